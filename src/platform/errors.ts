@@ -1,0 +1,173 @@
+/**
+ * Errors that reach callers. One table, for every protocol: a kind of error has a code, an HTTP status,
+ * a gRPC status and an OAuth error code, and they are written down once. Services add kinds of their own
+ * with the same shape. What is not a ServiceError is a defect and is answered as `internal_error`, which
+ * says nothing of its cause.
+ */
+import { Code } from "@connectrpc/connect";
+
+/** A kind of error, and what each protocol calls it. */
+export interface ErrorKind {
+  /** Member of the closed list in the service's OpenAPI document. */
+  readonly code: string;
+  /** HTTP status. */
+  readonly status: number;
+  /** gRPC and Connect status. */
+  readonly grpc: Code;
+  /** `error` of RFC 6749 section 5.2 and its registry, for the OAuth operations. */
+  readonly oauth: string;
+  /** RFC 9457 `title`: the kind in words, the same each time. */
+  readonly title: string;
+}
+
+/** The kinds that any service can answer. */
+export const ErrorKinds = {
+  invalidRequest: {
+    code: "invalid_request",
+    status: 400,
+    grpc: Code.InvalidArgument,
+    oauth: "invalid_request",
+    title: "Invalid request",
+  },
+  unauthenticated: {
+    code: "unauthenticated",
+    status: 401,
+    grpc: Code.Unauthenticated,
+    oauth: "invalid_client",
+    title: "Not authenticated",
+  },
+  forbidden: {
+    code: "forbidden",
+    status: 403,
+    grpc: Code.PermissionDenied,
+    oauth: "unauthorized_client",
+    title: "Forbidden",
+  },
+  notFound: {
+    code: "not_found",
+    status: 404,
+    grpc: Code.NotFound,
+    oauth: "invalid_request",
+    title: "Not found",
+  },
+  methodNotAllowed: {
+    code: "method_not_allowed",
+    status: 405,
+    grpc: Code.Unimplemented,
+    oauth: "invalid_request",
+    title: "Method not allowed",
+  },
+  notAcceptable: {
+    code: "not_acceptable",
+    status: 406,
+    grpc: Code.InvalidArgument,
+    oauth: "invalid_request",
+    title: "Not acceptable",
+  },
+  contentTooLarge: {
+    code: "content_too_large",
+    status: 413,
+    grpc: Code.ResourceExhausted,
+    oauth: "invalid_request",
+    title: "Content too large",
+  },
+  unsupportedMediaType: {
+    code: "unsupported_media_type",
+    status: 415,
+    grpc: Code.InvalidArgument,
+    oauth: "invalid_request",
+    title: "Unsupported media type",
+  },
+  tooManyRequests: {
+    code: "too_many_requests",
+    status: 429,
+    grpc: Code.ResourceExhausted,
+    oauth: "slow_down",
+    title: "Too many requests",
+  },
+  internal: {
+    code: "internal_error",
+    status: 500,
+    grpc: Code.Internal,
+    oauth: "server_error",
+    title: "Internal server error",
+  },
+  unavailable: {
+    code: "unavailable",
+    status: 503,
+    grpc: Code.Unavailable,
+    oauth: "temporarily_unavailable",
+    title: "Service unavailable",
+  },
+} as const satisfies Record<string, ErrorKind>;
+
+/** One place in the input, and what is wrong there. */
+export interface InputError {
+  /** JSON pointer that begins with /body, /path, /query or /header. */
+  readonly pointer: string;
+  readonly message: string;
+}
+
+interface ServiceErrorOptions {
+  /** For the log only; never sent. */
+  readonly cause?: unknown;
+  readonly errors?: readonly InputError[];
+  /** Seconds, whole, at least 1. Sent as `Retry-After`. */
+  readonly retryAfterSeconds?: number;
+  /** Sent as `Allow`. */
+  readonly allow?: readonly string[];
+}
+
+/** An error whose kind and detail may be shown to the caller. */
+export class ServiceError extends Error {
+  override readonly name = "ServiceError";
+  readonly kind: ErrorKind;
+  readonly errors: readonly InputError[] | undefined;
+  readonly retryAfterSeconds: number | undefined;
+  readonly allow: readonly string[] | undefined;
+
+  /**
+   * @param kind what happened
+   * @param detail what is wrong here and what to do, in words for the caller: no secret, no SQL
+   */
+  constructor(kind: ErrorKind, detail: string, options: ServiceErrorOptions = {}) {
+    super(detail, options.cause === undefined ? undefined : { cause: options.cause });
+    this.kind = kind;
+    this.errors = options.errors;
+    this.retryAfterSeconds = options.retryAfterSeconds;
+    this.allow = options.allow;
+  }
+}
+
+/** Input that is not valid, place by place; `detail` names the first of them. */
+export function invalidInput(errors: readonly InputError[]): ServiceError {
+  const first = errors[0];
+  const detail = first ? `The request is not valid: ${first.pointer} ${first.message}.` : "The request is not valid.";
+  return new ServiceError(ErrorKinds.invalidRequest, detail, { errors });
+}
+
+/** A service that this one depends on does not answer. `what` begins the sentence, as in "The database". */
+export function unavailable(what: string, cause: unknown, retryAfterSeconds = 2): ServiceError {
+  return new ServiceError(ErrorKinds.unavailable, `${what} does not answer. Try again in a moment.`, {
+    cause,
+    retryAfterSeconds,
+  });
+}
+
+/** Too many attempts; `seconds` until the next is taken. */
+export function tooManyRequests(seconds: number): ServiceError {
+  const wait = Math.max(1, Math.ceil(seconds));
+  return new ServiceError(ErrorKinds.tooManyRequests, `Too many failed attempts. Wait ${wait} seconds and try again.`, {
+    retryAfterSeconds: wait,
+  });
+}
+
+/** Whatever was thrown, as an error that may be shown. A defect becomes `internal_error`. */
+export function asServiceError(thrown: unknown): ServiceError {
+  if (thrown instanceof ServiceError) return thrown;
+  return new ServiceError(
+    ErrorKinds.internal,
+    "Something went wrong here. Quote the request id when you report it.",
+    { cause: thrown },
+  );
+}
