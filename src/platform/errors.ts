@@ -5,6 +5,7 @@
  * says nothing of its cause.
  */
 import { Code } from "@connectrpc/connect";
+import { isDatabaseUnavailable } from "./database-errors.ts";
 
 /** A kind of error, and what each protocol calls it. */
 export interface ErrorKind {
@@ -142,7 +143,9 @@ export class ServiceError extends Error {
 /** Input that is not valid, place by place; `detail` names the first of them. */
 export function invalidInput(errors: readonly InputError[]): ServiceError {
   const first = errors[0];
-  const detail = first ? `The request is not valid: ${first.pointer} ${first.message}.` : "The request is not valid.";
+  const detail = first
+    ? `The request is not valid: ${first.pointer} ${first.message}.`
+    : "The request is not valid.";
   return new ServiceError(ErrorKinds.invalidRequest, detail, { errors });
 }
 
@@ -157,14 +160,22 @@ export function unavailable(what: string, cause: unknown, retryAfterSeconds = 2)
 /** Too many attempts; `seconds` until the next is taken. */
 export function tooManyRequests(seconds: number): ServiceError {
   const wait = Math.max(1, Math.ceil(seconds));
-  return new ServiceError(ErrorKinds.tooManyRequests, `Too many failed attempts. Wait ${wait} seconds and try again.`, {
-    retryAfterSeconds: wait,
-  });
+  return new ServiceError(
+    ErrorKinds.tooManyRequests,
+    `Too many failed attempts. Wait ${wait} seconds and try again.`,
+    {
+      retryAfterSeconds: wait,
+    },
+  );
 }
 
-/** Whatever was thrown, as an error that may be shown. A defect becomes `internal_error`. */
+/**
+ * Whatever was thrown, as an error that may be shown. A database that is away becomes `unavailable`, a
+ * defect `internal_error`.
+ */
 export function asServiceError(thrown: unknown): ServiceError {
   if (thrown instanceof ServiceError) return thrown;
+  if (isDatabaseUnavailable(thrown)) return unavailable("The database", thrown);
   return new ServiceError(
     ErrorKinds.internal,
     "Something went wrong here. Quote the request id when you report it.",

@@ -1,0 +1,123 @@
+/**
+ * Holds the promise of the contracts: nothing that was published breaks without being declared. Compares
+ * proto/ (with buf) and openapi/ with the baseline, which is the newest release tag below HEAD; before
+ * the first release, what is on origin/main; failing that, the previous commit.
+ *
+ * A breaking change of an OpenAPI document is declared by raising its `info.version`: the major number,
+ * or the minor one while the major is 0. A document that is gone has no version of its own left and is
+ * declared by that of package.json. A proto package is never broken: it gets a successor, `auth.v2`.
+ */
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { parse } from "yaml";
+import { outputOf, ROOT, run, say } from "./command.ts";
+import type { JsonObject } from "./openapi/document.ts";
+import { objectOf } from "./openapi/document.ts";
+import type { Break } from "./openapi-breaking.ts";
+import { declaresBreak, openapiBreaks } from "./openapi-breaking.ts";
+
+interface Baseline {
+  readonly name: string;
+  readonly commit: string;
+}
+
+async function git(...args: string[]): Promise<string | undefined> {
+  const { ok, stdout } = await run("git", args);
+  return ok && stdout !== "" ? stdout : undefined;
+}
+
+/** What to compare with, or nothing in a repository that has no past (or a shallow clone that lost it). */
+async function findBaseline(): Promise<Baseline | undefined> {
+  const head = await git("rev-parse", "--verify", "HEAD");
+  const main = await git("rev-parse", "--verify", "--quiet", "origin/main");
+  const names = [
+    await git("describe", "--tags", "--abbrev=0"),
+    main === head ? undefined : "origin/main",
+    "HEAD^",
+  ];
+  for (const name of names.filter((candidate) => candidate !== undefined)) {
+    const commit = await git("rev-parse", "--verify", "--quiet", `${name}^{commit}`);
+    if (commit !== undefined) return { name, commit };
+  }
+  return undefined;
+}
+
+/** Writes the contracts as they were into a folder of their own, and lists them. */
+async function checkOut({ commit }: Baseline, folder: string): Promise<string[]> {
+  const paths = ["openapi", "proto", "buf.yaml", "package.json"];
+  const files = (await outputOf("git", "ls-tree", "-r", "--name-only", commit, "--", ...paths)).split("\n");
+  for (const file of files.filter((name) => name !== "")) {
+    await mkdir(dirname(join(folder, file)), { recursive: true });
+    await writeFile(join(folder, file), await outputOf("git", "show", `${commit}:${file}`));
+  }
+  return files;
+}
+
+/** A file's content and the version it gives itself. */
+async function read(folder: string, file: string): Promise<{ content: JsonObject; version: string }> {
+  const content = objectOf(parse(await readFile(join(folder, file), "utf8")));
+  const version = objectOf(content["info"])["version"] ?? content["version"];
+  return { content, version: String(version ?? "0.0.0") };
+}
+
+/** A change with the first place it shows in. */
+function describe({ what, where: [first = "", ...more] }: Break): string {
+  const others = more.length === 0 ? "" : ` and ${more.length} more`;
+  return what.startsWith(first) ? what : `${what} (in ${first}${others})`;
+}
+
+/** Judges one document; answers whether all is well. */
+async function openapi(folder: string, file: string): Promise<boolean> {
+  const gone = !existsSync(join(ROOT, file));
+  const versioned = gone ? "package.json" : file;
+  const [before, after] = [await read(folder, versioned), await read(ROOT, versioned)];
+  const changes = gone
+    ? ["the document is gone"]
+    : openapiBreaks(before.content, after.content).map(describe);
+  if (changes.length === 0) {
+    say(`${file}: nothing breaks`);
+    return true;
+  }
+  const declared = declaresBreak(before.version, after.version);
+  say(`${file}: ${declared ? "declared" : "UNDECLARED"} breaking changes (${changes.length})`);
+  for (const change of changes) say(`  ${change}`);
+  const part = before.version.startsWith("0.") ? "minor" : "major";
+  if (declared) say(`  The version went from ${before.version} to ${after.version}, which declares them.`);
+  else
+    say(`  Take them back, or declare them: raise the ${part} number of ${before.version} in ${versioned}.`);
+  return declared;
+}
+
+async function proto(folder: string, files: readonly string[]): Promise<boolean> {
+  if (!files.includes("buf.yaml") || !files.some((file) => file.endsWith(".proto"))) return true;
+  const { ok, output } = await run("buf", ["breaking", "--against", folder]);
+  say(
+    ok
+      ? "proto: nothing breaks"
+      : `proto: breaking changes; a new package is the way to make them\n${output}`,
+  );
+  return ok;
+}
+
+const baseline = await findBaseline();
+if (baseline === undefined) {
+  const shallow = (await git("rev-parse", "--is-shallow-repository")) === "true";
+  say(
+    `Nothing to compare with: no tag, no other origin/main, no previous commit${shallow ? " in this shallow clone" : ""}.`,
+  );
+} else {
+  say(`Comparing the contracts with ${baseline.name} (${baseline.commit.slice(0, 10)}).`);
+  const folder = await mkdtemp(join(tmpdir(), "gatepost-breaking-"));
+  try {
+    const files = await checkOut(baseline, folder);
+    const results = [await proto(folder, files)];
+    for (const file of files.filter((name) => /^openapi\/[^/]+\.yaml$/.test(name))) {
+      results.push(await openapi(folder, file));
+    }
+    if (results.includes(false)) process.exitCode = 1;
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,54 @@
+/**
+ * Runs the tools that the scripts are made of. Owns one rule: a tool is always the one this repository
+ * pins in node_modules, whether a script was started by npm or by hand.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { delimiter, join, resolve } from "node:path";
+
+/** The repository; every script works from here, wherever it was started. */
+export const ROOT = resolve(import.meta.dirname, "..");
+
+/** How a command ended. What it wrote is empty if it went to the terminal. */
+export interface Outcome {
+  readonly ok: boolean;
+  readonly stdout: string;
+  /** stdout and stderr, as they came. */
+  readonly output: string;
+}
+
+/**
+ * Runs a command at the root and waits for it. Its standard input is closed, so that a tool which would
+ * ask a question fails here instead of waiting for an answer that never comes.
+ *
+ * @param inherit writes straight to this terminal instead of collecting the output
+ */
+export async function run(command: string, args: readonly string[], inherit = false): Promise<Outcome> {
+  const path = [join(ROOT, "node_modules", ".bin"), process.env["PATH"]].join(delimiter);
+  const pipe = inherit ? "inherit" : "pipe";
+  const child = spawn(command, args, {
+    cwd: ROOT,
+    env: { ...process.env, PATH: path },
+    stdio: ["ignore", pipe, pipe],
+  });
+  const stdout: Buffer[] = [];
+  const output: Buffer[] = [];
+  child.stdout?.on("data", (chunk: Buffer) => stdout.push(chunk));
+  child.stdout?.on("data", (chunk: Buffer) => output.push(chunk));
+  child.stderr?.on("data", (chunk: Buffer) => output.push(chunk));
+  const [code] = await once(child, "close");
+  const text = (chunks: Buffer[]): string => Buffer.concat(chunks).toString("utf8").trimEnd();
+  return { ok: code === 0, stdout: text(stdout), output: text(output) };
+}
+
+/** What a command writes to stdout; throws with everything it wrote if it fails. */
+export async function outputOf(command: string, ...args: string[]): Promise<string> {
+  const { ok, stdout, output } = await run(command, args);
+  if (!ok) throw new Error(`${command} ${args.join(" ")} failed:\n${output}`);
+  return stdout;
+}
+
+/** Writes a line for the person (or the CI log) that started the script. */
+export function say(line = ""): void {
+  process.stdout.write(`${line}\n`);
+}

@@ -1,0 +1,124 @@
+/**
+ * Writes everything that is derived from the contracts and the settings table, and with `--check` only
+ * says where the repository differs from what would be written. Both generate into a temporary tree and
+ * compare: an unchanged file is never touched, so running it beside a watching server costs nothing.
+ */
+import { existsSync } from "node:fs";
+import { cp, glob, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { basename, dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import openapiTS, { astToString } from "openapi-typescript";
+import { outputOf, ROOT, say } from "./command.ts";
+
+/** One kind of generated file. */
+interface Generator {
+  /** What it owns, relative to the root: a file, or a folder with all that is in it. */
+  readonly output: string;
+  /** Writes `output` below `target`, which stands for the root. */
+  generate(target: string): Promise<void>;
+}
+
+/** A file that differs, and how. */
+interface Drift {
+  readonly file: string;
+  readonly kind: "missing" | "outdated" | "not generated any more";
+}
+
+const SETTINGS_BEGIN = "<!-- settings:begin -->";
+const SETTINGS_END = "<!-- settings:end -->";
+
+/** TypeScript types of every operation of every OpenAPI document. */
+const openapiTypes: Generator = {
+  output: "gen/openapi",
+  async generate(target) {
+    await mkdir(join(target, "gen/openapi"), { recursive: true });
+    for await (const document of glob("openapi/*.yaml", { cwd: ROOT })) {
+      const types = astToString(await openapiTS(pathToFileURL(join(ROOT, document))));
+      const header = `/** Generated from ${document} by \`npm run gen\`. Do not edit. */\n\n`;
+      await writeFile(join(target, "gen/openapi", `${basename(document, ".yaml")}.ts`), header + types);
+    }
+  },
+};
+
+/** Messages and service descriptors of every proto file. */
+const protoMessages: Generator = {
+  output: "gen/proto",
+  async generate(target) {
+    await outputOf("buf", "generate", "--template", "proto/buf.gen.yaml", "--output", target);
+  },
+};
+
+/** The settings page: the part of the README between the two markers. */
+const settingsTable: Generator = {
+  output: "README.md",
+  async generate(target) {
+    const readme = await readFile(join(ROOT, "README.md"), "utf8");
+    const before = readme.slice(0, readme.indexOf(SETTINGS_BEGIN) + SETTINGS_BEGIN.length);
+    const after = readme.slice(readme.indexOf(SETTINGS_END));
+    const { settingsTable: table }: { settingsTable(): string } = await import(
+      pathToFileURL(join(ROOT, "scripts/settings-doc.ts")).href
+    );
+    await writeFile(join(target, "README.md"), `${before}\n\n${table().trim()}\n\n${after}`);
+  },
+};
+
+/** What is generated here and now; the settings page only once the README has a place for it. */
+async function generators(): Promise<Generator[]> {
+  const readme = await readFile(join(ROOT, "README.md"), "utf8").catch(() => "");
+  const hasSettings = readme.includes(SETTINGS_BEGIN) && readme.includes(SETTINGS_END);
+  return hasSettings ? [openapiTypes, protoMessages, settingsTable] : [openapiTypes, protoMessages];
+}
+
+/** The files at or below `path`, relative to `root`; none if there is no such path. */
+async function filesAt(root: string, path: string): Promise<Set<string>> {
+  if (!existsSync(join(root, path))) return new Set();
+  const entries = await readdir(join(root, path), { recursive: true, withFileTypes: true }).catch(() => null);
+  if (entries === null) return new Set([path]);
+  const files = entries.filter((entry) => entry.isFile());
+  return new Set(files.map((entry) => join(entry.parentPath, entry.name).slice(root.length + 1)));
+}
+
+/** Where the repository differs from a freshly generated tree. */
+async function compare(fresh: string, output: string): Promise<Drift[]> {
+  const wanted = await filesAt(fresh, output);
+  const present = await filesAt(ROOT, output);
+  const drifts: Drift[] = [];
+  for (const file of [...wanted.union(present)].sort()) {
+    if (!present.has(file)) drifts.push({ file, kind: "missing" });
+    else if (!wanted.has(file)) drifts.push({ file, kind: "not generated any more" });
+    else {
+      const [a, b] = await Promise.all([readFile(join(fresh, file)), readFile(join(ROOT, file))]);
+      if (!a.equals(b)) drifts.push({ file, kind: "outdated" });
+    }
+  }
+  return drifts;
+}
+
+/** Brings one file of the repository to what was generated. */
+async function apply(fresh: string, { file, kind }: Drift): Promise<void> {
+  if (kind === "not generated any more") return rm(join(ROOT, file));
+  await mkdir(dirname(join(ROOT, file)), { recursive: true });
+  await cp(join(fresh, file), join(ROOT, file));
+}
+
+const check = process.argv.includes("--check");
+const fresh = await mkdtemp(join(tmpdir(), "gatepost-gen-"));
+try {
+  const drifts: Drift[] = [];
+  for (const generator of await generators()) {
+    await generator.generate(fresh);
+    drifts.push(...(await compare(fresh, generator.output)));
+  }
+  for (const drift of drifts) {
+    if (!check) await apply(fresh, drift);
+    say(`${check ? "" : "Updated "}${drift.file}: ${drift.kind}`);
+  }
+  if (drifts.length === 0) say("Everything generated is up to date.");
+  else if (check) {
+    say(`\n${drifts.length} generated file(s) drifted. Run \`npm run gen\` and commit what it writes.`);
+    process.exitCode = 1;
+  }
+} finally {
+  await rm(fresh, { recursive: true, force: true });
+}

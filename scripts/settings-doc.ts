@@ -1,0 +1,49 @@
+/**
+ * The settings page of the documentation, made from the tables that settings are read by.
+ */
+import { authTable } from "../src/auth/settings-table.ts";
+import { databaseTable, migrationTable } from "../src/platform/database-settings.ts";
+import { environmentTable, serverTable } from "../src/platform/server-settings.ts";
+import type { Setting, SettingsTable } from "../src/platform/settings.ts";
+
+const groups: readonly { readonly title: string; readonly tables: readonly SettingsTable[] }[] = [
+  { title: "Server", tables: [environmentTable, serverTable] },
+  { title: "Database", tables: [databaseTable, migrationTable] },
+  { title: "Auth", tables: [authTable] },
+];
+
+/** Every setting, in Markdown: a heading of level 3 and a table for each group. */
+export function settingsTable(): string {
+  return groups.map(({ title, tables }) => `### ${title}\n\n${rowsOf(tables).join("\n")}\n`).join("\n");
+}
+
+function rowsOf(tables: readonly SettingsTable[]): readonly string[] {
+  const rows = tables.flatMap((table) => Object.values(table)).map(rowOf);
+  return [
+    "| Setting | Meaning | Default in development | Required in production |",
+    "|---|---|---|---|",
+    ...rows,
+  ];
+}
+
+function rowOf(row: Setting<unknown>): string {
+  const { name, description, kind, secret } = row;
+  const meaning = `${description} ${sentence(kind.expects)}${secret ? " Secret." : ""}`;
+  const cells = [`\`${name}\``, meaning, code(row.default ?? row.development), requirement(row)];
+  return `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
+}
+
+/** Development's default says nothing of production where the two differ. */
+function requirement({ required, default: always, production }: Setting<unknown>): string {
+  if (required === true) return "yes";
+  if (required !== undefined) return `by \`npm run ${required}\``;
+  return always === undefined && production !== undefined ? `no, ${code(production)}` : "no";
+}
+
+function sentence(words: string): string {
+  return `${words.charAt(0).toUpperCase()}${words.slice(1)}.`;
+}
+
+function code(text: string | undefined): string {
+  return text === undefined ? "none" : `\`${text}\``;
+}

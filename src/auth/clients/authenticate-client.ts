@@ -1,0 +1,112 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import type { AttemptLimit } from "../limits/attempts.ts";
+import type { Caller } from "./client.ts";
+import type { ClientRepository } from "./client-repository.ts";
+import { type VerifiedSecrets, verifySecret } from "./client-secrets.ts";
+
+interface Credentials {
+  readonly id: string;
+  readonly secret: string;
+}
+
+interface Dependencies {
+  readonly clients: ClientRepository;
+  readonly verified: VerifiedSecrets;
+  /** Counts wrong secrets, by client id. */
+  readonly limit: AttemptLimit;
+  readonly internalClient: { readonly clientId: string; readonly clientSecret: string };
+  readonly platformSecurityApiKey: string | undefined;
+}
+
+/** Checks of a caller's credentials, the same for every protocol. Each answers undefined for wrong ones. */
+export interface Authenticator {
+  /** Basic credentials of a registered client, or of the internal client. */
+  client(authorization: string | undefined): Promise<Caller | undefined>;
+  /** Basic credentials of the internal client only. */
+  internal(authorization: string | undefined): Promise<Caller | undefined>;
+  /** The key of the platform security interface. */
+  platform(apiKey: string | undefined): Caller | undefined;
+}
+
+/** Longer than any id and secret that can be registered, encoded. */
+const maxHeaderLength = 4096;
+
+/** Constant-time, whatever the lengths. */
+function equal(a: string, b: string): boolean {
+  const digest = (text: string) => createHash("sha256").update(text).digest();
+  return timingSafeEqual(digest(a), digest(b));
+}
+
+/**
+ * The credentials of an Authorization header, scheme Basic, the likeliest reading first. RFC 6749 section
+ * 2.3.1 form-encodes id and secret before they are joined; many clients (curl -u) do not, so both count.
+ */
+export function basicCredentials(authorization: string | undefined): Credentials[] {
+  if (authorization === undefined || authorization.length > maxHeaderLength) return [];
+  const encoded = /^basic +([A-Za-z0-9+/]+={0,2}) *$/i.exec(authorization)?.[1];
+  if (encoded === undefined) return [];
+  const pair = Buffer.from(encoded, "base64").toString("utf8");
+  const colon = pair.indexOf(":");
+  if (colon === -1) return [];
+  const plain = { id: pair.slice(0, colon), secret: pair.slice(colon + 1) };
+  if (!/[%+]/.test(pair)) return [plain];
+  try {
+    const decode = (text: string) => decodeURIComponent(text.replaceAll("+", " "));
+    return [{ id: decode(plain.id), secret: decode(plain.secret) }, plain];
+  } catch {
+    return [plain];
+  }
+}
+
+export function createAuthenticator(dependencies: Dependencies): Authenticator {
+  const { clients, verified, limit, internalClient, platformSecurityApiKey } = dependencies;
+
+  async function internal({ id, secret }: Credentials): Promise<Caller | undefined> {
+    if (id !== internalClient.clientId) return undefined;
+    if (equal(secret, internalClient.clientSecret)) return { kind: "internal" };
+    await limit.check(id);
+    await limit.fail(id);
+    return undefined;
+  }
+
+  async function registered({ id, secret }: Credentials): Promise<Caller | undefined> {
+    if (id.includes("\0")) return undefined;
+    const client = await clients.findEnabled(id);
+    if (!client) return undefined;
+    if (!verified.knows(id, client.secretHash, secret)) {
+      // A secret that was found right before gets past this: guessing at a client cannot lock the client out.
+      // The limit keeps wrong secrets from buying argon2 without end; what keeps them from being guessed is
+      // their length.
+      await limit.check(id);
+      if (!(await verifySecret(client.secretHash, secret))) {
+        await limit.fail(id);
+        return undefined;
+      }
+      verified.remember(id, client.secretHash, secret);
+    }
+    return { kind: "client", client };
+  }
+
+  async function firstOf(
+    authorization: string | undefined,
+    check: (credentials: Credentials) => Promise<Caller | undefined>,
+  ): Promise<Caller | undefined> {
+    for (const credentials of basicCredentials(authorization)) {
+      const caller = await check(credentials);
+      if (caller) return caller;
+    }
+    return undefined;
+  }
+
+  return {
+    internal: (authorization) => firstOf(authorization, internal),
+    client: (authorization) =>
+      firstOf(authorization, (credentials) =>
+        credentials.id === internalClient.clientId ? internal(credentials) : registered(credentials),
+      ),
+    platform: (apiKey) =>
+      platformSecurityApiKey !== undefined && apiKey !== undefined && equal(apiKey, platformSecurityApiKey)
+        ? { kind: "platform" }
+        : undefined,
+  };
+}

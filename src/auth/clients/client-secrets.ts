@@ -1,0 +1,38 @@
+import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import { hash, verify } from "@node-rs/argon2";
+
+/** OWASP's first recommendation for argon2id: 19 MiB, two passes, one lane. */
+const argon2id = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
+
+/** argon2id hash of a secret or password, as a PHC string. */
+export function hashSecret(secret: string): Promise<string> {
+  return hash(secret, argon2id);
+}
+
+/** Whether the secret is the one that was hashed. */
+export function verifySecret(secretHash: string, secret: string): Promise<boolean> {
+  return verify(secretHash, secret);
+}
+
+/**
+ * Remembers secrets that argon2 has found right, under a key that lives and dies with this process, so that
+ * argon2 is not paid for on every request. Bound to the stored hash: a changed secret is forgotten by itself.
+ */
+export class VerifiedSecrets {
+  readonly #key = randomBytes(32);
+  readonly #verified = new Map<string, { secretHash: string; digest: Buffer }>();
+
+  #digest(secret: string): Buffer {
+    return createHmac("sha256", this.#key).update(secret).digest();
+  }
+
+  remember(clientId: string, secretHash: string, secret: string): void {
+    this.#verified.set(clientId, { secretHash, digest: this.#digest(secret) });
+  }
+
+  /** True if this very secret was found right for this very hash; false says nothing. */
+  knows(clientId: string, secretHash: string, secret: string): boolean {
+    const known = this.#verified.get(clientId);
+    return known?.secretHash === secretHash && timingSafeEqual(known.digest, this.#digest(secret));
+  }
+}

@@ -1,0 +1,60 @@
+import { inArray } from "drizzle-orm";
+import type { Clock } from "../../platform/clock.ts";
+import type { Database } from "../../platform/database.ts";
+import { clients } from "../schema.ts";
+import type { ClientRegistration } from "../settings.ts";
+import { endAuthorizations } from "../tokens/end-authorizations.ts";
+import { disableAllBut, saveClient } from "./client-repository.ts";
+import { hashSecret, type VerifiedSecrets, verifySecret } from "./client-secrets.ts";
+
+interface Dependencies {
+  readonly db: Database;
+  readonly clock: Clock;
+  readonly verified: VerifiedSecrets;
+}
+
+/**
+ * Brings the table of clients in line with the settings, at start. A client that is no longer listed is
+ * disabled, and its authorizations end, in the same transaction.
+ */
+export async function synchroniseClients(
+  { db, clock, verified }: Dependencies,
+  registrations: readonly ClientRegistration[],
+): Promise<void> {
+  const ids = registrations.map(({ clientId }) => clientId);
+  const stored = ids.length > 0 ? await db.select().from(clients).where(inArray(clients.clientId, ids)) : [];
+  const hashes = new Map(stored.map(({ clientId, secretHash }) => [clientId, secretHash]));
+  const rows = await Promise.all(
+    registrations.map(async ({ clientSecret, clientAuthenticationMethods, ...registration }) => {
+      const secretHash = await currentHash(hashes.get(registration.clientId), clientSecret);
+      verified.remember(registration.clientId, secretHash, clientSecret);
+      return {
+        clientId: registration.clientId,
+        clientName: registration.clientName,
+        secretHash,
+        authenticationMethods: [...clientAuthenticationMethods],
+        grantTypes: [...registration.grantTypes],
+        scopes: [...registration.scopes],
+        clientSettings: {
+          ...registration.clientSettings,
+          audiences: [...registration.clientSettings.audiences],
+        },
+        tokenSettings: { ...registration.tokenSettings },
+        registeredAt: new Date(clock.now()),
+      };
+    }),
+  );
+  await db.transaction(async (tx) => {
+    for (const row of rows) await saveClient(tx, row);
+    const disabled = await disableAllBut(tx, ids, new Date(clock.now()));
+    for (const clientId of disabled) {
+      await endAuthorizations(tx, { clientId }, "CLIENT_DISABLED", new Date(clock.now()));
+    }
+  });
+}
+
+/** The stored hash if it is still this secret's, so that other processes' memory of it stays good. */
+async function currentHash(stored: string | undefined, secret: string): Promise<string> {
+  if (stored !== undefined && (await verifySecret(stored, secret))) return stored;
+  return hashSecret(secret);
+}

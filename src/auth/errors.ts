@@ -1,0 +1,106 @@
+/**
+ * The kinds of error that only the auth service answers, in the shape of the platform's table. The closed
+ * lists of codes in openapi/auth.yaml hold these and the platform's.
+ */
+import { Code } from "@connectrpc/connect";
+import { type ErrorKind, ServiceError } from "../platform/errors.ts";
+
+export const AuthErrorKinds = {
+  identityNotFound: {
+    code: "identity_not_found",
+    status: 404,
+    grpc: Code.NotFound,
+    oauth: "invalid_request",
+    title: "Identity not found",
+  },
+  identityIdTaken: {
+    code: "identity_id_taken",
+    status: 409,
+    grpc: Code.AlreadyExists,
+    oauth: "invalid_request",
+    title: "Identity id taken",
+  },
+  identityPhoneTaken: {
+    code: "identity_phone_taken",
+    status: 409,
+    grpc: Code.AlreadyExists,
+    oauth: "invalid_request",
+    title: "Phone number taken",
+  },
+  identityEmailTaken: {
+    code: "identity_email_taken",
+    status: 409,
+    grpc: Code.AlreadyExists,
+    oauth: "invalid_request",
+    title: "E-mail address taken",
+  },
+  /** Introspection over gRPC answers a missing token with INTERNAL, by its contract. */
+  missingToken: {
+    code: "invalid_request",
+    status: 400,
+    grpc: Code.Internal,
+    oauth: "invalid_request",
+    title: "Invalid request",
+  },
+  invalidClient: {
+    code: "unauthenticated",
+    status: 401,
+    grpc: Code.Unauthenticated,
+    oauth: "invalid_client",
+    title: "Not authenticated",
+  },
+  invalidGrant: {
+    code: "invalid_request",
+    status: 400,
+    grpc: Code.InvalidArgument,
+    oauth: "invalid_grant",
+    title: "Invalid grant",
+  },
+  unauthorizedClient: {
+    code: "invalid_request",
+    status: 400,
+    grpc: Code.PermissionDenied,
+    oauth: "unauthorized_client",
+    title: "Unauthorized client",
+  },
+  unsupportedGrantType: {
+    code: "invalid_request",
+    status: 400,
+    grpc: Code.InvalidArgument,
+    oauth: "unsupported_grant_type",
+    title: "Unsupported grant type",
+  },
+  invalidScope: {
+    code: "invalid_request",
+    status: 400,
+    grpc: Code.InvalidArgument,
+    oauth: "invalid_scope",
+    title: "Invalid scope",
+  },
+  invalidToken: {
+    code: "invalid_request",
+    status: 400,
+    grpc: Code.InvalidArgument,
+    oauth: "invalid_token",
+    title: "Invalid token",
+  },
+} as const satisfies Record<string, ErrorKind>;
+
+/** One answer for every grant that fails: no such identity, wrong password, wrong code, used token. */
+export function invalidGrant(): ServiceError {
+  return new ServiceError(
+    AuthErrorKinds.invalidGrant,
+    "The grant is not valid: it is wrong, expired, revoked or used.",
+  );
+}
+
+export function invalidClient(): ServiceError {
+  return new ServiceError(
+    AuthErrorKinds.invalidClient,
+    "Client authentication failed. Send the client's id and secret in the Authorization header, scheme Basic.",
+  );
+}
+
+export function identityNotFound(by: "id" | "phone number"): ServiceError {
+  return new ServiceError(AuthErrorKinds.identityNotFound, `There is no identity with this ${by}.`);
+}

@@ -1,0 +1,116 @@
+import { invalidInput, ServiceError } from "../../platform/errors.ts";
+import type { RequestContext } from "../../platform/request-context.ts";
+import { type GrantType, grantTypes } from "../client-settings.ts";
+import type { Caller, Client } from "../clients/client.ts";
+import { AuthErrorKinds, invalidClient, invalidGrant } from "../errors.ts";
+import type { AttemptLimit } from "../limits/attempts.ts";
+import type { TokenPair } from "../tokens/token-issuer.ts";
+import type { Grant, TokenParameters } from "./grant.ts";
+
+/** The body of a token request; members beyond the known ones are ignored. */
+export type TokenBody = TokenParameters & { readonly grant_type: string };
+
+interface Dependencies {
+  readonly grants: Readonly<Record<GrantType, Grant>>;
+  /** Failures of all accounts together, by client. */
+  readonly clientLimit: AttemptLimit;
+  readonly issued: (grantType: GrantType, outcome: "issued" | "refused") => void;
+}
+
+export type GenerateTokens = (
+  caller: Caller | undefined,
+  body: TokenBody,
+  context: RequestContext,
+) => Promise<TokenPair>;
+
+/** The pipeline that every token request goes through, whatever its grant. */
+export function createGenerateTokens({ grants, clientLimit, issued }: Dependencies): GenerateTokens {
+  return async (caller, body, context) => {
+    const { grant_type, ...rest } = body;
+    if ("client_secret" in rest || "client_assertion" in rest) {
+      throw invalidInput([
+        {
+          pointer: "/body",
+          message: "authenticates the client a second time; use the Authorization header only",
+        },
+      ]);
+    }
+    const parameters = withoutEmpty(rest);
+    const grantType = grantTypes.find((type) => type === grant_type);
+    if (!grantType) {
+      const message = `grant_type must be one of ${grantTypes.join(", ")}.`;
+      throw new ServiceError(AuthErrorKinds.unsupportedGrantType, message);
+    }
+    const client = permittedClient(caller, grantType);
+    const grant = grants[grantType];
+    requireParameters(grant, grantType, parameters);
+    const request = {
+      client,
+      parameters,
+      context,
+      chooseScopes: (permitted: readonly string[]) => chooseScopes(parameters.scope, permitted),
+    };
+    const pair = await limited(grant, request.client.clientId, parameters, () => grant.redeem(request));
+    issued(grantType, pair ? "issued" : "refused");
+    if (!pair) throw invalidGrant();
+    return pair;
+  };
+
+  /** Counts an attempt that can be a guess, before it is made; takes it back if it was right. */
+  async function limited(
+    { guessing }: Grant,
+    clientId: string,
+    parameters: TokenParameters,
+    redeem: () => Promise<TokenPair | undefined>,
+  ): Promise<TokenPair | undefined> {
+    if (!guessing) return redeem();
+    const account = guessing.account(parameters);
+    await clientLimit.check(clientId);
+    await guessing.limit.begin(account);
+    let pair: TokenPair | undefined;
+    try {
+      pair = await redeem();
+    } catch (error) {
+      await guessing.limit.withdraw(account).catch(() => undefined);
+      throw error;
+    }
+    if (pair) await guessing.limit.succeed(account);
+    else await clientLimit.fail(clientId);
+    return pair;
+  }
+}
+
+/** An empty parameter counts as absent (RFC 6749 section 3.2). */
+function withoutEmpty(parameters: TokenParameters): TokenParameters {
+  return Object.fromEntries(Object.entries(parameters).filter(([, value]) => value !== ""));
+}
+
+function permittedClient(caller: Caller | undefined, grantType: GrantType): Client {
+  if (!caller) throw invalidClient();
+  if (caller.kind === "client" && caller.client.grantTypes.includes(grantType)) return caller.client;
+  throw new ServiceError(
+    AuthErrorKinds.unauthorizedClient,
+    `This client may not use grant_type=${grantType}.`,
+  );
+}
+
+function requireParameters({ requires }: Grant, grantType: GrantType, parameters: TokenParameters): void {
+  const missing = requires.filter((name) => parameters[name] === undefined);
+  if (missing.length === 0) return;
+  const message = `is required for grant_type=${grantType}`;
+  throw invalidInput(missing.map((name) => ({ pointer: `/body/${name}`, message })));
+}
+
+/** scope-token of RFC 6749 section 3.3. */
+const scopeToken = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
+
+function chooseScopes(requested: string | undefined, permitted: readonly string[]): readonly string[] {
+  if (requested === undefined) return permitted;
+  const scopes = [...new Set(requested.split(" ").filter((scope) => scope !== ""))];
+  const refused = scopes.find((scope) => !scopeToken.test(scope) || !permitted.includes(scope));
+  if (refused === undefined) return scopes;
+  throw new ServiceError(
+    AuthErrorKinds.invalidScope,
+    "The scope asks for more than is permitted, or is malformed.",
+  );
+}

@@ -1,0 +1,134 @@
+/** The operations of openapi/auth.yaml: decode, authorise, one call, encode. */
+import type { components, operations } from "../../gen/openapi/auth.ts";
+import type { Handlers, SecurityHandler } from "../platform/contract/types.ts";
+import { invalidInput } from "../platform/errors.ts";
+import type { Authenticator } from "./clients/authenticate-client.ts";
+import { type Caller, mayIntrospect } from "./clients/client.ts";
+import { identityNotFound, invalidClient } from "./errors.ts";
+import type { GenerateTokens } from "./grants/generate-tokens.ts";
+import type { Identities } from "./identities/identities.ts";
+import { authenticationTypesOf, type Identity } from "./identities/identity.ts";
+import { canonicalPhone } from "./identities/phone.ts";
+import type { KeyStore } from "./keys/key-store.ts";
+import type { Introspect, Introspection } from "./tokens/introspect.ts";
+import type { Revoke } from "./tokens/revoke.ts";
+
+type Schemas = components["schemas"];
+
+interface Dependencies {
+  readonly identities: Identities;
+  readonly generateTokens: GenerateTokens;
+  readonly introspect: Introspect;
+  readonly revoke: Revoke;
+  readonly keys: KeyStore;
+  readonly metadata: Schemas["ServerMetadata"];
+}
+
+/** The security schemes of the document. */
+export function authSecurity(authenticator: Authenticator): Record<string, SecurityHandler<Caller>> {
+  return {
+    InternalClient: ({ header }) => authenticator.internal(header("authorization")),
+    RegisteredClient: ({ header }) => authenticator.client(header("authorization")),
+    PlatformApiKey: async ({ header }) => authenticator.platform(header("x-api-key")),
+  };
+}
+
+export function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> {
+  const { identities, generateTokens, introspect, revoke, keys, metadata } = dependencies;
+  return {
+    async createIdentity({ body: { id, ...fields } }) {
+      return { status: 200, body: identityBody(await identities.create(id, fields)) };
+    },
+    async findIdentityByPhone({ query: { phone } }) {
+      if (!canonicalPhone(phone)) {
+        const message = "is not a possible phone number in international format";
+        throw invalidInput([{ pointer: "/query/phone", message }]);
+      }
+      const identity = await identities.findByPhone(phone);
+      if (!identity) throw identityNotFound("phone number");
+      const { metadata: _left, authenticationTypes: _out, ...found } = identityBody(identity);
+      return { status: 200, body: found };
+    },
+    async getIdentity({ path: { id } }) {
+      return { status: 200, body: identityBody(await identities.get(id)) };
+    },
+    async updateIdentity({ path, body: { id, ...fields } }) {
+      if (id !== undefined && id !== path.id) {
+        throw invalidInput([{ pointer: "/body/id", message: "differs from the id in the path" }]);
+      }
+      await identities.update(path.id, fields);
+      return { status: 204 };
+    },
+    async deleteIdentity({ path: { id } }) {
+      await identities.delete(id);
+      return { status: 204 };
+    },
+    async setIdentityPassword({ path: { id }, body: { password } }) {
+      await identities.setPassword(id, password);
+      return { status: 204 };
+    },
+    async removeIdentityPassword({ path: { id } }) {
+      await identities.setPassword(id, null);
+      return { status: 204 };
+    },
+    async generateTokens({ body }, { caller, context }) {
+      return { status: 200, body: await generateTokens(caller, body, context) };
+    },
+    async introspectToken({ body: { token } }, { caller }) {
+      if (!caller || !mayIntrospect(caller)) throw invalidClient();
+      return { status: 200, body: introspectionBody(await introspect(token)) };
+    },
+    async revokeToken({ body: { token } }, { caller }) {
+      if (!caller) throw invalidClient();
+      await revoke(caller, token);
+      return { status: 200, body: { message: "The token has been revoked." } };
+    },
+    async getKeySet(_request, { header }) {
+      const headers = { ETag: keys.etag };
+      if (matches(header("if-none-match"), keys.etag)) return { status: 304, headers };
+      return { status: 200, headers, body: keys.keySet };
+    },
+    getOpenIdConfiguration: async () => ({ status: 200, body: metadata }),
+    getAuthorizationServerMetadata: async () => ({ status: 200, body: metadata }),
+  };
+}
+
+function identityBody(identity: Identity): Schemas["Identity"] {
+  const { id, phone, email, metadata } = identity;
+  return {
+    id,
+    phone,
+    ...(email !== null && { email }),
+    ...(metadata !== null && { metadata }),
+    authenticationTypes: authenticationTypesOf(identity),
+  };
+}
+
+function introspectionBody(result: Introspection): Schemas["Introspection"] {
+  if (!result.active) return { active: false };
+  const { sub, aud, nbf, iss, exp, iat, jti, clientId, scope } = result;
+  return {
+    active: true,
+    sub,
+    aud: [...aud],
+    userInfo: { userId: sub },
+    nbf,
+    iss,
+    exp,
+    iat,
+    jti,
+    clientId,
+    tokenType: "Bearer",
+    client_id: clientId,
+    token_type: "Bearer",
+    ...(scope !== undefined && { scope }),
+    username: sub,
+  };
+}
+
+/** If-None-Match (RFC 9110 section 13.1.2): a list of tags, or `*`; compared weakly. */
+function matches(ifNoneMatch: string | undefined, etag: string): boolean {
+  if (ifNoneMatch === undefined) return false;
+  const tags = ifNoneMatch.split(",").map((tag) => tag.trim().replace(/^W\//, ""));
+  return tags.includes("*") || tags.includes(etag);
+}

@@ -1,0 +1,130 @@
+import { randomUUID } from "node:crypto";
+import { eq, sql } from "drizzle-orm";
+import type { Clock } from "../../platform/clock.ts";
+import type { Database } from "../../platform/database.ts";
+import { violatedUnique } from "../../platform/database-errors.ts";
+import { hashSecret } from "../clients/client-secrets.ts";
+import { identityNotFound } from "../errors.ts";
+import { identities, outbox } from "../schema.ts";
+import { endAuthorizations } from "../tokens/end-authorizations.ts";
+import { checkFields, conflictOf, type Identity, type IdentityFields } from "./identity.ts";
+import { canonicalPhone } from "./phone.ts";
+
+/** What can be done with identities. Ids, phones and e-mails that are taken are conflicts. */
+export interface Identities {
+  create(id: string, fields: IdentityFields & { readonly phone: string }): Promise<Identity>;
+  /** @throws identity_not_found */
+  get(id: string): Promise<Identity>;
+  /** @param phone in any spelling; one that cannot be a phone number finds nothing */
+  findByPhone(phone: string): Promise<Identity | undefined>;
+  /** @param username phone, e-mail or id */
+  findByUsername(username: string): Promise<Identity | undefined>;
+  /** @throws identity_not_found */
+  update(id: string, fields: IdentityFields): Promise<void>;
+  /** Deletes it and ends its authorizations. @throws identity_not_found */
+  delete(id: string): Promise<void>;
+  /** Sets (or with null removes) the password and ends the authorizations. @throws identity_not_found */
+  setPassword(id: string, password: string | null): Promise<void>;
+}
+
+/** One password, one form: the same characters typed on different keyboards (NIST SP 800-63B 3.1.1.2). */
+export function normalisePassword(password: string): string {
+  return password.normalize("NFKC");
+}
+
+export function createIdentities(db: Database, clock: Clock): Identities {
+  const now = () => new Date(clock.now());
+
+  async function findOne(where: ReturnType<typeof sql>): Promise<Identity | undefined> {
+    const [found] = await db.select().from(identities).where(where).limit(1);
+    return found;
+  }
+
+  /** Runs the change with its event in one transaction; a violated unique index is a conflict. */
+  async function change<T>(work: (tx: Database) => Promise<T>): Promise<T> {
+    try {
+      return await db.transaction(work);
+    } catch (error) {
+      throw conflictOf(violatedUnique(error)) ?? error;
+    }
+  }
+
+  async function record(tx: Database, event: string, identityId: string, data: Record<string, unknown> = {}) {
+    await tx.insert(outbox).values({
+      id: randomUUID(),
+      type: `auth.identity.${event}.v1`,
+      subject: identityId,
+      data: { identityId, ...data },
+      occurredAt: now(),
+    });
+  }
+
+  return {
+    create: (id, fields) =>
+      change(async (tx) => {
+        const { phone = fields.phone, email = null, metadata = null } = checkFields(fields);
+        const at = now();
+        const row = { id, phone, email, metadata, createdAt: at, updatedAt: at };
+        const [identity] = await tx.insert(identities).values(row).returning();
+        if (!identity) throw new Error("an insert returned nothing");
+        await record(tx, "created", id);
+        return identity;
+      }),
+
+    async get(id) {
+      const identity = await findOne(sql`${identities.id} = ${id}`);
+      if (!identity) throw identityNotFound("id");
+      return identity;
+    },
+
+    async findByPhone(phone) {
+      const canonical = canonicalPhone(phone);
+      return canonical ? findOne(sql`${identities.phone} = ${canonical}`) : undefined;
+    },
+
+    findByUsername(username) {
+      const phone = canonicalPhone(username);
+      if (phone) return findOne(sql`${identities.phone} = ${phone}`);
+      if (username.includes("@")) return findOne(sql`lower(${identities.email}) = lower(${username})`);
+      return findOne(sql`${identities.id} = ${username}`);
+    },
+
+    update: (id, fields) =>
+      change(async (tx) => {
+        const checked = checkFields(fields);
+        const updated = await tx
+          .update(identities)
+          .set({ ...checked, updatedAt: now() })
+          .where(eq(identities.id, id))
+          .returning({ id: identities.id });
+        if (updated.length === 0) throw identityNotFound("id");
+        await record(tx, "updated", id, { changedFields: Object.keys(checked) });
+      }),
+
+    delete: (id) =>
+      change(async (tx) => {
+        // The row first: whoever issues a token holds a share of it, so all their authorizations are seen here.
+        const deleted = await tx
+          .delete(identities)
+          .where(eq(identities.id, id))
+          .returning({ id: identities.id });
+        if (deleted.length === 0) throw identityNotFound("id");
+        await endAuthorizations(tx, { identityId: id }, "IDENTITY_DELETED", now());
+        await record(tx, "deleted", id);
+      }),
+
+    async setPassword(id, password) {
+      const passwordHash = password === null ? null : await hashSecret(normalisePassword(password));
+      await change(async (tx) => {
+        const updated = await tx
+          .update(identities)
+          .set({ passwordHash, updatedAt: now() })
+          .where(eq(identities.id, id))
+          .returning({ id: identities.id });
+        if (updated.length === 0) throw identityNotFound("id");
+        await endAuthorizations(tx, { identityId: id }, "PASSWORD_CHANGED", now());
+        await record(tx, "updated", id, { changedFields: ["password"] });
+      });
+    },
+  };
+}

@@ -1,0 +1,74 @@
+/**
+ * User identities: who a user is to authentication. This folder owns their table, the rules of phone, e-mail
+ * and metadata, and passwords. It issues no tokens; deleting an identity or changing its password ends its
+ * authorizations in the same transaction.
+ */
+import { type InputError, invalidInput, ServiceError } from "../../platform/errors.ts";
+import { AuthErrorKinds } from "../errors.ts";
+import type { identities } from "../schema.ts";
+import { canonicalPhone } from "./phone.ts";
+
+/** An identity as it is stored. */
+export type Identity = typeof identities.$inferSelect;
+
+export type AuthenticationType = "PHONE_OTP" | "PASSWORD";
+
+/** Every identity has a phone, so a one-time code always works; a password does once it is set. */
+export function authenticationTypesOf({ passwordHash }: Identity): AuthenticationType[] {
+  return passwordHash === null ? ["PHONE_OTP"] : ["PHONE_OTP", "PASSWORD"];
+}
+
+/** Bytes of metadata as JSON. */
+const maxMetadataBytes = 16_384;
+
+/** Fields of an identity as a caller sends them; absent stays, null clears. */
+export interface IdentityFields {
+  readonly phone?: string | undefined;
+  readonly email?: string | null | undefined;
+  readonly metadata?: Readonly<Record<string, unknown>> | null | undefined;
+}
+
+/** The same fields, checked, in the form that is stored. */
+export interface CheckedFields {
+  phone?: string;
+  email?: string | null;
+  metadata?: Record<string, unknown> | null;
+}
+
+/** Checks what the contract's schemas cannot say; throws `invalid_request` naming each place. */
+export function checkFields({ phone, email, metadata }: IdentityFields): CheckedFields {
+  const errors: InputError[] = [];
+  const checked: CheckedFields = {};
+  if (phone !== undefined) {
+    const canonical = canonicalPhone(phone);
+    if (canonical) checked.phone = canonical;
+    else
+      errors.push({
+        pointer: "/body/phone",
+        message: "is not a possible phone number in international format",
+      });
+  }
+  if (email !== undefined) checked.email = email;
+  if (metadata !== undefined) {
+    checked.metadata = metadata;
+    if (metadata && Buffer.byteLength(JSON.stringify(metadata)) > maxMetadataBytes) {
+      errors.push({ pointer: "/body/metadata", message: `is larger than ${maxMetadataBytes} bytes as JSON` });
+    }
+  }
+  if (errors.length > 0) throw invalidInput(errors);
+  return checked;
+}
+
+/** The error of a unique index that was violated; undefined for any other index. */
+export function conflictOf(index: string | undefined): ServiceError | undefined {
+  switch (index) {
+    case "identities_pkey":
+      return new ServiceError(AuthErrorKinds.identityIdTaken, "Another identity has this id.");
+    case "identities_phone_unique":
+      return new ServiceError(AuthErrorKinds.identityPhoneTaken, "Another identity has this phone number.");
+    case "identities_email_unique":
+      return new ServiceError(AuthErrorKinds.identityEmailTaken, "Another identity has this e-mail address.");
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,57 @@
+/**
+ * The signing key and the published keys. One key signs; the published ones (the next, the previous) verify
+ * too, so that keys rotate without an outage. Keys come from the settings, which have checked them.
+ */
+import { createHash, createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
+import { errors, exportJWK, type JWTHeaderParameters } from "jose";
+import type { PublishedKey } from "../key-settings.ts";
+
+/** A public key as the key set shows it (RFC 7517). */
+export interface PublicJwk {
+  kty: "RSA";
+  kid: string;
+  use: "sig";
+  alg: "RS256";
+  n: string;
+  e: string;
+}
+
+export interface KeyStore {
+  readonly current: { readonly keyId: string; readonly privateKey: KeyObject };
+  readonly keySet: { readonly keys: PublicJwk[] };
+  /** Quoted; changes when the keys change. */
+  readonly etag: string;
+  /** The key that a token names by its `kid`; throws jose's JWKSNoMatchingKey for any other. Never fetches. */
+  readonly verificationKey: (header: JWTHeaderParameters) => KeyObject;
+}
+
+interface SigningSettings {
+  readonly privateKey: string;
+  readonly keyId: string;
+  readonly publishedKeys: readonly PublishedKey[];
+}
+
+async function publicJwk(key: KeyObject, kid: string): Promise<PublicJwk> {
+  const { n, e } = await exportJWK(key);
+  if (n === undefined || e === undefined) throw new Error(`key ${kid} is not an RSA key`);
+  return { kty: "RSA", kid, use: "sig", alg: "RS256", n, e };
+}
+
+export async function createKeyStore(signing: SigningSettings): Promise<KeyStore> {
+  const privateKey = createPrivateKey(signing.privateKey);
+  const publicKeys = new Map<string, KeyObject>([[signing.keyId, createPublicKey(privateKey)]]);
+  for (const jwk of signing.publishedKeys) {
+    publicKeys.set(jwk.kid, createPublicKey({ key: { ...jwk }, format: "jwk" }));
+  }
+  const keys = await Promise.all([...publicKeys].map(([kid, key]) => publicJwk(key, kid)));
+  return {
+    current: { keyId: signing.keyId, privateKey },
+    keySet: { keys },
+    etag: `"${createHash("sha256").update(JSON.stringify(keys)).digest("base64url").slice(0, 16)}"`,
+    verificationKey: ({ kid }) => {
+      const key = kid === undefined ? undefined : publicKeys.get(kid);
+      if (!key) throw new errors.JWKSNoMatchingKey();
+      return key;
+    },
+  };
+}

@@ -1,0 +1,86 @@
+/**
+ * Limits on guessing: passwords, one-time codes, client secrets. Counted in the database, so that they hold
+ * across processes; keyed by hashes, so that the table names nobody. A limit looks at nothing that the
+ * caller chooses beside the account itself: not at X-Forwarded-For, nor at the spelling of a phone number.
+ */
+import { createHash } from "node:crypto";
+import { lte } from "drizzle-orm";
+import { RateLimiterDrizzle, RateLimiterRes } from "rate-limiter-flexible";
+import type { Database } from "../../platform/database.ts";
+import { tooManyRequests } from "../../platform/errors.ts";
+import { attempts } from "../schema.ts";
+
+/** How many failures in how many seconds. The lock-out lasts at most as long as the window. */
+export interface AttemptRule {
+  readonly name: string;
+  readonly failures: number;
+  readonly windowSeconds: number;
+}
+
+/** The rules in force. */
+export const attemptRules = {
+  /** Password, by username. */
+  password: { name: "password", failures: 10, windowSeconds: 300 },
+  /** One-time code, by phone number. */
+  code: { name: "code", failures: 10, windowSeconds: 300 },
+  /** Failures of all accounts together, by client: bounds guessing one password against many accounts. */
+  client: { name: "client", failures: 1000, windowSeconds: 60 },
+  /** Wrong secrets, by client id. */
+  secret: { name: "secret", failures: 20, windowSeconds: 60 },
+} as const satisfies Record<string, AttemptRule>;
+
+/** One rule, applied to many accounts. Each refusal is `too_many_requests` with the seconds to wait. */
+export interface AttemptLimit {
+  /** Counts an attempt before it is known how it ends, so that parallel guesses cannot outrun the count. */
+  begin(account: string): Promise<void>;
+  /** The attempt was right: the count starts anew. */
+  succeed(account: string): Promise<void>;
+  /** The attempt could not be judged (a dependency was away): it does not count. */
+  withdraw(account: string): Promise<void>;
+  /** Refuses if the failures are used up; counts nothing. */
+  check(account: string): Promise<void>;
+  /** Counts a failure after the fact. */
+  fail(account: string): Promise<void>;
+}
+
+export function createAttemptLimit(db: Database, rule: AttemptRule): AttemptLimit {
+  const limiter = new RateLimiterDrizzle({
+    storeClient: db,
+    schema: attempts,
+    keyPrefix: rule.name,
+    points: rule.failures,
+    duration: rule.windowSeconds,
+    clearExpiredByTimeout: false,
+  });
+  const keyOf = (account: string) => createHash("sha256").update(account).digest("base64url");
+
+  /** The library rejects with its result where a limit is reached, and with an Error where the store fails. */
+  function refuse(reason: unknown): never {
+    if (reason instanceof RateLimiterRes) throw tooManyRequests(reason.msBeforeNext / 1000);
+    throw reason;
+  }
+
+  return {
+    begin: async (account) => {
+      await limiter.consume(keyOf(account)).catch(refuse);
+    },
+    succeed: async (account) => {
+      await limiter.delete(keyOf(account));
+    },
+    withdraw: async (account) => {
+      await limiter.reward(keyOf(account));
+    },
+    check: async (account) => {
+      const result = await limiter.get(keyOf(account));
+      if (result && result.consumedPoints >= rule.failures) throw tooManyRequests(result.msBeforeNext / 1000);
+    },
+    fail: async (account) => {
+      await limiter.penalty(keyOf(account));
+    },
+  };
+}
+
+/** Removes counters that no longer count. */
+export async function removeExpiredAttempts(db: Database, now: Date): Promise<void> {
+  await db.delete(attempts).where(lte(attempts.expire, now));
+}

@@ -1,0 +1,46 @@
+/** auth.v1 over gRPC, gRPC-Web and Connect: decode, authorise, one call, encode. */
+import { IntrospectionService } from "../../gen/proto/auth/v1/introspection_pb.ts";
+import { ServiceError } from "../platform/errors.ts";
+import { implement, type RpcService } from "../platform/rpc.ts";
+import type { Authenticator } from "./clients/authenticate-client.ts";
+import { mayIntrospect } from "./clients/client.ts";
+import { AuthErrorKinds, invalidClient } from "./errors.ts";
+import type { Introspect } from "./tokens/introspect.ts";
+
+interface Dependencies {
+  readonly authenticator: Authenticator;
+  readonly introspect: Introspect;
+}
+
+export function authRpc({ authenticator, introspect }: Dependencies): RpcService {
+  return implement(IntrospectionService, {
+    async introspect({ token }, { metadata }) {
+      // Both are look-ups in the database; they share the wait.
+      const [caller, result] = await Promise.all([
+        authenticator
+          .client(metadata("authorization"))
+          .then((client) => client ?? authenticator.platform(metadata("x-api-key"))),
+        token === "" ? undefined : introspect(token),
+      ]);
+      if (!caller || !mayIntrospect(caller)) throw invalidClient();
+      if (!result) throw new ServiceError(AuthErrorKinds.missingToken, "The token is missing.");
+      if (!result.active) return { active: false };
+      const { sub, aud, nbf, iss, exp, iat, jti, clientId, scope = "" } = result;
+      return {
+        active: true,
+        sub,
+        aud: [...aud],
+        userInfo: { userId: sub },
+        nbf: String(nbf),
+        iss,
+        exp: String(exp),
+        iat: String(iat),
+        jti,
+        clientId,
+        tokenType: "Bearer",
+        scope,
+        username: sub,
+      };
+    },
+  });
+}

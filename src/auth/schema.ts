@@ -1,0 +1,135 @@
+/**
+ * The tables of the auth service, all in the PostgreSQL schema `auth`. Nothing in them can be used by
+ * somebody who reads them: secrets and passwords are argon2id hashes, tokens are SHA-256 hashes of random
+ * values, and the successor kept for a retried refresh is sealed under the token that was presented.
+ */
+import { sql } from "drizzle-orm";
+import {
+  bigserial,
+  check,
+  customType,
+  index,
+  integer,
+  jsonb,
+  pgSchema,
+  text,
+  timestamp,
+  uniqueIndex,
+  uuid,
+} from "drizzle-orm/pg-core";
+
+export const auth = pgSchema("auth");
+
+const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
+const instant = (name: string) => timestamp(name, { withTimezone: true, precision: 3 });
+
+/** Registered OAuth2 clients, synchronised from OAUTH_SERVER_CLIENTS at start. */
+export const clients = auth.table("clients", {
+  clientId: text("client_id").primaryKey(),
+  clientName: text("client_name").notNull(),
+  /** argon2id, PHC string. */
+  secretHash: text("secret_hash").notNull(),
+  authenticationMethods: text("authentication_methods").array().notNull(),
+  grantTypes: text("grant_types").array().notNull(),
+  scopes: text("scopes").array().notNull(),
+  clientSettings: jsonb("client_settings").$type<{ audiences: string[]; mayIntrospect: boolean }>().notNull(),
+  tokenSettings: jsonb("token_settings")
+    .$type<{ accessTokenSeconds: number; refreshTokenSeconds: number; refreshGraceSeconds: number }>()
+    .notNull(),
+  /** The day that it first appeared. */
+  registeredAt: instant("registered_at").notNull(),
+  /** Set while the client is not listed; its tokens are not active then. */
+  disabledAt: instant("disabled_at"),
+});
+
+/** User identities. */
+export const identities = auth.table(
+  "identities",
+  {
+    id: text("id").primaryKey(),
+    /** Canonical E.164. */
+    phone: text("phone").notNull(),
+    email: text("email"),
+    metadata: jsonb("metadata").$type<Record<string, unknown>>(),
+    /** argon2id, PHC string; null while the identity has no password. */
+    passwordHash: text("password_hash"),
+    createdAt: instant("created_at").notNull(),
+    updatedAt: instant("updated_at").notNull(),
+  },
+  (table) => [
+    uniqueIndex("identities_phone_unique").on(table.phone),
+    uniqueIndex("identities_email_unique").on(sql`lower(${table.email})`),
+  ],
+);
+
+/**
+ * Grants of access to a user. The state is read off the row: REVOKED if revoked_at is set, else EXPIRED past
+ * expires_at, else ACTIVE. One row a grant, however often it is refreshed.
+ */
+export const authorizations = auth.table(
+  "authorizations",
+  {
+    id: uuid("id").primaryKey(),
+    clientId: text("client_id").notNull(),
+    identityId: text("identity_id").notNull(),
+    grantType: text("grant_type").notNull(),
+    scopes: text("scopes").array().notNull(),
+    createdAt: instant("created_at").notNull(),
+    /** When the refresh token in hand expires. */
+    expiresAt: instant("expires_at").notNull(),
+    /** When the newest access token expires. */
+    accessExpiresAt: instant("access_expires_at").notNull(),
+    revokedAt: instant("revoked_at"),
+    revocationReason: text("revocation_reason"),
+    /** SHA-256 of the part that every refresh token of this authorization shares. */
+    familyHash: bytea("family_hash").notNull(),
+    /** SHA-256 of the part that changes with each rotation. */
+    refreshHash: bytea("refresh_hash").notNull(),
+    /** Tokens replaced within the grace window, the newest first, each with its sealed successor. */
+    superseded: jsonb("superseded").$type<{ hash: string; at: number; sealed: string }[]>().notNull(),
+  },
+  (table) => [
+    index("authorizations_identity").on(table.identityId),
+    index("authorizations_client").on(table.clientId),
+    index("authorizations_expiry").on(table.expiresAt),
+    check(
+      "authorizations_reason",
+      sql`(${table.revokedAt} is null) = (${table.revocationReason} is null) and ${table.revocationReason} in ('CLIENT', 'REUSE', 'IDENTITY_DELETED', 'PASSWORD_CHANGED', 'CLIENT_DISABLED')`,
+    ),
+  ],
+);
+
+/** Access tokens that were revoked by themselves, until they would have expired. */
+export const revokedAccessTokens = auth.table(
+  "revoked_access_tokens",
+  { jti: text("jti").primaryKey(), expiresAt: instant("expires_at").notNull() },
+  (table) => [index("revoked_access_tokens_expiry").on(table.expiresAt)],
+);
+
+/** OTP proofs that were redeemed, until they would have expired: each works once. */
+export const redeemedOtpProofs = auth.table(
+  "redeemed_otp_proofs",
+  {
+    /** SHA-256 of issuer and jti. */
+    proofHash: bytea("proof_hash").primaryKey(),
+    expiresAt: instant("expires_at").notNull(),
+  },
+  (table) => [index("redeemed_otp_proofs_expiry").on(table.expiresAt)],
+);
+
+/** Counters of attempts, in the shape that rate-limiter-flexible reads; keys are hashes. */
+export const attempts = auth.table(
+  "attempts",
+  { key: text("key").primaryKey(), points: integer("points").notNull(), expire: instant("expire") },
+  (table) => [index("attempts_expire").on(table.expire)],
+);
+
+/** Events written with the change that they tell of, until they have been delivered. */
+export const outbox = auth.table("outbox", {
+  position: bigserial("position", { mode: "number" }).primaryKey(),
+  id: uuid("id").notNull(),
+  type: text("type").notNull(),
+  subject: text("subject").notNull(),
+  data: jsonb("data").$type<Record<string, unknown>>().notNull(),
+  occurredAt: instant("occurred_at").notNull(),
+});

@@ -1,0 +1,149 @@
+/** Composition root of the auth service: its parts, made and joined in plain calls. */
+import type { Hono } from "hono";
+import type { operations } from "../../gen/openapi/auth.ts";
+import { type Clock, systemClock } from "../platform/clock.ts";
+import { bindContract } from "../platform/contract/bind.ts";
+import { type ContractDocument, loadContract } from "../platform/contract/document.ts";
+import { type OpenDatabase, openDatabase } from "../platform/database.ts";
+import { type Deliver, startRelay } from "../platform/events.ts";
+import type { RpcService } from "../platform/rpc.ts";
+import type { Logger, Metrics } from "../platform/telemetry.ts";
+import { createAuthenticator } from "./clients/authenticate-client.ts";
+import type { Caller } from "./clients/client.ts";
+import { createClientRepository } from "./clients/client-repository.ts";
+import { VerifiedSecrets } from "./clients/client-secrets.ts";
+import { synchroniseClients } from "./clients/synchronise-clients.ts";
+import { createGenerateTokens } from "./grants/generate-tokens.ts";
+import { createGrants } from "./grants/grants.ts";
+import { createVerifyOtpProof } from "./grants/otp-proof.ts";
+import { createCheckOneTimeCode } from "./grants/otp-verifier-client.ts";
+import { authHandlers, authSecurity } from "./http.ts";
+import { createIdentities } from "./identities/identities.ts";
+import { startJanitor } from "./janitor.ts";
+import { createKeyStore } from "./keys/key-store.ts";
+import { serverMetadata } from "./keys/server-metadata.ts";
+import { attemptRules, createAttemptLimit } from "./limits/attempts.ts";
+import { authRpc } from "./rpc.ts";
+import type { AuthSettings } from "./settings.ts";
+import { createAccessTokens } from "./tokens/access-token.ts";
+import { createAuthorizationRepository } from "./tokens/authorization-repository.ts";
+import { createIntrospect } from "./tokens/introspect.ts";
+import { createRevoke } from "./tokens/revoke.ts";
+import { createRotateRefreshToken } from "./tokens/rotate-refresh-token.ts";
+import { createTokenIssuer } from "./tokens/token-issuer.ts";
+
+/** The service's schema and the history of its migrations. */
+export const authMigrations = { schema: "auth", folder: new URL("../../drizzle/auth", import.meta.url) };
+
+export interface AuthService {
+  readonly http: Hono;
+  readonly document: ContractDocument;
+  readonly rpc: readonly RpcService[];
+  readonly database: OpenDatabase;
+  /** Brings the registered clients in line with the settings; throws where the database is away. */
+  prepare(): Promise<void>;
+  /** Starts the janitor and the relay of events. */
+  startWorkers(): void;
+  /** Stops them and closes the database. */
+  stop(): Promise<void>;
+}
+
+interface Dependencies {
+  readonly settings: AuthSettings;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  /** Hold every response against the document; in tests and development. */
+  readonly validateResponses: boolean;
+  readonly clock?: Clock;
+}
+
+export async function createAuthService(dependencies: Dependencies): Promise<AuthService> {
+  const { settings, logger, metrics, validateResponses, clock = systemClock } = dependencies;
+  const { issuer } = settings;
+  const [database, keys, document] = await Promise.all([
+    openDatabase(settings.database, authMigrations),
+    createKeyStore(settings.signing),
+    loadContract(new URL("../../openapi/auth.yaml", import.meta.url)),
+  ]);
+  const { db } = database;
+  const verified = new VerifiedSecrets();
+  const clients = createClientRepository(db);
+  const authorizations = createAuthorizationRepository(db);
+  const accessTokens = createAccessTokens({ keys, issuer, clock });
+  const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, issuer });
+  const identities = createIdentities(db, clock);
+  const issued = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", [
+    "grant_type",
+    "outcome",
+  ]);
+
+  const authenticator = createAuthenticator({
+    clients,
+    verified,
+    limit: createAttemptLimit(db, attemptRules.secret),
+    internalClient: settings.internalClient,
+    platformSecurityApiKey: settings.platformSecurityApiKey,
+  });
+  const generateTokens = createGenerateTokens({
+    grants: await createGrants({
+      identities,
+      issuer: tokenIssuer,
+      rotateRefreshToken: createRotateRefreshToken({ db, clock, authorizations, issuer: tokenIssuer }),
+      checkOneTimeCode: createCheckOneTimeCode(settings.otp.verifierUrl),
+      verifyOtpProof: createVerifyOtpProof(settings.otp, clock),
+      passwordLimit: createAttemptLimit(db, attemptRules.password),
+      codeLimit: createAttemptLimit(db, attemptRules.code),
+    }),
+    clientLimit: createAttemptLimit(db, attemptRules.client),
+    issued: (grant_type, outcome) => issued.inc({ grant_type, outcome }),
+  });
+  const introspect = createIntrospect({ accessTokens, authorizations });
+  const http = bindContract<operations, Caller>({
+    service: "auth",
+    document,
+    handlers: authHandlers({
+      identities,
+      generateTokens,
+      introspect,
+      revoke: createRevoke({ db, clock, accessTokens, authorizations }),
+      keys,
+      metadata: serverMetadata(issuer, settings.clients),
+    }),
+    security: authSecurity(authenticator),
+    logger,
+    observer: metrics.http,
+    validateResponses,
+  });
+
+  const workers: { stop(): Promise<void> }[] = [];
+  return {
+    http,
+    document,
+    rpc: [authRpc({ authenticator, introspect })],
+    database,
+    prepare: () => synchroniseClients({ db, clock, verified }, settings.clients),
+    startWorkers() {
+      const longestGrace = Math.max(
+        0,
+        ...settings.clients.map((client) => client.tokenSettings.refreshGraceSeconds),
+      );
+      const intervalSeconds = settings.janitorIntervalSeconds;
+      workers.push(
+        startJanitor({ db, clock, longestGrace, logger, intervalSeconds }),
+        startRelay({ db, schema: "auth", source: issuer, deliver: logEvents(logger), logger }),
+      );
+    },
+    async stop() {
+      await Promise.all(workers.map((worker) => worker.stop()));
+      await database.close();
+    },
+  };
+}
+
+/** Without a broker events are delivered inside the process: each is a line of the log, the audit trail. */
+function logEvents(logger: Logger): Deliver {
+  return async ({ id, type, subject, time, data }) => {
+    const level = type === "auth.authorization.reuse_detected.v1" ? "warn" : "info";
+    logger[level]({ event: { id, type, subject, time, data } }, "event");
+  };
+}

@@ -1,0 +1,111 @@
+/**
+ * Access tokens: JWTs of RFC 9068, signed with RS256. The jti begins with the id of the authorization, so
+ * that a token leads to the state that decides whether it is active.
+ */
+import { createHash, randomBytes } from "node:crypto";
+import { errors, jwtVerify, SignJWT } from "jose";
+import { LRUCache } from "lru-cache";
+import { type Clock, unixSeconds } from "../../platform/clock.ts";
+import type { KeyStore } from "../keys/key-store.ts";
+
+/** Claims of an access token (RFC 9068 section 2.2). Times are Unix seconds. */
+export interface AccessTokenClaims {
+  readonly iss: string;
+  readonly sub: string;
+  readonly aud: readonly string[];
+  readonly exp: number;
+  readonly nbf: number;
+  readonly iat: number;
+  /** `<authorization id>.<random>`. */
+  readonly jti: string;
+  readonly client_id: string;
+  readonly scope: string | undefined;
+}
+
+/** A uuid, a dot, and 16 random bytes. */
+const jtiForm = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.[A-Za-z0-9_-]{22}$/;
+
+export function newJti(authorizationId: string): string {
+  return `${authorizationId}.${randomBytes(16).toString("base64url")}`;
+}
+
+/** The authorization that a token belongs to. */
+export function authorizationOf(jti: string): string {
+  return jti.slice(0, 36);
+}
+
+/** A JWS in compact form with nothing around it; far longer than any token of ours is refused unread. */
+const compactForm = /^[A-Za-z0-9_-]{1,1024}\.[A-Za-z0-9_-]{1,8192}\.([A-Za-z0-9_-]{1,1024})$/;
+
+/** base64url lets the unused bits of the last character vary: one signature, many spellings. One is right. */
+function hasCanonicalSignature(token: string): boolean {
+  const signature = compactForm.exec(token)?.[1];
+  return signature !== undefined && Buffer.from(signature, "base64url").toString("base64url") === signature;
+}
+
+export interface AccessTokens {
+  sign(claims: AccessTokenClaims): Promise<string>;
+  /**
+   * The claims of a token that this issuer signed and that has not expired; undefined for anything else.
+   * Says nothing of revocation.
+   */
+  verify(token: string): Promise<AccessTokenClaims | undefined>;
+}
+
+interface Dependencies {
+  readonly keys: KeyStore;
+  readonly issuer: string;
+  readonly clock: Clock;
+  /** Verified tokens to remember, by their digest; each takes about half a kilobyte. */
+  readonly remembered?: number;
+}
+
+export function createAccessTokens({ keys, issuer, clock, remembered = 20_000 }: Dependencies): AccessTokens {
+  // A signature is verified once. What is remembered is that it was good, never that the token is active.
+  const verified = new LRUCache<string, AccessTokenClaims>({ max: remembered });
+
+  async function verifySignature(token: string): Promise<AccessTokenClaims | undefined> {
+    if (!hasCanonicalSignature(token)) return undefined;
+    try {
+      const { payload } = await jwtVerify(token, keys.verificationKey, {
+        algorithms: ["RS256"],
+        typ: "at+jwt",
+        issuer,
+        currentDate: new Date(clock.now()),
+        requiredClaims: ["sub", "aud", "exp", "nbf", "iat", "jti", "client_id"],
+      });
+      return claimsOf(payload);
+    } catch (error) {
+      if (error instanceof errors.JOSEError) return undefined;
+      throw error;
+    }
+  }
+
+  return {
+    sign: ({ scope, aud, ...claims }) =>
+      new SignJWT({ ...claims, aud: [...aud], ...(scope && { scope }) })
+        .setProtectedHeader({ alg: "RS256", typ: "at+jwt", kid: keys.current.keyId })
+        .sign(keys.current.privateKey),
+
+    async verify(token) {
+      const digest = createHash("sha256").update(token).digest("base64url");
+      let claims = verified.get(digest);
+      if (!claims) {
+        claims = await verifySignature(token);
+        if (claims) verified.set(digest, claims);
+      }
+      return claims && claims.exp > unixSeconds(clock) ? claims : undefined;
+    },
+  };
+}
+
+/** Only what we sign gets here; the shape is checked all the same, for later code to rely on. */
+function claimsOf(payload: Record<string, unknown>): AccessTokenClaims | undefined {
+  const { iss, sub, aud, exp, nbf, iat, jti, client_id, scope } = payload;
+  if (typeof iss !== "string" || typeof sub !== "string" || typeof client_id !== "string") return undefined;
+  if (typeof exp !== "number" || typeof nbf !== "number" || typeof iat !== "number") return undefined;
+  if (typeof jti !== "string" || !jtiForm.test(jti)) return undefined;
+  if (!Array.isArray(aud) || !aud.every((one) => typeof one === "string")) return undefined;
+  if (scope !== undefined && typeof scope !== "string") return undefined;
+  return { iss, sub, aud, exp, nbf, iat, jti, client_id, scope };
+}

@@ -1,0 +1,54 @@
+import { sql } from "drizzle-orm";
+import { type Database, rows } from "../../platform/database.ts";
+
+/** Why an authorization ended; `RevocationReason` of proto/auth/v1/events.proto without its prefix. */
+export type RevocationReason =
+  | "CLIENT"
+  | "REUSE"
+  | "IDENTITY_DELETED"
+  | "PASSWORD_CHANGED"
+  | "CLIENT_DISABLED";
+
+/** Which authorizations. */
+export type AuthorizationSelector =
+  | { readonly id: string }
+  | { readonly identityId: string }
+  | { readonly clientId: string };
+
+/**
+ * Ends authorizations that have not ended yet, forgets what could continue them, and writes an event for
+ * each, in one statement. From its commit on none of their tokens is active.
+ * @returns how many ended now
+ */
+export async function endAuthorizations(
+  db: Database,
+  selector: AuthorizationSelector,
+  reason: RevocationReason,
+  now: Date,
+): Promise<number> {
+  const at = now.toISOString();
+  const which =
+    "id" in selector
+      ? sql`id = ${selector.id}::uuid`
+      : "identityId" in selector
+        ? sql`identity_id = ${selector.identityId}`
+        : sql`client_id = ${selector.clientId}`;
+  const ended = await rows(
+    db,
+    sql`
+      with ended as (
+        update auth.authorizations
+        set revoked_at = ${at}::timestamptz, revocation_reason = ${reason}, superseded = '[]'
+        where ${which} and revoked_at is null
+        returning id, identity_id, client_id
+      )
+      insert into auth.outbox (id, type, subject, data, occurred_at)
+      select gen_random_uuid(), 'auth.authorization.revoked.v1', identity_id,
+        jsonb_build_object('identityId', identity_id, 'authorizationId', id, 'clientId', client_id,
+          'reason', ${`REVOCATION_REASON_${reason}`}::text),
+        ${at}::timestamptz
+      from ended
+      returning 1 as one`,
+  );
+  return ended.length;
+}

@@ -1,0 +1,40 @@
+import type { AccessTokens } from "./access-token.ts";
+import type { AuthorizationRepository } from "./authorization-repository.ts";
+
+/** An active token (RFC 7662 section 2.2); times are Unix seconds. */
+export interface ActiveToken {
+  readonly active: true;
+  readonly sub: string;
+  readonly aud: readonly string[];
+  readonly nbf: number;
+  readonly iss: string;
+  readonly exp: number;
+  readonly iat: number;
+  readonly jti: string;
+  readonly clientId: string;
+  readonly scope: string | undefined;
+}
+
+export type Introspection = ActiveToken | { readonly active: false };
+
+const inactive: Introspection = { active: false };
+
+/**
+ * Whether an access token is active, decided anew each time. Throws where the state cannot be read: a token
+ * is never called active on memory alone.
+ */
+export type Introspect = (token: string) => Promise<Introspection>;
+
+interface Dependencies {
+  readonly accessTokens: AccessTokens;
+  readonly authorizations: AuthorizationRepository;
+}
+
+export function createIntrospect({ accessTokens, authorizations }: Dependencies): Introspect {
+  return async (token) => {
+    const claims = await accessTokens.verify(token);
+    if (!claims || !(await authorizations.isLive(claims.jti))) return inactive;
+    const { sub, aud, nbf, iss, exp, iat, jti, client_id: clientId, scope } = claims;
+    return { active: true, sub, aud, nbf, iss, exp, iat, jti, clientId, scope };
+  };
+}

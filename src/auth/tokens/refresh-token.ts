@@ -1,0 +1,97 @@
+/**
+ * Refresh tokens: opaque to everybody but this file. A token is
+ *
+ *   gpr_ base64url( authorization id (16) | family (32) | rotating (32) | tag (16) )
+ *
+ * The family part is the same in every token of one authorization, the rotating part new in each. The
+ * database holds only the SHA-256 of both. The tag binds the parts together under the family, so a token can
+ * be told from a garbled or made-up one without storing all that were ever issued: whoever does not know the
+ * family cannot make a token that passes for an old one, whatever id it carries.
+ */
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHash,
+  createHmac,
+  hkdfSync,
+  randomBytes,
+  timingSafeEqual,
+} from "node:crypto";
+
+/** Marks the token for people and for scanners that look for leaked secrets. */
+const prefix = "gpr_";
+const sizes = { id: 16, secret: 32, tag: 16 };
+const form = /^gpr_[A-Za-z0-9_-]{128}$/;
+
+/** A refresh token taken apart. */
+export interface RefreshToken {
+  readonly authorizationId: string;
+  readonly family: Buffer;
+  readonly rotating: Buffer;
+}
+
+function idBytes(authorizationId: string): Buffer {
+  return Buffer.from(authorizationId.replaceAll("-", ""), "hex");
+}
+
+function tagOf(id: Buffer, family: Buffer, rotating: Buffer): Buffer {
+  return createHmac("sha256", family).update(id).update(rotating).digest().subarray(0, sizes.tag);
+}
+
+/** A token with a new rotating part; with a new family too, unless one is given. */
+export function newRefreshToken(
+  authorizationId: string,
+  family: Buffer = randomBytes(sizes.secret),
+): RefreshToken {
+  return { authorizationId, family, rotating: randomBytes(sizes.secret) };
+}
+
+/** The token as it is sent. */
+export function encodeRefreshToken({ authorizationId, family, rotating }: RefreshToken): string {
+  const id = idBytes(authorizationId);
+  return prefix + Buffer.concat([id, family, rotating, tagOf(id, family, rotating)]).toString("base64url");
+}
+
+/** The token's parts; undefined for anything that `encodeRefreshToken` has not made. */
+export function decodeRefreshToken(text: string): RefreshToken | undefined {
+  if (!form.test(text)) return undefined;
+  // 96 bytes are 128 characters with no bits to spare: one token, one spelling.
+  const bytes = Buffer.from(text.slice(prefix.length), "base64url");
+  const id = bytes.subarray(0, sizes.id);
+  const family = bytes.subarray(sizes.id, sizes.id + sizes.secret);
+  const rotating = bytes.subarray(sizes.id + sizes.secret, sizes.id + 2 * sizes.secret);
+  if (!timingSafeEqual(bytes.subarray(-sizes.tag), tagOf(id, family, rotating))) return undefined;
+  const hex = id.toString("hex");
+  const authorizationId = hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+  return { authorizationId, family, rotating };
+}
+
+/** What the database holds of a part. The parts are random, so a plain hash cannot be turned back. */
+export function hashPart(part: Buffer): Buffer {
+  return createHash("sha256").update(part).digest();
+}
+
+/** Whether the part is the one that was hashed; in constant time. */
+export function matchesHash(part: Buffer, hash: Uint8Array): boolean {
+  return hash.length === 32 && timingSafeEqual(hashPart(part), hash);
+}
+
+function sealingKey(rotating: Buffer): Buffer {
+  return Buffer.from(hkdfSync("sha256", rotating, "", "gatepost refresh successor", 32));
+}
+
+/** Seals the answer to a refresh under the token that was presented: only who holds that token can open it. */
+export function seal(rotating: Buffer, text: string): string {
+  const nonce = randomBytes(12);
+  const cipher = createCipheriv("aes-256-gcm", sealingKey(rotating), nonce);
+  const sealed = Buffer.concat([cipher.update(text, "utf8"), cipher.final()]);
+  return Buffer.concat([nonce, cipher.getAuthTag(), sealed]).toString("base64url");
+}
+
+/** Opens what `seal` sealed; throws if it is not that. */
+export function unseal(rotating: Buffer, sealed: string): string {
+  const bytes = Buffer.from(sealed, "base64url");
+  const decipher = createDecipheriv("aes-256-gcm", sealingKey(rotating), bytes.subarray(0, 12));
+  decipher.setAuthTag(bytes.subarray(12, 28));
+  return Buffer.concat([decipher.update(bytes.subarray(28)), decipher.final()]).toString("utf8");
+}

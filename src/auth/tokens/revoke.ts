@@ -1,0 +1,62 @@
+import type { Clock } from "../../platform/clock.ts";
+import type { Database } from "../../platform/database.ts";
+import { ServiceError } from "../../platform/errors.ts";
+import type { Caller } from "../clients/client.ts";
+import { AuthErrorKinds } from "../errors.ts";
+import { revokedAccessTokens } from "../schema.ts";
+import type { AccessTokens } from "./access-token.ts";
+import { type AuthorizationRepository, stateOf } from "./authorization-repository.ts";
+import { endAuthorizations } from "./end-authorizations.ts";
+import { decodeRefreshToken, matchesHash } from "./refresh-token.ts";
+
+/**
+ * Revokes a token (RFC 7009, but an invalid one is an error, by the contract). Once it returns, no process
+ * reports the token as active. A refresh token ends its authorization; any that the authorization ever had
+ * does, also one that has been replaced. An access token ends itself.
+ */
+export type Revoke = (caller: Caller, token: string) => Promise<void>;
+
+interface Dependencies {
+  readonly db: Database;
+  readonly clock: Clock;
+  readonly accessTokens: AccessTokens;
+  readonly authorizations: AuthorizationRepository;
+}
+
+export function createRevoke({ db, clock, accessTokens, authorizations }: Dependencies): Revoke {
+  async function revokeRefreshToken(caller: Caller, text: string): Promise<boolean> {
+    const token = decodeRefreshToken(text);
+    const authorization = token && (await authorizations.find(token.authorizationId));
+    if (!token || !authorization || !matchesHash(token.family, authorization.familyHash)) return false;
+    if (stateOf(authorization, clock.now()) === "EXPIRED") return false;
+    refuseOthers(caller, authorization.clientId);
+    await endAuthorizations(db, { id: authorization.id }, "CLIENT", new Date(clock.now()));
+    return true;
+  }
+
+  async function revokeAccessToken(caller: Caller, text: string): Promise<boolean> {
+    const claims = await accessTokens.verify(text);
+    if (!claims) return false;
+    refuseOthers(caller, claims.client_id);
+    await db
+      .insert(revokedAccessTokens)
+      .values({ jti: claims.jti, expiresAt: new Date(claims.exp * 1000) })
+      .onConflictDoNothing();
+    return true;
+  }
+
+  return async (caller, token) => {
+    if (await revokeRefreshToken(caller, token)) return;
+    if (await revokeAccessToken(caller, token)) return;
+    throw new ServiceError(AuthErrorKinds.invalidToken, "The token is unknown, expired or malformed.");
+  };
+}
+
+function refuseOthers(caller: Caller, clientId: string): void {
+  if (caller.kind === "internal") return;
+  if (caller.kind === "client" && caller.client.clientId === clientId) return;
+  throw new ServiceError(
+    AuthErrorKinds.unauthorizedClient,
+    "The token was issued to another client, which alone may revoke it.",
+  );
+}

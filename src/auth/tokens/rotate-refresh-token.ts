@@ -1,0 +1,158 @@
+/**
+ * Refresh token rotation (RFC 9700 section 4.14). The promises:
+ *
+ * 1. Rotation replaces: the row of the authorization changes, nothing grows.
+ * 2. Whoever reads the database finds no token that works.
+ * 3. A retry within the grace window gets the very same pair; n at once rotate once.
+ * 4. A replaced token presented after its window ends the authorization, and an event tells of it.
+ * 5. A forged or garbled token harms nothing.
+ * 6. A crash at any point leaves the client with the new pair, or able to get it by trying again: the new
+ *    pair is stored, sealed under the presented token, in the statement that makes it valid.
+ */
+
+import { randomUUID } from "node:crypto";
+import { sql } from "drizzle-orm";
+import type { Clock } from "../../platform/clock.ts";
+import type { Database } from "../../platform/database.ts";
+import type { Client } from "../clients/client.ts";
+import { authorizations, outbox } from "../schema.ts";
+import {
+  type Authorization,
+  type AuthorizationRepository,
+  rotate,
+  stateOf,
+} from "./authorization-repository.ts";
+import { endAuthorizations } from "./end-authorizations.ts";
+import {
+  decodeRefreshToken,
+  hashPart,
+  matchesHash,
+  newRefreshToken,
+  type RefreshToken,
+  seal,
+  unseal,
+} from "./refresh-token.ts";
+import { expiriesOf, type TokenIssuer, type TokenPair } from "./token-issuer.ts";
+
+/** Replaced tokens to keep within their window. More than these in one window is no client's retry. */
+const maxSuperseded = 8;
+
+interface Dependencies {
+  readonly db: Database;
+  readonly clock: Clock;
+  readonly authorizations: AuthorizationRepository;
+  readonly issuer: TokenIssuer;
+}
+
+/** Chooses the scopes of the new access token from those of the authorization; throws to refuse. */
+type ScopeChoice = (permitted: readonly string[]) => readonly string[];
+
+/** Exchanges a refresh token for the next pair; undefined if it is not valid for this client. */
+export type RotateRefreshToken = (
+  client: Client,
+  token: string,
+  chooseScopes: ScopeChoice,
+) => Promise<TokenPair | undefined>;
+
+export function createRotateRefreshToken(dependencies: Dependencies): RotateRefreshToken {
+  const { db, clock, issuer } = dependencies;
+
+  async function rotateNow(
+    client: Client,
+    authorization: Authorization,
+    presented: RefreshToken,
+    chooseScopes: ScopeChoice,
+  ): Promise<TokenPair | undefined> {
+    const now = clock.now();
+    const next = newRefreshToken(presented.authorizationId, presented.family);
+    const scopes = chooseScopes(authorization.scopes);
+    const pair = await issuer.pair({
+      client,
+      identityId: authorization.identityId,
+      refreshToken: next,
+      scopes,
+    });
+    const replaced = {
+      hash: hashPart(presented.rotating).toString("base64url"),
+      at: now,
+      sealed: seal(presented.rotating, JSON.stringify(pair)),
+    };
+    const expiries = expiriesOf(client, now);
+    const rotated = await rotate(db, authorization, {
+      refreshHash: hashPart(next.rotating),
+      superseded: [replaced, ...withinWindow(authorization, client, now)].slice(0, maxSuperseded),
+      expiresAt: expiries.refresh,
+      accessExpiresAt: expiries.access,
+      now: new Date(now),
+    });
+    return rotated ? pair : undefined;
+  }
+
+  async function reuse(authorization: Authorization): Promise<void> {
+    const now = new Date(clock.now());
+    await db.transaction(async (tx) => {
+      const ended = await endAuthorizations(tx, { id: authorization.id }, "REUSE", now);
+      if (ended === 0) return;
+      const { id: authorizationId, identityId, clientId } = authorization;
+      await tx.insert(outbox).values({
+        id: randomUUID(),
+        type: "auth.authorization.reuse_detected.v1",
+        subject: identityId,
+        data: { identityId, authorizationId, clientId },
+        occurredAt: now,
+      });
+    });
+  }
+
+  return async (client, token, chooseScopes) => {
+    const presented = decodeRefreshToken(token);
+    if (!presented) return undefined;
+    // The second round is for whoever lost the race to rotate: the winner's pair is there by then.
+    for (let round = 0; round < 2; round += 1) {
+      const authorization = await dependencies.authorizations.find(presented.authorizationId);
+      if (!authorization || !matchesHash(presented.family, authorization.familyHash)) return undefined;
+      if (authorization.clientId !== client.clientId) return undefined;
+      if (stateOf(authorization, clock.now()) !== "ACTIVE") return undefined;
+      if (matchesHash(presented.rotating, authorization.refreshHash)) {
+        const pair = await rotateNow(client, authorization, presented, chooseScopes);
+        if (pair) return pair;
+        continue;
+      }
+      const retried = successorOf(authorization, client, presented, clock.now());
+      if (retried) return retried;
+      await reuse(authorization);
+      return undefined;
+    }
+    return undefined;
+  };
+}
+
+function withinWindow(
+  { superseded }: Authorization,
+  client: Client,
+  now: number,
+): Authorization["superseded"] {
+  const opened = now - client.tokenSettings.refreshGraceSeconds * 1000;
+  return superseded.filter(({ at }) => at > opened);
+}
+
+/** The pair that replaced the presented token, if that happened within the window. */
+function successorOf(
+  authorization: Authorization,
+  client: Client,
+  presented: RefreshToken,
+  now: number,
+): TokenPair | undefined {
+  const hash = hashPart(presented.rotating).toString("base64url");
+  const entry = withinWindow(authorization, client, now).find((one) => one.hash === hash);
+  return entry && JSON.parse(unseal(presented.rotating, entry.sealed));
+}
+
+/** Removes sealed successors whose window has closed; `longest` is the longest window of any client, in seconds. */
+export async function forgetSuccessors(db: Database, longest: number, now: number): Promise<void> {
+  const closed = now - longest * 1000;
+  await db
+    .update(authorizations)
+    .set({ superseded: [] })
+    .where(sql`superseded <> '[]' and (superseded -> 0 ->> 'at')::bigint < ${closed}`);
+}

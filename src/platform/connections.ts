@@ -1,0 +1,81 @@
+/**
+ * The connections of a server, and how they end without losing a request: busy ones are told that they will
+ * be closed and finish, the others go at once, and what is left after the grace is cut.
+ */
+import type { Server, ServerResponse } from "node:http";
+import { constants, type Http2SecureServer, type ServerHttp2Session } from "node:http2";
+import type { Socket } from "node:net";
+
+export class Connections {
+  readonly #server: Server | Http2SecureServer;
+  readonly #sockets = new Set<Socket>();
+  readonly #sessions = new Set<ServerHttp2Session>();
+  /** HTTP/1 responses not yet finished. */
+  readonly #busy = new Set<ServerResponse>();
+  #isDraining = false;
+  #isClosing = false;
+
+  /** @param idleMs of silence, after which an HTTP/2 session is closed; for HTTP/1, Node does it */
+  constructor(server: Server | Http2SecureServer, idleMs: number) {
+    this.#server = server;
+    server.on("connection", (socket: Socket) => {
+      this.#sockets.add(socket);
+      socket.once("close", () => this.#sockets.delete(socket));
+    });
+    server.on("session", (session: ServerHttp2Session) => {
+      this.#sessions.add(session);
+      session.once("close", () => this.#sessions.delete(session));
+      session.setTimeout(idleMs, () => session.close());
+    });
+  }
+
+  /** Keeps account of an HTTP/1 response, from before anything is written to it. */
+  track(response: ServerResponse): void {
+    this.#busy.add(response);
+    response.once("close", () => this.#finished(response));
+    if (this.#isDraining) response.shouldKeepAlive = false;
+  }
+
+  #finished(response: ServerResponse): void {
+    this.#busy.delete(response);
+    if (!this.#isClosing || !response.shouldKeepAlive) return;
+    // Its headers had already promised to keep the connection, on which more may have been asked meanwhile.
+    const { socket } = response.req;
+    if (!this.#busy.values().some((other) => other.req.socket === socket)) socket.destroySoon();
+  }
+
+  /** From now on every answer asks the client to take its next request elsewhere. New connections are still welcome. */
+  drain(): void {
+    if (this.#isDraining) return;
+    this.#isDraining = true;
+    // Of pipelined requests only the last may close the connection.
+    const last = new Map(Array.from(this.#busy, (response) => [response.req.socket, response]));
+    for (const response of last.values()) if (!response.headersSent) response.shouldKeepAlive = false;
+    // "Open no more streams" (RFC 9113, section 6.8). Those that are on their way are still answered.
+    for (const session of this.#sessions) {
+      if (!session.destroyed) session.goaway(constants.NGHTTP2_NO_ERROR, 2 ** 31 - 1);
+    }
+  }
+
+  /**
+   * Accepts no more, and resolves when every connection has ended.
+   * @returns how many had to be cut at the end of the grace
+   */
+  async close(graceMs: number): Promise<number> {
+    this.drain();
+    this.#isClosing = true;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    // Node closes idle HTTP/1 connections here, and each HTTP/2 session when its streams have ended.
+    this.#server.close(() => resolve());
+    // To Node, a connection on which nothing was ever asked is not idle.
+    for (const socket of this.#sockets) if (socket.bytesRead === 0) socket.destroy();
+    let cut = 0;
+    const timer = setTimeout(() => {
+      cut = this.#sockets.size;
+      for (const socket of this.#sockets) socket.destroy();
+    }, graceMs);
+    await promise;
+    clearTimeout(timer);
+    return cut;
+  }
+}

@@ -1,0 +1,205 @@
+/**
+ * The binding of an OpenAPI document to Hono. Hono routes; the document says what is read, checked, refused
+ * and answered; a handler only does the work. The order is fixed for every operation: context, credentials,
+ * Accept, body, validation, handler, answer.
+ */
+import { type Context, Hono } from "hono";
+import { asServiceError, ErrorKinds, ServiceError } from "../errors.ts";
+import { RequestContext } from "../request-context.ts";
+import type { HttpObserver, Logger } from "../telemetry.ts";
+import {
+  type Answer,
+  acceptsJson,
+  answersOf,
+  contractViolations,
+  problem,
+  type Success,
+  toResponse,
+} from "./answer.ts";
+import type { ContractDocument, ContractOperation } from "./document.ts";
+import { readBody, validate } from "./input.ts";
+import { parameterReader } from "./parameters.ts";
+import type { Call, Handlers, SecurityHandler } from "./types.ts";
+
+/** What a service supplies to bind its document. */
+export interface Binding<Operations, Caller> {
+  /** Name in metrics and logs. */
+  readonly service: string;
+  readonly document: ContractDocument;
+  readonly handlers: Handlers<Operations, Caller>;
+  /** By the name of the security scheme. */
+  readonly security: Readonly<Record<string, SecurityHandler<Caller>>>;
+  readonly logger: Logger;
+  readonly observer: HttpObserver;
+  /** Hold every response against the document; in tests and development. */
+  readonly validateResponses: boolean;
+}
+
+type AnyHandler<Caller> = (
+  request: { path: object; query: object; body: unknown },
+  call: Call<Caller>,
+) => Promise<Success>;
+
+/**
+ * Routes for every operation of the document, with 405 and OPTIONS for its paths.
+ * @throws if the document names an operation or a security scheme that has no handler
+ */
+export function bindContract<Operations, Caller>(binding: Binding<Operations, Caller>): Hono {
+  const app = new Hono();
+  const handlers = new Map<string, AnyHandler<Caller>>(Object.entries(binding.handlers));
+  for (const [path, operations] of byPath(binding.document.operations)) {
+    const route = path.replaceAll(/\{(\w+)\}/g, ":$1");
+    for (const operation of operations) {
+      const handler = handlers.get(operation.id);
+      if (!handler) throw new Error(`${operation.id} has no handler`);
+      app.on(operation.method.toUpperCase(), route, bindOperation(binding, operation, handler));
+    }
+    const methods = allowedMethods(operations);
+    app.options(route, (c) => {
+      const context = contextOf(binding.logger, c.req.raw);
+      return new Response(null, {
+        status: 204,
+        headers: { Allow: methods.join(", "), "X-Request-Id": context.requestId },
+      });
+    });
+    app.all(route, refuseMethod(binding, operations, methods));
+  }
+  return app;
+}
+
+/** Literal paths before templated ones, as OpenAPI matches them. */
+function byPath(operations: readonly ContractOperation[]): [string, ContractOperation[]][] {
+  const parameters = (path: string) => path.split("{").length;
+  return [...Map.groupBy(operations, (operation) => operation.path)].sort(
+    ([a], [b]) => parameters(a) - parameters(b),
+  );
+}
+
+function allowedMethods(operations: readonly ContractOperation[]): string[] {
+  const methods = operations.map((operation) => operation.method.toUpperCase());
+  return [...methods, ...(methods.includes("GET") ? ["HEAD"] : []), "OPTIONS"];
+}
+
+function contextOf(logger: Logger, request: Request): RequestContext {
+  return new RequestContext(logger, request.headers.get("x-request-id"), request.headers.get("traceparent"));
+}
+
+function refuseMethod<O, Caller>(
+  { logger }: Binding<O, Caller>,
+  operations: readonly ContractOperation[],
+  allow: readonly string[],
+) {
+  const first = operations[0];
+  if (!first) throw new Error("a path without operations");
+  const answers = answersOf(first);
+  return (c: Context): Response => {
+    const detail = `${c.req.method} is not a method of this path; it has: ${allow.join(", ")}.`;
+    const error = new ServiceError(ErrorKinds.methodNotAllowed, detail, { allow });
+    return toResponse(answers.error(contextOf(logger, c.req.raw), error));
+  };
+}
+
+/** What is true of every request to one operation is worked out once, here. */
+function bindOperation<O, Caller>(
+  binding: Binding<O, Caller>,
+  operation: ContractOperation,
+  handler: AnyHandler<Caller>,
+) {
+  const { logger, observer, service, validateResponses } = binding;
+  const answers = answersOf(operation);
+  const authenticate = authenticator(binding, operation);
+  const answersJson = Object.values(operation.responses).some(({ content }) => content?.["application/json"]);
+  const hasSuccessBody = answersJson && operation.responses["406"] !== undefined;
+  const readParameters = parameterReader(operation);
+  const validators = operation.requestValidators();
+
+  async function run(c: Context, context: RequestContext): Promise<Success> {
+    const { headers } = c.req.raw;
+    const call = { context, header: (name: string) => headers.get(name) ?? undefined };
+    const caller = await authenticate?.(call);
+    if (hasSuccessBody && !acceptsJson(headers.get("accept"))) {
+      const detail = "This operation answers application/json, which the Accept header rules out.";
+      throw new ServiceError(ErrorKinds.notAcceptable, detail);
+    }
+    const parameters = readParameters(c.req.param(), c.req.raw);
+    const requestBody = await readBody(c.req.raw, operation);
+    validate(validators, requestBody === undefined ? parameters : { ...parameters, requestBody });
+    const { path, query } = parameters;
+    return handler({ path, query, body: requestBody }, { ...call, caller });
+  }
+
+  function checked(context: RequestContext, answer: Answer): Answer {
+    const violations = contractViolations(operation, answer);
+    if (violations.length === 0) return answer;
+    context.log.error(
+      { operation: operation.id, status: answer.status, violations },
+      "answer breaks the contract",
+    );
+    return answers.error(context, asServiceError(new Error("answer breaks the contract")));
+  }
+
+  return async (c: Context): Promise<Response> => {
+    const started = performance.now();
+    const context = contextOf(logger, c.req.raw);
+    let answer: Answer;
+    let response: Response | undefined;
+    try {
+      answer = answers.success(context, await run(c, context));
+      if (validateResponses) answer = checked(context, answer);
+      // Fails on what JSON or a header cannot hold.
+      response = toResponse(answer);
+    } catch (thrown) {
+      const error = asServiceError(thrown);
+      logError(context, operation.id, error);
+      answer = answers.error(context, error);
+      if (validateResponses) answer = checked(context, answer);
+    }
+    const seconds = (performance.now() - started) / 1000;
+    observer.completed({ service, operation: operation.id, status: answer.status, seconds });
+    if (logger.isLevelEnabled("debug")) {
+      context.log.debug({ operation: operation.id, status: answer.status, seconds }, "request");
+    }
+    return response ?? toResponse(answer);
+  };
+}
+
+function logError(context: RequestContext, operation: string, error: ServiceError): void {
+  if (error.kind.status === 500)
+    context.log.error({ operation, err: error.cause ?? error }, "request failed");
+  else if (error.kind.status === 503)
+    context.log.warn({ operation, err: error.cause ?? error }, error.message);
+}
+
+/** Tries the document's alternatives in their order; undefined for a public operation. */
+function authenticator<O, Caller>({ security }: Binding<O, Caller>, operation: ContractOperation) {
+  if (operation.security.length === 0) return undefined;
+  const alternatives = operation.security.map((names) => {
+    const [name, ...more] = names;
+    const handler = name === undefined ? undefined : security[name];
+    if (!handler || more.length > 0)
+      throw new Error(`${operation.id}: no handler for security ${names.join("+")}`);
+    return handler;
+  });
+  return async (call: Omit<Call<Caller>, "caller">): Promise<Caller> => {
+    for (const alternative of alternatives) {
+      const caller = await alternative(call);
+      if (caller !== undefined) return caller;
+    }
+    throw new ServiceError(
+      ErrorKinds.unauthenticated,
+      "Credentials are missing or wrong. Send the client's id and secret in the Authorization header, scheme Basic.",
+    );
+  };
+}
+
+/** The answer to a path that no document has. */
+export function notFound(logger: Logger): (c: Context) => Response {
+  return (c) => {
+    const context = contextOf(logger, c.req.raw);
+    const error = new ServiceError(
+      ErrorKinds.notFound,
+      "There is nothing at this path. The API reference lists what there is.",
+    );
+    return toResponse(problem(context, 404, { "X-Request-Id": context.requestId }, error));
+  };
+}

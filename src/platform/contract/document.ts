@@ -1,0 +1,128 @@
+/**
+ * An OpenAPI 3.1 document, read, dereferenced, and its schemas compiled. openapi-backend supplies the
+ * operations and the validators of requests; its default Ajv speaks draft-07, so it is given the 2020-12 one.
+ */
+import { readFileSync } from "node:fs";
+import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
+import addFormats from "ajv-formats";
+import { type Document, OpenAPIBackend, type Operation } from "openapi-backend";
+import { parse } from "yaml";
+
+/** What this product reads of a (dereferenced) OpenAPI response. */
+export interface ResponseObject {
+  readonly headers?: Readonly<Record<string, { readonly required?: boolean; readonly schema?: object }>>;
+  readonly content?: Readonly<Record<string, { readonly schema?: object }>>;
+}
+
+/** What this product reads of a (dereferenced) OpenAPI parameter. */
+export interface ParameterObject {
+  readonly name: string;
+  /** path, query or header. */
+  readonly in: string;
+  readonly required?: boolean;
+  readonly schema?: { readonly type?: string };
+}
+
+/** One operation of a document, ready to be bound. */
+export interface ContractOperation {
+  readonly id: string;
+  /** Lower case. */
+  readonly method: string;
+  /** As in the document, with the path of the server in front. */
+  readonly path: string;
+  /** Alternatives; each is the schemes that must all pass. Empty: public. */
+  readonly security: readonly (readonly string[])[];
+  readonly parameters: readonly ParameterObject[];
+  /** Media types of the request body; undefined if there is none. */
+  readonly bodyTypes: readonly string[] | undefined;
+  readonly bodyRequired: boolean;
+  readonly responses: Readonly<Record<string, ResponseObject>>;
+  /** Validators of `{path, query, header, requestBody}`; compiled at first use. */
+  requestValidators(): readonly ValidateFunction[];
+  /** Validator of a JSON answer of this status and media type, if the document has a schema for it. */
+  responseValidator(status: number, mediaType: string): ValidateFunction | undefined;
+}
+
+/** A contract as it is served and bound. */
+export interface ContractDocument {
+  /** The document's text, YAML. */
+  readonly source: string;
+  /** Its meaning, as JSON. */
+  readonly json: object;
+  readonly title: string;
+  /** Path of the first server, such as /api/auth; "" for none. */
+  readonly basePath: string;
+  readonly operations: readonly ContractOperation[];
+}
+
+/** An Ajv for OpenAPI 3.1: dialect 2020-12, formats, and OpenAPI's annotations let through. */
+export function createAjv(options: { coerceTypes: boolean }): Ajv2020 {
+  const ajv = new Ajv2020({ strict: false, allErrors: true, coerceTypes: options.coerceTypes });
+  addFormats.default(ajv);
+  ajv.addFormat("password", true);
+  return ajv;
+}
+
+/** Path of the first of the servers; variables stand for scheme, host and port only. */
+function serverPath(servers: readonly { url: string }[] | undefined): string | undefined {
+  return servers?.[0]?.url.replace(/^(\{\w+\}|https?:\/\/[^/]*)/, "").replace(/\/$/, "");
+}
+
+/** Reads a document. The file is part of the program: a mistake in it is a defect and throws. */
+export async function loadContract(file: URL): Promise<ContractDocument> {
+  const source = readFileSync(file, "utf8");
+  const json: Document = parse(source);
+  const strict = createAjv({ coerceTypes: false });
+  const coercing = createAjv({ coerceTypes: true });
+  const backend = new OpenAPIBackend({
+    definition: structuredClone(json),
+    quick: true,
+    strict: true,
+    customizeAjv: (_ajv, options) => (options?.coerceTypes ? coercing : strict),
+  });
+  await backend.init();
+  const basePath = serverPath(json.servers) ?? "";
+  const operations = backend.router.getOperations().map((operation) => {
+    const pathItem = json.paths?.[operation.path];
+    return describeOperation(backend, operation, serverPath(pathItem?.servers) ?? basePath, strict);
+  });
+  return { source, json, title: json.info.title, basePath, operations };
+}
+
+/** The dereferenced shape of what openapi-backend types as "object or reference". */
+interface Dereferenced {
+  readonly parameters?: readonly ParameterObject[];
+  readonly requestBody?: { readonly required?: boolean; readonly content: Readonly<Record<string, unknown>> };
+  readonly responses?: Readonly<Record<string, ResponseObject>>;
+}
+
+function describeOperation(
+  backend: OpenAPIBackend,
+  operation: Operation,
+  basePath: string,
+  ajv: Ajv2020,
+): ContractOperation {
+  const id = operation.operationId;
+  if (!id) throw new Error(`${operation.method} ${operation.path} has no operationId`);
+  const { parameters = [], requestBody, responses = {} } = operation as Dereferenced;
+  const compiled = new Map<string, ValidateFunction | undefined>();
+  return {
+    id,
+    method: operation.method,
+    path: basePath + operation.path,
+    security: (operation.security ?? []).map((alternative) => Object.keys(alternative)),
+    parameters,
+    bodyTypes: requestBody && Object.keys(requestBody.content),
+    bodyRequired: requestBody?.required ?? false,
+    responses,
+    requestValidators: () => backend.validator.getRequestValidatorsForOperation(id) ?? [],
+    responseValidator(status, mediaType) {
+      const key = `${status} ${mediaType}`;
+      if (!compiled.has(key)) {
+        const schema = responses[status]?.content?.[mediaType]?.schema;
+        compiled.set(key, schema && ajv.compile(schema));
+      }
+      return compiled.get(key);
+    },
+  };
+}

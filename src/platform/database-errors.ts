@@ -1,0 +1,48 @@
+/**
+ * What an error of the database means. Judged by its code, never by its text; drivers and the query builder
+ * wrap errors in errors, so the code is looked for along the causes.
+ */
+
+function* causes(thrown: unknown): Generator<object> {
+  let error = thrown;
+  for (let depth = 0; depth < 8 && typeof error === "object" && error !== null; depth += 1) {
+    yield error;
+    error = "cause" in error ? error.cause : undefined;
+  }
+}
+
+function codeOf(thrown: unknown, form: RegExp): string | undefined {
+  for (const error of causes(thrown)) {
+    if ("code" in error && typeof error.code === "string" && form.test(error.code)) return error.code;
+  }
+  return undefined;
+}
+
+/** The five-character SQLSTATE of an error that PostgreSQL raised. */
+export function sqlState(thrown: unknown): string | undefined {
+  return codeOf(thrown, /^[0-9A-Z]{5}$/);
+}
+
+/** The unique index or constraint that was violated, if that is what happened. */
+export function violatedUnique(thrown: unknown): string | undefined {
+  if (sqlState(thrown) !== "23505") return undefined;
+  for (const error of causes(thrown)) {
+    // postgres.js says constraint_name, PGlite says constraint.
+    for (const name of ["constraint_name", "constraint"]) {
+      const value = Object.getOwnPropertyDescriptor(error, name)?.value;
+      if (typeof value === "string") return value;
+    }
+  }
+  return undefined;
+}
+
+/** Class 08 connection, 53 resources, 57P shutdown, 57014 cancelled by a timeout, 25006 read-only (a standby). */
+const unavailableStates = /^(08\w{3}|53\w{3}|57P\w{2}|57014|25006)$/;
+/** Codes of Node's sockets and of postgres.js. */
+const unavailableCodes =
+  /^(ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|CONNECT_TIMEOUT|CONNECTION_\w+)$/;
+
+/** Whether the database could not be asked, so that asking again later makes sense. */
+export function isDatabaseUnavailable(thrown: unknown): boolean {
+  return codeOf(thrown, unavailableStates) !== undefined || codeOf(thrown, unavailableCodes) !== undefined;
+}

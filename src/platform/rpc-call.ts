@@ -1,0 +1,196 @@
+/**
+ * What happens around every method, in one order, whatever the protocol: a request context, a deadline, the
+ * method itself, its errors as statuses, and a note of how it ended. The servers translate; they decide
+ * nothing of this.
+ */
+import { create, type DescMethod, type Message } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { codeToString } from "@connectrpc/connect/protocol-connect";
+import type { Logger } from "pino";
+import { ErrorKinds, ServiceError } from "./errors.ts";
+import { RequestContext } from "./request-context.ts";
+import type { RpcCall, RpcObserver, RpcProtocol, ServerStreamingMethod, UnaryMethod } from "./rpc.ts";
+
+export interface CallOrigin {
+  readonly method: DescMethod;
+  readonly protocol: RpcProtocol;
+  readonly metadata: (name: string) => string | undefined;
+  /** Whether the caller gave one. */
+  readonly hasDeadline: boolean;
+  /** Made anew if the binding has none yet. */
+  readonly context?: RequestContext | undefined;
+}
+
+/** One call, from the arrival of its metadata to its status. */
+export class ActiveCall implements RpcCall {
+  readonly context: RequestContext;
+  readonly metadata: (name: string) => string | undefined;
+  readonly #logger: Logger;
+  readonly #observer: RpcObserver;
+  readonly #method: DescMethod;
+  readonly #protocol: RpcProtocol;
+  readonly #ended: () => void;
+  readonly #startedAt = performance.now();
+  #finished = false;
+  /** What the caller is told, once the call has failed or been stopped. */
+  #failure: ConnectError | undefined;
+  #controller: AbortController | undefined;
+  #deadline: NodeJS.Timeout | undefined;
+  /** Rejects what the call waits for. */
+  #interrupt: ((reason: ConnectError) => void) | undefined;
+  #closeStream: (() => void) | undefined;
+
+  constructor(origin: CallOrigin, logger: Logger, observer: RpcObserver, ended: () => void) {
+    this.metadata = origin.metadata;
+    this.context =
+      origin.context ??
+      new RequestContext(logger, origin.metadata("x-request-id"), origin.metadata("traceparent"));
+    this.#logger = logger;
+    this.#observer = observer;
+    this.#method = origin.method;
+    this.#protocol = origin.protocol;
+    this.#ended = ended;
+  }
+
+  get streams(): boolean {
+    return this.#method.methodKind !== "unary";
+  }
+
+  /** Made at first use: most methods never look at it. */
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.#failure) this.#controller.abort(this.#failure);
+    }
+    return this.#controller.signal;
+  }
+
+  /** @param milliseconds from now */
+  setDeadline(milliseconds: number): void {
+    this.#deadline = setTimeout(passDeadline, milliseconds, this);
+  }
+
+  /** Ends it from outside, at once, whether or not the method minds its signal. No effect if it has ended. */
+  stop(reason: ConnectError): void {
+    if (this.#finished) return;
+    this.#failure = reason;
+    this.#finish(reason.code);
+    this.#interrupt?.(reason);
+    this.#controller?.abort(reason);
+    this.#closeStream?.();
+  }
+
+  /**
+   * Runs a unary method.
+   * @throws ConnectError only, fit to be shown to the caller
+   */
+  async unary<Answer>(
+    method: UnaryMethod,
+    request: Message,
+    encode: (message: Message) => Answer,
+  ): Promise<Answer> {
+    try {
+      const answer = await this.orStopped(() => method.run(request, this));
+      const encoded = encode(create(method.descriptor.output, answer));
+      this.#finish();
+      return encoded;
+    } catch (thrown) {
+      throw this.fail(thrown);
+    }
+  }
+
+  /**
+   * Runs a method that streams its answer; it is asked for a message when the one before has been taken.
+   * @throws ConnectError only, fit to be shown to the caller
+   */
+  async *stream<Answer>(
+    method: ServerStreamingMethod,
+    request: Message,
+    encode: (message: Message) => Answer,
+  ): AsyncGenerator<Answer, void, undefined> {
+    try {
+      const answers = await this.orStopped(async () => method.run(request, this)[Symbol.asyncIterator]());
+      const close = async () => answers.return?.();
+      // What the method throws while it is made to leave concerns nobody.
+      this.#closeStream = () => void close().catch(() => undefined);
+      for (;;) {
+        const next = await this.orStopped(() => answers.next());
+        if (next.done) break;
+        yield encode(create(method.descriptor.output, next.value));
+      }
+      this.#finish();
+    } catch (thrown) {
+      throw this.fail(thrown);
+    } finally {
+      // Left in the middle: whoever reads it has gone.
+      this.stop(cancelled());
+    }
+  }
+
+  /** Waits for `work`, but not beyond the end of the call. */
+  orStopped<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#failure) return Promise.reject(this.#failure);
+    return new Promise<T>((resolve, reject) => {
+      this.#interrupt = reject;
+      work().then(resolve, reject);
+    });
+  }
+
+  /** Ends the call with an error, and says what the caller is told of it. */
+  fail(thrown: unknown): ConnectError {
+    if (this.#failure) return this.#failure;
+    this.#failure = this.#explain(thrown);
+    this.#finish(this.#failure.code);
+    this.#closeStream?.();
+    return this.#failure;
+  }
+
+  #explain(thrown: unknown): ConnectError {
+    if (!(thrown instanceof ServiceError)) {
+      this.context.log.error({ err: thrown, rpc: this.#method.toString() }, "A method failed");
+      const detail = `Something went wrong here. Quote the request id when you report it: ${this.context.requestId}`;
+      return new ConnectError(detail, Code.Internal);
+    }
+    if (thrown.cause !== undefined) {
+      const level = thrown.kind === ErrorKinds.internal ? "error" : "warn";
+      this.context.log[level]({ err: thrown.cause, rpc: this.#method.toString() }, thrown.message);
+    }
+    const wait = thrown.retryAfterSeconds;
+    // Half a surrogate pair cannot be percent-encoded: as a status message it would break the answer.
+    const detail = thrown.message.toWellFormed();
+    return new ConnectError(detail, thrown.kind.grpc, wait === undefined ? {} : { "retry-after": `${wait}` });
+  }
+
+  #finish(failure?: Code): void {
+    if (this.#finished) return;
+    this.#finished = true;
+    clearTimeout(this.#deadline);
+    this.#ended();
+    const ending = {
+      service: this.#method.parent.typeName,
+      method: this.#method.name,
+      protocol: this.#protocol,
+      code: failure === undefined ? "ok" : codeToString(failure),
+      seconds: (performance.now() - this.#startedAt) / 1000,
+    };
+    this.#observer.completed(ending);
+    if (this.#logger.isLevelEnabled("debug")) this.context.log.debug(ending, "Answered a call");
+  }
+}
+
+function passDeadline(call: ActiveCall): void {
+  call.stop(deadlineExceeded());
+}
+
+export function deadlineExceeded(): ConnectError {
+  return new ConnectError("The deadline has passed.", Code.DeadlineExceeded);
+}
+
+export function cancelled(): ConnectError {
+  return new ConnectError("The call was cancelled.", Code.Canceled);
+}
+
+/** INTERNAL is what gRPC has for it, in every implementation. */
+export function malformedRequest(): ConnectError {
+  return new ConnectError("The request message cannot be decoded.", Code.Internal);
+}

@@ -1,0 +1,55 @@
+/** The calls in hand of one server: it begins them, and ends them when the server shuts down. */
+import { Code, ConnectError } from "@connectrpc/connect";
+import type { Logger } from "pino";
+import type { RpcObserver } from "./rpc.ts";
+import { ActiveCall, type CallOrigin } from "./rpc-call.ts";
+
+/** Longest answer, in bytes: what gRPC clients accept unless they are told otherwise. */
+export const maxAnswerBytes = 4 * 1024 * 1024;
+
+export interface RpcPipelineOptions {
+  readonly logger: Logger;
+  readonly observer: RpcObserver;
+  /** Of a unary call whose caller gave no deadline, in milliseconds. */
+  readonly defaultDeadlineMs?: number;
+}
+
+export class RpcPipeline {
+  readonly defaultDeadlineMs: number;
+  readonly #logger: Logger;
+  readonly #observer: RpcObserver;
+  readonly #open = new Set<ActiveCall>();
+  #draining = false;
+
+  constructor({ logger, observer, defaultDeadlineMs = 10_000 }: RpcPipelineOptions) {
+    this.#logger = logger;
+    this.#observer = observer;
+    this.defaultDeadlineMs = defaultDeadlineMs;
+  }
+
+  begin(origin: CallOrigin): ActiveCall {
+    const call = new ActiveCall(origin, this.#logger, this.#observer, () => this.#open.delete(call));
+    this.#open.add(call);
+    if (call.streams) {
+      if (this.#draining) call.stop(shuttingDown());
+    } else if (!origin.hasDeadline) {
+      call.setDeadline(this.defaultDeadlineMs);
+    }
+    return call;
+  }
+
+  /** Ends streams, which would not end by themselves, and lets the others finish. */
+  drain(): void {
+    this.#draining = true;
+    for (const call of this.#open) if (call.streams) call.stop(shuttingDown());
+  }
+
+  /** Ends everything. */
+  stopAll(): void {
+    for (const call of this.#open) call.stop(shuttingDown());
+  }
+}
+
+function shuttingDown(): ConnectError {
+  return new ConnectError("The server is shutting down.", Code.Unavailable);
+}

@@ -1,0 +1,161 @@
+import { describe, expect, test } from "vitest";
+import { clientRegistrations } from "../../src/auth/client-settings.ts";
+
+const least = { clientId: "app", clientSecret: "a-long-enough-secret", grantTypes: ["auth"] };
+const parse = (value: unknown) => clientRegistrations.parse(JSON.stringify(value), "production");
+
+test("what is left out has its default", () => {
+  expect(parse([least])).toEqual({
+    value: [
+      {
+        clientId: "app",
+        clientSecret: "a-long-enough-secret",
+        clientName: "app",
+        clientAuthenticationMethods: ["client_secret_basic"],
+        grantTypes: ["auth"],
+        scopes: [],
+        clientSettings: { audiences: [], mayIntrospect: false },
+        tokenSettings: { accessTokenSeconds: 900, refreshTokenSeconds: 2_592_000, refreshGraceSeconds: 30 },
+      },
+    ],
+  });
+});
+
+test("what is given is kept, and the rest of an object has its defaults", () => {
+  const client = {
+    clientId: "a:b/~%",
+    clientSecret: "secret with spaces & signs",
+    clientName: "Käse 🧀",
+    clientAuthenticationMethods: ["client_secret_basic"],
+    grantTypes: [],
+    scopes: ["notifications:send"],
+    clientSettings: { mayIntrospect: true },
+    tokenSettings: { refreshGraceSeconds: 0 },
+  };
+  expect(parse([client])).toEqual({
+    value: [
+      {
+        ...client,
+        clientSettings: { audiences: [], mayIntrospect: true },
+        tokenSettings: { accessTokenSeconds: 900, refreshTokenSeconds: 2_592_000, refreshGraceSeconds: 0 },
+      },
+    ],
+  });
+});
+
+test("no clients are a list too", () => {
+  expect(parse([])).toEqual({ value: [] });
+});
+
+describe("a member that is not right is reported under its path, without its value", () => {
+  const id = "must be 1 to 128 visible ASCII characters";
+  const secret = "must be printable ASCII characters, at most 256 and in production at least 16";
+  const grant = "must be one of password, refresh_token, phone_otp, auth, phone_otp_token";
+  const scope = 'must be 1 to 64 visible ASCII characters without " and \\';
+  test.each([
+    [{ clientId: undefined }, "[1].clientId is missing"],
+    [{ clientId: "" }, `[1].clientId ${id}`],
+    [{ clientId: "a b" }, `[1].clientId ${id}`],
+    [{ clientId: "ä" }, `[1].clientId ${id}`],
+    [{ clientId: "a\u0000" }, `[1].clientId ${id}`],
+    [{ clientId: "x".repeat(129) }, `[1].clientId ${id}`],
+    [{ clientId: 1 }, `[1].clientId ${id}`],
+    [{ clientId: "first" }, "[1].clientId is also that of [0]"],
+    [{ clientSecret: undefined }, "[1].clientSecret is missing"],
+    [{ clientSecret: "hunter2\n".repeat(3) }, `[1].clientSecret ${secret}`],
+    [{ clientSecret: ["hunter2"] }, `[1].clientSecret ${secret}`],
+    [{ clientSecret: "x".repeat(257) }, `[1].clientSecret ${secret}`],
+    [{ clientSecret: "hunter2" }, "[1].clientSecret must have at least 16 characters in production"],
+    [{ clientName: "" }, "[1].clientName must be 1 to 200 characters, none of them a control character"],
+    [{ clientName: null }, "[1].clientName must be 1 to 200 characters, none of them a control character"],
+    [
+      { clientAuthenticationMethods: ["none"] },
+      "[1].clientAuthenticationMethods[0] must be client_secret_basic, the only method there is",
+    ],
+    [
+      { clientAuthenticationMethods: [] },
+      "[1].clientAuthenticationMethods must be an array of client_secret_basic",
+    ],
+    [{ grantTypes: undefined }, "[1].grantTypes is missing"],
+    [{ grantTypes: "auth" }, "[1].grantTypes must be an array of grant types"],
+    [{ grantTypes: ["hunter2", "auth"] }, `[1].grantTypes[0] ${grant}`],
+    [{ grantTypes: ["auth", "client_credentials"] }, `[1].grantTypes[1] ${grant}`],
+    [{ grantTypes: ["auth", "auth"] }, "[1].grantTypes must not name the same twice"],
+    [{ scopes: ["a b"] }, `[1].scopes[0] ${scope}`],
+    [{ scopes: ['a"'] }, `[1].scopes[0] ${scope}`],
+    [
+      { scopes: Array.from({ length: 65 }, (_, index) => `s${index}`) },
+      "[1].scopes must be an array of at most 64 scopes",
+    ],
+    [
+      { scopes: Array.from({ length: 64 }, (_, index) => `${index}`.padEnd(64, "x")) },
+      "[1].scopes must not be longer than 2000 characters together",
+    ],
+    [{ clientSettings: [] }, "[1].clientSettings must be an object with audiences and mayIntrospect"],
+    [{ clientSettings: { mayIntrospect: "true" } }, "[1].clientSettings.mayIntrospect must be true or false"],
+    [
+      { clientSettings: { audiences: [""] } },
+      "[1].clientSettings.audiences[0] must be 1 to 128 visible ASCII characters",
+    ],
+    [{ clientSettings: { audience: "x" } }, "[1].clientSettings.audience is not known"],
+    [
+      { tokenSettings: { accessTokenSeconds: 0 } },
+      "[1].tokenSettings.accessTokenSeconds must be an integer from 1 to 86400",
+    ],
+    [
+      { tokenSettings: { accessTokenSeconds: "900" } },
+      "[1].tokenSettings.accessTokenSeconds must be an integer from 1 to 86400",
+    ],
+    [
+      { tokenSettings: { refreshTokenSeconds: 1.5 } },
+      "[1].tokenSettings.refreshTokenSeconds must be an integer from 1 to 315360000",
+    ],
+    [
+      { tokenSettings: { refreshGraceSeconds: -1 } },
+      "[1].tokenSettings.refreshGraceSeconds must be an integer from 0 to 3600",
+    ],
+    [{ client_id: "x" }, "[1].client_id is not known"],
+    [{ "odd\nname/~": "x" }, '[1]["odd\\nname/~"] is not known'],
+  ])("%j", (change, problem) => {
+    const parsed = parse([
+      { ...least, clientId: "first" },
+      { ...least, ...change },
+    ]);
+    expect(parsed).toEqual({ problems: [problem] });
+    expect(problem).not.toContain("hunter2");
+  });
+});
+
+test("all that is wrong is reported together", () => {
+  const parsed = parse([7, { clientId: "app", extra: 1, grantTypes: ["x"] }]);
+  expect(parsed).toEqual({
+    problems: [
+      "[0] must be an object that registers a client",
+      "[1].clientSecret is missing",
+      "[1].extra is not known",
+      "[1].grantTypes[0] must be one of password, refresh_token, phone_otp, auth, phone_otp_token",
+    ],
+  });
+});
+
+describe("text that is no list of clients", () => {
+  const notJson = "must be a JSON array of clients, but is not JSON";
+  test.each([
+    ["hunter2", notJson],
+    ['[{"clientSecret": hunter2}]', `${notJson}`],
+    ['[{"clientSecret": "hunter2"', `${notJson} from character 27 on`],
+    ["{}", "must be an array of clients"],
+    ["null", "must be an array of clients"],
+    ["[".repeat(100_000), notJson],
+    ['[{"__proto__":{"clientId":"a"}}]', "[0].clientId is missing"],
+  ])("%s", (text, problem) => {
+    const parsed = clientRegistrations.parse(text, "production");
+    expect(parsed).toHaveProperty(["problems", 0], expect.stringContaining(problem));
+    expect(JSON.stringify(parsed)).not.toContain("hunter2");
+  });
+});
+
+test("development takes short secrets", () => {
+  const parsed = clientRegistrations.parse(JSON.stringify([{ ...least, clientSecret: "s" }]), "development");
+  expect(parsed).toHaveProperty("value");
+});

@@ -1,0 +1,42 @@
+import { generateKeyPairSync, type KeyObject, type KeyPairKeyObjectResult } from "node:crypto";
+
+const pairs = new Map<string, KeyPairKeyObjectResult>();
+
+/** A pair of RSA keys; the same for the same name, as generating one takes a while. */
+export function rsaKeys(
+  name = "other",
+  modulusLength = 2048,
+  publicExponent = 65_537,
+): KeyPairKeyObjectResult {
+  const key = `${name} ${modulusLength} ${publicExponent}`;
+  const pair = pairs.get(key) ?? generateKeyPairSync("rsa", { modulusLength, publicExponent });
+  pairs.set(key, pair);
+  return pair;
+}
+
+/** PKCS #8 or SPKI. */
+export function pemOf(key: KeyObject): string {
+  const type = key.type === "private" ? "pkcs8" : "spki";
+  return key.export({ type, format: "pem" }).toString();
+}
+
+/** An environment that production takes. */
+export function productionEnv() {
+  const { privateKey, publicKey } = rsaKeys("signing");
+  return {
+    NODE_ENV: "production",
+    DB_HOST: "db.internal",
+    DB_NAME: "gatepost",
+    DB_USER: "gatepost",
+    DB_PASSWORD: "a-database-password",
+    OAUTH_SERVER_ISSUER: "https://auth.example.com/api/auth",
+    OAUTH_SERVER_CLIENTS: '[{"clientId":"app","clientSecret":"a-long-enough-secret","grantTypes":["auth"]}]',
+    INTERNAL_CLIENT_ID: "internal",
+    INTERNAL_CLIENT_SECRET: "a-long-enough-internal-secret",
+    RSA_PRIVATE_KEY: pemOf(privateKey),
+    RSA_PUBLIC_KEY: pemOf(publicKey),
+    RSA_KEY_ID: "2025-01",
+    OTP_VERIFICATION_TOKEN_PUBLIC_KEY: pemOf(rsaKeys("otp").publicKey),
+    OTP_VERIFIER_URL: "https://otp.internal",
+  };
+}

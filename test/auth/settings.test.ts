@@ -1,0 +1,303 @@
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { readAuthSettings, resolveAuthSettings } from "../../src/auth/settings.ts";
+import { developmentSecrets } from "../../src/platform/development-secrets.ts";
+import { readServerSettings, resolveServerSettings } from "../../src/platform/server-settings.ts";
+import type { EnvironmentVariables } from "../../src/platform/setting-text.ts";
+import { joinReadings } from "../../src/platform/settings.ts";
+import { localhostCertificate } from "../support/localhost-certificate.ts";
+import { problemLines, problemsOf } from "../support/setting-problems.ts";
+import { pemOf, productionEnv, rsaKeys } from "./settings-fixture.ts";
+
+let dataDir: string;
+beforeAll(() => {
+  dataDir = mkdtempSync(join(tmpdir(), "auth-settings-"));
+});
+afterAll(() => rmSync(dataDir, { recursive: true }));
+
+async function read(env: EnvironmentVariables) {
+  const all = { DATA_DIR: dataDir, ...env };
+  return readAuthSettings(all, readServerSettings(all));
+}
+
+async function readAll(env: EnvironmentVariables) {
+  const server = resolveServerSettings(env);
+  return joinReadings({ server, auth: await resolveAuthSettings(env, server.value) });
+}
+
+const production = (changes: EnvironmentVariables = {}) => ({ ...productionEnv(), ...changes });
+
+describe("development", () => {
+  test("needs nothing", async () => {
+    const secrets = developmentSecrets(dataDir);
+    const tokenSettings = {
+      accessTokenSeconds: 900,
+      refreshTokenSeconds: 2_592_000,
+      refreshGraceSeconds: 30,
+    };
+    const { clients, ...settings } = await read({});
+    expect(settings).toEqual({
+      database: { kind: "embedded", dataDir: join(dataDir, "auth") },
+      issuer: "http://127.0.0.1:8080/api/auth",
+      internalClient: { clientId: "internal", clientSecret: "internal-dev-secret" },
+      platformSecurityApiKey: secrets.apiKey,
+      signing: { ...secrets.signing, publishedKeys: [] },
+      otp: {
+        issuer: "otp-verifier",
+        publicKey: secrets.otp.publicKey,
+        verifierUrl: "http://127.0.0.1:8080/otp-verifier",
+        builtIn: true,
+      },
+      janitorIntervalSeconds: 60,
+    });
+    expect(clients).toEqual([
+      {
+        clientId: "mobile-app",
+        clientSecret: "mobile-app-dev-secret",
+        clientName: "Mobile app (development)",
+        clientAuthenticationMethods: ["client_secret_basic"],
+        grantTypes: ["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"],
+        scopes: ["profile", "orders"],
+        clientSettings: { audiences: ["storefront"], mayIntrospect: false },
+        tokenSettings,
+      },
+      {
+        clientId: "backoffice",
+        clientSecret: "backoffice-dev-secret",
+        clientName: "Back office (development)",
+        clientAuthenticationMethods: ["client_secret_basic"],
+        grantTypes: ["password", "refresh_token"],
+        scopes: ["notifications:send"],
+        clientSettings: { audiences: [], mayIntrospect: false },
+        tokenSettings,
+      },
+    ]);
+  });
+
+  test.each([
+    ["every IPv4 interface", { HOST: "0.0.0.0" }, "http://127.0.0.1:8080"],
+    ["every interface", { HOST: "::" }, "http://127.0.0.1:8080"],
+    ["IPv6", { HOST: "::1" }, "http://[::1]:8080"],
+    ["a name", { HOST: "LocalHost", SERVER_PORT: "9000" }, "http://localhost:9000"],
+    ["the scheme's own port", { SERVER_PORT: "80" }, "http://127.0.0.1"],
+    [
+      "TLS",
+      { TLS_CERT: localhostCertificate.cert, TLS_KEY: localhostCertificate.key },
+      "https://127.0.0.1:8080",
+    ],
+  ])("issuer and OTP verifier follow the server's address: %s", async (_, env, address) => {
+    const { issuer, otp } = await read(env);
+    expect([issuer, otp.verifierUrl, otp.builtIn]).toEqual([
+      `${address}/api/auth`,
+      `${address}/otp-verifier`,
+      true,
+    ]);
+  });
+
+  test.each([
+    ["http://localhost:8080/otp-verifier/", true],
+    ["http://[::1]:8080/otp-verifier/v2", true],
+    ["http://localhost:8080/otp-verifiers", false],
+    ["http://localhost:8081/otp-verifier", false],
+    ["http://otp.example.com:8080/otp-verifier", false],
+  ])("OTP_VERIFIER_URL=%s is the built-in verifier: %s", async (url, builtIn) => {
+    expect((await read({ OTP_VERIFIER_URL: url })).otp.builtIn).toBe(builtIn);
+  });
+
+  test("generates nothing where everything is set", async () => {
+    const empty = join(dataDir, "empty");
+    await read(
+      production({ NODE_ENV: "development", DATA_DIR: empty, PLATFORM_SECURITY_API_KEY: "x".repeat(16) }),
+    );
+    expect(() => readdirSync(empty)).toThrow(/ENOENT/);
+  });
+
+  test("a signing key that is set needs its public key and its id", async () => {
+    const { RSA_PRIVATE_KEY } = productionEnv();
+    expect(await problemLines(() => read({ RSA_PRIVATE_KEY }))).toEqual([
+      "RSA_PUBLIC_KEY is missing, but RSA_PRIVATE_KEY is set",
+      "RSA_KEY_ID is missing, but RSA_PRIVATE_KEY is set",
+    ]);
+  });
+
+  test("damaged secrets are reported once, together with the rest", async () => {
+    const damaged = mkdtempSync(join(dataDir, "damaged-"));
+    writeFileSync(join(damaged, "development-secrets.json"), "{");
+    const names = (await problemsOf(() => read({ DATA_DIR: damaged, DB_PORT: "x" }))).map(({ name }) => name);
+    expect(names).toEqual(["DB_PORT", "DATA_DIR"]);
+  });
+});
+
+describe("production", () => {
+  test("takes what is complete", async () => {
+    const env = production();
+    const settings = await read(env);
+    expect(settings).toMatchObject({
+      database: { kind: "postgres", host: "db.internal" },
+      issuer: "https://auth.example.com/api/auth",
+      internalClient: { clientId: "internal", clientSecret: "a-long-enough-internal-secret" },
+      platformSecurityApiKey: undefined,
+      signing: { privateKey: env.RSA_PRIVATE_KEY, publicKey: env.RSA_PUBLIC_KEY, keyId: "2025-01" },
+      otp: { issuer: "otp-verifier", verifierUrl: "https://otp.internal", builtIn: false },
+    });
+  });
+
+  test("reports every missing setting at once, each with an example, and generates nothing", async () => {
+    const empty = join(dataDir, "production");
+    const problems = await problemsOf(() => readAll({ NODE_ENV: "production", DATA_DIR: empty }));
+    expect(problems.map(({ name }) => name)).toEqual([
+      "DB_HOST",
+      "DB_NAME",
+      "DB_USER",
+      "DB_PASSWORD",
+      "OAUTH_SERVER_ISSUER",
+      "OAUTH_SERVER_CLIENTS",
+      "INTERNAL_CLIENT_ID",
+      "INTERNAL_CLIENT_SECRET",
+      "RSA_PRIVATE_KEY",
+      "RSA_PUBLIC_KEY",
+      "RSA_KEY_ID",
+      "OTP_VERIFICATION_TOKEN_PUBLIC_KEY",
+      "OTP_VERIFIER_URL",
+    ]);
+    for (const { name, what, example } of problems) {
+      expect(what).toMatch(/^is missing; it must be ./);
+      expect(example.startsWith(name)).toBe(true);
+    }
+    expect(() => readdirSync(empty)).toThrow(/ENOENT/);
+  });
+
+  test("problems of server, database and auth come out together", async () => {
+    const env = production({ SERVER_PORT: "x", AUTH_DB_PORT: "y", AUTH_JANITOR_INTERVAL_SECONDS: "0" });
+    expect(await problemsOf(() => readAll(env))).toEqual([
+      {
+        name: "SERVER_PORT",
+        what: 'must be an integer from 0 to 65535, but is "x"',
+        example: "SERVER_PORT=8080",
+      },
+      {
+        name: "AUTH_DB_PORT",
+        what: 'must be an integer from 1 to 65535, but is "y"',
+        example: "AUTH_DB_PORT=5432",
+      },
+      {
+        name: "AUTH_JANITOR_INTERVAL_SECONDS",
+        what: 'must be an integer from 1 to 86400, but is "0"',
+        example: "AUTH_JANITOR_INTERVAL_SECONDS=60",
+      },
+    ]);
+  });
+
+  const clients = (clientSecret: string) =>
+    JSON.stringify([{ clientId: "app", clientSecret, grantTypes: ["password"] }]);
+  const devSecret = "must not be a secret of development mode";
+  test.each([
+    ["INTERNAL_CLIENT_SECRET", "internal-dev-secret", devSecret],
+    ["INTERNAL_CLIENT_SECRET", "mobile-app-dev-secret", devSecret],
+    ["INTERNAL_CLIENT_SECRET", "x".repeat(15), "must have at least 16 characters in production"],
+    ["OAUTH_SERVER_CLIENTS", clients("internal-dev-secret"), `[0].clientSecret ${devSecret}`],
+    ["OAUTH_SERVER_CLIENTS", clients("mobile-app-dev-secret"), `[0].clientSecret ${devSecret}`],
+    ["OAUTH_SERVER_CLIENTS", clients("backoffice-dev-secret"), `[0].clientSecret ${devSecret}`],
+    [
+      "OAUTH_SERVER_CLIENTS",
+      clients("x".repeat(15)),
+      "[0].clientSecret must have at least 16 characters in production",
+    ],
+    [
+      "RSA_KEY_ID",
+      "dev-0123456789ab",
+      'must not be that of a key made by development mode, but is "dev-0123456789ab"',
+    ],
+    ["PLATFORM_SECURITY_API_KEY", `dev-${"x".repeat(32)}`, "must not be a key made by development mode"],
+    [
+      "OTP_VERIFIER_URL",
+      "http://localhost:8080/otp-verifier",
+      "must not be the verifier of development mode",
+    ],
+    ["OTP_VERIFIER_URL", "http://0.0.0.0:8080/otp-verifier/", "must not be the verifier of development mode"],
+    [
+      "OAUTH_SERVER_ISSUER",
+      "http://auth.example.com",
+      'must begin with https in production, but is "http://auth.example.com"',
+    ],
+  ])("refuses %s=%s", async (name, value, what) => {
+    expect(await problemLines(() => read(production({ [name]: value })))).toEqual([`${name} ${what}`]);
+  });
+
+  test.each(["http://localhost:8080/api/auth", "http://127.0.0.1/api/auth", "http://[::1]:8080"])(
+    "takes http for an issuer on a loopback host: %s",
+    async (issuer) => {
+      expect((await read(production({ OAUTH_SERVER_ISSUER: issuer }))).issuer).toBe(issuer);
+    },
+  );
+});
+
+describe("hostile values", () => {
+  const issuer = "must be an http or https URL without user, query, fragment and trailing slash";
+  test.each([
+    ["OAUTH_SERVER_ISSUER", "auth.example.com", issuer],
+    ["OAUTH_SERVER_ISSUER", "javascript:alert(1)", issuer],
+    ["OAUTH_SERVER_ISSUER", "https:auth.example.com", issuer],
+    ["OAUTH_SERVER_ISSUER", "https://auth.example.com/", issuer],
+    ["OAUTH_SERVER_ISSUER", "https://auth.example.com?", issuer],
+    ["OAUTH_SERVER_ISSUER", "https://auth.example.com/#", issuer],
+    ["OAUTH_SERVER_ISSUER", "https://me:hunter2@auth.example.com", issuer],
+    ["OAUTH_SERVER_ISSUER", "https://*.example.com", issuer],
+    ["OAUTH_SERVER_ISSUER", "https://Auth.example.com", "must be spelled https://auth.example.com"],
+    ["OAUTH_SERVER_ISSUER", "https://auth.example.com:443/a", "must be spelled https://auth.example.com/a"],
+    ["OAUTH_SERVER_ISSUER", " https://auth.example.com", issuer],
+    ["OAUTH_SERVER_ISSUER", "https://auth.example.com/a/../b", "must be spelled https://auth.example.com/b"],
+    [
+      "OTP_VERIFIER_URL",
+      "https://me:hunter2@otp.internal",
+      "must be an http or https URL without user, query and fragment",
+    ],
+    [
+      "OTP_VERIFIER_URL",
+      "https://otp.internal/?a",
+      "must be an http or https URL without user, query and fragment",
+    ],
+    ["OTP_VERIFICATION_TOKEN_ISSUER", "a\nb", "must be text without control characters"],
+    ["INTERNAL_CLIENT_ID", "a b", "must be 1 to 128 visible ASCII characters"],
+    ["INTERNAL_CLIENT_ID", "ä", "must be 1 to 128 visible ASCII characters"],
+    ["INTERNAL_CLIENT_ID", "x".repeat(129), "must be 1 to 128 visible ASCII characters"],
+    ["INTERNAL_CLIENT_ID", "app", "must not be the id of a client in OAUTH_SERVER_CLIENTS"],
+    ["INTERNAL_CLIENT_SECRET", "hunter2 hunter2 \u0000", "must be printable ASCII characters"],
+    ["PLATFORM_SECURITY_API_KEY", "hunter2", "must be 16 to 256 visible ASCII characters"],
+    ["RSA_KEY_ID", "a b", "must be 1 to 128 visible ASCII characters"],
+  ])("%s=%s", async (name, value, what) => {
+    const lines = await problemLines(() => read(production({ [name]: value })));
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toContain(`${name} ${what}`);
+    expect(lines[0]).not.toContain("hunter2");
+  });
+});
+
+test("AUTH_ overrides, and files are read", async () => {
+  const { privateKey, publicKey } = rsaKeys();
+  const path = join(dataDir, "key.pem");
+  writeFileSync(path, pemOf(privateKey));
+  const env = production({ AUTH_RSA_PRIVATE_KEY_FILE: path, AUTH_RSA_PUBLIC_KEY: pemOf(publicKey) });
+  const { signing } = await read(env);
+  expect([signing.privateKey, signing.publicKey]).toEqual([pemOf(privateKey), pemOf(publicKey)]);
+});
+
+test("a message holds no secret, whatever is wrong", async () => {
+  const secret = "hunter2-hunter2-hunter2";
+  const wrong = {
+    DB_PASSWORD: `${secret}\n`,
+    OAUTH_SERVER_CLIENTS: `[{"clientId": 1, "clientSecret": "${secret}\\n"}, "${secret}", {"clientSecret": ["${secret}"]}]`,
+    INTERNAL_CLIENT_SECRET: `${secret}\n`,
+    PLATFORM_SECURITY_API_KEY: `${secret} `,
+    RSA_PRIVATE_KEY: secret,
+    RSA_PUBLIC_KEY: `-----BEGIN PUBLIC KEY-----\n${secret}\n-----END PUBLIC KEY-----`,
+    RSA_PUBLISHED_KEYS: `{"keys":[{"kty":"oct","k":"${secret}"}, ${secret}`,
+    OTP_VERIFICATION_TOKEN_PUBLIC_KEY: pemOf(rsaKeys().privateKey),
+    TLS_KEY: secret,
+  };
+  const problems = await problemsOf(() => readAll(production(wrong)));
+  expect(new Set(problems.map(({ name }) => name))).toEqual(new Set(Object.keys(wrong)));
+  await expect(readAll(production(wrong))).rejects.not.toThrow(/hunter2|MII/);
+});

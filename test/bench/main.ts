@@ -1,0 +1,172 @@
+/**
+ * `npm run bench`: what the product does in a second, as a share of what the stack under it could do at most,
+ * both measured in this run, on the same core, in turns. Needs PostgreSQL (TEST_POSTGRES_URL).
+ *
+ *   BENCH_SECONDS=5  BENCH_ROUNDS=3  BENCH_AUTHORIZATIONS=100000  BENCH_ONLY=http,grpc,tokens
+ */
+
+import { once } from "node:events";
+import { rmSync } from "node:fs";
+import { connect } from "node:net";
+import { postgresReachable } from "../support/backends.ts";
+import { application, introspector, type Preparation, prepare } from "./prepare.ts";
+import { type BenchServer, type Measured, measure, pinned, startBenchServer } from "./processes.ts";
+
+const seconds = process.env["BENCH_SECONDS"] ?? "5";
+const rounds = Number(process.env["BENCH_ROUNDS"] ?? 3);
+const count = Number(process.env["BENCH_AUTHORIZATIONS"] ?? 100_000);
+const only = process.env["BENCH_ONLY"]?.split(",") ?? ["http", "grpc", "tokens"];
+const ports = { http: 18_080, grpc: 19_090, management: 18_081, bareHttp: 18_090, bareGrpc: 19_091 };
+
+const basic = ({ id, secret }: { id: string; secret: string }) =>
+  `Basic ${Buffer.from(`${id}:${secret}`).toString("base64")}`;
+const print = (line: string) => process.stdout.write(`${line}\n`);
+
+async function listens(port: number): Promise<boolean> {
+  const socket = connect(port, "127.0.0.1");
+  await once(socket, "connect");
+  socket.destroy();
+  return true;
+}
+
+function startProduct({ env }: Preparation): Promise<BenchServer> {
+  const portSettings = {
+    SERVER_PORT: String(ports.http),
+    GRPC_PORT: String(ports.grpc),
+    MANAGEMENT_PORT: String(ports.management),
+  };
+  const isReady = async () => (await fetch(`http://127.0.0.1:${ports.management}/health/ready`)).ok;
+  return startBenchServer("../../src/main.ts", [], { ...env, ...portSettings }, isReady);
+}
+
+const median = (values: readonly number[]) =>
+  [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+
+/** Ceiling and product in turns; the median of the ratios is the result. */
+async function compare(
+  name: string,
+  target: number,
+  ceiling: () => Promise<Measured>,
+  product: () => Promise<Measured>,
+) {
+  const pairs: { ceiling: Measured; product: Measured }[] = [];
+  for (let round = 0; round < rounds; round += 1)
+    pairs.push({ ceiling: await ceiling(), product: await product() });
+  const ratio = median(pairs.map((pair) => pair.product.perSecond / pair.ceiling.perSecond));
+  const rate = (which: "ceiling" | "product") =>
+    Math.round(median(pairs.map((pair) => pair[which].perSecond)))
+      .toLocaleString("en-US")
+      .padStart(8);
+  const p50 = median(pairs.map((pair) => pair.product.p50 ?? 0)).toFixed(2);
+  const p99 = median(pairs.map((pair) => pair.product.p99 ?? 0)).toFixed(2);
+  const verdict = ratio >= target ? "met" : "NOT met";
+  print(
+    `${name.padEnd(34)}${rate("product")}/s of ${rate("ceiling")}/s  = ${(ratio * 100).toFixed(1).padStart(5)} %` +
+      `  (aim ${target * 100} %: ${verdict})  p50 ${p50} ms  p99 ${p99} ms`,
+  );
+}
+
+const sampleAnswer = {
+  active: true,
+  sub: "user-12345",
+  aud: ["mobile-app", "storefront"],
+  userInfo: { userId: "user-12345" },
+  nbf: 1795200000,
+  iss: "http://127.0.0.1:8080/api/auth",
+  exp: 1795200900,
+  iat: 1795200000,
+  jti: "019a9f6e-5c1d-7b3a-9f00-3f2a51d0c111.Zk3vJm1y0sQ0123456789A",
+  clientId: "mobile-app",
+  tokenType: "Bearer",
+  client_id: "mobile-app",
+  token_type: "Bearer",
+  scope: "profile orders",
+  username: "user-12345",
+};
+
+async function bench(preparation: Preparation): Promise<void> {
+  const { introspections, tokens, grants } = preparation;
+  const { client_id: _a, token_type: _b, ...message } = sampleAnswer;
+  const grpcAnswer = {
+    ...message,
+    nbf: String(message.nbf),
+    exp: String(message.exp),
+    iat: String(message.iat),
+  };
+  const load = (port: number, path: string, who: string, bodies: string, expected: string) =>
+    measure(1, "load-http.ts", [String(port), path, who, bodies, expected, "64", seconds]);
+
+  const product = await startProduct(preparation);
+  if (only.includes("http")) {
+    const bare = await startBenchServer(
+      "bare-hono.ts",
+      [String(ports.bareHttp), JSON.stringify(sampleAnswer)],
+      {},
+      () => listens(ports.bareHttp),
+    );
+    await compare(
+      "Introspection, HTTP (strict)",
+      0.4,
+      () => load(ports.bareHttp, "/introspect", basic(introspector), introspections, '"active":true'),
+      () =>
+        load(
+          ports.http,
+          "/api/auth/oauth2/v1/introspect",
+          basic(introspector),
+          introspections,
+          '"active":true',
+        ),
+    );
+    await bare.stop();
+  }
+  if (only.includes("grpc")) {
+    const bare = await startBenchServer(
+      "bare-grpc.ts",
+      [String(ports.bareGrpc), JSON.stringify(grpcAnswer)],
+      {},
+      () => listens(ports.bareGrpc),
+    );
+    const grpc = (port: number) =>
+      measure(1, "load-grpc.ts", [String(port), basic(introspector), tokens, "64", seconds]);
+    await compare(
+      "Introspection, native gRPC (strict)",
+      0.5,
+      () => grpc(ports.bareGrpc),
+      () => grpc(ports.grpc),
+    );
+    await bare.stop();
+  }
+  if (only.includes("tokens")) {
+    await compare(
+      "Token issuing (grant_type=auth)",
+      0.6,
+      () => measure(0, "rsa-ceiling.ts", [seconds]),
+      () => load(ports.http, "/api/auth/oauth2/v1/tokens", basic(application), grants, '"access_token"'),
+    );
+  }
+  const memory = product.peakMemory();
+  if (memory !== undefined)
+    print(
+      `Peak memory${" ".repeat(27)}${memory.toFixed(0)} MiB  (aim: under 200 MiB: ${memory < 200 ? "met" : "NOT met"})`,
+    );
+  await product.stop();
+}
+
+if (!(await postgresReachable())) {
+  print("The benchmark needs PostgreSQL. Start one, or set TEST_POSTGRES_URL to a superuser's connection.");
+  process.exit(1);
+}
+print(`Preparing ${count.toLocaleString("en-US")} authorizations and their tokens in PostgreSQL ...`);
+const preparation = await prepare(count, (done) => {
+  if (process.stdout.isTTY) process.stdout.write(`\r  ${done.toLocaleString("en-US")} tokens signed`);
+});
+if (process.stdout.isTTY) print("");
+print(
+  `Each figure: median of ${rounds} rounds of ${seconds} s, ceiling and product in turns, 64 in flight${pinned ? ", servers on core 0, load on core 1" : ""}.\n`,
+);
+try {
+  await bench(preparation);
+} finally {
+  await preparation.database.drop();
+  rmSync(preparation.directory, { recursive: true, force: true });
+}

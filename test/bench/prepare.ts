@@ -1,0 +1,153 @@
+/** What the benchmark needs before it starts: a database with authorizations, keys, and signed tokens. */
+import { generateKeyPairSync, randomBytes } from "node:crypto";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import postgres from "postgres";
+import { createKeyStore } from "../../src/auth/keys/key-store.ts";
+import { authMigrations } from "../../src/auth/service.ts";
+import { createAccessTokens, newJti } from "../../src/auth/tokens/access-token.ts";
+import { systemClock } from "../../src/platform/clock.ts";
+import { openDatabase } from "../../src/platform/database.ts";
+import { uuidv7 } from "../../src/platform/ids.ts";
+import { createTestDatabase, postgresUrl, type TestDatabase } from "../support/backends.ts";
+
+const issuer = "http://127.0.0.1:8080/api/auth";
+export const introspector = { id: "resource-server", secret: randomBytes(24).toString("base64url") };
+export const application = { id: "mobile-app", secret: randomBytes(24).toString("base64url") };
+
+export interface Preparation {
+  readonly database: TestDatabase;
+  /** Environment of a server in production mode, without ports. */
+  readonly env: Record<string, string>;
+  readonly directory: string;
+  /** File with one access token a line, all of different authorizations. */
+  readonly tokens: string;
+  /** File with one form body a line. */
+  readonly introspections: string;
+  readonly grants: string;
+}
+
+/** @param count authorizations, each with an identity and a token */
+export async function prepare(count: number, progress: (done: number) => void): Promise<Preparation> {
+  const publicKeyEncoding = { type: "spki", format: "pem" } as const;
+  const privateKeyEncoding = { type: "pkcs8", format: "pem" } as const;
+  const pair = generateKeyPairSync("rsa", { modulusLength: 2048, publicKeyEncoding, privateKeyEncoding });
+  const signing = { ...pair, keyId: "bench", publishedKeys: [] };
+  const otp = generateKeyPairSync("ec", { namedCurve: "P-256", publicKeyEncoding, privateKeyEncoding });
+  const database = await createTestDatabase();
+  const { host, port, name, user, password, migrationUser, migrationPassword } = database;
+  const settings = {
+    kind: "postgres",
+    host,
+    port,
+    name,
+    user,
+    password,
+    migrationUser,
+    migrationPassword,
+    ssl: "disable",
+    sslCa: undefined,
+    poolSize: 1,
+  } as const;
+  const opened = await openDatabase(settings, authMigrations);
+  await opened.migrate();
+  await opened.close();
+
+  const directory = mkdtempSync(join(tmpdir(), "gatepost-bench-"));
+  const keys = await createKeyStore(signing);
+  const accessTokens = createAccessTokens({ keys, issuer, clock: systemClock });
+  const iat = Math.floor(Date.now() / 1000);
+  const ids = Array.from({ length: count }, () => uuidv7(Date.now()));
+  const tokens: string[] = [];
+  for (let from = 0; from < count; from += 500) {
+    const some = ids.slice(from, from + 500).map((id, index) =>
+      accessTokens.sign({
+        iss: issuer,
+        sub: `user-${from + index}`,
+        aud: [application.id, "storefront"],
+        exp: iat + 86_400,
+        nbf: iat,
+        iat,
+        jti: newJti(id),
+        client_id: application.id,
+        scope: "profile orders",
+      }),
+    );
+    tokens.push(...(await Promise.all(some)));
+    progress(tokens.length);
+  }
+  const admin = new URL(postgresUrl());
+  admin.pathname = `/${name}`;
+  const sql = postgres(admin.href, { max: 1, onnotice: () => undefined });
+  await sql`
+    insert into auth.identities (id, phone, created_at, updated_at)
+    select 'user-' || n, '+1' || (2000000000 + n), now(), now() from generate_series(0, ${count - 1}::int) n`;
+  for (let from = 0; from < count; from += 10_000) {
+    await sql`
+      insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at, expires_at,
+        access_expires_at, family_hash, refresh_hash, superseded)
+      select id::uuid, ${application.id}, 'user-' || (${from} + n - 1), 'auth', '{profile,orders}', now(),
+        now() + interval '30 days', now() + interval '1 day', sha256(id::bytea), sha256(id::bytea), '[]'
+      from unnest(${ids.slice(from, from + 10_000)}::text[]) with ordinality as t (id, n)`;
+  }
+  await sql`vacuum analyze`;
+  await sql.end();
+
+  const clients = [
+    {
+      clientId: application.id,
+      clientSecret: application.secret,
+      clientName: "App",
+      grantTypes: ["auth", "refresh_token"],
+      scopes: ["profile", "orders"],
+      clientSettings: { audiences: ["storefront"] },
+    },
+    {
+      clientId: introspector.id,
+      clientSecret: introspector.secret,
+      clientName: "Resource server",
+      grantTypes: ["auth"],
+      scopes: [],
+      clientSettings: { mayIntrospect: true },
+    },
+  ];
+  const file = (fileName: string, lines: readonly string[]) => {
+    const path = join(directory, fileName);
+    writeFileSync(path, `${lines.join("\n")}\n`);
+    return path;
+  };
+  return {
+    database,
+    directory,
+    tokens: file("tokens", tokens),
+    introspections: file(
+      "introspections",
+      tokens.map((token) => `token=${token}`),
+    ),
+    grants: file(
+      "grants",
+      ids.map((_, index) => `grant_type=auth&auth_id=user-${index}`),
+    ),
+    env: {
+      NODE_ENV: "production",
+      HOST: "127.0.0.1",
+      LOGGING_LEVEL: "warn",
+      DB_HOST: host,
+      DB_PORT: String(port),
+      DB_NAME: name,
+      DB_USER: user,
+      DB_PASSWORD: password,
+      DB_SSL: "disable",
+      OAUTH_SERVER_ISSUER: issuer,
+      OAUTH_SERVER_CLIENTS: JSON.stringify(clients),
+      INTERNAL_CLIENT_ID: "internal",
+      INTERNAL_CLIENT_SECRET: randomBytes(24).toString("base64url"),
+      RSA_PRIVATE_KEY: signing.privateKey,
+      RSA_PUBLIC_KEY: signing.publicKey,
+      RSA_KEY_ID: signing.keyId,
+      OTP_VERIFICATION_TOKEN_PUBLIC_KEY: otp.publicKey,
+      OTP_VERIFIER_URL: "http://127.0.0.1:1/otp",
+    },
+  };
+}

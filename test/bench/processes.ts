@@ -1,0 +1,97 @@
+/** Processes of a benchmark: servers on one core, load on the other, so that neither takes from the other. */
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { setTimeout } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+
+const canPin = availableParallelism() > 1 && pinningWorks();
+
+function pinningWorks(): boolean {
+  try {
+    execFileSync("taskset", ["-c", "0", "true"], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Whether servers and load have a core each. */
+export const pinned = canPin;
+
+function start(
+  core: 0 | 1,
+  file: string,
+  args: readonly string[],
+  env: Record<string, string>,
+): ChildProcess {
+  const script = fileURLToPath(new URL(file, import.meta.url));
+  const command = [process.execPath, script, ...args];
+  const [program = "", ...rest] = canPin ? ["taskset", "-c", String(core), ...command] : command;
+  return spawn(program, rest, {
+    env: { PATH: process.env["PATH"] ?? "", ...env },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+}
+
+/** A server under load. */
+export interface BenchServer {
+  /** Highest resident memory so far, in MiB; undefined where the system does not tell. */
+  peakMemory(): number | undefined;
+  stop(): Promise<void>;
+}
+
+/** Starts a server on the first core. @param isUp tells when it answers */
+export async function startBenchServer(
+  file: string,
+  args: readonly string[],
+  env: Record<string, string>,
+  isUp: () => Promise<boolean>,
+): Promise<BenchServer> {
+  const child = start(0, file, args, env);
+  child.stdout?.resume();
+  const gone = once(child, "exit");
+  const deadline = Date.now() + 30_000;
+  while (!(await isUp().catch(() => false))) {
+    if (child.exitCode !== null || Date.now() > deadline) throw new Error(`${file} did not come up`);
+    await setTimeout(50);
+  }
+  return {
+    peakMemory() {
+      try {
+        const kilobytes = /VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, "utf8"))?.[1];
+        return kilobytes === undefined ? undefined : Number(kilobytes) / 1024;
+      } catch {
+        return undefined;
+      }
+    },
+    async stop() {
+      child.kill("SIGTERM");
+      await gone;
+    },
+  };
+}
+
+/** What a load generator, or a ceiling without a server, printed. */
+export interface Measured {
+  readonly perSecond: number;
+  readonly p50?: number;
+  readonly p99?: number;
+  /** A wrong answer, if there was one. */
+  readonly failure?: string;
+}
+
+/** Runs a program to its end. Load belongs on the second core, a ceiling on the servers' first. */
+export async function measure(core: 0 | 1, file: string, args: readonly string[]): Promise<Measured> {
+  const child = start(core, file, args, {});
+  let output = "";
+  child.stdout?.setEncoding("utf8").on("data", (text: string) => {
+    output += text;
+  });
+  const [code] = await once(child, "close");
+  if (code !== 0) throw new Error(`${file} exited with ${code}`);
+  const measured: Measured = JSON.parse(output);
+  if (measured.failure !== undefined) throw new Error(`${file}: a wrong answer: ${measured.failure}`);
+  return measured;
+}

@@ -1,0 +1,82 @@
+/** Both servers of the RPC layer on ports of their own, with their log and metrics in memory. */
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import { createServer as createHttp2Server, type Http2Server } from "node:http2";
+import { type Logger, pino } from "pino";
+import { type ConnectHandlerOptions, createConnectHandler } from "../../src/platform/connect-handler.ts";
+import { createGrpcServer, type GrpcServer } from "../../src/platform/grpc-server.ts";
+import type { RpcObserver } from "../../src/platform/rpc.ts";
+import { type Seen, testServices } from "./rpc-services.ts";
+
+type Completed = Parameters<RpcObserver["completed"]>[0];
+
+export interface Recorder {
+  readonly logger: Logger;
+  readonly observer: RpcObserver;
+  /** Lines of the log, as JSON texts. */
+  readonly lines: string[];
+  readonly completed: Completed[];
+}
+
+export function recorder(): Recorder {
+  const lines: string[] = [];
+  const completed: Completed[] = [];
+  return {
+    lines,
+    completed,
+    logger: pino({ level: "debug" }, { write: (line: string) => void lines.push(line) }),
+    observer: { completed: (info) => void completed.push(info) },
+  };
+}
+
+export interface RpcServers extends Recorder {
+  readonly seen: Seen;
+  readonly grpc: GrpcServer;
+  readonly grpcPort: number;
+  /** HTTP/1.1. */
+  readonly http1Port: number;
+  /** Cleartext HTTP/2. */
+  readonly http2Port: number;
+  readonly draining: AbortController;
+  close(): Promise<void>;
+}
+
+/** Serves the test services on all three. */
+export async function startRpcServers(options: Partial<ConnectHandlerOptions> = {}): Promise<RpcServers> {
+  const record = recorder();
+  const { services, seen } = testServices();
+  const draining = new AbortController();
+  const grpc = createGrpcServer({ services, ...record });
+  const connect = createConnectHandler({ services, ...record, draining: draining.signal, ...options });
+  const http1 = createServer((request, response) => connect.handle(request, response));
+  const http2 = createHttp2Server((request, response) => connect.handle(request, response));
+  const [grpcPort, http1Port, http2Port] = await Promise.all([
+    grpc.listen("127.0.0.1", 0),
+    listen(http1),
+    listen(http2),
+  ]);
+  grpc.setServing(true);
+  return {
+    ...record,
+    seen,
+    grpc,
+    grpcPort,
+    http1Port,
+    http2Port,
+    draining,
+    async close() {
+      http1.closeAllConnections();
+      http1.close();
+      http2.close();
+      await grpc.close(100);
+    },
+  };
+}
+
+async function listen(server: Server | Http2Server): Promise<number> {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  if (typeof address !== "object" || address === null) throw new Error("not listening");
+  return address.port;
+}
