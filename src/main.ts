@@ -1,14 +1,17 @@
 /** The program: settings, server, signals. The only file with side effects of its own. */
 import { enableCompileCache } from "node:module";
-import { setFlagsFromString } from "node:v8";
 
 enableCompileCache();
+const { resolveDrizzleDirectly } = await import("./platform/drizzle-resolution.ts");
+resolveDrizzleDirectly();
 const { joinReadings, SettingsError } = await import("./platform/settings.ts");
 const { resolveServerSettings } = await import("./platform/server-settings.ts");
 const { resolveAuthSettings } = await import("./auth/settings.ts");
+const { restartWithHeap } = await import("./platform/heap.ts");
 const { createLogger } = await import("./platform/telemetry.ts");
 const { startServer } = await import("./server.ts");
-const { firstScreen } = await import("./first-screen.ts");
+const { startFailure } = await import("./start-failure.ts");
+const { firstScreen, firstWords } = await import("./first-screen.ts");
 
 /** EX_CONFIG of sysexits.h. */
 const exitBadSettings = 78;
@@ -25,23 +28,23 @@ async function settingsOrExit() {
 }
 
 const settings = await settingsOrExit();
-const { memoryMaxMb, memoryMinMb, environment, logLevel } = settings.server;
-if (memoryMaxMb !== undefined) setFlagsFromString(`--max-old-space-size=${memoryMaxMb}`);
-if (memoryMinMb !== undefined) setFlagsFromString(`--initial-old-space-size=${memoryMinMb}`);
+restartWithHeap(settings.server, process.env);
 
+const { environment, logLevel } = settings.server;
 const logger = createLogger({ level: logLevel, environment });
+const tell = (text: string) => environment === "development" && process.stdout.write(text);
 try {
+  tell(firstWords(settings));
   const running = await startServer(settings, logger);
   running.lifecycle.run();
   await running.ready;
-  if (environment === "development") process.stdout.write(firstScreen(settings, running));
-  logger.info({ ports: running.ports, database: running.database }, "ready");
+  if (running.lifecycle.isReady()) {
+    tell(firstScreen(settings, running));
+    logger.info({ ports: running.ports, database: running.database }, "ready");
+  }
 } catch (error) {
-  const inUse = error instanceof Error && "code" in error && error.code === "EADDRINUSE";
-  if (inUse && "port" in error) {
-    logger.fatal(
-      `Port ${error.port} is in use. Stop what listens there, or set SERVER_PORT, GRPC_PORT or MANAGEMENT_PORT.`,
-    );
-  } else logger.fatal({ err: error }, "the server could not start");
+  const reason = startFailure(error, settings);
+  if (reason === undefined) logger.fatal({ err: error }, "the server could not start");
+  else logger.fatal(reason);
   process.exit(1);
 }

@@ -1,7 +1,7 @@
 /** Brings the database's schema up to date, as the migration user: `npm run migrate`. */
 import { authMigrations } from "./auth/service.ts";
-import { openDatabase } from "./platform/database.ts";
 import { migrateTask, resolveDatabaseSettings } from "./platform/database-settings.ts";
+import { openDatabase } from "./platform/open-database.ts";
 import { resolveServerSettings } from "./platform/server-settings.ts";
 import { SettingsError, settle } from "./platform/settings.ts";
 

@@ -8,6 +8,7 @@ import { Hono } from "hono";
 import { cors } from "hono/cors";
 import { type AuthService, createAuthService } from "./auth/service.ts";
 import type { AuthSettings } from "./auth/settings.ts";
+import { builtInVerifierPath } from "./auth/settings-table.ts";
 import { createOtpVerifier } from "./otp-verifier/service.ts";
 import { createApiReference } from "./platform/api-reference.ts";
 import { type Clock, systemClock } from "./platform/clock.ts";
@@ -88,6 +89,7 @@ export async function startServer(
       clock,
       validateResponses: true,
     });
+    app.route("/", createApiReference(verifier.document, builtInVerifierPath, logger));
     app.route("/", verifier.http);
   }
   app.notFound(notFound(logger));

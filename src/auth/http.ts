@@ -1,6 +1,9 @@
 /** The operations of openapi/auth.yaml: decode, authorise, one call, encode. */
+import type { Hono } from "hono";
 import type { components, operations } from "../../gen/openapi/auth.ts";
+import { type Binding, bindContract } from "../platform/contract/bind.ts";
 import type { Handlers, SecurityHandler } from "../platform/contract/types.ts";
+import { matchesEntityTag } from "../platform/entity-tags.ts";
 import { invalidInput } from "../platform/errors.ts";
 import type { Authenticator } from "./clients/authenticate-client.ts";
 import { type Caller, mayIntrospect } from "./clients/client.ts";
@@ -16,6 +19,7 @@ import type { Revoke } from "./tokens/revoke.ts";
 type Schemas = components["schemas"];
 
 interface Dependencies {
+  readonly authenticator: Authenticator;
   readonly identities: Identities;
   readonly generateTokens: GenerateTokens;
   readonly introspect: Introspect;
@@ -24,8 +28,21 @@ interface Dependencies {
   readonly metadata: Schemas["ServerMetadata"];
 }
 
+/** The document bound to its handlers. */
+export function authHttp(
+  dependencies: Dependencies,
+  binding: Pick<Binding<operations, Caller>, "document" | "logger" | "observer" | "validateResponses">,
+): Hono {
+  return bindContract<operations, Caller>({
+    ...binding,
+    service: "auth",
+    handlers: authHandlers(dependencies),
+    security: authSecurity(dependencies.authenticator),
+  });
+}
+
 /** The security schemes of the document. */
-export function authSecurity(authenticator: Authenticator): Record<string, SecurityHandler<Caller>> {
+function authSecurity(authenticator: Authenticator): Record<string, SecurityHandler<Caller>> {
   return {
     InternalClient: ({ header }) => authenticator.internal(header("authorization")),
     RegisteredClient: ({ header }) => authenticator.client(header("authorization")),
@@ -33,7 +50,7 @@ export function authSecurity(authenticator: Authenticator): Record<string, Secur
   };
 }
 
-export function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> {
+function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> {
   const { identities, generateTokens, introspect, revoke, keys, metadata } = dependencies;
   return {
     async createIdentity({ body: { id, ...fields } }) {
@@ -85,7 +102,7 @@ export function authHandlers(dependencies: Dependencies): Handlers<operations, C
     },
     async getKeySet(_request, { header }) {
       const headers = { ETag: keys.etag };
-      if (matches(header("if-none-match"), keys.etag)) return { status: 304, headers };
+      if (matchesEntityTag(header("if-none-match"), keys.etag)) return { status: 304, headers };
       return { status: 200, headers, body: keys.keySet };
     },
     getOpenIdConfiguration: async () => ({ status: 200, body: metadata }),
@@ -124,11 +141,4 @@ function introspectionBody(result: Introspection): Schemas["Introspection"] {
     ...(scope !== undefined && { scope }),
     username: sub,
   };
-}
-
-/** If-None-Match (RFC 9110 section 13.1.2): a list of tags, or `*`; compared weakly. */
-function matches(ifNoneMatch: string | undefined, etag: string): boolean {
-  if (ifNoneMatch === undefined) return false;
-  const tags = ifNoneMatch.split(",").map((tag) => tag.trim().replace(/^W\//, ""));
-  return tags.includes("*") || tags.includes(etag);
 }

@@ -1,15 +1,13 @@
 /** Composition root of the auth service: its parts, made and joined in plain calls. */
 import type { Hono } from "hono";
-import type { operations } from "../../gen/openapi/auth.ts";
 import { type Clock, systemClock } from "../platform/clock.ts";
-import { bindContract } from "../platform/contract/bind.ts";
 import { type ContractDocument, loadContract } from "../platform/contract/document.ts";
-import { type OpenDatabase, openDatabase } from "../platform/database.ts";
+import type { OpenDatabase } from "../platform/database.ts";
 import { type Deliver, startRelay } from "../platform/events.ts";
+import { openDatabase } from "../platform/open-database.ts";
 import type { RpcService } from "../platform/rpc.ts";
 import type { Logger, Metrics } from "../platform/telemetry.ts";
 import { createAuthenticator } from "./clients/authenticate-client.ts";
-import type { Caller } from "./clients/client.ts";
 import { createClientRepository } from "./clients/client-repository.ts";
 import { VerifiedSecrets } from "./clients/client-secrets.ts";
 import { synchroniseClients } from "./clients/synchronise-clients.ts";
@@ -17,7 +15,7 @@ import { createGenerateTokens } from "./grants/generate-tokens.ts";
 import { createGrants } from "./grants/grants.ts";
 import { createVerifyOtpProof } from "./grants/otp-proof.ts";
 import { createCheckOneTimeCode } from "./grants/otp-verifier-client.ts";
-import { authHandlers, authSecurity } from "./http.ts";
+import { authHttp } from "./http.ts";
 import { createIdentities } from "./identities/identities.ts";
 import { startJanitor } from "./janitor.ts";
 import { createKeyStore } from "./keys/key-store.ts";
@@ -98,22 +96,12 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     issued: (grant_type, outcome) => issued.inc({ grant_type, outcome }),
   });
   const introspect = createIntrospect({ accessTokens, authorizations });
-  const http = bindContract<operations, Caller>({
-    service: "auth",
-    document,
-    handlers: authHandlers({
-      identities,
-      generateTokens,
-      introspect,
-      revoke: createRevoke({ db, clock, accessTokens, authorizations }),
-      keys,
-      metadata: serverMetadata(issuer, settings.clients),
-    }),
-    security: authSecurity(authenticator),
-    logger,
-    observer: metrics.http,
-    validateResponses,
-  });
+  const revoke = createRevoke({ db, clock, accessTokens, authorizations });
+  const metadata = serverMetadata(issuer, settings.clients);
+  const http = authHttp(
+    { authenticator, identities, generateTokens, introspect, revoke, keys, metadata },
+    { document, logger, observer: metrics.http, validateResponses },
+  );
 
   const workers: { stop(): Promise<void> }[] = [];
   return {

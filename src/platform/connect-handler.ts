@@ -168,11 +168,12 @@ function beginCall(pipeline: RpcPipeline, context: HandlerContext): void {
   });
   if (arrival) arrival.call = call;
   const { signal } = context;
-  const stop = () => {
-    // Why the connection ended is told in many ways, and means one thing.
-    const gone = arrival?.connection?.aborted || !(signal.reason instanceof ConnectError);
-    call.stop(gone ? cancelled() : signal.reason);
-  };
+  const stop = () =>
+    call.stop(() => {
+      // Why the connection ended is told in many ways, and means one thing.
+      const gone = arrival?.connection?.aborted || !(signal.reason instanceof ConnectError);
+      return gone ? cancelled() : signal.reason;
+    });
   // Comes after every call that has ended, too.
   if (signal.aborted) stop();
   else signal.addEventListener("abort", stop, { once: true });

@@ -5,10 +5,17 @@
 import type { Server, ServerResponse } from "node:http";
 import { constants, type Http2SecureServer, type ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { TLSSocket } from "node:tls";
+
+/** How long a connection on which nothing was asked yet may still ask: its first request may be on the way. */
+const lingerMs = 250;
 
 export class Connections {
   readonly #server: Server | Http2SecureServer;
   readonly #sockets = new Set<Socket>();
+  /** The TLS sockets that speak HTTP/1, each on one of #sockets. */
+  readonly #secureSockets = new Set<Socket>();
   readonly #sessions = new Set<ServerHttp2Session>();
   /** HTTP/1 responses not yet finished. */
   readonly #busy = new Set<ServerResponse>();
@@ -18,13 +25,12 @@ export class Connections {
   /** @param idleMs of silence, after which an HTTP/2 session is closed; for HTTP/1, Node does it */
   constructor(server: Server | Http2SecureServer, idleMs: number) {
     this.#server = server;
-    server.on("connection", (socket: Socket) => {
-      this.#sockets.add(socket);
-      socket.once("close", () => this.#sockets.delete(socket));
+    server.on("connection", (socket: Socket) => keepWhileOpen(this.#sockets, socket));
+    server.on("secureConnection", (socket: TLSSocket) => {
+      if (socket.alpnProtocol !== "h2") keepWhileOpen(this.#secureSockets, socket);
     });
     server.on("session", (session: ServerHttp2Session) => {
-      this.#sessions.add(session);
-      session.once("close", () => this.#sessions.delete(session));
+      keepWhileOpen(this.#sessions, session);
       session.setTimeout(idleMs, () => session.close());
     });
   }
@@ -64,18 +70,30 @@ export class Connections {
   async close(graceMs: number): Promise<number> {
     this.drain();
     this.#isClosing = true;
+    // What has arrived while the process was busy is taken in first: a connection may only look idle.
+    for (let turn = 0; turn < 3; turn += 1) await nextTurn();
     const { promise, resolve } = Promise.withResolvers<void>();
     // Node closes idle HTTP/1 connections here, and each HTTP/2 session when its streams have ended.
     this.#server.close(() => resolve());
     // To Node, a connection on which nothing was ever asked is not idle.
-    for (const socket of this.#sockets) if (socket.bytesRead === 0) socket.destroy();
+    const unasked = setTimeout(() => {
+      for (const socket of [...this.#sockets, ...this.#secureSockets]) {
+        if (socket.bytesRead === 0) socket.destroy();
+      }
+    }, lingerMs);
     let cut = 0;
-    const timer = setTimeout(() => {
+    const end = setTimeout(() => {
       cut = this.#sockets.size;
       for (const socket of this.#sockets) socket.destroy();
     }, graceMs);
     await promise;
-    clearTimeout(timer);
+    clearTimeout(unasked);
+    clearTimeout(end);
     return cut;
   }
+}
+
+function keepWhileOpen<T extends Socket | ServerHttp2Session>(set: Set<T>, connection: T): void {
+  set.add(connection);
+  connection.once("close", () => set.delete(connection));
 }

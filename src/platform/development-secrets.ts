@@ -12,7 +12,6 @@ import {
   randomBytes,
 } from "node:crypto";
 import {
-  chmodSync,
   closeSync,
   fsyncSync,
   linkSync,
@@ -152,7 +151,6 @@ function publish(path: string, content: string): void {
     } finally {
       closeSync(file);
     }
-    chmodSync(temporary, 0o600);
     linkSync(temporary, path);
   } catch (error) {
     const code = error instanceof Error && "code" in error ? error.code : undefined;

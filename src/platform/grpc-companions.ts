@@ -5,7 +5,7 @@
 import type { EventEmitter } from "node:events";
 import { Writable } from "node:stream";
 import { type DescFile, toBinary } from "@bufbuild/protobuf";
-import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
+import { type FileDescriptorProto, FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import {
   type Server,
   type ServiceDefinition,
@@ -14,7 +14,8 @@ import {
   type UntypedServiceImplementation,
 } from "@grpc/grpc-js";
 import { ReflectionService } from "@grpc/reflection";
-import { HealthImplementation, service as healthService } from "grpc-health-check";
+import { HealthImplementation } from "grpc-health-check";
+import { healthFile, healthServiceName } from "./grpc-health-descriptor.ts";
 import type { RpcService } from "./rpc.ts";
 
 export interface Companions {
@@ -38,16 +39,13 @@ export function addHealthAndReflection(server: Server, services: readonly RpcSer
   setServing(false);
   health.addToServer(tracked);
 
-  const files = [...descriptors(services), ...healthDescriptors()];
   // Reflection takes the descriptors from the definition of any type in the package, and nothing else of it.
   const definition = {
     format: "Protocol Buffer 3 EnumDescriptorProto",
     type: {},
-    fileDescriptorProtos: files,
+    fileDescriptorProtos: descriptors(services),
   } as const;
-  new ReflectionService({ definition }, { services: [...names, "grpc.health.v1.Health"] }).addToServer(
-    tracked,
-  );
+  new ReflectionService({ definition }, { services: [...names, healthServiceName] }).addToServer(tracked);
 
   return {
     setServing,
@@ -77,18 +75,16 @@ function trackStreams(
   return Object.fromEntries(handlers);
 }
 
-/** Each file with those that it imports. */
+/** Each file with those that it imports, and the one of the health service. */
 function descriptors(services: readonly RpcService[]): Buffer[] {
-  const found = new Map<string, Buffer>();
+  const found = new Map<string, FileDescriptorProto>();
   const add = (file: DescFile) => {
     if (found.has(file.proto.name)) return;
-    found.set(file.proto.name, Buffer.from(toBinary(FileDescriptorProtoSchema, file.proto)));
-    file.dependencies.forEach(add);
+    found.set(file.proto.name, file.proto);
+    for (const imported of file.dependencies) add(imported);
   };
   for (const { descriptor } of services) add(descriptor.file);
-  return [...found.values()];
-}
-
-function healthDescriptors(): Buffer[] {
-  return Object.values(healthService).flatMap((method) => method.requestType.fileDescriptorProtos);
+  return [...found.values(), healthFile()].map((file) =>
+    Buffer.from(toBinary(FileDescriptorProtoSchema, file)),
+  );
 }

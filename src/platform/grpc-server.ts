@@ -20,6 +20,7 @@ export interface GrpcServer {
   /**
    * @param port 0 for any free one
    * @returns the port
+   * @throws an error with `code` and `port`, such as EADDRINUSE
    */
   listen(host: string, port: number): Promise<number>;
   /** What grpc.health.v1 answers for the server and for each service; not serving until it is called. */
@@ -72,8 +73,16 @@ function credentials(tls: GrpcServerOptions["tls"]): ServerCredentials {
 function listen(server: Server, host: string, port: number, secured: ServerCredentials): Promise<number> {
   const address = `${host.includes(":") ? `[${host}]` : host}:${port}`;
   return new Promise((resolve, reject) => {
-    server.bindAsync(address, secured, (error, bound) => (error ? reject(error) : resolve(bound)));
+    server.bindAsync(address, secured, (error, bound) =>
+      error ? reject(listenError(error, port)) : resolve(bound),
+    );
   });
+}
+
+/** The library tells why only in its message; this error has the code and the port, as Node's own have. */
+function listenError(error: Error, port: number): Error {
+  const code = /\blisten (E[A-Z]+)\b/.exec(error.message)?.[1];
+  return code ? Object.assign(new Error(error.message, { cause: error }), { code, port }) : error;
 }
 
 async function close(

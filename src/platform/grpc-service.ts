@@ -66,10 +66,13 @@ function unaryHandler(pipeline: RpcPipeline, method: UnaryMethod): handleUnaryCa
     const { message } = surface.request;
     if (!message) answer(refuse(call));
     else {
-      call.unary(method, message, encode).then(
-        (bytes) => answer(null, bytes),
-        (failure: ConnectError) => answer(statusOf(failure)),
-      );
+      call
+        .unary(method, message, encode)
+        .then(
+          (bytes) => answer(null, bytes),
+          (failure: ConnectError) => answer(statusOf(failure)),
+        )
+        .catch((thrown: unknown) => call.context.log.error({ err: thrown }, "An answer could not be sent"));
     }
   };
 }
@@ -115,7 +118,7 @@ function begin(pipeline: RpcPipeline, method: RpcMethod, surface: Surface): Acti
   });
   // Comes for a deadline too, which the library keeps and answers; and after every call that has ended.
   surface.on("cancelled", () => {
-    call.stop(Number(surface.getDeadline()) <= Date.now() ? deadlineExceeded() : cancelled());
+    call.stop(() => (Number(surface.getDeadline()) <= Date.now() ? deadlineExceeded() : cancelled()));
   });
   return call;
 }
@@ -129,7 +132,7 @@ function encoder(method: RpcMethod): (message: Message) => Buffer {
 
 function refuse(call: ActiveCall): Partial<StatusObject> {
   const reason = malformedRequest();
-  call.stop(reason);
+  call.stop(() => reason);
   return statusOf(reason);
 }
 

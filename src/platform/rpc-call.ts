@@ -3,7 +3,13 @@
  * method itself, its errors as statuses, and a note of how it ended. The servers translate; they decide
  * nothing of this.
  */
-import { create, type DescMethod, type Message } from "@bufbuild/protobuf";
+import {
+  create,
+  type DescMessage,
+  type DescMethod,
+  type Message,
+  type MessageInitShape,
+} from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import type { Logger } from "pino";
@@ -25,22 +31,24 @@ export interface CallOrigin {
 export class ActiveCall implements RpcCall {
   readonly context: RequestContext;
   readonly metadata: (name: string) => string | undefined;
+  /** By performance.now(). */
+  readonly startedAt = performance.now();
+  /** Whether the caller gave none, and it is no stream. */
+  readonly needsDeadline: boolean;
   readonly #logger: Logger;
   readonly #observer: RpcObserver;
   readonly #method: DescMethod;
   readonly #protocol: RpcProtocol;
-  readonly #ended: () => void;
-  readonly #startedAt = performance.now();
+  readonly #ended: (call: ActiveCall) => void;
   #finished = false;
   /** What the caller is told, once the call has failed or been stopped. */
   #failure: ConnectError | undefined;
   #controller: AbortController | undefined;
-  #deadline: NodeJS.Timeout | undefined;
   /** Rejects what the call waits for. */
   #interrupt: ((reason: ConnectError) => void) | undefined;
   #closeStream: (() => void) | undefined;
 
-  constructor(origin: CallOrigin, logger: Logger, observer: RpcObserver, ended: () => void) {
+  constructor(origin: CallOrigin, logger: Logger, observer: RpcObserver, ended: (call: ActiveCall) => void) {
     this.metadata = origin.metadata;
     this.context =
       origin.context ??
@@ -48,6 +56,7 @@ export class ActiveCall implements RpcCall {
     this.#logger = logger;
     this.#observer = observer;
     this.#method = origin.method;
+    this.needsDeadline = !origin.hasDeadline && !this.streams;
     this.#protocol = origin.protocol;
     this.#ended = ended;
   }
@@ -65,14 +74,13 @@ export class ActiveCall implements RpcCall {
     return this.#controller.signal;
   }
 
-  /** @param milliseconds from now */
-  setDeadline(milliseconds: number): void {
-    this.#deadline = setTimeout(passDeadline, milliseconds, this);
-  }
-
-  /** Ends it from outside, at once, whether or not the method minds its signal. No effect if it has ended. */
-  stop(reason: ConnectError): void {
+  /**
+   * Ends it from outside, at once, whether or not the method minds its signal. No effect if it has ended:
+   * then no reason is made, either, as the servers call this after every call.
+   */
+  stop(makeReason: () => ConnectError): void {
     if (this.#finished) return;
+    const reason = makeReason();
     this.#failure = reason;
     this.#finish(reason.code);
     this.#interrupt?.(reason);
@@ -84,19 +92,27 @@ export class ActiveCall implements RpcCall {
    * Runs a unary method.
    * @throws ConnectError only, fit to be shown to the caller
    */
-  async unary<Answer>(
+  unary<Answer>(
     method: UnaryMethod,
     request: Message,
     encode: (message: Message) => Answer,
   ): Promise<Answer> {
-    try {
-      const answer = await this.orStopped(() => method.run(request, this));
-      const encoded = encode(create(method.descriptor.output, answer));
-      this.#finish();
-      return encoded;
-    } catch (thrown) {
-      throw this.fail(thrown);
-    }
+    // One promise, by hand: this is the path of nearly every call.
+    return new Promise((resolve, reject) => {
+      const fail = (thrown: unknown) => reject(this.fail(thrown));
+      const succeed = (answer: MessageInitShape<DescMessage>) => {
+        const encoded = encode(create(method.descriptor.output, answer));
+        this.#finish();
+        resolve(encoded);
+      };
+      this.#interrupt = reject;
+      try {
+        if (this.#failure) reject(this.#failure);
+        else method.run(request, this).then(succeed).catch(fail);
+      } catch (thrown) {
+        fail(thrown);
+      }
+    });
   }
 
   /**
@@ -123,7 +139,7 @@ export class ActiveCall implements RpcCall {
       throw this.fail(thrown);
     } finally {
       // Left in the middle: whoever reads it has gone.
-      this.stop(cancelled());
+      this.stop(cancelled);
     }
   }
 
@@ -164,22 +180,17 @@ export class ActiveCall implements RpcCall {
   #finish(failure?: Code): void {
     if (this.#finished) return;
     this.#finished = true;
-    clearTimeout(this.#deadline);
-    this.#ended();
+    this.#ended(this);
     const ending = {
       service: this.#method.parent.typeName,
       method: this.#method.name,
       protocol: this.#protocol,
       code: failure === undefined ? "ok" : codeToString(failure),
-      seconds: (performance.now() - this.#startedAt) / 1000,
+      seconds: (performance.now() - this.startedAt) / 1000,
     };
     this.#observer.completed(ending);
     if (this.#logger.isLevelEnabled("debug")) this.context.log.debug(ending, "Answered a call");
   }
-}
-
-function passDeadline(call: ActiveCall): void {
-  call.stop(deadlineExceeded());
 }
 
 export function deadlineExceeded(): ConnectError {

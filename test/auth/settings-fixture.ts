@@ -1,4 +1,8 @@
 import { generateKeyPairSync, type KeyObject, type KeyPairKeyObjectResult } from "node:crypto";
+import { readAuthSettings, resolveAuthSettings } from "../../src/auth/settings.ts";
+import { readServerSettings, resolveServerSettings } from "../../src/platform/server-settings.ts";
+import type { EnvironmentVariables } from "../../src/platform/setting-text.ts";
+import { joinReadings } from "../../src/platform/settings.ts";
 
 const pairs = new Map<string, KeyPairKeyObjectResult>();
 
@@ -39,4 +43,20 @@ export function productionEnv() {
     OTP_VERIFICATION_TOKEN_PUBLIC_KEY: pemOf(rsaKeys("otp").publicKey),
     OTP_VERIFIER_URL: "https://otp.internal",
   };
+}
+
+/** An environment that production takes but for the changes. */
+export function production(changes: EnvironmentVariables = {}) {
+  return { ...productionEnv(), ...changes };
+}
+
+/** The auth settings of an environment whose server settings are right. */
+export function readAuth(env: EnvironmentVariables) {
+  return readAuthSettings(env, readServerSettings(env));
+}
+
+/** All settings, as the program reads them. */
+export async function readAll(env: EnvironmentVariables) {
+  const server = resolveServerSettings(env);
+  return joinReadings({ server, auth: await resolveAuthSettings(env, server.value) });
 }

@@ -3,6 +3,7 @@
  * for each row of the table; what is particular to one server is in rpc-grpc.test.ts and rpc-connect.test.ts.
  */
 import { setTimeout as delay } from "node:timers/promises";
+import type { GenService } from "@bufbuild/protobuf/codegenv2";
 import { type Client, Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import {
@@ -11,8 +12,12 @@ import {
   createGrpcWebTransport,
 } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
-import { IntrospectionService } from "../../gen/proto/auth/v1/introspection_pb.ts";
-import { implement } from "../../src/platform/rpc.ts";
+import {
+  IntrospectionService,
+  type IntrospectRequestSchema,
+  type IntrospectResponseSchema,
+} from "../../gen/proto/auth/v1/introspection_pb.ts";
+import { implement, type RpcImplementation } from "../../src/platform/rpc.ts";
 import { type RpcServers, startRpcServers } from "../support/rpc-servers.ts";
 import { CounterService, failingCount, secret, silentCount } from "../support/rpc-services.ts";
 
@@ -135,9 +140,9 @@ describe.each(rows)("$protocol, $at, $format", (row) => {
     expect(servers.lines.join()).toContain(secret);
   });
 
-  it("answers a defect with nothing but the request id", async () => {
+  it.each(["defect", "defect at once"])("answers a %s with nothing but the request id", async (token) => {
     const error = await errorOf(
-      introspection.introspect({ token: "defect" }, { headers: { "x-request-id": "defect-1" } }),
+      introspection.introspect({ token }, { headers: { "x-request-id": "defect-1" } }),
     );
     expect(error.code).toBe(Code.Internal);
     expect(error.rawMessage).toBe(
@@ -226,7 +231,9 @@ describe.each(rows)("$protocol, $at, $format", (row) => {
 
   it("stops a stream whose reader has gone", async () => {
     const controller = new AbortController();
-    const stream = counter.count({ value: silentCount }, { signal: controller.signal })[Symbol.asyncIterator]();
+    const stream = counter
+      .count({ value: silentCount }, { signal: controller.signal })
+      [Symbol.asyncIterator]();
     expect(await stream.next()).toMatchObject({ value: { value: "1" } });
     controller.abort();
     await vi.waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
@@ -238,5 +245,19 @@ describe("implement", () => {
   it("does not take a service without all of its methods", () => {
     // @ts-expect-error a method is missing
     expect(() => implement(IntrospectionService, {})).toThrow(TypeError);
+  });
+
+  it("does not take a method that takes a stream", () => {
+    type Uploads = GenService<{
+      upload: {
+        methodKind: "client_streaming";
+        input: typeof IntrospectRequestSchema;
+        output: typeof IntrospectResponseSchema;
+      };
+    }>;
+    const upload = async () => ({ active: true });
+    // @ts-expect-error there is no type of implementation for it
+    const refused: RpcImplementation<Uploads> = { upload };
+    expect(refused).toBeDefined();
   });
 });

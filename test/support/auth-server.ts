@@ -1,7 +1,7 @@
 /** The auth server for tests: the whole of it, on real ports, in this process or in one of its own. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -72,7 +72,8 @@ async function prepareEnvironment(backend: Backend, env: Environment) {
   const ownDatabase =
     backend === "PostgreSQL" && env["DB_HOST"] === undefined ? await createTestDatabase() : undefined;
   if (backend === "PGlite" && env["DB_HOST"] === undefined) {
-    await copyEmbeddedDatabase(join(dataDir, "auth"));
+    // What a server before has left in a test's own directory is gone on with.
+    if (!existsSync(join(dataDir, "auth"))) await copyEmbeddedDatabase(join(dataDir, "auth"));
     exercised("PGlite (embedded)");
   }
   return {

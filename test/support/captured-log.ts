@@ -19,3 +19,11 @@ export function captureLog(environment: "development" | "production" = "producti
     lines: () => written.map((line) => JSON.parse(line)),
   };
 }
+
+/** The first line that was logged, as text and parsed. */
+export function logged(log: (logger: Logger) => void): { text: string; line: Record<string, unknown> } {
+  const captured = captureLog();
+  log(captured.logger);
+  const [line = {}] = captured.lines();
+  return { text: captured.text(), line };
+}

@@ -7,7 +7,7 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, r
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { authMigrations } from "../../src/auth/service.ts";
-import { openDatabase } from "../../src/platform/database.ts";
+import { openDatabase } from "../../src/platform/open-database.ts";
 
 function fingerprint(): string {
   const hash = createHash("sha256");
@@ -18,8 +18,9 @@ function fingerprint(): string {
   return hash.digest("hex").slice(0, 16);
 }
 
-/** Puts a migrated embedded database of the auth service into this directory. */
+/** Puts a migrated embedded database of the auth service into this directory, unless there is one: a server that was stopped starts again on its own data. */
 export async function copyEmbeddedDatabase(target: string): Promise<void> {
+  if (existsSync(target)) return;
   const template = join(tmpdir(), `gatepost-embedded-${fingerprint()}`);
   if (!existsSync(template)) {
     const mine = `${template}-${randomUUID()}`;

@@ -3,7 +3,7 @@
  * method, whose descriptor is written by hand. What they do is said by the request's text.
  */
 import { setTimeout as delay } from "node:timers/promises";
-import { create, toBinary } from "@bufbuild/protobuf";
+import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { fileDesc, type GenService, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { base64Encode } from "@bufbuild/protobuf/wire";
 import {
@@ -13,7 +13,10 @@ import {
   type UInt32ValueSchema,
 } from "@bufbuild/protobuf/wkt";
 import { Code } from "@connectrpc/connect";
-import { IntrospectionService } from "../../gen/proto/auth/v1/introspection_pb.ts";
+import {
+  IntrospectionService,
+  type IntrospectResponseSchema,
+} from "../../gen/proto/auth/v1/introspection_pb.ts";
 import { ErrorKinds, ServiceError } from "../../src/platform/errors.ts";
 import { implement, type RpcCall, type RpcService } from "../../src/platform/rpc.ts";
 
@@ -83,28 +86,36 @@ export interface Seen {
 export function testServices(): { services: RpcService[]; seen: Seen } {
   const seen: Seen = { aborted: [], closedStreams: 0, yielded: 0 };
   const introspection = implement(IntrospectionService, {
-    async introspect({ token }, call) {
-      if (token === "active")
-        return { active: true, sub: "user-1", aud: ["app"], userInfo: { userId: "user-1" } };
-      if (token.startsWith("fail:")) throw failure(Number(token.slice("fail:".length)));
-      if (token === "defect") throw new TypeError(secret);
-      if (token === "busy") {
-        throw new ServiceError(ErrorKinds.tooManyRequests, "Wait.", { retryAfterSeconds: 7 });
-      }
-      if (token === "unavailable") {
-        throw new ServiceError(ErrorKinds.unavailable, "The database does not answer.", {
-          cause: new Error(secret),
-          retryAfterSeconds: 2,
-        });
-      }
-      if (token === "strange")
-        throw new ServiceError(ErrorKinds.notFound, "Half a pair: \ud800, 100 %, é\nend");
-      if (token === "silent") return silence(call, seen);
-      if (token === "deaf") return new Promise<never>(() => undefined);
-      if (token === "slow") await delay(300);
-      return { active: false };
+    // Not an async function: what it throws at once is an error like any other.
+    introspect({ token }, call) {
+      if (token === "defect at once") throw new TypeError(secret);
+      return introspect(token, call);
     },
   });
+  async function introspect(
+    token: string,
+    call: RpcCall,
+  ): Promise<MessageInitShape<typeof IntrospectResponseSchema>> {
+    if (token === "active")
+      return { active: true, sub: "user-1", aud: ["app"], userInfo: { userId: "user-1" } };
+    if (token.startsWith("fail:")) throw failure(Number(token.slice("fail:".length)));
+    if (token === "defect") throw new TypeError(secret);
+    if (token === "busy") {
+      throw new ServiceError(ErrorKinds.tooManyRequests, "Wait.", { retryAfterSeconds: 7 });
+    }
+    if (token === "unavailable") {
+      throw new ServiceError(ErrorKinds.unavailable, "The database does not answer.", {
+        cause: new Error(secret),
+        retryAfterSeconds: 2,
+      });
+    }
+    if (token === "strange")
+      throw new ServiceError(ErrorKinds.notFound, "Half a pair: \ud800, 100 %, é\nend");
+    if (token === "silent") return silence(call, seen);
+    if (token === "deaf") return new Promise<never>(() => undefined);
+    if (token === "slow") await delay(300);
+    return { active: false };
+  }
   const counter = implement(CounterService, {
     async *count({ value }, call) {
       try {

@@ -71,7 +71,6 @@ const behaviours: Readonly<Record<string, () => Behaviour>> = {
   "wrong-body": () => greeting({ greeting: 1 }, { "X-Mood": "fine" }),
   "no-body": () => greeting(undefined, { "X-Mood": "fine" }),
   "no-json": () => greeting({ greeting: 1n }, { "X-Mood": "fine" }),
-  "no-header": () => greeting({ greeting: "hello" }, { "X-Mood": "a\nb" }),
   "undeclared-error": () => {
     throw new ServiceError(ErrorKinds.forbidden, "The document has no 403.");
   },

@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { AttemptLimit } from "../limits/attempts.ts";
-import type { Caller } from "./client.ts";
+import type { Caller, Client } from "./client.ts";
 import type { ClientRepository } from "./client-repository.ts";
 import { type VerifiedSecrets, verifySecret } from "./client-secrets.ts";
 
@@ -61,49 +61,44 @@ export function basicCredentials(authorization: string | undefined): Credentials
 export function createAuthenticator(dependencies: Dependencies): Authenticator {
   const { clients, verified, limit, internalClient, platformSecurityApiKey } = dependencies;
 
-  async function internal({ id, secret }: Credentials): Promise<Caller | undefined> {
-    if (id !== internalClient.clientId) return undefined;
-    if (equal(secret, internalClient.clientSecret)) return { kind: "internal" };
-    await limit.check(id);
-    await limit.fail(id);
+  /** A header is one attempt, however many readings it has. */
+  async function internal(readings: readonly Credentials[]): Promise<Caller | undefined> {
+    const { clientId, clientSecret } = internalClient;
+    const own = readings.filter(({ id }) => id === clientId);
+    if (own.some(({ secret }) => equal(secret, clientSecret))) return { kind: "internal" };
+    if (own.length > 0) await limit.begin(clientId);
     return undefined;
   }
 
-  async function registered({ id, secret }: Credentials): Promise<Caller | undefined> {
-    if (id.includes("\0")) return undefined;
-    const client = await clients.findEnabled(id);
-    if (!client) return undefined;
-    if (!verified.knows(id, client.secretHash, secret)) {
-      // A secret that was found right before gets past this: guessing at a client cannot lock the client out.
-      // The limit keeps wrong secrets from buying argon2 without end; what keeps them from being guessed is
-      // their length.
-      await limit.check(id);
-      if (!(await verifySecret(client.secretHash, secret))) {
-        await limit.fail(id);
-        return undefined;
-      }
-      verified.remember(id, client.secretHash, secret);
+  async function registered(readings: readonly Credentials[]): Promise<Caller | undefined> {
+    const candidates: { client: Client; secret: string }[] = [];
+    for (const { id, secret } of readings) {
+      const client = id.includes("\0") ? undefined : await clients.findEnabled(id);
+      if (!client) continue;
+      // A secret that was found right before gets past the limit: guessing at a client cannot lock the client
+      // out. The limit keeps wrong secrets from buying argon2 without end; what keeps them from being guessed
+      // is their length.
+      if (verified.knows(id, client.secretHash, secret)) return { kind: "client", client };
+      candidates.push({ client, secret });
     }
-    return { kind: "client", client };
-  }
-
-  async function firstOf(
-    authorization: string | undefined,
-    check: (credentials: Credentials) => Promise<Caller | undefined>,
-  ): Promise<Caller | undefined> {
-    for (const credentials of basicCredentials(authorization)) {
-      const caller = await check(credentials);
-      if (caller) return caller;
+    for (const id of new Set(candidates.map(({ client }) => client.clientId))) await limit.begin(id);
+    for (const { client, secret } of candidates) {
+      const { clientId, secretHash } = client;
+      if (!(await verifySecret(secretHash, secret))) continue;
+      verified.remember(clientId, secretHash, secret);
+      await limit.withdraw(clientId);
+      return { kind: "client", client };
     }
     return undefined;
   }
 
   return {
-    internal: (authorization) => firstOf(authorization, internal),
-    client: (authorization) =>
-      firstOf(authorization, (credentials) =>
-        credentials.id === internalClient.clientId ? internal(credentials) : registered(credentials),
-      ),
+    internal: (authorization) => internal(basicCredentials(authorization)),
+    client: async (authorization) => {
+      const readings = basicCredentials(authorization);
+      const others = readings.filter(({ id }) => id !== internalClient.clientId);
+      return (await internal(readings)) ?? registered(others);
+    },
     platform: (apiKey) =>
       platformSecurityApiKey !== undefined && apiKey !== undefined && equal(apiKey, platformSecurityApiKey)
         ? { kind: "platform" }

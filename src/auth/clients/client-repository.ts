@@ -1,31 +1,44 @@
-import { inArray, notInArray, sql } from "drizzle-orm";
-import { type BatchedLookup, batched } from "../../platform/batch.ts";
+import { inArray, isNull, notInArray, sql } from "drizzle-orm";
+import { batched } from "../../platform/batch.ts";
 import type { Database } from "../../platform/database.ts";
 import { clients } from "../schema.ts";
 import type { Client } from "./client.ts";
 
+/** Milliseconds that a client may be remembered for checking its credentials. */
+const freshMs = 1_000;
+
 /** Storage of clients. */
 export interface ClientRepository {
   /**
-   * Must answer the client as the database has it now, and undefined for one that is unknown or disabled:
-   * a client that another process has disabled is refused by this one too.
+   * Must answer the client as the database had it at most a second ago, and undefined for one that is unknown
+   * or disabled. What a second could let through is a call by a client that another process has just
+   * disabled; issuing and introspection check the client again, in the statement that decides.
    */
-  readonly findEnabled: BatchedLookup<string, Client>;
+  findEnabled(clientId: string): Promise<Client | undefined>;
 }
 
 export function createClientRepository(db: Database): ClientRepository {
+  const known = new Map<string, { client: Client; readAt: number }>();
+  const look = batched({
+    load: async (ids: readonly string[]) => {
+      const found = await db
+        .select()
+        .from(clients)
+        .where(sql`${inArray(clients.clientId, [...ids])} and ${isNull(clients.disabledAt)}`);
+      return new Map(found.map((client) => [client.clientId, client]));
+    },
+  });
   return {
-    findEnabled: batched({
-      load: async (ids: readonly string[]) => {
-        const found = await db
-          .select()
-          .from(clients)
-          .where(inArray(clients.clientId, [...ids]));
-        return new Map(
-          found.filter((client) => !client.disabledAt).map((client) => [client.clientId, client]),
-        );
-      },
-    }),
+    async findEnabled(clientId) {
+      const remembered = known.get(clientId);
+      // Counted from before the question, so that what is remembered is never older than it seems.
+      const readAt = performance.now();
+      if (remembered && readAt - remembered.readAt < freshMs) return remembered.client;
+      const client = await look(clientId);
+      if (client) known.set(clientId, { client, readAt });
+      else known.delete(clientId);
+      return client;
+    },
   };
 }
 

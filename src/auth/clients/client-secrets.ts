@@ -1,4 +1,4 @@
-import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import { hash as digest, randomBytes, timingSafeEqual } from "node:crypto";
 import { hash, verify } from "@node-rs/argon2";
 
 /** OWASP's first recommendation for argon2id: 19 MiB, two passes, one lane. */
@@ -19,11 +19,11 @@ export function verifySecret(secretHash: string, secret: string): Promise<boolea
  * argon2 is not paid for on every request. Bound to the stored hash: a changed secret is forgotten by itself.
  */
 export class VerifiedSecrets {
-  readonly #key = randomBytes(32);
+  readonly #key = randomBytes(32).toString("base64url");
   readonly #verified = new Map<string, { secretHash: string; digest: Buffer }>();
 
   #digest(secret: string): Buffer {
-    return createHmac("sha256", this.#key).update(secret).digest();
+    return digest("sha256", this.#key + secret, "buffer");
   }
 
   remember(clientId: string, secretHash: string, secret: string): void {

@@ -1,5 +1,5 @@
 import { createHash, createPublicKey, type KeyObject } from "node:crypto";
-import { errors, jwtVerify } from "jose";
+import { errors, type JWTPayload, jwtVerify } from "jose";
 import { type Clock, unixSeconds } from "../../platform/clock.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 
@@ -37,6 +37,25 @@ function algorithmOf(key: KeyObject): string {
   }
 }
 
+/** One proof, one spelling: the unused bits of the last character of a signature must be zero. */
+function isCompact(token: string): boolean {
+  const signature = compactForm.exec(token)?.[1];
+  return signature !== undefined && Buffer.from(signature, "base64url").toString("base64url") === signature;
+}
+
+/** The phone that the claims speak of, as it is there; undefined if they do not say it in a way that counts. */
+function provenPhone({ phone_number, sub }: JWTPayload): string | undefined {
+  if (phone_number === undefined) return sub;
+  return typeof phone_number === "string" ? phone_number : undefined;
+}
+
+/** Whether the proof lives now, and not for longer than a proof may. The skew is for clocks that run ahead. */
+function isTimely({ exp = 0, iat }: JWTPayload, now: number): boolean {
+  if (!Number.isInteger(exp) || exp <= now) return false;
+  if (iat !== undefined && iat > now + clockSkewSeconds) return false;
+  return exp - Math.min(iat ?? now, now) <= maxLifetimeSeconds;
+}
+
 export function createVerifyOtpProof(
   settings: { issuer: string; publicKey: string },
   clock: Clock,
@@ -44,11 +63,7 @@ export function createVerifyOtpProof(
   const key = createPublicKey(settings.publicKey);
   const algorithms = [algorithmOf(key)];
 
-  return async (token, phone) => {
-    const signature = compactForm.exec(token)?.[1];
-    if (signature === undefined || phone === undefined) return undefined;
-    // One proof, one spelling: the unused bits of the last character must be zero.
-    if (Buffer.from(signature, "base64url").toString("base64url") !== signature) return undefined;
+  async function verifiedClaims(token: string): Promise<JWTPayload | undefined> {
     try {
       const { payload } = await jwtVerify(token, key, {
         algorithms,
@@ -57,22 +72,23 @@ export function createVerifyOtpProof(
         clockTolerance: clockSkewSeconds,
         requiredClaims: ["exp", "jti"],
       });
-      const { exp = 0, iat, jti, sub, phone_number } = payload;
-      const now = unixSeconds(clock);
-      // The skew is for clocks that run ahead; an expired proof is expired.
-      if (exp <= now || (iat !== undefined && iat > now + clockSkewSeconds)) return undefined;
-      if (exp - Math.min(iat ?? now, now) > maxLifetimeSeconds || !Number.isInteger(exp)) return undefined;
-      if (typeof jti !== "string" || jti === "") return undefined;
-      const proven = typeof phone_number === "string" ? phone_number : sub;
-      if (phone_number !== undefined && typeof phone_number !== "string") return undefined;
-      if (typeof proven !== "string" || canonicalPhone(proven) !== phone) return undefined;
-      const hash = createHash("sha256")
-        .update(JSON.stringify([settings.issuer, jti]))
-        .digest();
-      return { hash, expiresAt: new Date((exp + clockSkewSeconds) * 1000) };
+      return payload;
     } catch (error) {
       if (error instanceof errors.JOSEError || error instanceof TypeError) return undefined;
       throw error;
     }
+  }
+
+  return async (token, phone) => {
+    const claims = isCompact(token) ? await verifiedClaims(token) : undefined;
+    if (!claims || phone === undefined || !isTimely(claims, unixSeconds(clock))) return undefined;
+    const { exp = 0, jti } = claims;
+    const proven = provenPhone(claims);
+    if (typeof jti !== "string" || jti === "" || typeof proven !== "string") return undefined;
+    if (canonicalPhone(proven) !== phone) return undefined;
+    const hash = createHash("sha256")
+      .update(JSON.stringify([settings.issuer, jti]))
+      .digest();
+    return { hash, expiresAt: new Date((exp + clockSkewSeconds) * 1000) };
   };
 }

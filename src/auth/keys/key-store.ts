@@ -2,8 +2,9 @@
  * The signing key and the published keys. One key signs; the published ones (the next, the previous) verify
  * too, so that keys rotate without an outage. Keys come from the settings, which have checked them.
  */
-import { createHash, createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
-import { errors, exportJWK, type JWTHeaderParameters } from "jose";
+import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
+import { type CryptoKey, errors, exportJWK, importJWK, importPKCS8, type JWTHeaderParameters } from "jose";
+import { entityTag } from "../../platform/entity-tags.ts";
 import type { PublishedKey } from "../key-settings.ts";
 
 /** A public key as the key set shows it (RFC 7517). */
@@ -17,12 +18,12 @@ export interface PublicJwk {
 }
 
 export interface KeyStore {
-  readonly current: { readonly keyId: string; readonly privateKey: KeyObject };
+  readonly current: { readonly keyId: string; readonly privateKey: CryptoKey };
   readonly keySet: { readonly keys: PublicJwk[] };
   /** Quoted; changes when the keys change. */
   readonly etag: string;
   /** The key that a token names by its `kid`; throws jose's JWKSNoMatchingKey for any other. Never fetches. */
-  readonly verificationKey: (header: JWTHeaderParameters) => KeyObject;
+  readonly verificationKey: (header: JWTHeaderParameters) => CryptoKey;
 }
 
 interface SigningSettings {
@@ -37,19 +38,28 @@ async function publicJwk(key: KeyObject, kid: string): Promise<PublicJwk> {
   return { kty: "RSA", kid, use: "sig", alg: "RS256", n, e };
 }
 
+async function verificationKey(jwk: PublicJwk): Promise<CryptoKey> {
+  const key = await importJWK(jwk, "RS256");
+  if (key instanceof Uint8Array) throw new Error(`key ${jwk.kid} is not an RSA key`);
+  return key;
+}
+
 export async function createKeyStore(signing: SigningSettings): Promise<KeyStore> {
-  const privateKey = createPrivateKey(signing.privateKey);
-  const publicKeys = new Map<string, KeyObject>([[signing.keyId, createPublicKey(privateKey)]]);
+  const publicKeys = new Map([[signing.keyId, createPublicKey(createPrivateKey(signing.privateKey))]]);
   for (const jwk of signing.publishedKeys) {
     publicKeys.set(jwk.kid, createPublicKey({ key: { ...jwk }, format: "jwk" }));
   }
   const keys = await Promise.all([...publicKeys].map(([kid, key]) => publicJwk(key, kid)));
+  // Imported once: jose would otherwise convert the key on every use.
+  const imported = new Map(
+    await Promise.all(keys.map(async (jwk) => [jwk.kid, await verificationKey(jwk)] as const)),
+  );
   return {
-    current: { keyId: signing.keyId, privateKey },
+    current: { keyId: signing.keyId, privateKey: await importPKCS8(signing.privateKey, "RS256") },
     keySet: { keys },
-    etag: `"${createHash("sha256").update(JSON.stringify(keys)).digest("base64url").slice(0, 16)}"`,
+    etag: entityTag(JSON.stringify(keys)),
     verificationKey: ({ kid }) => {
-      const key = kid === undefined ? undefined : publicKeys.get(kid);
+      const key = kid === undefined ? undefined : imported.get(kid);
       if (!key) throw new errors.JWKSNoMatchingKey();
       return key;
     },

@@ -2,7 +2,7 @@
  * Access tokens: JWTs of RFC 9068, signed with RS256. The jti begins with the id of the authorization, so
  * that a token leads to the state that decides whether it is active.
  */
-import { createHash, randomBytes } from "node:crypto";
+import { hash, randomBytes } from "node:crypto";
 import { errors, jwtVerify, SignJWT } from "jose";
 import { LRUCache } from "lru-cache";
 import { type Clock, unixSeconds } from "../../platform/clock.ts";
@@ -88,7 +88,7 @@ export function createAccessTokens({ keys, issuer, clock, remembered = 20_000 }:
         .sign(keys.current.privateKey),
 
     async verify(token) {
-      const digest = createHash("sha256").update(token).digest("base64url");
+      const digest = hash("sha256", token, "base64url");
       let claims = verified.get(digest);
       if (!claims) {
         claims = await verifySignature(token);

@@ -104,24 +104,31 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     });
   }
 
+  /** The active authorization that the token belongs to, if it was issued to this client. */
+  async function authorizationFor(
+    client: Client,
+    presented: RefreshToken,
+  ): Promise<Authorization | undefined> {
+    const found = await dependencies.authorizations.find(presented.authorizationId);
+    if (!found || !matchesHash(presented.family, found.familyHash)) return undefined;
+    if (found.clientId !== client.clientId) return undefined;
+    return stateOf(found, clock.now()) === "ACTIVE" ? found : undefined;
+  }
+
   return async (client, token, chooseScopes) => {
     const presented = decodeRefreshToken(token);
     if (!presented) return undefined;
     // The second round is for whoever lost the race to rotate: the winner's pair is there by then.
     for (let round = 0; round < 2; round += 1) {
-      const authorization = await dependencies.authorizations.find(presented.authorizationId);
-      if (!authorization || !matchesHash(presented.family, authorization.familyHash)) return undefined;
-      if (authorization.clientId !== client.clientId) return undefined;
-      if (stateOf(authorization, clock.now()) !== "ACTIVE") return undefined;
-      if (matchesHash(presented.rotating, authorization.refreshHash)) {
-        const pair = await rotateNow(client, authorization, presented, chooseScopes);
-        if (pair) return pair;
-        continue;
+      const authorization = await authorizationFor(client, presented);
+      if (!authorization) return undefined;
+      if (!matchesHash(presented.rotating, authorization.refreshHash)) {
+        const retried = successorOf(authorization, client, presented, clock.now());
+        if (!retried) await reuse(authorization);
+        return retried;
       }
-      const retried = successorOf(authorization, client, presented, clock.now());
-      if (retried) return retried;
-      await reuse(authorization);
-      return undefined;
+      const pair = await rotateNow(client, authorization, presented, chooseScopes);
+      if (pair) return pair;
     }
     return undefined;
   };

@@ -3,8 +3,9 @@
  * and answered; a handler only does the work. The order is fixed for every operation: context, credentials,
  * Accept, body, validation, handler, answer.
  */
+import { METHODS } from "node:http";
 import { type Context, Hono } from "hono";
-import { asServiceError, ErrorKinds, ServiceError } from "../errors.ts";
+import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../errors.ts";
 import { RequestContext } from "../request-context.ts";
 import type { HttpObserver, Logger } from "../telemetry.ts";
 import {
@@ -62,7 +63,12 @@ export function bindContract<Operations, Caller>(binding: Binding<Operations, Ca
         headers: { Allow: methods.join(", "), "X-Request-Id": context.requestId },
       });
     });
-    app.all(route, refuseMethod(binding, operations, methods));
+    // Each by its name: a route for all methods would stand in the way of every request.
+    app.on(
+      METHODS.filter((method) => !methods.includes(method)),
+      route,
+      refuseMethod(binding, operations, methods),
+    );
   }
   return app;
 }
@@ -125,7 +131,7 @@ function bindOperation<O, Caller>(
     const requestBody = await readBody(c.req.raw, operation);
     validate(validators, requestBody === undefined ? parameters : { ...parameters, requestBody });
     const { path, query } = parameters;
-    return handler({ path, query, body: requestBody }, { ...call, caller });
+    return inTime(handler({ path, query, body: requestBody }, { ...call, caller }));
   }
 
   function checked(context: RequestContext, answer: Answer): Answer {
@@ -146,7 +152,7 @@ function bindOperation<O, Caller>(
     try {
       answer = answers.success(context, await run(c, context));
       if (validateResponses) answer = checked(context, answer);
-      // Fails on what JSON or a header cannot hold.
+      // Throws on what JSON cannot hold.
       response = toResponse(answer);
     } catch (thrown) {
       const error = asServiceError(thrown);
@@ -161,6 +167,21 @@ function bindOperation<O, Caller>(
     }
     return response ?? toResponse(answer);
   };
+}
+
+/** Seconds that a handler may take. One that waits for a service that hangs must not wait for ever. */
+const handlerSeconds = 10;
+
+async function inTime<T>(work: Promise<T>): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => {
+    reject(unavailable("A service that this one depends on", new Error("the handler took too long")));
+  }, handlerSeconds * 1000);
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 function logError(context: RequestContext, operation: string, error: ServiceError): void {

@@ -4,13 +4,14 @@
  */
 import type { ErrorObject, ValidateFunction } from "ajv";
 import { ErrorKinds, type InputError, invalidInput, ServiceError } from "../errors.ts";
+import { repeatedMember } from "../json-members.ts";
 import type { ContractOperation } from "./document.ts";
 import type { ParameterValues } from "./parameters.ts";
 import { escapePointer, hidesInvalidUtf8, textProblem } from "./text.ts";
 
 /** Bodies over this many bytes are refused. */
 export const maxBodyBytes = 65_536;
-/** JSON nested deeper than this is refused. */
+/** So many levels of arrays and objects may stand in a member of a JSON body. */
 const maxDepth = 32;
 /** At most this many places are named in one answer. */
 const maxErrors = 20;
@@ -64,7 +65,7 @@ function jsonProblem(root: unknown): InputError | undefined {
     const problem = scalarProblem(value);
     if (problem) return { pointer, message: problem };
     if (typeof value !== "object" || value === null) continue;
-    if (depth === maxDepth) return { pointer: "/body", message: `is nested deeper than ${maxDepth} levels` };
+    if (depth > maxDepth) return { pointer: "/body", message: `is nested deeper than ${maxDepth} levels` };
     for (const [key, member] of Object.entries(value)) {
       const message = textProblem(key);
       if (message) return { pointer, message: `has a member name that ${message}` };
@@ -85,6 +86,10 @@ function parseJson(text: string): unknown {
   }
   const problem = jsonProblem(value);
   if (problem) throw invalidInput([problem]);
+  const repeated = repeatedMember(text);
+  if (repeated !== undefined) {
+    throw invalidInput([{ pointer: "/body", message: `gives ${JSON.stringify(repeated)} more than once` }]);
+  }
   return value;
 }
 

@@ -1,0 +1,91 @@
+/**
+ * `npm run demo`: the whole life of a user, in real calls to the server that `npm start` runs. Every answer
+ * is held against the contract and against what the step expects; the first that differs ends the demo.
+ *
+ * `GATEPOST_URL` and `GATEPOST_GRPC` name a server elsewhere. `DEMO_TRANSCRIPT` is explained in
+ * demo/transcript.ts.
+ */
+import { say } from "./command.ts";
+import { type Addresses, type Calls, createCalls } from "./demo/calls.ts";
+import { Mismatch } from "./demo/mismatch.ts";
+import { labelled, showChapter, styled } from "./demo/screen.ts";
+import { obstacle, readAddresses } from "./demo/server.ts";
+import { register, signIn } from "./demo/signing-in.ts";
+import { createStage, type Stage } from "./demo/stage.ts";
+import { change, introspect, refresh, revoke, sayGoodbye, verifyLocally } from "./demo/tokens.ts";
+
+async function life(stage: Stage): Promise<void> {
+  showChapter("A user appears");
+  await register(stage);
+  showChapter("Five ways to tokens");
+  const first = await signIn(stage);
+  showChapter("Tokens at work");
+  const active = await introspect(stage, first);
+  await verifyLocally(stage, first.access_token, active);
+  const second = await refresh(stage, first);
+  await change(stage);
+  showChapter("Everything ends");
+  await revoke(stage, second);
+  await sayGoodbye(stage);
+}
+
+/** Removes what a demo that ended early has left. Quiet: there may be nothing to remove, or nobody to ask. */
+async function cleanUp({ http }: Addresses, { user, credentials }: Stage): Promise<string> {
+  const answer = await fetch(`${http}/api/auth/v1/identities/${user.id}`, {
+    method: "DELETE",
+    headers: { authorization: credentials.internal },
+    signal: AbortSignal.timeout(5_000),
+  }).catch(() => undefined);
+  if (answer?.status === 204) return `The identity ${user.id} has been deleted again.`;
+  if (answer?.status === 404) return "It has left no identity behind.";
+  return `The identity ${user.id} could not be deleted.`;
+}
+
+/** @returns whether everything was as it should be */
+async function perform(addresses: Addresses, calls: Calls): Promise<boolean> {
+  const stage = createStage(calls);
+  const interrupt = () => void cleanUp(addresses, stage).then(() => process.exit(130));
+  process.once("SIGINT", interrupt);
+  try {
+    await life(stage);
+    say(styled("green", `\n${stage.current().number} steps, all as the contract says`));
+    return true;
+  } catch (thrown) {
+    const { number, heading } = stage.current();
+    const what =
+      thrown instanceof Mismatch
+        ? `${labelled("✗ expected", thrown.expected)}\n${labelled("  got", thrown.got)}`
+        : labelled("✗ failed", String(thrown instanceof Error ? thrown.stack : thrown));
+    process.stderr.write(`${styled("red", what)}\n\n`);
+    process.stderr.write(
+      `The demo ended at step ${number} (${heading}). ${await cleanUp(addresses, stage)}\n`,
+    );
+    return false;
+  } finally {
+    process.removeListener("SIGINT", interrupt);
+  }
+}
+
+const addresses = readAddresses(process.env);
+const problem = addresses
+  ? await obstacle(addresses)
+  : "GATEPOST_URL must be a URL, and GATEPOST_GRPC a host and a port.";
+if (addresses && problem === undefined) {
+  say(styled("dim", `The life of a user, at ${addresses.http} and, for gRPC, ${addresses.grpc}`));
+  const calls = createCalls(addresses);
+  if (!(await perform(addresses, calls))) process.exitCode = 1;
+  calls.close();
+} else {
+  process.stderr.write(`${styled("red", problem ?? "")}
+
+Start the server in another terminal, then run the demo again:
+
+    npm start
+    npm run demo
+
+If it listens elsewhere, say where, as the server does when it is ready:
+
+    GATEPOST_URL=http://127.0.0.1:8080 GATEPOST_GRPC=127.0.0.1:9090 npm run demo
+`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,159 @@
+/**
+ * The calls of the demo: real ones, shown as they happen, each answer held against its contract. HTTP by
+ * openapi-fetch with the types that are generated from the documents; introspection also over gRPC, Connect
+ * and gRPC-Web, with the client that is generated from the proto file.
+ */
+import { type JsonValue, toJson } from "@bufbuild/protobuf";
+import { Code, ConnectError, createClient as createRpcClient, type Transport } from "@connectrpc/connect";
+import {
+  createConnectTransport,
+  createGrpcTransport,
+  createGrpcWebTransport,
+  Http2SessionManager,
+} from "@connectrpc/connect-node";
+import createClient, { type Client, type Middleware } from "openapi-fetch";
+import type { paths as AuthPaths } from "../../gen/openapi/auth.ts";
+import type { paths as OtpPaths } from "../../gen/openapi/otp-verifier.ts";
+import { IntrospectionService, IntrospectResponseSchema } from "../../gen/proto/auth/v1/introspection_pb.ts";
+import { type Contract, readContract } from "./contract.ts";
+import { Mismatch } from "./mismatch.ts";
+import { type Body, showAnswer, showCheck, showRequest } from "./screen.ts";
+import { noteSecret, noteSecretsIn } from "./transcript.ts";
+
+/** Where the server is. */
+export interface Addresses {
+  /** Origin of the HTTP APIs. */
+  readonly http: string;
+  /** host:port of native gRPC. */
+  readonly grpc: string;
+}
+
+export const protocols = ["gRPC", "Connect", "gRPC-Web"] as const;
+export type Protocol = (typeof protocols)[number];
+
+export interface Calls {
+  readonly auth: Client<AuthPaths>;
+  readonly otp: Client<OtpPaths>;
+  /** The answer in the JSON form that proto3 defines, without fields that are not set. */
+  introspectOver(protocol: Protocol, token: string, authorization: string): Promise<JsonValue>;
+  close(): void;
+}
+
+/** Milliseconds that an answer may take. */
+const patienceMs = 10_000;
+
+export const form = { "content-type": "application/x-www-form-urlencoded" };
+
+/** The Authorization header for these credentials. */
+export function basic(clientId: string, secret: string): string {
+  noteSecret("client_secret", secret);
+  return `Basic ${Buffer.from(`${clientId}:${secret}`).toString("base64")}`;
+}
+
+export function createCalls({ http, grpc }: Addresses): Calls {
+  const grpcUrl = `${new URL(http).protocol}//${grpc}`;
+  const session = new Http2SessionManager(grpcUrl);
+  const transports: Record<Protocol, Transport> = {
+    gRPC: createGrpcTransport({ baseUrl: grpcUrl, sessionManager: session }),
+    Connect: createConnectTransport({ baseUrl: http, httpVersion: "1.1" }),
+    "gRPC-Web": createGrpcWebTransport({ baseUrl: http, httpVersion: "1.1" }),
+  };
+
+  return {
+    auth: watched(createClient<AuthPaths>({ baseUrl: `${http}/api/auth`, fetch: patient }), "auth"),
+    otp: watched(createClient<OtpPaths>({ baseUrl: `${http}/otp-verifier`, fetch: patient }), "otp-verifier"),
+
+    async introspectOver(protocol, token, authorization) {
+      const { typeName, method } = IntrospectionService;
+      const at = protocol === "gRPC" ? grpc : http;
+      showRequest({
+        line: `${typeName}/${method.introspect.name} over ${protocol}`,
+        credentials: credentialsIn(authorization),
+        body: { json: { token } },
+      });
+      const client = createRpcClient(IntrospectionService, transports[protocol]);
+      const options = { headers: { authorization }, timeoutMs: patienceMs };
+      const answer = await client.introspect({ token }, options).catch((thrown: unknown) => {
+        const { code, rawMessage } = ConnectError.from(thrown);
+        throw new Mismatch(`an answer over ${protocol} at ${at}`, `${Code[code]}: ${rawMessage}`);
+      });
+      const json = toJson(IntrospectResponseSchema, answer);
+      showAnswer({ line: "0 OK", body: { json } });
+      if (answer.$unknown) throw new Mismatch("fields of auth.v1.IntrospectResponse", "others besides");
+      return json;
+    },
+
+    close: () => session.abort(),
+  };
+}
+
+function patient(request: Request): Promise<Response> {
+  return fetch(request, { signal: AbortSignal.timeout(patienceMs) });
+}
+
+function watched<Paths extends object>(client: Client<Paths>, document: string): Client<Paths> {
+  client.use(watcher(readContract(document)));
+  return client;
+}
+
+/** Shows each exchange, remembers its secrets, and holds the answer against the contract. */
+function watcher(contract: Contract): Middleware {
+  return {
+    async onRequest({ request }) {
+      const { pathname, search } = new URL(request.url);
+      const body = bodyIn(mediaTypeOf(request), await request.clone().text());
+      if (body && "json" in body) noteSecretsIn(body.json);
+      if (body && "form" in body) noteForm(body.form);
+      const authorization = request.headers.get("authorization");
+      const credentials = authorization === null ? undefined : credentialsIn(authorization);
+      showRequest({ line: `${request.method} ${pathname}${search}`, credentials, body });
+    },
+    async onResponse({ request, response, schemaPath }) {
+      const text = await response.clone().text();
+      const mediaType = mediaTypeOf(response);
+      const body = bodyIn(mediaType, text);
+      if (body && "json" in body) noteSecretsIn(body.json);
+      showAnswer({ line: `${response.status} ${mediaType || "(no body)"}`, body });
+      const { method } = request;
+      const { status } = response;
+      const operation = contract({ method, path: schemaPath, status, mediaType, body: text });
+      showCheck(`as the contract says (${operation}, ${status})`);
+    },
+    onError({ error, request }) {
+      const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+      const got = cause instanceof Error ? cause.message : String(cause);
+      return new Mismatch(`an answer from ${new URL(request.url).origin}`, got, { cause: error });
+    },
+  };
+}
+
+/**
+ * Notes the secrets of a token request. A parameter named `password` holds a one-time code where the grant is
+ * phone_otp; it was noted as such when it came.
+ */
+function noteForm(parameters: URLSearchParams): void {
+  const { password, ...rest } = Object.fromEntries(parameters);
+  noteSecretsIn(rest);
+  if (password !== undefined && rest["grant_type"] === "password") noteSecret("password", password);
+}
+
+function mediaTypeOf({ headers }: Request | Response): string {
+  return (headers.get("content-type") ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
+}
+
+function bodyIn(mediaType: string, text: string): Body | undefined {
+  if (text === "") return undefined;
+  if (mediaType === form["content-type"]) return { form: new URLSearchParams(text) };
+  if (!mediaType.endsWith("json")) return { text };
+  try {
+    return { json: JSON.parse(text) };
+  } catch {
+    return { text };
+  }
+}
+
+/** Whose Basic credentials these are; the secret stays out of sight. */
+function credentialsIn(authorization: string): string {
+  const pair = Buffer.from(authorization.replace(/^Basic /, ""), "base64").toString("utf8");
+  return `${pair.slice(0, pair.indexOf(":"))} (HTTP Basic)`;
+}

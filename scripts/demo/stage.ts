@@ -1,0 +1,49 @@
+/** What every chapter of the demo works with: the calls, the credentials, the user, and the counting of steps. */
+import { randomBytes, randomInt } from "node:crypto";
+import type { components } from "../../gen/openapi/auth.ts";
+import { basic, type Calls } from "./calls.ts";
+import { same } from "./mismatch.ts";
+import { showCheck, showHeading } from "./screen.ts";
+
+export type TokenPair = components["schemas"]["TokenPair"];
+
+/** Holds something against what is expected of it, and says so. */
+export type Check = (what: string, got: unknown, expected: unknown) => void;
+
+export interface Stage {
+  readonly calls: Calls;
+  readonly user: { readonly id: string; readonly phone: string; readonly email: string };
+  /** Authorization headers of development mode's clients. */
+  readonly credentials: { readonly internal: string; readonly mobileApp: string };
+  /** Runs one step, with its heading. A step that throws ends the demo. */
+  step<T>(heading: string, work: (check: Check) => Promise<T>, note?: string): Promise<T>;
+  /** The step that runs or has run: its number and its heading. */
+  current(): { readonly number: number; readonly heading: string };
+}
+
+export function createStage(calls: Calls): Stage {
+  const name = randomBytes(6).toString("hex");
+  let current = { number: 0, heading: "" };
+  return {
+    calls,
+    user: { id: `demo-${name}`, phone: fictionalPhone(), email: `ada.${name}@example.com` },
+    credentials: {
+      internal: basic("internal", "internal-dev-secret"),
+      mobileApp: basic("mobile-app", "mobile-app-dev-secret"),
+    },
+    async step(heading, work, note) {
+      current = { number: current.number + 1, heading };
+      showHeading(current.number, heading, note);
+      return work((what, got, expected) => {
+        same(got, expected, what);
+        showCheck(what);
+      });
+    },
+    current: () => current,
+  };
+}
+
+/** A number that belongs to nobody: the exchange 555 is in no service, in any North American area. */
+function fictionalPhone(): string {
+  return `+1${randomInt(201, 990)}555${String(randomInt(10_000)).padStart(4, "0")}`;
+}

@@ -1,0 +1,47 @@
+/**
+ * The secrets that a demo saw. Where `DEMO_TRANSCRIPT` names a file, each is appended to it, one a line, its
+ * kind and a tab before it:
+ *
+ *     access_token<TAB>eyJhbGciOiJSUzI1NiIsInR5cCI6…
+ *
+ * Kinds: access_token, refresh_token, otp_proof, otp_code, password, client_secret. A test searches databases
+ * and logs for them afterwards; nobody else needs it.
+ */
+import { appendFileSync } from "node:fs";
+
+export type SecretKind =
+  | "access_token"
+  | "refresh_token"
+  | "otp_proof"
+  | "otp_code"
+  | "password"
+  | "client_secret";
+
+/** The names under which requests and answers carry secrets. */
+const kinds: ReadonlyMap<string, SecretKind> = new Map([
+  ["access_token", "access_token"],
+  ["refresh_token", "refresh_token"],
+  ["otpVerificationToken", "otp_proof"],
+  ["otp_verification_token", "otp_proof"],
+  ["code", "otp_code"],
+  ["password", "password"],
+]);
+
+const seen = new Set<string>();
+
+export function noteSecret(kind: SecretKind, secret: string): void {
+  const file = process.env["DEMO_TRANSCRIPT"];
+  if (!file || seen.has(secret)) return;
+  seen.add(secret);
+  appendFileSync(file, `${kind}\t${secret}\n`, { mode: 0o600 });
+}
+
+/** Notes every secret in a body, at any depth. The `code` of an error is none. */
+export function noteSecretsIn(value: unknown): void {
+  if (typeof value !== "object" || value === null || "status" in value) return;
+  for (const [name, member] of Object.entries(value)) {
+    const kind = kinds.get(name);
+    if (kind !== undefined && typeof member === "string") noteSecret(kind, member);
+    else noteSecretsIn(member);
+  }
+}

@@ -1,0 +1,21 @@
+import { DirectoryInUseError } from "./platform/directory-lock.ts";
+import type { Settings } from "./server.ts";
+
+/** Why the server could not start, for a person who can do something about it; undefined for a defect. */
+export function startFailure(error: unknown, { server }: Settings): string | undefined {
+  if (error instanceof DirectoryInUseError) return error.message;
+  if (!(error instanceof Error) || !("code" in error)) return undefined;
+  const port = "port" in error ? Number(error.port) : Number.NaN;
+  const names = new Map([
+    [server.port, "SERVER_PORT"],
+    [server.grpcPort, "GRPC_PORT"],
+    [server.managementPort, "MANAGEMENT_PORT"],
+  ]);
+  const name = names.get(port);
+  if (error.code === "EADDRNOTAVAIL") return `HOST is ${server.host}, which is no address of this machine.`;
+  if (name === undefined) return undefined;
+  const instead = `set ${name} to another one, as in ${name}=${port + 10}`;
+  if (error.code === "EADDRINUSE") return `Port ${port} is in use. Stop what listens there, or ${instead}.`;
+  if (error.code === "EACCES") return `Port ${port} is not open to this user; ${instead}.`;
+  return undefined;
+}

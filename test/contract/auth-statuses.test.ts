@@ -1,0 +1,330 @@
+/**
+ * Every operation of openapi/auth.yaml reaches every status that it declares, and `api.call` holds each of
+ * the responses against the document. The last test counts.
+ */
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { attemptRules } from "../../src/auth/limits/attempts.ts";
+import { basic, type CallOptions, internal, mobileApp, newPhone } from "../support/auth-api.ts";
+import { readContract } from "../support/contract-check.ts";
+import { type Deployment, type Deployments, startDeployments } from "./auth-deployments.ts";
+
+type Request = () => CallOptions | Promise<CallOptions>;
+
+interface Case {
+  readonly operation: string;
+  readonly status: number;
+  /** Ends the test's name. */
+  readonly when: string;
+  /** `code` of the problem, or `error` of the OAuth operations. */
+  readonly code: string | undefined;
+  readonly on: Deployment;
+  readonly request: Request;
+}
+
+const contract = readContract("auth");
+const reached = new Set<string>();
+let deployments: Deployments;
+/** An identity of the sound server, and a token of its that all three know. */
+const known = { id: "", phone: "", token: "" };
+
+beforeAll(async () => {
+  deployments = await startDeployments(contract);
+  Object.assign(known, await sound().newIdentity());
+  known.token = (await sound().newPair(known.id)).access_token;
+}, 60_000);
+afterAll(() => deployments.stop());
+
+function sound() {
+  return deployments.api("sound");
+}
+
+async function someoneNew() {
+  return { id: (await sound().newIdentity()).id };
+}
+
+const nobody = { id: "nobody" };
+const fieldsOfSomeoneNew = () => ({ id: randomUUID(), phone: newPhone() });
+
+/** A request to each operation with which nothing is wrong, about an identity that does not exist. */
+const wellFormed: Record<string, () => CallOptions> = {
+  createIdentity: () => ({ as: internal, json: fieldsOfSomeoneNew() }),
+  findIdentityByPhone: () => ({ as: internal, query: "?phone=%2B12025550000" }),
+  getIdentity: () => ({ as: internal, path: nobody }),
+  updateIdentity: () => ({ as: internal, path: nobody, json: { phone: newPhone() } }),
+  deleteIdentity: () => ({ as: internal, path: nobody }),
+  setIdentityPassword: () => ({ as: internal, path: nobody, json: { password: "correct horse" } }),
+  removeIdentityPassword: () => ({ as: internal, path: nobody }),
+  generateTokens: () => ({ as: mobileApp, form: { grant_type: "auth", auth_id: "nobody" } }),
+  introspectToken: () => ({ as: internal, form: { token: known.token } }),
+  revokeToken: () => ({ as: internal, form: { token: known.token } }),
+  getKeySet: () => ({}),
+  getOpenIdConfiguration: () => ({}),
+  getAuthorizationServerMetadata: () => ({}),
+};
+
+const aboutOne = [
+  "getIdentity",
+  "updateIdentity",
+  "deleteIdentity",
+  "setIdentityPassword",
+  "removeIdentityPassword",
+];
+const aboutIdentities = ["createIdentity", "findIdentityByPhone", ...aboutOne];
+const oauth = ["generateTokens", "introspectToken", "revokeToken"];
+const open = ["getKeySet", "getOpenIdConfiguration", "getAuthorizationServerMetadata"];
+/** The token operation answers wrong credentials with 400. */
+const with401 = [...aboutIdentities, "introspectToken", "revokeToken"];
+const withBody = ["createIdentity", "updateIdentity", "setIdentityPassword", ...oauth];
+const withJsonAnswer = ["createIdentity", "findIdentityByPhone", "getIdentity", ...oauth, ...open];
+const withDatabase = [...aboutIdentities, ...oauth];
+
+function one(operation: string, status: number, when: string, request: Request, code?: string): Case {
+  return { operation, status, when, code, on: "sound", request };
+}
+
+interface Outcome {
+  readonly status: number;
+  readonly when: string;
+  /** Of the identity operations, and of the OAuth operations. */
+  readonly codes: readonly [problem: string, error: string];
+  readonly on?: Deployment;
+}
+
+/** The same case for many operations: a well-formed request, changed. */
+function each(
+  operations: readonly string[],
+  { status, when, codes, on = "sound" }: Outcome,
+  change: (request: CallOptions, operation: string) => CallOptions = (request) => request,
+): Case[] {
+  return operations.map((operation) => ({
+    operation,
+    status,
+    when,
+    code: codes[oauth.includes(operation) ? 1 : 0],
+    on,
+    request: () => change(wellFormed[operation]?.() ?? {}, operation),
+  }));
+}
+
+function withoutCredentials({ as: _as, ...rest }: CallOptions): CallOptions {
+  return rest;
+}
+
+function withRaw({ json: _json, form: _form, ...rest }: CallOptions, raw: string, mediaType: string) {
+  return { ...rest, raw, headers: { "content-type": mediaType } };
+}
+
+function tooLarge(request: CallOptions, operation: string): CallOptions {
+  const mediaType = oauth.includes(operation) ? "application/x-www-form-urlencoded" : "application/json";
+  return withRaw(request, "a".repeat(65_537), mediaType);
+}
+
+const successes: Case[] = [
+  one("createIdentity", 200, "for somebody new", () => ({ as: internal, json: fieldsOfSomeoneNew() })),
+  one("findIdentityByPhone", 200, "for a phone that is bound", () => ({
+    as: internal,
+    query: `?phone=${encodeURIComponent(known.phone)}`,
+  })),
+  one("getIdentity", 200, "for one that exists", () => ({ as: internal, path: { id: known.id } })),
+  one("updateIdentity", 204, "for a changed e-mail address", async () => ({
+    as: internal,
+    path: await someoneNew(),
+    json: { email: `${randomUUID()}@example.com` },
+  })),
+  one("deleteIdentity", 204, "for one that exists", async () => ({
+    as: internal,
+    path: await someoneNew(),
+  })),
+  one("setIdentityPassword", 204, "for one that exists", async () => ({
+    as: internal,
+    path: await someoneNew(),
+    json: { password: "correct horse" },
+  })),
+  one("removeIdentityPassword", 204, "for one without a password", async () => ({
+    as: internal,
+    path: await someoneNew(),
+  })),
+  one("generateTokens", 200, "for an identity that exists", () => ({
+    as: mobileApp,
+    form: { grant_type: "auth", auth_id: known.id },
+  })),
+  one("introspectToken", 200, "for an active token", () => ({ as: internal, form: { token: known.token } })),
+  one("introspectToken", 200, "for garbage", () => ({ as: internal, form: { token: "garbage" } })),
+  one("revokeToken", 200, "for a token of the caller", async () => ({
+    as: mobileApp,
+    form: { token: (await sound().newPair(known.id)).refresh_token },
+  })),
+  one("getKeySet", 200, "to anybody", () => ({})),
+  one("getKeySet", 304, "to who holds the newest copy", async () => ({
+    headers: { "if-none-match": (await sound().call("getKeySet")).headers.get("etag") ?? "" },
+  })),
+  one("getOpenIdConfiguration", 200, "to anybody", () => ({})),
+  one("getAuthorizationServerMetadata", 200, "to anybody", () => ({})),
+];
+
+const invalid = "invalid_request";
+const badInput: Case[] = [
+  one("createIdentity", 400, "without a phone", () => ({ as: internal, json: { id: "a" } }), invalid),
+  one("findIdentityByPhone", 400, "without a phone", () => ({ as: internal }), invalid),
+  ...each(
+    aboutOne,
+    { status: 400, when: "for an id that cannot be one", codes: [invalid, invalid] },
+    (request) => ({ ...request, path: { id: "not an id" } }),
+  ),
+  ...each(
+    ["generateTokens"],
+    { status: 400, when: "without credentials", codes: ["", "invalid_client"] },
+    withoutCredentials,
+  ),
+  ...each(["generateTokens"], { status: 400, when: "for nobody", codes: ["", "invalid_grant"] }),
+  one("introspectToken", 400, "without a token", () => ({ as: internal, form: {} }), invalid),
+  one("revokeToken", 400, "for garbage", () => ({ as: internal, form: { token: "x" } }), "invalid_token"),
+];
+
+const guess = basic("internal", "wrong");
+const unauthenticated = ["unauthenticated", "invalid_client"] as const;
+const refusals: Case[] = [
+  ...each(with401, { status: 401, when: "without credentials", codes: unauthenticated }, withoutCredentials),
+  ...each(with401, { status: 401, when: "with a wrong secret", codes: unauthenticated }, (request) => ({
+    ...request,
+    as: guess,
+  })),
+  ...each(
+    aboutIdentities,
+    { status: 401, when: "to any other client", codes: unauthenticated },
+    (request) => ({ ...request, as: mobileApp }),
+  ),
+  ...each(["findIdentityByPhone", ...aboutOne], {
+    status: 404,
+    when: "for one that does not exist",
+    codes: ["identity_not_found", ""],
+  }),
+  ...each(
+    Object.keys(wellFormed),
+    { status: 405, when: "to a method that the path does not have", codes: ["method_not_allowed", invalid] },
+    (request) => ({ ...withRaw(request, "", "text/plain"), method: "PATCH" }),
+  ),
+  ...each(
+    withJsonAnswer,
+    { status: 406, when: "where JSON is ruled out", codes: ["not_acceptable", invalid] },
+    (request) => ({ ...request, headers: { accept: "text/html, application/json;q=0" } }),
+  ),
+  one(
+    "createIdentity",
+    409,
+    "for an id that is taken",
+    () => ({ as: internal, json: { id: known.id, phone: newPhone() } }),
+    "identity_id_taken",
+  ),
+  one(
+    "updateIdentity",
+    409,
+    "for a phone that is taken",
+    async () => ({ as: internal, path: await someoneNew(), json: { phone: known.phone } }),
+    "identity_phone_taken",
+  ),
+  ...each(
+    withBody,
+    { status: 413, when: "for a body over 64 KiB", codes: ["content_too_large", invalid] },
+    tooLarge,
+  ),
+  ...each(
+    withBody,
+    { status: 415, when: "for a body of another media type", codes: ["unsupported_media_type", invalid] },
+    (request) => withRaw(request, "token=a", "text/plain"),
+  ),
+];
+
+const slowDown = ["too_many_requests", "slow_down"] as const;
+const limited: Case[] = [
+  ...each(with401, { status: 429, when: "to who guesses at the secret", codes: slowDown }, (request) => ({
+    ...request,
+    as: guess,
+  })),
+  ...each(
+    ["generateTokens"],
+    { status: 429, when: "to who guesses at the client's secret", codes: slowDown },
+    (request) => ({ ...request, as: basic("mobile-app", "wrong") }),
+  ),
+  one(
+    "generateTokens",
+    429,
+    "to who guesses at a password",
+    () => ({ as: mobileApp, form: { grant_type: "password", username: known.id, password: "wrong" } }),
+    "slow_down",
+  ),
+];
+
+const faults: Case[] = [
+  ...each(withDatabase, {
+    status: 500,
+    when: "where the database is not what it should be",
+    codes: ["internal_error", "server_error"],
+    on: "broken",
+  }),
+  ...each(withDatabase, {
+    status: 503,
+    when: "where the database is away",
+    codes: ["unavailable", "temporarily_unavailable"],
+    on: "away",
+  }),
+];
+
+/** One case: the status and the code are these, and the response is what the document says. */
+async function answers({ operation, status, code, on, request }: Case) {
+  const answer = await deployments.api(on).call(operation, await request());
+  expect(answer.status, answer.text).toBe(status);
+  if (code !== undefined && status >= 400) {
+    expect(answer.body).toMatchObject(oauth.includes(operation) ? { error: code } : { code });
+  }
+  reached.add(`${operation} ${status}`);
+  return answer;
+}
+
+describe("what was asked for is done", () => {
+  test.each(successes)("$operation answers $status $when", async (one) => void (await answers(one)));
+});
+
+describe("input that is not valid is refused", () => {
+  test.each(badInput)("$operation answers $status $when", async (one) => void (await answers(one)));
+});
+
+describe("a request that may not be is refused", () => {
+  test.each(refusals)("$operation answers $status $when", async (one) => void (await answers(one)));
+});
+
+describe("guessing is stopped", () => {
+  beforeAll(async () => {
+    const guesses = (count: number, make: (secret: string) => Promise<unknown>) =>
+      Promise.all(Array.from({ length: count }, (_, index) => make(`guess ${index}`)));
+    const { secret, password } = attemptRules;
+    await guesses(secret.failures, (text) =>
+      sound().call("getIdentity", { as: basic("internal", text), path: nobody }),
+    );
+    await guesses(secret.failures, (text) =>
+      sound().token({ grant_type: "auth", auth_id: "nobody" }, basic("mobile-app", text)),
+    );
+    await guesses(password.failures, (text) =>
+      sound().token({ grant_type: "password", username: known.id, password: text }),
+    );
+  });
+
+  test.each(limited)("$operation answers $status $when", async (one) => void (await answers(one)));
+});
+
+describe("a fault is answered as the document says; its cause stands in the log under the request's id, and nowhere else", () => {
+  test.each(faults)("$operation answers $status $when", async (one) => {
+    const { text, headers } = await answers(one);
+    expect(text).not.toMatch(/auth\.|select|insert|relation|127\.0\.0\.1|ECONN|postgres|stack/i);
+    const lines = deployments.logs(one.on).split("\n");
+    const cause = lines.find((line) => line.includes(headers.get("x-request-id") ?? "no id"));
+    expect(cause).toMatch(one.on === "away" ? /ECONN/ : /does not exist/);
+  });
+});
+
+test("every operation has reached every status that the document declares", () => {
+  const declared = contract.operations.flatMap(({ id, statuses }) => statuses.map((n) => `${id} ${n}`));
+  expect(declared.length).toBeGreaterThan(100);
+  expect(declared.filter((pair) => !reached.has(pair))).toEqual([]);
+});

@@ -1,0 +1,108 @@
+/**
+ * A server with an API that a test can hold back, and clients that show what becomes of a connection.
+ * Whatever is started ends with the test that started it.
+ */
+import { once } from "node:events";
+import { Agent, request as httpRequest, type IncomingMessage } from "node:http";
+import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
+import { connect, type Socket } from "node:net";
+import { text } from "node:stream/consumers";
+import { onTestFinished } from "vitest";
+import {
+  createHttpServer,
+  defaultTimeouts,
+  type HttpServerSettings,
+  type HttpTimeouts,
+  type RpcHandler,
+} from "../../src/platform/http-server.ts";
+import { captureLog } from "./captured-log.ts";
+import { localhostCertificate } from "./localhost-certificate.ts";
+
+const { logger, lines } = captureLog();
+
+/** What the servers have logged. */
+export const serverLog = lines;
+
+/** Answers `/wait` when it is let go, `/fail` never, everything else with method, path and body. */
+function api() {
+  const { promise: letGo, resolve: release } = Promise.withResolvers<void>();
+  const { promise: arrived, resolve: arrive } = Promise.withResolvers<void>();
+  async function answer(request: Request): Promise<Response> {
+    const { pathname } = new URL(request.url);
+    if (pathname === "/fail") throw new Error("inner matter");
+    if (pathname === "/stream") {
+      const { readable, writable } = new TransformStream<string, string>();
+      const writer = writable.getWriter();
+      void writer.write("first ");
+      arrive();
+      void letGo.then(() => writer.write("last")).then(() => writer.close());
+      return new Response(readable.pipeThrough(new TextEncoderStream()));
+    }
+    if (pathname === "/wait") {
+      arrive();
+      await letGo;
+    }
+    return new Response(`${request.method} ${pathname} ${await request.text()}`);
+  }
+  return { answer, arrived, release };
+}
+
+interface TestServerOptions
+  extends Partial<HttpTimeouts>,
+    Partial<Pick<HttpServerSettings, "fetch" | "rpc">> {
+  readonly tls?: boolean;
+}
+
+/** A server that listens. What is not given is the API above, an RPC method, cleartext, and the default timeouts. */
+export async function startServer(options: TestServerOptions = {}) {
+  const { answer, arrived, release } = api();
+  const { tls = false, fetch = answer, rpc = echo, ...timeouts } = options;
+  const server = createHttpServer({
+    fetch,
+    rpc,
+    tls: tls ? localhostCertificate : undefined,
+    logger,
+    timeouts: { ...defaultTimeouts, ...timeouts },
+  });
+  onTestFinished(() => server.close(0));
+  const port = await server.listen("127.0.0.1", 0);
+  return { server, port, arrived, release };
+}
+
+const echo: RpcHandler = {
+  matches: (path) => path === "/rpc.v1.Service/Method",
+  handle: (request, response) => void response.end(`rpc ${request.url}`),
+};
+
+/** One request by node:http, so that the connection's fate can be seen. */
+export async function ask(
+  port: number,
+  path: string,
+  agent = new Agent(),
+): Promise<IncomingMessage & { body: string }> {
+  const request = httpRequest({ port, host: "127.0.0.1", path, agent }).end();
+  const [response] = await once(request, "response");
+  return Object.assign(response, { body: await text(response) });
+}
+
+/** A raw connection, and all that came back on it until it was closed. */
+export function raw(port: number): { socket: Socket; received: Promise<string> } {
+  const socket = connect(port, "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  return { socket, received: text(socket).catch((error: Error) => `error ${error.message}`) };
+}
+
+/** An HTTP/2 session over TLS. */
+export function session(port: number): ClientHttp2Session {
+  const client = connectHttp2(`https://localhost:${port}`, { ca: localhostCertificate.cert });
+  onTestFinished(() => client.destroy());
+  return client;
+}
+
+/** One request on it: GET, or POST where there is a body. */
+export async function askHttp2(client: ClientHttp2Session, path: string, body?: string) {
+  const stream = client.request({ ":path": path, ":method": body === undefined ? "GET" : "POST" });
+  stream.end(body);
+  const [headers] = await once(stream, "response");
+  return { status: headers[":status"], headers, body: await text(stream) };
+}

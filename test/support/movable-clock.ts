@@ -1,0 +1,17 @@
+import type { Clock } from "../../src/platform/clock.ts";
+
+/** A clock that stands still until it is moved. */
+export interface MovableClock extends Clock {
+  /** @param seconds may be negative */
+  move(seconds: number): void;
+}
+
+export function movableClock(): MovableClock {
+  let now = Date.now();
+  return {
+    now: () => now,
+    move(seconds) {
+      now += seconds * 1000;
+    },
+  };
+}
