@@ -3,13 +3,15 @@
  * be closed and finish, the others go at once, and what is left after the grace is cut.
  */
 import type { Server, ServerResponse } from "node:http";
-import { constants, type Http2SecureServer, type ServerHttp2Session } from "node:http2";
+import type { Http2SecureServer, ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
 
 /** How long a connection on which nothing was asked yet may still ask: its first request may be on the way. */
 const lingerMs = 250;
+/** More than Node's listen queue holds (511). */
+const maxTurns = 600;
 
 export class Connections {
   readonly #server: Server | Http2SecureServer;
@@ -19,13 +21,18 @@ export class Connections {
   readonly #sessions = new Set<ServerHttp2Session>();
   /** HTTP/1 responses not yet finished. */
   readonly #busy = new Set<ServerResponse>();
+  /** Connections, ever. */
+  #accepted = 0;
   #isDraining = false;
   #isClosing = false;
 
   /** @param idleMs of silence, after which an HTTP/2 session is closed; for HTTP/1, Node does it */
   constructor(server: Server | Http2SecureServer, idleMs: number) {
     this.#server = server;
-    server.on("connection", (socket: Socket) => keepWhileOpen(this.#sockets, socket));
+    server.on("connection", (socket: Socket) => {
+      this.#accepted += 1;
+      keepWhileOpen(this.#sockets, socket);
+    });
     server.on("secureConnection", (socket: TLSSocket) => {
       if (socket.alpnProtocol !== "h2") keepWhileOpen(this.#secureSockets, socket);
     });
@@ -57,9 +64,19 @@ export class Connections {
     // Of pipelined requests only the last may close the connection.
     const last = new Map(Array.from(this.#busy, (response) => [response.req.socket, response]));
     for (const response of last.values()) if (!response.headersSent) response.shouldKeepAlive = false;
-    // "Open no more streams" (RFC 9113, section 6.8). Those that are on their way are still answered.
-    for (const session of this.#sessions) {
-      if (!session.destroyed) session.goaway(constants.NGHTTP2_NO_ERROR, 2 ** 31 - 1);
+    // GOAWAY with the last stream that is answered: the client knows which it may safely ask elsewhere.
+    for (const session of this.#sessions) session.close();
+  }
+
+  /**
+   * Lets Node take in what arrived while the process was busy: a connection may only look idle, and those
+   * still in the listen queue would be reset. libuv accepts one of them in each turn of the event loop.
+   */
+  async #takeIn(): Promise<void> {
+    let accepted = -1;
+    for (let turn = 0; turn < 3 || (turn < maxTurns && accepted < this.#accepted); turn += 1) {
+      accepted = this.#accepted;
+      await nextTurn();
     }
   }
 
@@ -70,8 +87,7 @@ export class Connections {
   async close(graceMs: number): Promise<number> {
     this.drain();
     this.#isClosing = true;
-    // What has arrived while the process was busy is taken in first: a connection may only look idle.
-    for (let turn = 0; turn < 3; turn += 1) await nextTurn();
+    await this.#takeIn();
     const { promise, resolve } = Promise.withResolvers<void>();
     // Node closes idle HTTP/1 connections here, and each HTTP/2 session when its streams have ended.
     this.#server.close(() => resolve());

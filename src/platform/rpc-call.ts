@@ -13,7 +13,7 @@ import {
 import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import type { Logger } from "pino";
-import { ErrorKinds, ServiceError } from "./errors.ts";
+import { asServiceError, ErrorKinds } from "./errors.ts";
 import { RequestContext } from "./request-context.ts";
 import type { RpcCall, RpcObserver, RpcProtocol, ServerStreamingMethod, UnaryMethod } from "./rpc.ts";
 
@@ -162,19 +162,21 @@ export class ActiveCall implements RpcCall {
   }
 
   #explain(thrown: unknown): ConnectError {
-    if (!(thrown instanceof ServiceError)) {
+    // A database that is away is no defect: it is answered as unavailable.
+    const error = asServiceError(thrown);
+    if (error !== thrown && error.kind === ErrorKinds.internal) {
       this.context.log.error({ err: thrown, rpc: this.#method.toString() }, "A method failed");
       const detail = `Something went wrong here. Quote the request id when you report it: ${this.context.requestId}`;
       return new ConnectError(detail, Code.Internal);
     }
-    if (thrown.cause !== undefined) {
-      const level = thrown.kind === ErrorKinds.internal ? "error" : "warn";
-      this.context.log[level]({ err: thrown.cause, rpc: this.#method.toString() }, thrown.message);
+    if (error.cause !== undefined) {
+      const level = error.kind === ErrorKinds.internal ? "error" : "warn";
+      this.context.log[level]({ err: error.cause, rpc: this.#method.toString() }, error.message);
     }
-    const wait = thrown.retryAfterSeconds;
+    const wait = error.retryAfterSeconds;
     // Half a surrogate pair cannot be percent-encoded: as a status message it would break the answer.
-    const detail = thrown.message.toWellFormed();
-    return new ConnectError(detail, thrown.kind.grpc, wait === undefined ? {} : { "retry-after": `${wait}` });
+    const detail = error.message.toWellFormed();
+    return new ConnectError(detail, error.kind.grpc, wait === undefined ? {} : { "retry-after": `${wait}` });
   }
 
   #finish(failure?: Code): void {

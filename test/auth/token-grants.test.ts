@@ -50,7 +50,7 @@ describe.each(backends)("grants on %s", (backend) => {
       body: JSON.stringify(body),
     });
     expect(response.ok).toBe(true);
-    return response.json();
+    return JSON.parse(await response.text());
   }
 
   /** Sends a code to the phone and reads it. */
@@ -58,7 +58,7 @@ describe.each(backends)("grants on %s", (backend) => {
     await verifier("", { phone });
     const query = new URLSearchParams({ phone });
     const response = await fetch(`${server.origin}/otp-verifier/v1/messages?${query}`);
-    const { messages }: { messages: { code: string }[] } = await response.json();
+    const { messages }: { messages: { code: string }[] } = JSON.parse(await response.text());
     return messages[0]?.code ?? "";
   }
 

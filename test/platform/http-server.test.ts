@@ -128,7 +128,10 @@ describe("a client that sends nonsense or takes too long", () => {
     socket.write("GET /b HTTP/1.1\r\nHost: a\r\n\r\n");
     const began = performance.now();
     expect(await received).toMatch(/GET \/a [\s\S]*GET \/b /);
-    expect(performance.now() - began).toBeGreaterThan(500);
+    const kept = performance.now() - began;
+    expect(kept).toBeGreaterThan(500);
+    // Node adds a second of its own, for requests that are on the way.
+    expect(kept).toBeLessThan(4500);
   });
 
   it("keep-alive outlasts the 60 s of common balancers", () => {

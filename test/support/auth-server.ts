@@ -40,7 +40,7 @@ export interface AuthServer {
 }
 
 /** Ports that are free now. */
-async function freePorts(count: number): Promise<number[]> {
+export async function freePorts(count: number): Promise<number[]> {
   const servers = Array.from({ length: count }, () => createServer().listen(0, "127.0.0.1"));
   await Promise.all(servers.map((server) => once(server, "listening")));
   const ports = servers.map((server) => {

@@ -85,7 +85,9 @@ export function createIdentities(db: Database, clock: Clock): Identities {
     findByUsername(username) {
       const phone = canonicalPhone(username);
       if (phone) return findOne(sql`${identities.phone} = ${phone}`);
-      if (username.includes("@")) return findOne(sql`lower(${identities.email}) = lower(${username})`);
+      // Lower-cased here, as the limit on guessing does it: to PostgreSQL "İ" is an upper-case i, to JavaScript
+      // it is not, and a spelling that the limit does not know would have a count of its own.
+      if (username.includes("@")) return findOne(sql`lower(${identities.email}) = ${username.toLowerCase()}`);
       return findOne(sql`${identities.id} = ${username}`);
     },
 

@@ -4,6 +4,7 @@
  * Accept, body, validation, handler, answer.
  */
 import { METHODS } from "node:http";
+import type { Http2Bindings, HttpBindings } from "@hono/node-server";
 import { type Context, Hono } from "hono";
 import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../errors.ts";
 import { RequestContext } from "../request-context.ts";
@@ -35,6 +36,9 @@ export interface Binding<Operations, Caller> {
   /** Hold every response against the document; in tests and development. */
   readonly validateResponses: boolean;
 }
+
+/** What @hono/node-server puts beside the request: Node's own. */
+type NodeContext = Context<{ Bindings: HttpBindings | Http2Bindings }>;
 
 type AnyHandler<Caller> = (
   request: { path: object; query: object; body: unknown },
@@ -119,7 +123,7 @@ function bindOperation<O, Caller>(
   const readParameters = parameterReader(operation);
   const validators = operation.requestValidators();
 
-  async function run(c: Context, context: RequestContext): Promise<Success> {
+  async function run(c: NodeContext, context: RequestContext): Promise<Success> {
     const { headers } = c.req.raw;
     const call = { context, header: (name: string) => headers.get(name) ?? undefined };
     const caller = await authenticate?.(call);
@@ -128,7 +132,7 @@ function bindOperation<O, Caller>(
       throw new ServiceError(ErrorKinds.notAcceptable, detail);
     }
     const parameters = readParameters(c.req.param(), c.req.raw);
-    const requestBody = await readBody(c.req.raw, operation);
+    const requestBody = await readBody(c.req.raw, c.env.incoming, operation);
     validate(validators, requestBody === undefined ? parameters : { ...parameters, requestBody });
     const { path, query } = parameters;
     return inTime(handler({ path, query, body: requestBody }, { ...call, caller }));
@@ -144,7 +148,7 @@ function bindOperation<O, Caller>(
     return answers.error(context, asServiceError(new Error("answer breaks the contract")));
   }
 
-  return async (c: Context): Promise<Response> => {
+  return async (c: NodeContext): Promise<Response> => {
     const started = performance.now();
     const context = contextOf(logger, c.req.raw);
     let answer: Answer;
