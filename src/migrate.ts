@@ -4,6 +4,7 @@ import { migrateTask, resolveDatabaseSettings } from "./platform/database-settin
 import { openDatabase } from "./platform/open-database.ts";
 import { resolveServerSettings } from "./platform/server-settings.ts";
 import { SettingsError, settle } from "./platform/settings.ts";
+import { databaseFailure } from "./start-failure.ts";
 
 try {
   const { environment, dataDir } = resolveServerSettings(process.env).value;
@@ -15,7 +16,8 @@ try {
   process.stdout.write(`The schema "auth" is up to date in ${database.description}.\n`);
   await database.close();
 } catch (error) {
-  if (!(error instanceof SettingsError)) throw error;
-  process.stderr.write(`${error.message}\n`);
-  process.exitCode = 78;
+  const reason = error instanceof SettingsError ? error.message : databaseFailure(error);
+  if (reason === undefined) throw error;
+  process.stderr.write(`${reason}\n`);
+  process.exitCode = error instanceof SettingsError ? 78 : 1;
 }

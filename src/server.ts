@@ -40,6 +40,8 @@ export interface RunningServer {
 /** Milliseconds between looks at the database, and between tries to get ready. */
 const watchIntervalMs = 2_000;
 const retryIntervalMs = 1_000;
+/** One try in so many is told in the log. */
+const retriesUntold = 30;
 
 /**
  * Starts everything and returns as soon as the ports listen; `ready` tells when the database is there too.
@@ -135,7 +137,11 @@ async function prepare(
   logger: Logger,
   stopping: AbortSignal,
 ): Promise<void> {
-  while (!stopping.aborted) {
+  let before = "";
+  for (let round = 0; !stopping.aborted; round += 1) {
+    // What is in the way is told when it begins, and then now and again.
+    const isNews = (state: string) => state !== before || round % retriesUntold === 0;
+    let state = "migrations are pending";
     try {
       if (migrate) await auth.database.migrate();
       if (await auth.database.isMigrated()) {
@@ -143,12 +149,16 @@ async function prepare(
         readiness.ready();
         return;
       }
-      readiness.notReady("migrations are pending");
-      logger.error("migrations are pending: run npm run migrate as the migration user");
+      logger[isNews(state) ? "error" : "debug"](`${state}: run npm run migrate as the migration user`);
     } catch (err) {
-      readiness.notReady("does not answer");
-      logger.warn({ err }, "the database is not ready; trying again");
+      state = "does not answer";
+      logger[isNews(state) ? "warn" : "debug"](
+        { err },
+        "the database is not ready; trying again every second",
+      );
     }
+    readiness.notReady(state);
+    before = state;
     await setTimeout(retryIntervalMs, undefined, { signal: stopping }).catch(() => undefined);
   }
 }

@@ -8,7 +8,7 @@ import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { authApi, internal } from "./support/auth-api.ts";
 import { type AuthProcess, backends, spawnAuthServer } from "./support/auth-server.ts";
 import { type AuthStore, createAuthStore, dump } from "./support/auth-store.ts";
@@ -26,7 +26,7 @@ function lastLine(text: string): string {
   return `${text.trimEnd().split("\n").at(-1)}\n`;
 }
 
-afterEach(killAll);
+afterAll(killAll);
 
 describe.each(backends)("the demo on %s", { timeout: 120_000 }, (backend) => {
   let store: AuthStore;

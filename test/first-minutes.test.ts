@@ -3,18 +3,20 @@
  * clear words where something is in the way. Each in a process of its own, as `npm start` has it.
  */
 import { execFileSync } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { authTable } from "../src/auth/settings-table.ts";
 import { databaseTable } from "../src/platform/database-settings.ts";
 import type { SettingsTable } from "../src/platform/settings.ts";
 import { authApi, internal } from "./support/auth-api.ts";
 import { type Backend, backends, freePorts } from "./support/auth-server.ts";
 import { createAuthStore } from "./support/auth-store.ts";
+import { exercised } from "./support/backends.ts";
 import { copyEmbeddedDatabase } from "./support/embedded-template.ts";
 import { killAll, type Program, root, startNode } from "./support/program.ts";
 
@@ -35,8 +37,10 @@ let directory: string;
 beforeAll(() => {
   directory = mkdtempSync(join(tmpdir(), "gatepost-first-"));
 });
-afterEach(killAll);
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+afterAll(() => {
+  killAll();
+  rmSync(directory, { recursive: true, force: true });
+});
 
 async function start(env: Record<string, string>, taken: Partial<Ports> = {}): Promise<Started> {
   const [http = 0, grpc = 0, management = 0] = await freePorts(3);
@@ -57,7 +61,10 @@ async function start(env: Record<string, string>, taken: Partial<Ports> = {}): P
         const answer = await fetch(`http://127.0.0.1:${ports.management}/health/ready`).catch(
           () => undefined,
         );
-        if (answer?.ok) return performance.now() - begun;
+        if (answer?.ok) {
+          if (env["DB_HOST"] === undefined) exercised("PGlite (embedded)");
+          return performance.now() - begun;
+        }
         await setTimeout(5);
       }
       throw new Error(`it ended with ${program.child.exitCode}:\n${program.output()}`);
@@ -240,6 +247,17 @@ describe("production mode without settings", () => {
   });
 });
 
+/** A port that somebody else listens on. */
+async function occupyPort(): Promise<{ port: number; release(): void }> {
+  const other = createServer().listen(0, "127.0.0.1");
+  await once(other, "listening");
+  const address = other.address();
+  return {
+    port: typeof address === "object" && address ? address.port : 0,
+    release: () => void other.close(),
+  };
+}
+
 describe("something in the way", { timeout: 120_000 }, () => {
   it.each([
     ["http", "SERVER_PORT"],
@@ -248,14 +266,12 @@ describe("something in the way", { timeout: 120_000 }, () => {
   ] as const)(
     "a port that is in use (%s): it names port and setting, and ends with 1",
     async (kind, name) => {
-      const other = createServer().listen(0, "127.0.0.1");
-      const address = other.address();
-      const port = typeof address === "object" && address ? address.port : 0;
+      const { port, release } = await occupyPort();
       const dataDir = join(directory, kind);
       await copyEmbeddedDatabase(join(dataDir, "auth"));
       const server = await start({ DATA_DIR: dataDir }, { [kind]: port });
       expect(await server.ended()).toBe(1);
-      other.close();
+      release();
       expect(server.output()).toContain(
         `Port ${port} is in use. Stop what listens there, or set ${name} to another`,
       );
@@ -263,6 +279,22 @@ describe("something in the way", { timeout: 120_000 }, () => {
       expect(existsSync(join(dataDir, "auth.lock"))).toBe(false);
     },
   );
+
+  it("a database that is away: the server says so once and waits; migrating says so and ends with 1", async () => {
+    const { port, release } = await occupyPort();
+    release();
+    const env = { DB_HOST: "127.0.0.1", DB_PORT: String(port), DATA_DIR: join(directory, "away") };
+    const server = await start(env);
+    const migration = startNode("src/migrate.ts", env);
+    expect(await migration.ended()).toBe(1);
+    expect(migration.output()).toBe(`The database cannot be used: connect ECONNREFUSED 127.0.0.1:${port}.\n`);
+    while (!server.output().includes("the database is not ready")) await setTimeout(20);
+    await setTimeout(1_500);
+    expect(server.output().match(/the database is not ready/g)).toHaveLength(1);
+    expect(server.output()).not.toContain("gatepost is ready");
+    await stop(server);
+    expect(server.output()).not.toContain("gatepost is ready");
+  });
 
   it("another server on the same embedded database: it refuses, and the first one goes on", async () => {
     const dataDir = join(directory, "shared");

@@ -16,10 +16,17 @@ interface Dependencies {
   readonly longestGrace: number;
 }
 
+/**
+ * Milliseconds that it is remembered beyond its expiry what was revoked or redeemed. A clock that was ahead for
+ * a while, here or on another machine, must not make a revoked token active again.
+ */
+const marginMs = 24 * 60 * 60 * 1000;
+
 /** One round. */
 export async function cleanUp({ db, clock, longestGrace }: Dependencies): Promise<void> {
   const now = new Date(clock.now());
   const at = now.toISOString();
+  const longAgo = new Date(now.getTime() - marginMs).toISOString();
   // An authorization is kept until neither of its tokens can be presented with any effect.
   await db.execute(sql`
     delete from auth.authorizations where id in (
@@ -27,10 +34,10 @@ export async function cleanUp({ db, clock, longestGrace }: Dependencies): Promis
       where expires_at < ${at}::timestamptz and access_expires_at < ${at}::timestamptz limit 10000)`);
   await db.execute(sql`
     delete from auth.revoked_access_tokens where jti in (
-      select jti from auth.revoked_access_tokens where expires_at < ${at}::timestamptz limit 10000)`);
+      select jti from auth.revoked_access_tokens where expires_at < ${longAgo}::timestamptz limit 10000)`);
   await db.execute(sql`
     delete from auth.redeemed_otp_proofs where proof_hash in (
-      select proof_hash from auth.redeemed_otp_proofs where expires_at < ${at}::timestamptz limit 10000)`);
+      select proof_hash from auth.redeemed_otp_proofs where expires_at < ${longAgo}::timestamptz limit 10000)`);
   await removeExpiredAttempts(db, now);
   await forgetSuccessors(db, longestGrace, clock.now());
 }

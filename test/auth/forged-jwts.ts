@@ -207,7 +207,7 @@ const headers: Record<string, Forge> = {
   "a header with more after it": (genuine) =>
     genuinely(genuine, { headerText: `${JSON.stringify(genuine.header)}{}` }),
   "a deep header": (genuine) =>
-    genuinely(genuine, { headerText: JSON.stringify(genuine.header).replace("}", `,"a":${deep(4000)}}`) }),
+    genuinely(genuine, { headerText: JSON.stringify(genuine.header).replace("}", `,"a":${deep(2000)}}`) }),
 };
 
 const forms: Record<string, Forge> = {
@@ -314,6 +314,7 @@ const payloads: Record<string, Forge> = {
 export const forgedJwts: Readonly<Record<string, Forge>> = {
   ...none,
   ...keys,
+  ...algorithms,
   ...headers,
   ...forms,
   ...payloads,

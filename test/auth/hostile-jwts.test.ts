@@ -296,7 +296,6 @@ describe.each(Object.entries(otpKeys))("as an OTP proof under a key for %s", (al
 
   test("one that is too long for any proof is refused", async () => {
     await expectRefused(`${genuinely(genuine)}${"A".repeat(4000)}`);
-    await expectRefused(genuinely(genuine, { claims: { more: "a".repeat(5000) } }));
     const tooLong = await redeem("a".repeat(8193));
     expect(tooLong).toMatchObject({ status: 400, body: { error: "invalid_request" } });
     expect((await redeem("a".repeat(1_048_576))).status).toBe(413);

@@ -1,6 +1,7 @@
 /** Connect and gRPC-Web on an HTTP port: what is not in the table of rpc.test.ts, and hostile input. */
 import { execFile } from "node:child_process";
 import { once } from "node:events";
+import { connect as connectHttp2, constants } from "node:http2";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -228,6 +229,7 @@ describe("hostile input", () => {
 
   it("a stream that is not read does not fill the memory", async () => {
     servers.seen.yielded = 0;
+    servers.seen.closedStreams = 0;
     const json = envelope(Buffer.from(`${endlessCount}`));
     const socket = connect(servers.http1Port, "127.0.0.1");
     socket.write("POST /gatepost.test.v1.CounterService/Count HTTP/1.1\r\nHost: x\r\n");
@@ -239,6 +241,38 @@ describe("hostile input", () => {
     await delay(200);
     expect(servers.seen.yielded).toBe(yielded);
     socket.destroy();
+    await vi.waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
+    await vi.waitFor(() => expect(servers.seen.closedStreams).toBe(1));
+  });
+});
+
+describe("a caller that goes away", () => {
+  it.each([constants.NGHTTP2_CANCEL, constants.NGHTTP2_INTERNAL_ERROR, constants.NGHTTP2_REFUSED_STREAM])(
+    "has cancelled, whatever code (%i) its stream is reset with",
+    async (code) => {
+      const session = connectHttp2(`http://127.0.0.1:${servers.http2Port}`);
+      const stream = session.request({
+        ":method": "POST",
+        ":path": path,
+        "content-type": "application/json",
+      });
+      stream.on("error", () => undefined);
+      stream.end(`{"token":"silent"}`);
+      await delay(100);
+      stream.close(code);
+      await vi.waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
+      session.destroy();
+    },
+  );
+
+  it("has cancelled when its connection breaks", async () => {
+    const socket = connect(servers.http1Port, "127.0.0.1");
+    socket.write(
+      `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 18\r\n\r\n`,
+    );
+    socket.write(`{"token":"silent"}`);
+    await delay(100);
+    socket.resetAndDestroy();
     await vi.waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
   });
 });

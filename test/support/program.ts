@@ -59,7 +59,7 @@ export function startNode(file: string, env: Record<string, string>): Program {
   return startProgram([process.execPath, file], env);
 }
 
-/** For `afterEach`: ends what a failed test has left. */
+/** For `afterAll`: ends what failed tests have left. */
 export function killAll(): void {
   for (const child of started) child.kill("SIGKILL");
 }

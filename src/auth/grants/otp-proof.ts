@@ -2,14 +2,12 @@ import { createHash, createPublicKey, type KeyObject } from "node:crypto";
 import { errors, type JWTPayload, jwtVerify } from "jose";
 import { type Clock, unixSeconds } from "../../platform/clock.ts";
 import { canonicalPhone } from "../identities/phone.ts";
+import { hasStrictForm } from "../tokens/jws-form.ts";
 
 /** Seconds between `iat` (or now) and `exp` of a proof, at most. */
 const maxLifetimeSeconds = 600;
 /** Seconds that the clocks of the two services may differ. */
 const clockSkewSeconds = 30;
-
-/** JWS in compact form, and of a size that a proof can have. */
-const compactForm = /^[A-Za-z0-9_-]{1,1024}\.[A-Za-z0-9_-]{1,6144}\.([A-Za-z0-9_-]{1,1024})$/;
 
 /** A proof that verified; whether it was redeemed before is for the database to say. */
 export interface OtpProof {
@@ -35,12 +33,6 @@ function algorithmOf(key: KeyObject): string {
         `OTP_VERIFICATION_TOKEN_PUBLIC_KEY is of an unsupported type: ${key.asymmetricKeyType}`,
       );
   }
-}
-
-/** One proof, one spelling: the unused bits of the last character of a signature must be zero. */
-function isCompact(token: string): boolean {
-  const signature = compactForm.exec(token)?.[1];
-  return signature !== undefined && Buffer.from(signature, "base64url").toString("base64url") === signature;
 }
 
 /** The phone that the claims speak of, as it is there; undefined if they do not say it in a way that counts. */
@@ -80,7 +72,7 @@ export function createVerifyOtpProof(
   }
 
   return async (token, phone) => {
-    const claims = isCompact(token) ? await verifiedClaims(token) : undefined;
+    const claims = hasStrictForm(token) ? await verifiedClaims(token) : undefined;
     if (!claims || phone === undefined || !isTimely(claims, unixSeconds(clock))) return undefined;
     const { exp = 0, jti } = claims;
     const proven = provenPhone(claims);

@@ -7,6 +7,7 @@ import { errors, jwtVerify, SignJWT } from "jose";
 import { LRUCache } from "lru-cache";
 import { type Clock, unixSeconds } from "../../platform/clock.ts";
 import type { KeyStore } from "../keys/key-store.ts";
+import { hasStrictForm } from "./jws-form.ts";
 
 /** Claims of an access token (RFC 9068 section 2.2). Times are Unix seconds. */
 export interface AccessTokenClaims {
@@ -32,15 +33,6 @@ export function newJti(authorizationId: string): string {
 /** The authorization that a token belongs to. */
 export function authorizationOf(jti: string): string {
   return jti.slice(0, 36);
-}
-
-/** A JWS in compact form with nothing around it; far longer than any token of ours is refused unread. */
-const compactForm = /^[A-Za-z0-9_-]{1,1024}\.[A-Za-z0-9_-]{1,8192}\.([A-Za-z0-9_-]{1,1024})$/;
-
-/** base64url lets the unused bits of the last character vary: one signature, many spellings. One is right. */
-function hasCanonicalSignature(token: string): boolean {
-  const signature = compactForm.exec(token)?.[1];
-  return signature !== undefined && Buffer.from(signature, "base64url").toString("base64url") === signature;
 }
 
 export interface AccessTokens {
@@ -73,7 +65,7 @@ export function createAccessTokens({
   const verified = new LRUCache<string, true>({ max: remembered });
 
   async function isSignedHere(token: string): Promise<boolean> {
-    if (!hasCanonicalSignature(token)) return false;
+    if (!hasStrictForm(token)) return false;
     try {
       await jwtVerify(token, keys.verificationKey, {
         algorithms: ["RS256"],
@@ -104,7 +96,9 @@ export function createAccessTokens({
         verified.set(digest, true);
       }
       const claims = claimsOf(payloadOf(token));
-      return claims && claims.exp > unixSeconds(clock) ? claims : undefined;
+      const now = unixSeconds(clock);
+      // The skew is for a clock that runs ahead; an expired token is expired.
+      return claims && claims.exp > now && claims.iat <= now + clockSkewSeconds ? claims : undefined;
     },
   };
 }
@@ -115,13 +109,18 @@ function payloadOf(token: string): Record<string, unknown> {
   return JSON.parse(Buffer.from(payload, "base64url").toString("utf8"));
 }
 
+function isTime(claim: unknown): claim is number {
+  return Number.isSafeInteger(claim);
+}
+
 /** Only what we sign gets here; the shape is checked all the same, for later code to rely on. */
 function claimsOf(payload: Record<string, unknown>): AccessTokenClaims | undefined {
   const { iss, sub, aud, exp, nbf, iat, jti, client_id, scope } = payload;
   if (typeof iss !== "string" || typeof sub !== "string" || typeof client_id !== "string") return undefined;
-  if (typeof exp !== "number" || typeof nbf !== "number" || typeof iat !== "number") return undefined;
+  if (!isTime(exp) || !isTime(nbf) || !isTime(iat)) return undefined;
   if (typeof jti !== "string" || !jtiForm.test(jti)) return undefined;
   if (!Array.isArray(aud) || !aud.every((one) => typeof one === "string")) return undefined;
+  if (!aud.includes(client_id)) return undefined;
   if (scope !== undefined && typeof scope !== "string") return undefined;
   return { iss, sub, aud, exp, nbf, iat, jti, client_id, scope };
 }

@@ -34,24 +34,36 @@ function tooLarge(): ServiceError {
 }
 
 function readBytes(stream: Readable): Promise<Buffer> {
-  const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
-  const chunks: Buffer[] = [];
-  let size = 0;
-  stream.on("data", (chunk: Buffer) => {
-    size += chunk.length;
-    chunks.push(chunk);
-    if (size > maxBodyBytes) {
-      // The rest is for the server to get rid of.
-      stream.removeAllListeners("data").resume();
-      reject(tooLarge());
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    let isOver = false;
+    stream.on("data", (chunk: Buffer) => {
+      size += chunk.length;
+      // The rest of a body that is too large is let go by; its connection is closed after the answer.
+      if (size <= maxBodyBytes) chunks.push(chunk);
+      else if (!isOver) endWith(tooLarge());
+    });
+    stream.once("end", () => {
+      if (isOver) return;
+      isOver = true;
+      resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks));
+    });
+    stream.once("error", endEarly);
+    // Comes after every body; an error is made only where one is due.
+    stream.once("close", () => endEarly(undefined));
+
+    function endWith(error: ServiceError): void {
+      isOver = true;
+      reject(error);
+    }
+    function endEarly(cause: unknown): void {
+      if (isOver) return;
+      endWith(
+        new ServiceError(ErrorKinds.invalidRequest, "The body ended before it was complete.", { cause }),
+      );
     }
   });
-  stream.once("end", () => resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks)));
-  const endedEarly = (cause?: unknown) =>
-    reject(new ServiceError(ErrorKinds.invalidRequest, "The body ended before it was complete.", { cause }));
-  stream.once("error", endedEarly);
-  stream.once("close", endedEarly);
-  return promise;
 }
 
 /** What is wrong with one value that stands by itself. */

@@ -1,0 +1,267 @@
+/**
+ * Events of the auth service: each cause writes its event, in the form of proto/auth/v1/events.proto; and the
+ * relay delivers every event once while nothing fails, again after a failure, and in order.
+ */
+import { type DescMessage, fromJson } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { file_auth_v1_events, RevocationReasonSchema } from "../../gen/proto/auth/v1/events_pb.ts";
+import { decodeRefreshToken } from "../../src/auth/tokens/refresh-token.ts";
+import {
+  type AuthApi,
+  authApi,
+  basic,
+  internal,
+  mobileApp,
+  newPhone,
+  type TokenPair,
+} from "../support/auth-api.ts";
+import { deployments, eventsIn, type LoggedEvent, startFleet, withClients } from "../support/auth-fleet.ts";
+import { type AuthServer, backends, startAuthServer } from "../support/auth-server.ts";
+import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
+import { otpVerifier } from "../support/otp.ts";
+
+/** A client without a grace window, so that a second use is reuse at once. */
+const strict = basic("strict", "strict-secret");
+const clients = withClients({
+  clientId: "strict",
+  clientSecret: "strict-secret",
+  grantTypes: ["auth", "refresh_token"],
+  tokenSettings: { refreshGraceSeconds: 0 },
+});
+
+/** `AuthorizationReuseDetected` is `auth.authorization.reuse_detected.v1`. */
+function typeOf({ name }: DescMessage): string {
+  const [subject = "", ...verb] = name
+    .replace(/([a-z])([A-Z])/g, "$1 $2")
+    .toLowerCase()
+    .split(" ");
+  return `auth.${subject}.${verb.join("_")}.v1`;
+}
+const schemas = new Map(file_auth_v1_events.messages.map((message) => [typeOf(message), message]));
+
+function authorizationOf({ refresh_token }: TokenPair): string {
+  return decodeRefreshToken(refresh_token)?.authorizationId ?? expect.fail("no refresh token");
+}
+
+/** Types of one identity's events, in the order in which they were delivered. */
+function typesOf(events: readonly LoggedEvent[]): string[] {
+  return events.map(({ type }) => type.replace(/^auth\.(.*)\.v1$/, "$1"));
+}
+
+/** What a user goes through; answers the ids and everything that no event may carry. */
+async function live(api: AuthApi, origin: string) {
+  const secrets = { password: "correct horse battery staple", email: `a-${crypto.randomUUID()}@example.com` };
+  const phones = [newPhone(), newPhone()] as const;
+  const { id } = await api.newIdentity({ phone: phones[0], metadata: { note: "private" } });
+  const path = { id };
+  await api.call("updateIdentity", { as: internal, path, json: { phone: phones[1], email: secrets.email } });
+  await api.call("updateIdentity", { as: internal, path, json: { metadata: null } });
+  const { password } = secrets;
+  await api.call("setIdentityPassword", { as: internal, path, json: { password } });
+  const code = await otpVerifier(origin).send(phones[1]);
+  const proof = await otpVerifier(origin).prove(phones[0]);
+  const pairs: TokenPair[] = [];
+  const grant = async (form: Record<string, string>, as = mobileApp) => {
+    const { status, text, body } = await api.token(form, as);
+    expect(status, text).toBe(200);
+    pairs.push(body as TokenPair);
+    return body as TokenPair;
+  };
+  const first = await grant({ grant_type: "auth", auth_id: id });
+  const second = await grant({ grant_type: "refresh_token", refresh_token: first.refresh_token });
+  // A retry is no rotation.
+  await grant({ grant_type: "refresh_token", refresh_token: first.refresh_token });
+  await api.call("revokeToken", { as: mobileApp, form: { token: second.refresh_token } });
+  await api.call("revokeToken", { as: mobileApp, form: { token: second.refresh_token } });
+  const byPassword = await grant({ grant_type: "password", username: id, password });
+  await api.call("removeIdentityPassword", { as: internal, path });
+  const stolen = await grant({ grant_type: "auth", auth_id: id }, strict);
+  await grant({ grant_type: "refresh_token", refresh_token: stolen.refresh_token }, strict);
+  expect((await api.refresh(stolen.refresh_token, strict)).status).toBe(400);
+  const last = await grant({ grant_type: "auth", auth_id: id });
+  await api.call("deleteIdentity", { as: internal, path });
+  const tokens = pairs.flatMap(({ access_token, refresh_token }) => [access_token, refresh_token]);
+  const authorizations = [first, byPassword, stolen, last].map(authorizationOf);
+  return {
+    id,
+    authorizations,
+    private: [...Object.values(secrets), ...phones, ...tokens, code, proof, "private"],
+  };
+}
+
+/** The events of {@link live}, with their data. */
+function expected(id: string, [first, byPassword, stolen, last]: readonly string[]) {
+  const identity = { identityId: id };
+  const of = (authorizationId = "", clientId = "mobile-app") => ({
+    identityId: id,
+    authorizationId,
+    clientId,
+  });
+  const reason = (name: string) => ({ reason: `REVOCATION_REASON_${name}` });
+  return [
+    ["identity.created", identity],
+    ["identity.updated", { ...identity, changedFields: ["phone", "email"] }],
+    ["identity.updated", { ...identity, changedFields: ["metadata"] }],
+    ["identity.updated", { ...identity, changedFields: ["password"] }],
+    ["authorization.granted", { ...of(first), grantType: "auth" }],
+    ["authorization.refreshed", of(first)],
+    ["authorization.revoked", { ...of(first), ...reason("CLIENT") }],
+    ["authorization.granted", { ...of(byPassword), grantType: "password" }],
+    ["authorization.revoked", { ...of(byPassword), ...reason("PASSWORD_CHANGED") }],
+    ["identity.updated", { ...identity, changedFields: ["password"] }],
+    ["authorization.granted", { ...of(stolen, "strict"), grantType: "auth" }],
+    ["authorization.refreshed", of(stolen, "strict")],
+    ["authorization.revoked", { ...of(stolen, "strict"), ...reason("REUSE") }],
+    ["authorization.reuse_detected", of(stolen, "strict")],
+    ["authorization.granted", { ...of(last), grantType: "auth" }],
+    ["authorization.revoked", { ...of(last), ...reason("IDENTITY_DELETED") }],
+    ["identity.deleted", identity],
+  ] as const;
+}
+
+describe.each(backends)("events on %s", (backend) => {
+  let store: AuthStore;
+  let server: AuthServer;
+  let api: AuthApi;
+  beforeAll(async () => {
+    store = await createAuthStore(backend);
+    server = await startAuthServer(backend, { env: { ...store.env, ...clients } });
+    api = authApi(server.base);
+  });
+  afterAll(async () => {
+    await server.stop();
+    await store.drop();
+  });
+
+  async function delivered(identityId: string, count: number): Promise<LoggedEvent[]> {
+    const found = () => eventsIn(server.logs()).filter(({ subject }) => subject === identityId);
+    await vi.waitFor(() => expect(found().length).toBeGreaterThanOrEqual(count), { timeout: 8_000 });
+    return found();
+  }
+
+  test("every cause has its event with exactly the data of its schema, in the order of the causes", async () => {
+    const lives = await Promise.all([live(api, server.origin), live(api, server.origin)]);
+    for (const { id, authorizations } of lives) {
+      const wanted = expected(id, authorizations);
+      const events = await delivered(id, wanted.length);
+      expect(events.map(({ type, data }) => [type.replace(/^auth\.(.*)\.v1$/, "$1"), data])).toEqual(wanted);
+    }
+  });
+
+  test("a client that is no longer listed ends its authorizations, each with an event", async () => {
+    const { id } = await api.newIdentity();
+    const pair = await api.newPair(id, strict);
+    await delivered(id, 2);
+    await server.stop();
+    server = await startAuthServer(backend, { env: { ...store.env, ...withClients() } });
+    api = authApi(server.base);
+    const data = { identityId: id, authorizationId: authorizationOf(pair), clientId: "strict" };
+    expect(await delivered(id, 1)).toMatchObject([
+      {
+        type: "auth.authorization.revoked.v1",
+        data: { ...data, reason: "REVOCATION_REASON_CLIENT_DISABLED" },
+      },
+    ]);
+    await server.stop();
+    server = await startAuthServer(backend, { env: { ...store.env, ...clients } });
+    api = authApi(server.base);
+  });
+
+  test("what is refused, retried or in vain has no event", async () => {
+    const { id, phone } = await api.newIdentity();
+    const { access_token } = await api.newPair(id);
+    await api.call("createIdentity", { as: internal, json: { id, phone: newPhone() } });
+    await api.call("createIdentity", { as: internal, json: { id: `${id}-2`, phone } });
+    await api.call("updateIdentity", { as: internal, path: { id }, json: { id: "another" } });
+    await api.call("updateIdentity", { as: internal, path: { id }, json: { phone: "1" } });
+    await api.token({ grant_type: "password", username: id, password: "x" });
+    await api.token({ grant_type: "auth", auth_id: id, scope: "admin" });
+    await api.refresh("gpr_garbage");
+    await api.introspect(access_token);
+    await api.call("revokeToken", { as: internal, form: { token: "garbage" } });
+    await api.call("deleteIdentity", { as: internal, path: { id } });
+    expect(typesOf(await delivered(id, 4))).toEqual([
+      "identity.created",
+      "authorization.granted",
+      "authorization.revoked",
+      "identity.deleted",
+    ]);
+  });
+});
+
+test("the proto file has no event and no reason that the tests above do not bring about", () => {
+  const wanted = expected("u", ["a", "b", "c", "d"]);
+  expect(new Set(wanted.map(([type]) => `auth.${type}.v1`))).toEqual(new Set(schemas.keys()));
+  for (const [type, data] of wanted) {
+    const schema = schemas.get(`auth.${type}.v1`) ?? expect.fail(type);
+    // Refuses what the schema does not have.
+    expect(fromJson(schema, JSON.parse(JSON.stringify(data)))).toMatchObject({ identityId: "u" });
+  }
+  const reasons = JSON.stringify(wanted).match(/REVOCATION_REASON_\w+/g) ?? [];
+  const declared = RevocationReasonSchema.values.map(({ name }) => name);
+  const elsewhere = ["REVOCATION_REASON_UNSPECIFIED", "REVOCATION_REASON_CLIENT_DISABLED"];
+  expect(new Set([...reasons, ...elsewhere])).toEqual(new Set(declared));
+});
+
+describe.each(deployments)("events: $name", (deployment) => {
+  test("each is delivered exactly once while nothing fails, whichever process relays", async () => {
+    const fleet = await startFleet(deployment, { env: clients });
+    const ids = await Promise.all(
+      Array.from({ length: 60 }, async () => (await fleet.next().newIdentity()).id),
+    );
+    await Promise.all(ids.map((id) => fleet.next().newPair(id)));
+    await Promise.all(ids.map((id) => fleet.next().call("deleteIdentity", { as: internal, path: { id } })));
+    await vi.waitFor(() => expect(fleet.events().length).toBeGreaterThanOrEqual(ids.length * 4), {
+      timeout: 15_000,
+    });
+    await fleet.stop();
+    const events = fleet.events();
+    expect(new Set(events.map(({ id }) => id)).size).toBe(events.length);
+    for (const id of ids) {
+      expect(typesOf(fleet.events(id)).sort()).toEqual([
+        "authorization.granted",
+        "authorization.revoked",
+        "identity.created",
+        "identity.deleted",
+      ]);
+    }
+  }, 60_000);
+});
+
+describe.runIf(backends.includes("PostgreSQL"))("events in the outbox of two processes: PostgreSQL", () => {
+  test("they stand in the order of their causes and carry no token, secret, phone number or e-mail", async () => {
+    const [, deployment] = deployments;
+    const fleet = await startFleet(deployment ?? expect.fail("no PostgreSQL"), { env: clients });
+    const [{ origin }] = fleet.servers;
+    await fleet.store.read(async (query) => {
+      // Whoever holds this relays: nobody else does meanwhile.
+      await query("select pg_advisory_lock(hashtext('auth.outbox'))");
+      // Requests go to the processes in turn; the codes are at the first.
+      const inTurn = { ...fleet.apis[0], ...turns(fleet.next) };
+      const lived = await live(inTurn, origin);
+      const rows = await query(
+        "select type, subject, data, entry::text as line from auth.outbox as entry order by position",
+      );
+      expect(rows.map(({ type, data }) => [String(type).slice(5, -3), data])).toEqual(
+        expected(lived.id, lived.authorizations),
+      );
+      expect(new Set(rows.map(({ subject }) => subject))).toEqual(new Set([lived.id]));
+      const written = rows.map(({ line }) => String(line)).join("\n");
+      for (const secret of lived.private) {
+        for (const part of [secret, secret.slice(1), secret.slice(0, 40)])
+          expect(written).not.toContain(part);
+      }
+    });
+    await fleet.stop();
+  }, 60_000);
+});
+
+/** The calls of an API, each by the next one. */
+function turns(next: () => AuthApi): Partial<AuthApi> {
+  return {
+    call: (...args) => next().call(...args),
+    token: (...args) => next().token(...args),
+    refresh: (...args) => next().refresh(...args),
+    newIdentity: (...args) => next().newIdentity(...args),
+  };
+}

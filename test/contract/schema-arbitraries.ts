@@ -1,0 +1,182 @@
+/** Values made from the schemas of an OpenAPI document: those that a schema allows, and those that it does not. */
+import { readFileSync } from "node:fs";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import addFormats from "ajv-formats";
+import fc from "fast-check";
+import { parse } from "yaml";
+
+/** What is read of a schema. */
+export interface Schema {
+  readonly $ref?: string;
+  readonly type?: string | readonly string[];
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: boolean;
+  readonly minProperties?: number;
+  readonly pattern?: string;
+  readonly format?: string;
+  readonly minLength?: number;
+  readonly maxLength?: number;
+}
+
+export interface Parameter {
+  readonly $ref?: string;
+  readonly name: string;
+  readonly in: string;
+  readonly required?: boolean;
+  readonly schema: Schema;
+}
+
+/** What is read of an operation. */
+export interface Described {
+  readonly id: string;
+  /** Schemes of its first alternative; empty: public. */
+  readonly security: readonly string[];
+  readonly parameters: readonly Parameter[];
+  /** Schemas by media type; empty: no body. */
+  readonly bodies: Readonly<Record<string, Schema>>;
+}
+
+interface OperationObject {
+  operationId: string;
+  security?: Record<string, unknown>[];
+  parameters?: Parameter[];
+  requestBody?: { content: Record<string, { schema: Schema }> };
+}
+
+type Values = fc.Arbitrary<unknown>;
+
+/** JSON values that fit into metadata and into unknown parameters. */
+const anyJson: Values = fc.jsonValue({ maxDepth: 3, depthSize: "small" }).filter(isStorable);
+/** Text that a database can hold. */
+const anyText = (minLength: number, maxLength: number) =>
+  fc
+    .string({ minLength, maxLength: Math.min(maxLength, minLength + 60), unit: "grapheme" })
+    .filter(isStorable);
+
+/** NUL and halves of surrogate pairs are refused wherever they stand, by another rule than the schema's. */
+function isStorable(value: unknown): boolean {
+  return !/\\u0000|\\ud[89a-f]/i.test(JSON.stringify(value));
+}
+
+/** @param name file in openapi/, without its ending */
+export function readSchemas(name: string) {
+  const document: {
+    paths: Record<string, Record<string, OperationObject> & { parameters?: Parameter[] }>;
+  } = parse(readFileSync(new URL(`../../openapi/${name}.yaml`, import.meta.url), "utf8"));
+  const ajv = new Ajv2020({ strict: false, coerceTypes: false });
+  addFormats.default(ajv);
+  ajv.addFormat("password", true);
+  ajv.addSchema(document, "document");
+
+  function resolve<T extends { $ref?: string }>(value: T): T {
+    if (value.$ref === undefined) return value;
+    let target: unknown = document;
+    for (const key of value.$ref.slice(2).split("/")) {
+      target = typeof target === "object" && target !== null ? Reflect.get(target, key) : undefined;
+    }
+    return resolve(target as T);
+  }
+
+  function allows(schema: Schema, value: unknown): boolean {
+    const text = JSON.stringify(schema).replaceAll('"#/', '"document#/');
+    return ajv.validate(JSON.parse(text), value);
+  }
+
+  function textOf({ pattern, format, minLength = 0, maxLength = 60 }: Schema): Values {
+    if (format === "email") return fc.emailAddress();
+    // The generator knows no negative look-ahead; what it forbids is filtered out by the caller.
+    if (pattern !== undefined) return fc.stringMatching(new RegExp(pattern.replace(/^\^\(\?!.*?\$\)/, "^")));
+    return anyText(minLength, maxLength);
+  }
+
+  function objectOf({ properties = {}, required = [], additionalProperties }: Schema): Values {
+    const members = Object.entries(properties).map(([key, schema]) => [key, valid(schema)] as const);
+    const declared = fc.record(Object.fromEntries(members), { requiredKeys: [...required] });
+    if (additionalProperties !== true) return declared;
+    const names = anyText(1, 20).filter((key) => !Object.hasOwn(properties, String(key)));
+    const more = fc.dictionary(names.map(String), anyJson, { maxKeys: 5 });
+    return fc.tuple(more, declared).map(([extra, own]) => ({ ...extra, ...own }));
+  }
+
+  function ofType(type: string | undefined, schema: Schema): Values {
+    switch (type) {
+      case "string":
+        return textOf(schema);
+      case "object":
+        return objectOf(schema);
+      case "null":
+        return fc.constant(null);
+      default:
+        throw new Error(`no values for a schema of type ${type}`);
+    }
+  }
+
+  /** Values that the schema allows. */
+  function valid(reference: Schema): Values {
+    const schema = resolve(reference);
+    const types = [schema.type ?? []].flat();
+    return fc.oneof(...types.map((type) => ofType(type, schema))).filter((value) => allows(reference, value));
+  }
+
+  /** Text that breaks what the schema says of texts. */
+  function invalidTexts({ pattern, format, minLength = 0, maxLength }: Schema): Values[] {
+    const texts: Values[] = [];
+    if (minLength > 0) texts.push(anyText(0, minLength - 1));
+    if (maxLength !== undefined)
+      texts.push(anyText(0, 3).map((text) => `${text}${"a".repeat(maxLength + 1)}`));
+    if (pattern !== undefined) texts.push(anyText(1, 20), fc.constantFrom(".", "..", "find-by-phone"));
+    if (format === "email")
+      texts.push(
+        fc.emailAddress().map((email) => email.replace("@", " ")),
+        anyText(1, 20),
+      );
+    return texts;
+  }
+
+  /** Objects with one thing wrong: a member missing, too many, or not allowed. */
+  function invalidObjects(schema: Schema): Values[] {
+    const { properties = {}, required = [], additionalProperties, minProperties = 0 } = schema;
+    const good = objectOf(schema).map((value) => ({ ...(value as object) }));
+    const without = required.map((key) => good.map((value) => ({ ...value, [key]: undefined })));
+    const wrong = Object.entries(properties).map(([key, member]) =>
+      fc.tuple(good, invalid(member)).map(([value, bad]) => ({ ...value, [key]: bad })),
+    );
+    const more = fc
+      .tuple(good, anyText(1, 20), anyJson)
+      .map(([value, key, extra]) => ({ [String(key)]: extra, ...value }));
+    return [
+      ...without,
+      ...wrong,
+      ...(additionalProperties === false ? [more] : []),
+      ...(minProperties > 0 ? [fc.constant({})] : []),
+    ].map((objects) => objects.map((value) => JSON.parse(JSON.stringify(value))));
+  }
+
+  /** Values that the schema does not allow, most of them nearly right. */
+  function invalid(reference: Schema): Values {
+    const schema = resolve(reference);
+    const types = [schema.type ?? []].flat();
+    const nearly = types.flatMap((type) =>
+      type === "string" ? invalidTexts(schema) : type === "object" ? invalidObjects(schema) : [],
+    );
+    return fc
+      .oneof({ arbitrary: anyJson, weight: 1 }, ...nearly.map((arbitrary) => ({ arbitrary, weight: 3 })))
+      .filter((value) => !allows(reference, value));
+  }
+
+  const operations: Described[] = Object.values(document.paths).flatMap(
+    ({ parameters: shared = [], ...item }) =>
+      Object.values(item).flatMap(({ operationId, security = [], parameters = [], requestBody }) => {
+        if (operationId === undefined) return [];
+        const bodies = Object.entries(requestBody?.content ?? {}).map(([type, { schema }]) => [type, schema]);
+        return {
+          id: operationId,
+          security: Object.keys(security[0] ?? {}),
+          parameters: [...shared, ...parameters].map(resolve),
+          bodies: Object.fromEntries(bodies),
+        };
+      }),
+  );
+  return { operations, valid, invalid, allows };
+}

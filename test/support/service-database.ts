@@ -1,0 +1,70 @@
+/** A database of a test's own, opened as a service opens it, without a server. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import postgres from "postgres";
+import type { OpenDatabase } from "../../src/platform/database.ts";
+import type { DatabaseSettings } from "../../src/platform/database-settings.ts";
+import type { Migrations } from "../../src/platform/migrations.ts";
+import { openDatabase } from "../../src/platform/open-database.ts";
+import type { Backend } from "./auth-server.ts";
+import { createTestDatabase, exercised, postgresUrl, type TestDatabase } from "./backends.ts";
+
+export interface ServiceDatabase {
+  /** As the ordinary user, unless other settings are given. An embedded one can be opened once at a time. */
+  open(settings?: Partial<PostgresSettings>): Promise<OpenDatabase>;
+  /** Ends every connection of the service from the side of the server. */
+  terminate(): Promise<void>;
+  /** Closes what was opened, and removes the database. */
+  drop(): Promise<void>;
+}
+
+type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
+
+/** The settings of a service on this database. */
+export function postgresSettings(database: TestDatabase): PostgresSettings {
+  return { kind: "postgres", ...database, ssl: "disable", sslCa: undefined, poolSize: 4 };
+}
+
+/** Creates it; nothing is migrated yet. */
+export async function createServiceDatabase(
+  backend: Backend,
+  migrations: Migrations,
+): Promise<ServiceDatabase> {
+  const opened: OpenDatabase[] = [];
+  async function open(settings: DatabaseSettings): Promise<OpenDatabase> {
+    const database = await openDatabase(settings, migrations);
+    opened.push(database);
+    return database;
+  }
+  const close = () => Promise.all(opened.map((database) => database.close()));
+
+  if (backend === "PGlite") {
+    const directory = mkdtempSync(join(tmpdir(), "gatepost-test-"));
+    exercised("PGlite (embedded)");
+    return {
+      open: () => open({ kind: "embedded", dataDir: join(directory, "auth") }),
+      terminate: () => Promise.reject(new Error("an embedded database has no connections")),
+      async drop() {
+        await close();
+        rmSync(directory, { recursive: true, force: true });
+      },
+    };
+  }
+  const database = await createTestDatabase();
+  const settings = postgresSettings(database);
+  return {
+    open: (changes) => open({ ...settings, ...changes }),
+    async terminate() {
+      const admin = postgres(postgresUrl(), { max: 1, onnotice: () => undefined });
+      await admin`
+        select pg_terminate_backend(pid) from pg_stat_activity
+        where datname = ${database.name} and application_name = 'gatepost'`;
+      await admin.end();
+    },
+    async drop() {
+      await close();
+      await database.drop();
+    },
+  };
+}
