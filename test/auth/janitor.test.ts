@@ -261,7 +261,7 @@ describe.each(backends)("the janitor of a running server on %s", (backend) => {
     for (const { access_token } of [kept, second]) {
       expect(await api.introspect(access_token)).toMatchObject({ active: true });
     }
-    clock.move(margin);
+    clock.move(margin + 15 * minute);
     await aRound();
     await server.stop();
     const counts = await store.read(rowCounts);
