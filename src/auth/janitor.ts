@@ -27,17 +27,21 @@ export async function cleanUp({ db, clock, longestGrace }: Dependencies): Promis
   const now = new Date(clock.now());
   const at = now.toISOString();
   const longAgo = new Date(now.getTime() - marginMs).toISOString();
-  // An authorization is kept until neither of its tokens can be presented with any effect.
+  // An authorization is kept until neither of its tokens can be presented with any effect. What somebody is
+  // working on is left for the next round: waiting for each other, the two could end in a deadlock.
   await db.execute(sql`
     delete from auth.authorizations where id in (
       select id from auth.authorizations
-      where expires_at < ${at}::timestamptz and access_expires_at < ${at}::timestamptz limit 10000)`);
+      where expires_at < ${at}::timestamptz and access_expires_at < ${at}::timestamptz limit 10000
+      for update skip locked)`);
   await db.execute(sql`
     delete from auth.revoked_access_tokens where jti in (
-      select jti from auth.revoked_access_tokens where expires_at < ${longAgo}::timestamptz limit 10000)`);
+      select jti from auth.revoked_access_tokens where expires_at < ${longAgo}::timestamptz limit 10000
+      for update skip locked)`);
   await db.execute(sql`
     delete from auth.redeemed_otp_proofs where proof_hash in (
-      select proof_hash from auth.redeemed_otp_proofs where expires_at < ${longAgo}::timestamptz limit 10000)`);
+      select proof_hash from auth.redeemed_otp_proofs where expires_at < ${longAgo}::timestamptz limit 10000
+      for update skip locked)`);
   await removeExpiredAttempts(db, now);
   await forgetSuccessors(db, longestGrace, clock.now());
 }

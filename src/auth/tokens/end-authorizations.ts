@@ -17,7 +17,8 @@ export type AuthorizationSelector =
 
 /**
  * Ends authorizations that have not ended yet, forgets what could continue them, and writes an event for
- * each, in one statement. From its commit on none of their tokens is active.
+ * each, in one statement. From its commit on none of their tokens is active. Rows are locked in the order of
+ * their ids, so that two that end the same ones at once wait for each other and do not deadlock.
  * @returns how many ended now
  */
 export async function endAuthorizations(
@@ -36,10 +37,13 @@ export async function endAuthorizations(
   const ended = await rows(
     db,
     sql`
-      with ended as (
+      with chosen as (
+        select id as chosen_id from auth.authorizations
+        where ${which} and revoked_at is null order by id for update
+      ), ended as (
         update auth.authorizations
         set revoked_at = ${at}::timestamptz, revocation_reason = ${reason}, superseded = '[]'
-        where ${which} and revoked_at is null
+        from chosen where id = chosen_id
         returning id, identity_id, client_id
       )
       insert into auth.outbox (id, type, subject, data, occurred_at)

@@ -161,5 +161,9 @@ export async function forgetSuccessors(db: Database, longest: number, now: numbe
   await db
     .update(authorizations)
     .set({ superseded: [] })
-    .where(sql`superseded <> '[]' and (superseded -> 0 ->> 'at')::bigint < ${closed}`);
+    .where(
+      sql`id in (
+        select id from auth.authorizations
+        where superseded <> '[]' and (superseded -> 0 ->> 'at')::bigint < ${closed} for update skip locked)`,
+    );
 }
