@@ -174,13 +174,15 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
     async () => {
       const other = await own.open();
       const users = Array.from({ length: 6 }, (_, index) => `user-${index}`);
-      for (let turn = 0; turn < 15; turn += 1) {
-        for (let i = 0; i < 120; i += 1) {
-          const superseded = [{ hash: "h", at: clock.now() - 31_000, sealed: "s" }];
-          const expires = i % 2 === 0 ? -1 : 100;
-          const identityId = users[i % users.length] ?? "";
-          await authorization({ refresh: expires, access: expires, superseded, identityId });
-        }
+      const superseded = JSON.stringify([{ hash: "h", at: clock.now() - 31_000, sealed: "s" }]);
+      for (let turn = 0; turn < 25; turn += 1) {
+        // Half of them have expired; each is one of a user's, and all are one client's.
+        await database.db.execute(sql`
+          insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at, expires_at,
+            access_expires_at, family_hash, refresh_hash, superseded)
+          select gen_random_uuid(), 'mobile-app', 'user-' || n % ${users.length}::int, 'auth', '{}', now(), expires,
+            expires, '\\x00', '\\x00', ${superseded}::text::jsonb
+          from (select n, to_timestamp(n % 2 * 4e9) as expires from generate_series(1, 600) as n) as made`);
         const now = new Date(clock.now());
         await Promise.all([
           round(),
