@@ -13,10 +13,10 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { parse } from "yaml";
 import { outputOf, ROOT, run, say } from "./command.ts";
+import type { Break } from "./openapi/breaking.ts";
+import { declaresBreak, openapiBreaks } from "./openapi/breaking.ts";
 import type { JsonObject } from "./openapi/document.ts";
 import { objectOf } from "./openapi/document.ts";
-import type { Break } from "./openapi-breaking.ts";
-import { declaresBreak, openapiBreaks } from "./openapi-breaking.ts";
 
 interface Baseline {
   readonly name: string;

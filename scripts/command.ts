@@ -9,7 +9,7 @@ import { delimiter, join, resolve } from "node:path";
 /** The repository; every script works from here, wherever it was started. */
 export const ROOT = resolve(import.meta.dirname, "..");
 
-/** How a command ended. What it wrote is empty if it went to the terminal. */
+/** How a command ended. */
 export interface Outcome {
   readonly ok: boolean;
   readonly stdout: string;
@@ -21,21 +21,25 @@ export interface Outcome {
  * Runs a command at the root and waits for it. Its standard input is closed, so that a tool which would
  * ask a question fails here instead of waiting for an answer that never comes.
  *
- * @param inherit writes straight to this terminal instead of collecting the output
+ * @param show writes the output to this terminal too, as it comes
  */
-export async function run(command: string, args: readonly string[], inherit = false): Promise<Outcome> {
+export async function run(command: string, args: readonly string[], show = false): Promise<Outcome> {
   const path = [join(ROOT, "node_modules", ".bin"), process.env["PATH"]].join(delimiter);
-  const pipe = inherit ? "inherit" : "pipe";
+  const colours = show && process.stdout.isTTY ? { FORCE_COLOR: "1" } : {};
   const child = spawn(command, args, {
     cwd: ROOT,
-    env: { ...process.env, PATH: path },
-    stdio: ["ignore", pipe, pipe],
+    env: { ...colours, ...process.env, PATH: path },
+    stdio: ["ignore", "pipe", "pipe"],
   });
+  if (show) {
+    child.stdout.pipe(process.stdout, { end: false });
+    child.stderr.pipe(process.stderr, { end: false });
+  }
   const stdout: Buffer[] = [];
   const output: Buffer[] = [];
-  child.stdout?.on("data", (chunk: Buffer) => stdout.push(chunk));
-  child.stdout?.on("data", (chunk: Buffer) => output.push(chunk));
-  child.stderr?.on("data", (chunk: Buffer) => output.push(chunk));
+  child.stdout.on("data", (chunk: Buffer) => stdout.push(chunk));
+  child.stdout.on("data", (chunk: Buffer) => output.push(chunk));
+  child.stderr.on("data", (chunk: Buffer) => output.push(chunk));
   const [code] = await once(child, "close");
   const text = (chunks: Buffer[]): string => Buffer.concat(chunks).toString("utf8").trimEnd();
   return { ok: code === 0, stdout: text(stdout), output: text(output) };

@@ -10,6 +10,7 @@ import { basename, dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import openapiTS, { astToString } from "openapi-typescript";
 import { outputOf, ROOT, say } from "./command.ts";
+import { settingsTable } from "./settings-doc.ts";
 
 /** One kind of generated file. */
 interface Generator {
@@ -50,25 +51,21 @@ const protoMessages: Generator = {
 };
 
 /** The settings page: the part of the README between the two markers. */
-const settingsTable: Generator = {
+const settingsPage: Generator = {
   output: "README.md",
   async generate(target) {
     const readme = await readFile(join(ROOT, "README.md"), "utf8");
-    const before = readme.slice(0, readme.indexOf(SETTINGS_BEGIN) + SETTINGS_BEGIN.length);
-    const after = readme.slice(readme.indexOf(SETTINGS_END));
-    const { settingsTable: table }: { settingsTable(): string } = await import(
-      pathToFileURL(join(ROOT, "scripts/settings-doc.ts")).href
-    );
-    await writeFile(join(target, "README.md"), `${before}\n\n${table().trim()}\n\n${after}`);
+    const [begin, end] = [readme.indexOf(SETTINGS_BEGIN), readme.indexOf(SETTINGS_END)];
+    if (begin < 0 || end < begin) {
+      throw new Error(`README.md has no place for the settings: ${SETTINGS_BEGIN}, then ${SETTINGS_END}.`);
+    }
+    const before = readme.slice(0, begin + SETTINGS_BEGIN.length);
+    const page = `${before}\n\n${settingsTable().trim()}\n\n${readme.slice(end)}`;
+    await writeFile(join(target, "README.md"), page);
   },
 };
 
-/** What is generated here and now; the settings page only once the README has a place for it. */
-async function generators(): Promise<Generator[]> {
-  const readme = await readFile(join(ROOT, "README.md"), "utf8").catch(() => "");
-  const hasSettings = readme.includes(SETTINGS_BEGIN) && readme.includes(SETTINGS_END);
-  return hasSettings ? [openapiTypes, protoMessages, settingsTable] : [openapiTypes, protoMessages];
-}
+const GENERATORS: readonly Generator[] = [openapiTypes, protoMessages, settingsPage];
 
 /** The files at or below `path`, relative to `root`; none if there is no such path. */
 async function filesAt(root: string, path: string): Promise<Set<string>> {
@@ -106,7 +103,7 @@ const check = process.argv.includes("--check");
 const fresh = await mkdtemp(join(tmpdir(), "gatepost-gen-"));
 try {
   const drifts: Drift[] = [];
-  for (const generator of await generators()) {
+  for (const generator of GENERATORS) {
     await generator.generate(fresh);
     drifts.push(...(await compare(fresh, generator.output)));
   }

@@ -41,11 +41,14 @@ async function checkHistory(file: string): Promise<Outcome> {
   }
 }
 
-/** Checks the migrations of every `drizzle.<service>.config.ts`. */
+/** Checks the migrations of every `drizzle.<service>.config.ts`; to find none is a failure. */
 export async function checkMigrations(): Promise<Outcome> {
   const outcomes: Outcome[] = [];
   for await (const file of glob("drizzle.*.config.ts", { cwd: ROOT }))
     outcomes.push(await checkHistory(file));
+  if (outcomes.length === 0) {
+    return { ok: false, stdout: "", output: `There is no drizzle.<service>.config.ts in ${ROOT}.` };
+  }
   const failed = outcomes.filter(({ ok }) => !ok).map(({ output }) => output);
   return { ok: failed.length === 0, stdout: "", output: failed.join("\n\n") };
 }

@@ -4,9 +4,9 @@
  */
 import { randomBytes, randomInt } from "node:crypto";
 import { existsSync } from "node:fs";
-import { isIPv6 } from "node:net";
 import { join, resolve } from "node:path";
 import { developmentClients, developmentInternalClient } from "./auth/client-settings.ts";
+import { urlHost } from "./platform/addresses.ts";
 import { developmentSecretsFile, generatedPrefix } from "./platform/development-secrets.ts";
 import type { RunningServer, Settings } from "./server.ts";
 
@@ -25,7 +25,7 @@ export function firstWords({ auth: { database } }: Settings): string {
 export function firstScreen(settings: Settings, running: RunningServer): string {
   const { server, auth } = settings;
   const { ports, database } = running;
-  const host = hostOf(server.host);
+  const host = urlHost(server.host);
   const http = `${server.tls ? "https" : "http"}://${host}:${ports.http}`;
   const clients = [
     { ...auth.internalClient, what: "identities, introspection, revocation" },
@@ -60,11 +60,6 @@ ${toTry(settings, http, `${host}:${ports.grpc}`)}
   Stop it with Ctrl+C. What it keeps is in ${resolve(server.dataDir)}.
 
 `;
-}
-
-function hostOf(host: string): string {
-  if (host === "0.0.0.0" || host === "::") return "127.0.0.1";
-  return isIPv6(host) ? `[${host}]` : host;
 }
 
 /** Secrets that somebody set are theirs; only those that everybody knows are shown. */

@@ -4,7 +4,7 @@ import { enableCompileCache } from "node:module";
 enableCompileCache();
 const { resolveDrizzleDirectly } = await import("./platform/drizzle-resolution.ts");
 resolveDrizzleDirectly();
-const { joinReadings, SettingsError } = await import("./platform/settings.ts");
+const { exitBadSettings, joinReadings, SettingsError } = await import("./platform/settings.ts");
 const { resolveServerSettings } = await import("./platform/server-settings.ts");
 const { resolveAuthSettings } = await import("./auth/settings.ts");
 const { restartWithHeap } = await import("./platform/heap.ts");
@@ -12,9 +12,6 @@ const { createLogger } = await import("./platform/telemetry.ts");
 const { startServer } = await import("./server.ts");
 const { startFailure } = await import("./start-failure.ts");
 const { firstScreen, firstWords } = await import("./first-screen.ts");
-
-/** EX_CONFIG of sysexits.h. */
-const exitBadSettings = 78;
 
 async function settingsOrExit() {
   try {

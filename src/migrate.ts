@@ -3,7 +3,7 @@ import { authMigrations } from "./auth/service.ts";
 import { migrateTask, resolveDatabaseSettings } from "./platform/database-settings.ts";
 import { openDatabase } from "./platform/open-database.ts";
 import { resolveServerSettings } from "./platform/server-settings.ts";
-import { SettingsError, settle } from "./platform/settings.ts";
+import { exitBadSettings, SettingsError, settle } from "./platform/settings.ts";
 import { databaseFailure } from "./start-failure.ts";
 
 try {
@@ -19,5 +19,5 @@ try {
   const reason = error instanceof SettingsError ? error.message : databaseFailure(error);
   if (reason === undefined) throw error;
   process.stderr.write(`${reason}\n`);
-  process.exitCode = error instanceof SettingsError ? 78 : 1;
+  process.exitCode = error instanceof SettingsError ? exitBadSettings : 1;
 }

@@ -1,12 +1,9 @@
 /**
- * One process: its services on their ports, made ready, watched, and stopped. No side effects but through
- * what it is given, so that a test runs the same server as `npm start`.
+ * Composition root of the process: its services on their ports. No side effects but through what it is
+ * given, so that a test runs the same server as `npm start`.
  */
-import { setTimeout } from "node:timers/promises";
-import { sql } from "drizzle-orm";
 import { Hono } from "hono";
-import { cors } from "hono/cors";
-import { type AuthService, createAuthService } from "./auth/service.ts";
+import { createAuthService } from "./auth/service.ts";
 import type { AuthSettings } from "./auth/settings.ts";
 import { builtInVerifierPath } from "./auth/settings-table.ts";
 import { createOtpVerifier } from "./otp-verifier/service.ts";
@@ -14,11 +11,13 @@ import { createApiReference } from "./platform/api-reference.ts";
 import { type Clock, systemClock } from "./platform/clock.ts";
 import { createConnectHandler } from "./platform/connect-handler.ts";
 import { notFound } from "./platform/contract/bind.ts";
+import { httpCors } from "./platform/cors.ts";
 import { developmentSecrets } from "./platform/development-secrets.ts";
 import { createGrpcServer } from "./platform/grpc-server.ts";
 import { createHttpServer } from "./platform/http-server.ts";
-import { createLifecycle, type Lifecycle, type ReadinessHandle } from "./platform/lifecycle.ts";
+import { createLifecycle, type Lifecycle } from "./platform/lifecycle.ts";
 import { createManagementServer } from "./platform/management.ts";
+import { becomeReady, keepReady } from "./platform/readiness.ts";
 import type { ServerSettings } from "./platform/server-settings.ts";
 import { createMetrics, type Logger } from "./platform/telemetry.ts";
 
@@ -36,12 +35,6 @@ export interface RunningServer {
   /** Resolves once every part is ready for the first time. */
   readonly ready: Promise<void>;
 }
-
-/** Milliseconds between looks at the database, and between tries to get ready. */
-const watchIntervalMs = 2_000;
-const retryIntervalMs = 1_000;
-/** One try in so many is told in the log. */
-const retriesUntold = 30;
 
 /**
  * Starts everything and returns as soon as the ports listen; `ready` tells when the database is there too.
@@ -70,16 +63,7 @@ export async function startServer(
   lifecycle.add({ name: "auth", stop: () => auth.stop() });
 
   const app = new Hono();
-  if (server.corsOrigins.length > 0) {
-    app.use(
-      cors({
-        origin: [...server.corsOrigins],
-        allowHeaders: ["authorization", "content-type", "x-api-key", "x-request-id", "traceparent"],
-        exposeHeaders: ["x-request-id", "retry-after", "etag", "www-authenticate", "allow"],
-        maxAge: 600,
-      }),
-    );
-  }
+  if (server.corsOrigins.length > 0) app.use(httpCors(server.corsOrigins));
   app.route("/", createApiReference(auth.document, auth.document.basePath, logger));
   app.route("/", auth.http);
   if (settings.otp.builtIn) {
@@ -90,6 +74,7 @@ export async function startServer(
       observer: metrics.http,
       clock,
       validateResponses: true,
+      basePath: builtInVerifierPath,
     });
     app.route("/", createApiReference(verifier.document, builtInVerifierPath, logger));
     app.route("/", verifier.http);
@@ -120,68 +105,25 @@ export async function startServer(
     draining.abort();
   });
 
-  const ready = prepare(auth, readiness, isDevelopment, logger, draining.signal).then(() => {
-    if (draining.signal.aborted) return;
+  const { database } = auth;
+  const stopping = draining.signal;
+  const ready = becomeReady({
+    readiness,
+    logger,
+    stopping,
+    migrate: isDevelopment ? () => database.migrate() : undefined,
+    isMigrated: () => database.isMigrated(),
+    prepare: () => auth.prepare(),
+  }).then(() => {
+    if (stopping.aborted) return;
     grpc.setServing(true);
     auth.startWorkers();
-    void watch(auth, readiness, draining.signal, (serving) => grpc.setServing(serving));
+    void keepReady({
+      readiness,
+      stopping,
+      answers: () => database.answers(),
+      looked: (answered) => grpc.setServing(answered),
+    });
   });
-  return { lifecycle, ports, database: auth.database.description, ready };
-}
-
-/** Tries until it succeeds: a database that starts later than this process is no reason to fail. */
-async function prepare(
-  auth: AuthService,
-  readiness: ReadinessHandle,
-  migrate: boolean,
-  logger: Logger,
-  stopping: AbortSignal,
-): Promise<void> {
-  let before = "";
-  for (let round = 0; !stopping.aborted; round += 1) {
-    // What is in the way is told when it begins, and then now and again.
-    const isNews = (state: string) => state !== before || round % retriesUntold === 0;
-    let state = "migrations are pending";
-    try {
-      if (migrate) await auth.database.migrate();
-      if (await auth.database.isMigrated()) {
-        await auth.prepare();
-        readiness.ready();
-        return;
-      }
-      logger[isNews(state) ? "error" : "debug"](`${state}: run npm run migrate as the migration user`);
-    } catch (err) {
-      state = "does not answer";
-      logger[isNews(state) ? "warn" : "debug"](
-        { err },
-        "the database is not ready; trying again every second",
-      );
-    }
-    readiness.notReady(state);
-    before = state;
-    await setTimeout(retryIntervalMs, undefined, { signal: stopping }).catch(() => undefined);
-  }
-}
-
-/** Keeps readiness true to whether the database answers. */
-async function watch(
-  auth: AuthService,
-  readiness: ReadinessHandle,
-  stopping: AbortSignal,
-  serving: (serving: boolean) => void,
-): Promise<void> {
-  while (!stopping.aborted) {
-    await setTimeout(watchIntervalMs, undefined, { signal: stopping, ref: false }).catch(() => undefined);
-    if (stopping.aborted) return;
-    const answered = await Promise.race([
-      auth.database.db.execute(sql`select 1`).then(
-        () => true,
-        () => false,
-      ),
-      setTimeout(watchIntervalMs, false, { ref: false }),
-    ]);
-    if (answered) readiness.ready();
-    else readiness.notReady("does not answer");
-    if (!stopping.aborted) serving(answered);
-  }
+  return { lifecycle, ports, database: database.description, ready };
 }

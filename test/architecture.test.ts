@@ -1,47 +1,68 @@
 /**
  * Holds the arrows between the rooms of src/: what may import what. The reasons are in CONTRIBUTING.md.
- * Imports that are only types count as well, unless a rule says otherwise.
+ * Imports that are only types count as well.
  */
 import { globSync, readFileSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { dirname, join } from "node:path";
 import ts from "typescript";
 import { describe, expect, it } from "vitest";
-
-interface Import {
-  /** From the root, such as `src/platform/ids.ts`; a package by its name. */
-  readonly target: string;
-  readonly typeOnly: boolean;
-}
 
 interface SourceFile {
   readonly file: string;
   readonly lines: number;
-  readonly imports: readonly Import[];
+  /** From the root, such as `src/platform/ids.ts`; a package by its name. */
+  readonly imports: readonly string[];
   readonly readsEnvironment: boolean;
 }
 
 /** Longer than that and a file holds more than one thing. */
 const MAX_LINES = 400;
-const SERVICES = ["src/auth/", "src/push/", "src/otp-verifier/"];
-const MAY_READ_ENVIRONMENT = ["src/platform/settings.ts", "src/main.ts", "src/migrate.ts"];
-const SPEAKS_A_CONTRACT = /^(http|rpc|events|.+-client)\.ts$/;
-const BINDS_A_CONTRACT = /\/contract(\.ts$|\/)/;
+const PROGRAMS = ["src/main.ts", "src/migrate.ts"];
+const SPEAKS_A_CONTRACT = /^src\/(?!platform\/)([^/]+\/(http|rpc|events)|.+-client)\.ts$/;
 
-/** Every module that a statement or expression names, with `import()` and `import("…").Type`. */
-function importOf(node: ts.Node): { specifier: string; typeOnly: boolean } | undefined {
+/** A room of src/; no import leads from one of a lower rank to one of a higher. */
+interface Room {
+  readonly name: string;
+  readonly rank: number;
+  readonly files: RegExp;
+}
+
+/** The first one that fits a file is its room. */
+const ROOMS: readonly Room[] = [
+  { name: "platform", rank: 0, files: /^src\/platform\// },
+  { name: "program", rank: 5, files: /^src\/[^/]+\.ts$/ },
+  { name: "service", rank: 4, files: /^src\/[^/]+\/service\.ts$/ },
+  { name: "transport", rank: 3, files: /^src\/[^/]+\/(http|rpc)\.ts$/ },
+  { name: "ground", rank: 1, files: /^src\/[^/]+\/(settings[^/]*|[^/]+-settings|errors|schema|events)\.ts$/ },
+  { name: "feature", rank: 2, files: /^src\/[^/]+\// },
+];
+
+/** Undefined of what is not in src/. */
+function roomOf(file: string): Room | undefined {
+  return ROOMS.find(({ files }) => files.test(file));
+}
+
+/** The folder of the service that a file belongs to. */
+function serviceOf(file: string): string | undefined {
+  const folder = /^src\/[^/]+\//.exec(file)?.[0];
+  return folder === "src/platform/" ? undefined : folder;
+}
+
+/** The module that a statement or expression names, with `import()` and `import("…").Type`. */
+function importOf(node: ts.Node): string | undefined {
   if (ts.isImportDeclaration(node) && ts.isStringLiteral(node.moduleSpecifier)) {
-    return { specifier: node.moduleSpecifier.text, typeOnly: node.importClause?.isTypeOnly ?? false };
+    return node.moduleSpecifier.text;
   }
   if (ts.isExportDeclaration(node) && node.moduleSpecifier && ts.isStringLiteral(node.moduleSpecifier)) {
-    return { specifier: node.moduleSpecifier.text, typeOnly: node.isTypeOnly };
+    return node.moduleSpecifier.text;
   }
   if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) {
     const [argument] = node.arguments;
-    if (argument && ts.isStringLiteralLike(argument)) return { specifier: argument.text, typeOnly: false };
+    if (argument && ts.isStringLiteralLike(argument)) return argument.text;
   }
   if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument)) {
     const { literal } = node.argument;
-    if (ts.isStringLiteral(literal)) return { specifier: literal.text, typeOnly: true };
+    if (ts.isStringLiteral(literal)) return literal.text;
   }
   return undefined;
 }
@@ -54,15 +75,11 @@ function isEnvironment(node: ts.Node): boolean {
 
 function read(file: string): SourceFile {
   const source = ts.createSourceFile(file, readFileSync(file, "utf8"), ts.ScriptTarget.Latest, true);
-  const imports: Import[] = [];
+  const imports: string[] = [];
   let readsEnvironment = false;
   const visit = (node: ts.Node): void => {
-    const found = importOf(node);
-    if (found) {
-      const relative = found.specifier.startsWith(".");
-      const target = relative ? join(dirname(file), found.specifier) : found.specifier;
-      imports.push({ target, typeOnly: found.typeOnly });
-    }
+    const specifier = importOf(node);
+    if (specifier) imports.push(specifier.startsWith(".") ? join(dirname(file), specifier) : specifier);
     readsEnvironment ||= isEnvironment(node);
     ts.forEachChild(node, visit);
   };
@@ -73,15 +90,19 @@ function read(file: string): SourceFile {
 const files = globSync("src/**/*.ts").sort().map(read);
 
 /** The imports that a rule forbids, as `from -> to`. */
-function forbidden(rule: (from: string, to: Import) => boolean): string[] {
+function forbidden(rule: (from: string, to: string) => boolean): string[] {
+  const named = (file: string): string => {
+    const room = roomOf(file);
+    return room ? `${file} (${room.name})` : file;
+  };
   return files.flatMap(({ file, imports }) =>
-    imports.filter((to) => rule(file, to)).map(({ target }) => `${file} -> ${target}`),
+    imports.filter((to) => rule(file, to)).map((to) => `${named(file)} -> ${named(to)}`),
   );
 }
 
 /** The first cycle found from each file on, once. */
 function cycles(): string[] {
-  const graph = new Map(files.map(({ file, imports }) => [file, imports.map(({ target }) => target)]));
+  const graph = new Map(files.map(({ file, imports }) => [file, imports]));
   const done = new Set<string>();
   const found: string[] = [];
   const walk = (file: string, path: readonly string[]): void => {
@@ -99,36 +120,32 @@ describe("src/", () => {
     expect(files.length).toBeGreaterThan(0);
   });
 
-  it("keeps the platform free of the services that stand on it", () => {
-    const toService = forbidden(
-      (from, { target }) =>
-        from.startsWith("src/platform/") && SERVICES.some((service) => target.startsWith(service)),
-    );
-    expect(toService, "src/platform knows no service; pass in what it needs").toEqual([]);
+  it("imports along the arrow", () => {
+    const upwards = forbidden((from, to) => (roomOf(from)?.rank ?? 0) < (roomOf(to)?.rank ?? 0));
+    const arrow = ROOMS.toSorted((a, b) => b.rank - a.rank).map(({ name }) => name);
+    const advice = `an import never leads upwards in ${arrow.join(" -> ")}; pass in what the lower one needs`;
+    expect(upwards, advice).toEqual([]);
   });
 
   it("keeps the services apart: they meet on the wire", () => {
-    const toOther = forbidden((from, { target }) => {
-      const own = SERVICES.find((service) => from.startsWith(service));
-      return own !== undefined && SERVICES.some((service) => service !== own && target.startsWith(service));
+    const toOther = forbidden((from, to) => {
+      const [own, other] = [serviceOf(from), serviceOf(to)];
+      return own !== undefined && other !== undefined && own !== other;
     });
     expect(toOther, "one service never imports another; call it by its contract").toEqual([]);
   });
 
-  it("reads the environment in one place", () => {
+  it("reads the environment in the programs only", () => {
     const readers = files.filter(({ readsEnvironment }) => readsEnvironment).map(({ file }) => file);
-    const others = readers.filter((file) => !MAY_READ_ENVIRONMENT.includes(file));
-    expect(others, "only settings read process.env; take a setting as an argument").toEqual([]);
+    expect(readers, "only the programs read process.env; take it, or a setting, as an argument").toEqual(
+      PROGRAMS,
+    );
   });
 
   it("uses generated code only where a contract is spoken", () => {
-    const elsewhere = forbidden((from, { target, typeOnly }) => {
-      const allowed = SPEAKS_A_CONTRACT.test(basename(from)) || (typeOnly && BINDS_A_CONTRACT.test(from));
-      return target.startsWith("gen/") && !allowed;
-    });
-    expect(elsewhere, "features use plain types; http.ts, rpc.ts, events.ts and clients translate").toEqual(
-      [],
-    );
+    const elsewhere = forbidden((from, to) => to.startsWith("gen/") && !SPEAKS_A_CONTRACT.test(from));
+    const advice = "features use plain types; http.ts, rpc.ts, events.ts and *-client.ts translate";
+    expect(elsewhere, advice).toEqual([]);
   });
 
   it("imports without cycles", () => {

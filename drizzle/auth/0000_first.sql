@@ -69,6 +69,7 @@ CREATE INDEX "attempts_expire" ON "auth"."attempts" USING btree ("expire");--> s
 CREATE INDEX "authorizations_identity" ON "auth"."authorizations" USING btree ("identity_id");--> statement-breakpoint
 CREATE INDEX "authorizations_client" ON "auth"."authorizations" USING btree ("client_id");--> statement-breakpoint
 CREATE INDEX "authorizations_expiry" ON "auth"."authorizations" USING btree ("expires_at");--> statement-breakpoint
+CREATE INDEX "authorizations_superseded" ON "auth"."authorizations" USING btree ("id") WHERE "auth"."authorizations"."superseded" <> '[]';--> statement-breakpoint
 CREATE UNIQUE INDEX "identities_phone_unique" ON "auth"."identities" USING btree ("phone");--> statement-breakpoint
 CREATE UNIQUE INDEX "identities_email_unique" ON "auth"."identities" USING btree (lower("email"));--> statement-breakpoint
 CREATE INDEX "redeemed_otp_proofs_expiry" ON "auth"."redeemed_otp_proofs" USING btree ("expires_at");--> statement-breakpoint

@@ -1,13 +1,11 @@
 /**
- * Removes what has expired, a bounded number of rows at a time. Any number of processes may run it at once:
+ * Removes what has expired, a bounded number of rows in one statement. Any number of processes may run it at once:
  * every step is right however often it is done.
  */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../platform/clock.ts";
-import type { Database } from "../platform/database.ts";
+import { type Database, rows } from "../platform/database.ts";
 import type { Logger } from "../platform/telemetry.ts";
-import { removeExpiredAttempts } from "./limits/attempts.ts";
-import { forgetSuccessors } from "./tokens/rotate-refresh-token.ts";
 
 interface Dependencies {
   readonly db: Database;
@@ -22,28 +20,43 @@ interface Dependencies {
  */
 const marginMs = 24 * 60 * 60 * 1000;
 
-/** One round. */
-export async function cleanUp({ db, clock, longestGrace }: Dependencies): Promise<void> {
-  const now = new Date(clock.now());
-  const at = now.toISOString();
-  const longAgo = new Date(now.getTime() - marginMs).toISOString();
-  // An authorization is kept until neither of its tokens can be presented with any effect. What somebody is
-  // working on is left for the next round: waiting for each other, the two could end in a deadlock.
-  await db.execute(sql`
-    delete from auth.authorizations where id in (
+/** Rows that one statement removes: few enough to be done well within the time that a statement has. */
+const batchSize = 10_000;
+
+/** What to remove, table by table. A step that does less than a batch has nothing left to do. */
+function stepsOf({ clock, longestGrace }: Dependencies): SQL[] {
+  const now = clock.now();
+  const at = new Date(now).toISOString();
+  const longAgo = new Date(now - marginMs).toISOString();
+  const windowClosed = now - longestGrace * 1000;
+  // What somebody is working on is left for the next round: waiting for each other, the two could end in a
+  // deadlock.
+  const batch = sql`limit ${batchSize} for update skip locked`;
+  return [
+    // An authorization is kept until neither of its tokens can be presented with any effect.
+    sql`delete from auth.authorizations where id in (
       select id from auth.authorizations
-      where expires_at < ${at}::timestamptz and access_expires_at < ${at}::timestamptz limit 10000
-      for update skip locked)`);
-  await db.execute(sql`
-    delete from auth.revoked_access_tokens where jti in (
-      select jti from auth.revoked_access_tokens where expires_at < ${longAgo}::timestamptz limit 10000
-      for update skip locked)`);
-  await db.execute(sql`
-    delete from auth.redeemed_otp_proofs where proof_hash in (
-      select proof_hash from auth.redeemed_otp_proofs where expires_at < ${longAgo}::timestamptz limit 10000
-      for update skip locked)`);
-  await removeExpiredAttempts(db, now);
-  await forgetSuccessors(db, longestGrace, clock.now());
+      where expires_at < ${at}::timestamptz and access_expires_at < ${at}::timestamptz ${batch}) returning 1 as one`,
+    sql`delete from auth.revoked_access_tokens where jti in (
+      select jti from auth.revoked_access_tokens where expires_at < ${longAgo}::timestamptz ${batch}) returning 1 as one`,
+    sql`delete from auth.redeemed_otp_proofs where proof_hash in (
+      select proof_hash from auth.redeemed_otp_proofs where expires_at < ${longAgo}::timestamptz ${batch})
+      returning 1 as one`,
+    sql`delete from auth.attempts where key in (
+      select key from auth.attempts where expire <= ${at}::timestamptz ${batch}) returning 1 as one`,
+    // Successors that were kept for a retry, once no client's window is open any more.
+    sql`update auth.authorizations set superseded = '[]' where id in (
+      select id from auth.authorizations
+      where superseded <> '[]' and (superseded -> 0 ->> 'at')::bigint < ${windowClosed} ${batch})
+      returning 1 as one`,
+  ];
+}
+
+/** One round: every step, until nothing is left of it. */
+export async function cleanUp(dependencies: Dependencies): Promise<void> {
+  for (const step of stepsOf(dependencies)) {
+    for (let done = batchSize; done === batchSize; ) done = (await rows(dependencies.db, step)).length;
+  }
 }
 
 /** Rounds at an interval, one at a time, until stopped. A round that fails is logged and tried again. */

@@ -15,15 +15,12 @@ interface Dependencies {
 export function authRpc({ authenticator, introspect }: Dependencies): RpcService {
   return implement(IntrospectionService, {
     async introspect({ token }, { metadata }) {
-      // Both are look-ups in the database; they share the wait.
-      const [caller, result] = await Promise.all([
-        authenticator
-          .client(metadata("authorization"))
-          .then((client) => client ?? authenticator.platform(metadata("x-api-key"))),
-        token === "" ? undefined : introspect(token),
-      ]);
+      const caller =
+        (await authenticator.client(metadata("authorization"))) ??
+        authenticator.platform(metadata("x-api-key"));
       if (!caller || !mayIntrospect(caller)) throw invalidClient();
-      if (!result) throw new ServiceError(AuthErrorKinds.missingToken, "The token is missing.");
+      if (token === "") throw new ServiceError(AuthErrorKinds.missingToken, "The token is missing.");
+      const result = await introspect(token);
       if (!result.active) return { active: false };
       const { sub, aud, nbf, iss, exp, iat, jti, clientId, scope = "" } = result;
       return {

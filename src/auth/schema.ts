@@ -92,6 +92,7 @@ export const authorizations = auth.table(
     index("authorizations_identity").on(table.identityId),
     index("authorizations_client").on(table.clientId),
     index("authorizations_expiry").on(table.expiresAt),
+    index("authorizations_superseded").on(table.id).where(sql`${table.superseded} <> '[]'`),
     check(
       "authorizations_reason",
       sql`(${table.revokedAt} is null) = (${table.revocationReason} is null) and ${table.revocationReason} in ('CLIENT', 'REUSE', 'IDENTITY_DELETED', 'PASSWORD_CHANGED', 'CLIENT_DISABLED')`,

@@ -11,6 +11,7 @@ import { createAuthenticator } from "./clients/authenticate-client.ts";
 import { createClientRepository } from "./clients/client-repository.ts";
 import { VerifiedSecrets } from "./clients/client-secrets.ts";
 import { synchroniseClients } from "./clients/synchronise-clients.ts";
+import { AuthEvents } from "./events.ts";
 import { createGenerateTokens } from "./grants/generate-tokens.ts";
 import { createGrants } from "./grants/grants.ts";
 import { createVerifyOtpProof } from "./grants/otp-proof.ts";
@@ -20,7 +21,7 @@ import { createIdentities } from "./identities/identities.ts";
 import { startJanitor } from "./janitor.ts";
 import { createKeyStore } from "./keys/key-store.ts";
 import { serverMetadata } from "./keys/server-metadata.ts";
-import { attemptRules, createAttemptLimit } from "./limits/attempts.ts";
+import { type AttemptRule, attemptRules, createAttemptLimit } from "./limits/attempts.ts";
 import { authRpc } from "./rpc.ts";
 import type { AuthSettings } from "./settings.ts";
 import { createAccessTokens } from "./tokens/access-token.ts";
@@ -75,10 +76,12 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     "outcome",
   ]);
 
+  const limitOf = (rule: AttemptRule) => createAttemptLimit(db, settings.internalClient.clientSecret, rule);
+
   const authenticator = createAuthenticator({
     clients,
     verified,
-    limit: createAttemptLimit(db, attemptRules.secret),
+    limit: limitOf(attemptRules.secret),
     internalClient: settings.internalClient,
     platformSecurityApiKey: settings.platformSecurityApiKey,
   });
@@ -89,10 +92,10 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       rotateRefreshToken: createRotateRefreshToken({ db, clock, authorizations, issuer: tokenIssuer }),
       checkOneTimeCode: createCheckOneTimeCode(settings.otp.verifierUrl),
       verifyOtpProof: createVerifyOtpProof(settings.otp, clock),
-      passwordLimit: createAttemptLimit(db, attemptRules.password),
-      codeLimit: createAttemptLimit(db, attemptRules.code),
+      passwordLimit: limitOf(attemptRules.password),
+      codeLimit: limitOf(attemptRules.code),
     }),
-    clientLimit: createAttemptLimit(db, attemptRules.client),
+    clientLimit: limitOf(attemptRules.client),
     issued: (grant_type, outcome) => issued.inc({ grant_type, outcome }),
   });
   const introspect = createIntrospect({ accessTokens, authorizations });
@@ -131,7 +134,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
 /** Without a broker events are delivered inside the process: each is a line of the log, the audit trail. */
 function logEvents(logger: Logger): Deliver {
   return async ({ id, type, subject, time, data }) => {
-    const level = type === "auth.authorization.reuse_detected.v1" ? "warn" : "info";
+    const level = type === AuthEvents.authorizationReuseDetected.type ? "warn" : "info";
     logger[level]({ event: { id, type, subject, time, data } }, "event");
   };
 }

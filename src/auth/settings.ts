@@ -2,7 +2,7 @@
  * Settings of the auth service: its issuer, clients, keys, OTP verification and database. A name prefixed
  * `AUTH_` overrides the plain one. Nothing here reads `process.env`.
  */
-import { isIPv6 } from "node:net";
+import { urlHost } from "../platform/addresses.ts";
 import { type DatabaseSettings, resolveDatabaseSettings } from "../platform/database-settings.ts";
 import { type DevelopmentSecrets, developmentSecrets } from "../platform/development-secrets.ts";
 import type { ServerSettings } from "../platform/server-settings.ts";
@@ -88,12 +88,6 @@ export async function readAuthSettings(
   server: ServerSettings,
 ): Promise<AuthSettings> {
   return settle(await resolveAuthSettings(env, server));
-}
-
-/** An address to listen on, as the host of a URL that reaches it from this machine. */
-function urlHost(host: string): string {
-  if (host === "0.0.0.0" || host === "::") return "127.0.0.1";
-  return isIPv6(host) ? `[${host}]` : host;
 }
 
 /** Where this machine reaches the server. */

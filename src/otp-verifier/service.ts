@@ -25,13 +25,13 @@ interface Dependencies {
   readonly clock: Clock;
   /** Hold every response against the document. */
   readonly validateResponses: boolean;
-  /** In front of the document's paths; /otp-verifier unless given. */
-  readonly basePath?: string;
+  /** In front of the document's paths. */
+  readonly basePath: string;
 }
 
 /** @throws if the key is of no type that can sign proofs */
 export async function createOtpVerifier(dependencies: Dependencies): Promise<OtpVerifier> {
-  const { logger, observer, clock, validateResponses, basePath = "/otp-verifier" } = dependencies;
+  const { logger, observer, clock, validateResponses, basePath } = dependencies;
   const document = await loadContract(new URL("../../openapi/otp-verifier.yaml", import.meta.url));
   const bound = otpVerifierHttp({
     document,

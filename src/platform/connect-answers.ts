@@ -4,17 +4,15 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
-import { Code, cors } from "@connectrpc/connect";
+import { Code } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
+import { corsPolicy } from "./cors.ts";
 
 /** As node:http and the compatibility API of node:http2 have them. */
 export type NodeRequest = IncomingMessage | Http2ServerRequest;
 export type NodeResponse = ServerResponse | Http2ServerResponse;
 
 const noSuchMethod = "The service has no such method.";
-const exposedHeaders = [...cors.exposedHeaders, "X-Request-Id", "Retry-After"].join(", ");
-/** What browsers keep a preflight for, in seconds. */
-const preflightSeconds = 7_200;
 
 export function setCorsHeaders(
   request: NodeRequest,
@@ -26,7 +24,7 @@ export function setCorsHeaders(
   const origin = request.headers.origin;
   if (origin === undefined || !origins.includes(origin)) return;
   response.setHeader("access-control-allow-origin", origin);
-  response.setHeader("access-control-expose-headers", exposedHeaders);
+  response.setHeader("access-control-expose-headers", corsPolicy.exposedHeaders.join(","));
 }
 
 /** `OPTIONS`, by a browser or by anybody. `setCorsHeaders` has run. */
@@ -37,11 +35,10 @@ export function answerPreflight(
   allowed: readonly string[],
 ): void {
   const methods = allowed.join(", ");
-  const wanted = request.headers["access-control-request-headers"];
   if (request.headers.origin !== undefined && origins?.includes(request.headers.origin)) {
     response.setHeader("access-control-allow-methods", methods);
-    if (wanted !== undefined) response.setHeader("access-control-allow-headers", wanted);
-    response.setHeader("access-control-max-age", preflightSeconds);
+    response.setHeader("access-control-allow-headers", corsPolicy.allowedHeaders.join(","));
+    response.setHeader("access-control-max-age", corsPolicy.maxAgeSeconds);
   }
   send(response, 204, { allow: `OPTIONS, ${methods}` });
 }

@@ -16,6 +16,7 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from "@connectrpc/connect-node";
+import { withoutQuery } from "./addresses.ts";
 import {
   answerPreflight,
   answerUnknownMethod,
@@ -40,7 +41,7 @@ export interface ConnectHandlerOptions extends RpcPipelineOptions {
 }
 
 export interface ConnectHandler {
-  /** Whether a path (with or without a query) belongs to one of the services, so that `handle` answers it. */
+  /** Whether a path (without a query) belongs to one of the services, so that `handle` answers it. */
   matches(path: string): boolean;
   /** Answers, whatever happens; never throws. */
   handle(request: NodeRequest, response: NodeResponse): void;
@@ -108,7 +109,7 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
   }
 
   return {
-    matches: (path) => services.has(serviceOf(withoutQuery(path))),
+    matches: (path) => services.has(serviceOf(path)),
     handle: (request, response) => void handle(request, response),
   };
 }
@@ -199,11 +200,6 @@ function asItIs<T>(message: T): T {
 
 function protocolOf(name: string): RpcProtocol {
   return name === "grpc" || name === "grpc-web" ? name : "connect";
-}
-
-function withoutQuery(url: string): string {
-  const query = url.indexOf("?");
-  return query < 0 ? url : url.slice(0, query);
 }
 
 function serviceOf(path: string): string {

@@ -3,7 +3,7 @@
  * which the ordinary one reads and writes and the other one migrates.
  */
 import { join } from "node:path";
-import { host, integer, matching, oneOf, remotePort, secretMatching } from "./setting-kinds.ts";
+import { fixedPort, host, integer, matching, oneOf, secretMatching } from "./setting-kinds.ts";
 import { certificatesPem } from "./setting-pem.ts";
 import type { EnvironmentVariables } from "./setting-text.ts";
 import {
@@ -12,7 +12,6 @@ import {
   resolveSettings,
   type SettingsTable,
   servicePrefix,
-  settle,
 } from "./settings.ts";
 
 /** The task under which the migration user's settings are required in production. */
@@ -34,7 +33,7 @@ export const databaseTable = {
   port: {
     name: "DB_PORT",
     description: "The port of PostgreSQL.",
-    kind: remotePort,
+    kind: fixedPort,
     default: "5432",
     example: "DB_PORT=5432",
   },
@@ -164,16 +163,4 @@ export function resolveDatabaseSettings(
     return { value: { kind: "embedded", dataDir: join(dataDir, service) }, problems };
   }
   return { value: { kind: "postgres", host, ...rest, ...migration.value }, problems };
-}
-
-/**
- * Reads a service's database settings.
- *
- * @throws SettingsError with every problem
- */
-export function readDatabaseSettings(
-  env: EnvironmentVariables,
-  options: DatabaseReadOptions,
-): DatabaseSettings {
-  return settle(resolveDatabaseSettings(env, options));
 }

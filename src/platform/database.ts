@@ -2,7 +2,8 @@
  * The database: embedded (PGlite) or PostgreSQL (postgres.js), behind one Drizzle type, so that every query
  * is written once. open-database.ts opens either.
  */
-import type { SQL } from "drizzle-orm";
+import { setTimeout } from "node:timers/promises";
+import { type SQL, sql } from "drizzle-orm";
 import type { PgDatabase, PgQueryResultHKT } from "drizzle-orm/pg-core";
 
 /** What repositories query: a database, or a transaction in it. */
@@ -20,7 +21,27 @@ export interface OpenDatabase {
   migrate(): Promise<void>;
   /** Whether every migration of this program has been run. Throws where the database does not answer. */
   isMigrated(): Promise<boolean>;
+  /** Whether the database answers, within two seconds. Never throws. */
+  answers(): Promise<boolean>;
   close(): Promise<void>;
+}
+
+/** Milliseconds in which a database that is there answers. */
+const answerMs = 2_000;
+
+/** Whether the database answers in time. Never throws. */
+export async function answers(db: Database): Promise<boolean> {
+  const answered = new AbortController();
+  try {
+    return await Promise.race([
+      db.execute(sql`select 1`).then(() => true),
+      setTimeout(answerMs, false, { signal: answered.signal, ref: false }),
+    ]);
+  } catch {
+    return false;
+  } finally {
+    answered.abort();
+  }
 }
 
 /** Rows of a statement that the query builder has no words for. Column types are the driver's. */

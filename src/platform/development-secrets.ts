@@ -23,6 +23,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
+import { codeOf } from "./error-code.ts";
 import { json } from "./setting-json.ts";
 import { SettingsError } from "./settings.ts";
 
@@ -100,8 +101,7 @@ export function developmentSecrets(dataDir: string): DevelopmentSecrets {
     if (published !== undefined) return published;
   } catch (error) {
     if (error instanceof SettingsError) throw error;
-    const reason = error instanceof Error && "code" in error ? String(error.code) : "unknown reason";
-    throw unusable(`is a directory in which ${path} cannot be kept (${reason})`);
+    throw unusable(`is a directory in which ${path} cannot be kept (${codeOf(error) ?? "unknown reason"})`);
   }
   throw unusable(`is a directory in which ${path} does not stay`);
 }
@@ -115,7 +115,7 @@ function read(path: string): DevelopmentSecrets | undefined {
   try {
     content = readFileSync(path, "utf8");
   } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    if (codeOf(error) === "ENOENT") return undefined;
     throw error;
   }
   const parsed = fileKind.parse(content, "development");
@@ -153,7 +153,7 @@ function publish(path: string, content: string): void {
     }
     linkSync(temporary, path);
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? error.code : undefined;
+    const code = codeOf(error);
     if (code === "EEXIST") return;
     // A file system without hard links: the last of several processes wins, and the next read tells the others.
     if (code !== "EPERM" && code !== "ENOTSUP" && code !== "EOPNOTSUPP") throw error;

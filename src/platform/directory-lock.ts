@@ -5,6 +5,7 @@
 import { randomUUID } from "node:crypto";
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
+import { codeOf } from "./error-code.ts";
 
 /** A directory that another process uses. */
 export class DirectoryInUseError extends Error {
@@ -94,8 +95,4 @@ function putAside(lock: string, owner: number): boolean {
   if (!isVoid) linkSync(aside, lock);
   rmSync(aside);
   return isVoid;
-}
-
-function codeOf(error: unknown): unknown {
-  return error instanceof Error && "code" in error ? error.code : undefined;
 }

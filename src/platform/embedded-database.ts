@@ -2,7 +2,7 @@ import { mkdirSync } from "node:fs";
 import { PGlite } from "@electric-sql/pglite";
 import { drizzle } from "drizzle-orm/pglite";
 import { migrate } from "drizzle-orm/pglite/migrator";
-import type { OpenDatabase } from "./database.ts";
+import { answers, type OpenDatabase } from "./database.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { isMigrated, type Migrations, migrationConfig } from "./migrations.ts";
 
@@ -20,6 +20,7 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     description: `embedded PostgreSQL in ${dataDir}`,
     migrate: () => migrate(db, migrationConfig(migrations)),
     isMigrated: () => isMigrated(db, migrations),
+    answers: () => answers(db),
     close: () => client.close().finally(release),
   };
 }

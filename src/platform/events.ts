@@ -104,7 +104,7 @@ export function startRelay(settings: RelaySettings): { stop(): Promise<void> } {
   };
 }
 
-/** Rejects when it is time to stop, which the loop sees for itself. */
+/** Ends early when it is time to stop, which the loop sees for itself. */
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return setTimeout(ms, undefined, { signal, ref: false }).catch(() => undefined);
 }

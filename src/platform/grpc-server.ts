@@ -3,6 +3,7 @@
  * server reflection beside the services.
  */
 import { logVerbosity, Server, ServerCredentials, setLogVerbosity } from "@grpc/grpc-js";
+import { bracketed } from "./addresses.ts";
 import { addHealthAndReflection } from "./grpc-companions.ts";
 import { addService } from "./grpc-service.ts";
 import type { RpcService } from "./rpc.ts";
@@ -71,7 +72,7 @@ function credentials(tls: GrpcServerOptions["tls"]): ServerCredentials {
 }
 
 function listen(server: Server, host: string, port: number, secured: ServerCredentials): Promise<number> {
-  const address = `${host.includes(":") ? `[${host}]` : host}:${port}`;
+  const address = `${bracketed(host)}:${port}`;
   return new Promise((resolve, reject) => {
     server.bindAsync(address, secured, (error, bound) =>
       error ? reject(listenError(error, port)) : resolve(bound),

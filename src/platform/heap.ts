@@ -10,7 +10,7 @@ export interface HeapSettings {
 }
 
 /** The settings as flags of `node`. */
-export function heapFlags({ memoryMinMb, memoryMaxMb }: HeapSettings): string[] {
+function heapFlags({ memoryMinMb, memoryMaxMb }: HeapSettings): string[] {
   const flags: string[] = [];
   if (memoryMinMb !== undefined) flags.push(`--initial-old-space-size=${memoryMinMb}`);
   if (memoryMaxMb !== undefined) flags.push(`--max-old-space-size=${memoryMaxMb}`);

@@ -14,8 +14,10 @@ import {
 import type { AddressInfo, Server as NetServer } from "node:net";
 import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from "@hono/node-server";
 import type { Logger } from "pino";
+import { withoutQuery } from "./addresses.ts";
 import { Connections } from "./connections.ts";
 import { type Answer, problem, toResponse } from "./contract/answer.ts";
+import { codeOf } from "./error-code.ts";
 import { asServiceError, ErrorKinds, ServiceError } from "./errors.ts";
 import { RequestContext } from "./request-context.ts";
 
@@ -93,9 +95,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   server.on("request", (request: AnyRequest, response: AnyResponse) => {
     if (response instanceof ServerResponse) connections.track(response);
     else if (request instanceof Http2ServerRequest) limitUpload(request, timeouts.requestMs);
-    const url = request.url ?? "/";
-    const query = url.indexOf("?");
-    const isRpc = rpc?.matches(query < 0 ? url : url.slice(0, query));
+    const isRpc = rpc?.matches(withoutQuery(request.url ?? "/"));
     (isRpc ? handleRpc : handleApi)(request, response);
   });
 
@@ -167,7 +167,7 @@ function failure(logger: Logger, thrown: unknown): Answer {
 /** Of Hono's listener, or of the URL that Connect makes of the two. */
 function isBadTarget(thrown: unknown): boolean {
   if (thrown instanceof RequestError) return true;
-  return thrown instanceof TypeError && "code" in thrown && thrown.code === "ERR_INVALID_URL";
+  return codeOf(thrown) === "ERR_INVALID_URL";
 }
 
 function answerFailure(logger: Logger, response: AnyResponse, thrown: unknown): void {

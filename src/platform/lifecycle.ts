@@ -6,8 +6,6 @@ import { constants } from "node:os";
 import { setTimeout as elapsed } from "node:timers/promises";
 import type { Logger } from "pino";
 
-/** How long a process that is told to stop goes on accepting, where nothing routes around it. */
-export const SHUTDOWN_DRAIN_MS = 0;
 /** What a part has in any case, however much of the grace those before it used up. */
 const leastPartMs = 500;
 /** One key press can arrive twice: from the terminal, and from a parent that passes it on (`node --watch`). */
@@ -38,7 +36,7 @@ export interface LifecycleSettings {
   readonly logger: Logger;
   /** Seconds that the parts have to stop, together. */
   readonly graceSeconds: number;
-  /** Milliseconds of not being ready before parts stop, so that balancers look elsewhere first. */
+  /** Milliseconds of not being ready before parts stop, so that balancers look elsewhere first. None unless given. */
   readonly drainDelayMs?: number;
 }
 
@@ -74,7 +72,7 @@ export interface Lifecycle {
 
 /** A lifecycle without parts yet. */
 export function createLifecycle(settings: LifecycleSettings): Lifecycle {
-  const { logger, graceSeconds, drainDelayMs = SHUTDOWN_DRAIN_MS } = settings;
+  const { logger, graceSeconds, drainDelayMs = 0 } = settings;
   const parts: Part[] = [];
   /** Every registered part, and why it is not ready if it is not. */
   const readiness = new Map<string, string | undefined>();
@@ -146,7 +144,8 @@ async function stopPart(logger: Logger, part: Part, graceMs: number): Promise<bo
   try {
     const isInTime = await Promise.race([
       Promise.resolve(part.stop(graceMs)).then(() => true),
-      elapsed(graceMs, abandoned.signal).then(() => false),
+      // Once the part has stopped, the abort takes the timer away, and its rejection comes too late to matter.
+      elapsed(graceMs, false, { signal: abandoned.signal }),
     ]);
     if (!isInTime) logger.error({ part: part.name, graceMs: Math.round(graceMs) }, "did not stop in time");
     return isInTime;

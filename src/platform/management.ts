@@ -4,6 +4,7 @@
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { Logger } from "pino";
+import { withoutQuery } from "./addresses.ts";
 import { problem } from "./contract/answer.ts";
 import { asServiceError, ErrorKinds, ServiceError } from "./errors.ts";
 import { listening } from "./http-server.ts";
@@ -52,8 +53,7 @@ export function createManagementServer({ metrics, lifecycle, logger }: Managemen
   }
 
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const [path = ""] = (request.url ?? "").split("?", 1);
-    const page = pages.get(path);
+    const page = pages.get(withoutQuery(request.url ?? ""));
     if (!page) throw new ServiceError(ErrorKinds.notFound, `Here are ${[...pages.keys()].join(", ")}.`);
     if (request.method !== "GET" && request.method !== "HEAD") {
       throw new ServiceError(ErrorKinds.methodNotAllowed, "Only GET and HEAD are allowed here.", {

@@ -2,9 +2,11 @@ import { sql } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/postgres-js";
 import { migrate } from "drizzle-orm/postgres-js/migrator";
 import postgres from "postgres";
-import type { OpenDatabase } from "./database.ts";
+import { answers, type OpenDatabase } from "./database.ts";
 import type { DatabaseSettings } from "./database-settings.ts";
 import { isMigrated, type Migrations, migrationConfig } from "./migrations.ts";
+import { RenewingPool } from "./postgresql-pool.ts";
+import { Transactions } from "./postgresql-transactions.ts";
 
 type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 
@@ -21,10 +23,12 @@ interface Login {
   readonly connections: number;
   /** 0: none. */
   readonly statementTimeoutMs: number;
+  /** Called when a connection has gone. */
+  readonly onClose?: () => void;
 }
 
-function connect({ host, port, name, ssl, sslCa }: PostgresSettings, login: Login): postgres.Sql {
-  return postgres({
+function connect({ host, port, name, ssl, sslCa }: PostgresSettings, login: Login) {
+  const client = postgres({
     host,
     port,
     database: name,
@@ -32,43 +36,61 @@ function connect({ host, port, name, ssl, sslCa }: PostgresSettings, login: Logi
     ...(login.password !== undefined && { password: login.password }),
     max: login.connections,
     ssl:
-      ssl === "disable" ? false : { rejectUnauthorized: ssl === "verify-full", ...(sslCa && { ca: sslCa }) },
+      ssl === "disable"
+        ? false
+        : {
+            rejectUnauthorized: ssl === "verify-full" || sslCa !== undefined,
+            ...(sslCa && { ca: sslCa }),
+            // As libpq has it: with a certificate authority, "require" checks the chain, and not the name.
+            ...(ssl === "require" && { checkServerIdentity: () => undefined }),
+          },
     connect_timeout: timeoutSeconds,
+    // The driver's own grows to 20 s: too long to stay away from a database that is back.
+    backoff: (retries: number) => Math.min(1, 0.05 * 2 ** retries),
+    // Drizzle reads arrays by itself; and where the connection ends while the driver fetches the types, it throws
+    // where nobody can catch it.
+    fetch_types: false,
     idle_timeout: 300,
     connection: { application_name: "gatepost", statement_timeout: login.statementTimeoutMs },
     onnotice: () => undefined,
+    ...(login.onClose && { onclose: login.onClose }),
   });
+  // Drizzle tells the client how values are written and read, so every client has to pass through it.
+  return { client, db: drizzle({ client }) };
 }
 
-/**
- * Drizzle asks for statements that are not prepared. Ours are few and fixed, so each is parsed and planned
- * once for a connection. (Inside a transaction the driver hands out another object, which is left as it is.)
- */
-function preparing(client: postgres.Sql): postgres.Sql {
-  const unsafe = client.unsafe;
-  client.unsafe = (query, parameters, options) => unsafe(query, parameters, { ...options, prepare: true });
-  return client;
-}
+/** Transactions at once; each has a connection beside those of the pool. */
+const maxTransactions = 4;
 
-/** A pool of connections as the ordinary user; the first is made when it is needed. */
+/** Connections as the ordinary user; the first is made when it is needed. */
 export function openPostgresql(settings: PostgresSettings, migrations: Migrations): OpenDatabase {
-  const { host, port, name, user, password, poolSize: connections } = settings;
-  const client = preparing(connect(settings, { user, password, connections, statementTimeoutMs }));
-  const db = drizzle({ client });
+  const { host, port, name, user, password, poolSize } = settings;
+  const open = (connections: number) => (onClose: () => void) =>
+    connect(settings, { user, password, connections, statementTimeoutMs, onClose }).client;
+  const pool = new RenewingPool(open(poolSize));
+  const transactions = new Transactions(open(1), maxTransactions);
+  // What Drizzle holds never connects itself: it hands statements to the pool, and transactions to theirs.
+  const { client, db } = connect(settings, { user, password, connections: 1, statementTimeoutMs });
+  // Drizzle asks for statements that are not prepared. Ours are few and fixed, so each is planned once.
+  client.unsafe = (query, parameters, options) =>
+    pool.current.unsafe(query, parameters, { ...options, prepare: true });
+  Object.defineProperty(client, "begin", { value: transactions.begin.bind(transactions) });
   return {
     db,
     description: `PostgreSQL at ${host}:${port}/${name}`,
     migrate: () => migrateAsOwner(settings, migrations),
     isMigrated: () => isMigrated(db, migrations),
-    close: () => client.end({ timeout: timeoutSeconds }),
+    answers: () => answers(db),
+    close: async () => {
+      await Promise.all([pool.close(), transactions.close(timeoutSeconds)]);
+    },
   };
 }
 
 async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations): Promise<void> {
   const { migrationUser: owner, migrationPassword: password } = settings;
-  const client = connect(settings, { user: owner, password, connections: 1, statementTimeoutMs: 0 });
+  const { client, db } = connect(settings, { user: owner, password, connections: 1, statementTimeoutMs: 0 });
   try {
-    const db = drizzle({ client });
     await db.execute(sql`select pg_advisory_lock(${migrationLock})`);
     await migrate(db, migrationConfig(migrations));
     const schema = sql.identifier(migrations.schema);

@@ -86,7 +86,7 @@ const errorFields = [
 ];
 
 /** An error as it may be logged: type, message without values, stack frames, the known harmless fields, causes. */
-export function loggableError(error: Error, depth = 0): Record<string, unknown> {
+function loggableError(error: Error, depth = 0): Record<string, unknown> {
   const fields = new Map<string, unknown>();
   for (const name of errorFields) {
     const value: unknown = Reflect.get(error, name);

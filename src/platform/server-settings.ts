@@ -1,10 +1,11 @@
 /**
- * Settings of the process itself: what it runs, where it listens, how it logs and ends. It owns the
- * environment (development or production) that every other table is read in.
+ * Settings of the process itself: where it listens, how it logs and ends. It owns the environment
+ * (development or production) that every other table is read in.
  */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import {
   type Environment,
+  fixedPort,
   host,
   integer,
   listenPort,
@@ -23,13 +24,8 @@ import {
   type SettingProblem,
   SettingsError,
   type SettingsTable,
-  settle,
   type TableReading,
 } from "./settings.ts";
-
-/** The services that this program can run. */
-export const serviceNames = ["auth"] as const;
-export type ServiceName = (typeof serviceNames)[number];
 
 const logLevels = ["trace", "debug", "info", "warn", "error"] as const;
 export type LogLevel = (typeof logLevels)[number];
@@ -54,13 +50,6 @@ export const environmentTable = {
 
 /** The process's settings, row by row. */
 export const serverTable = {
-  services: {
-    name: "SERVICES",
-    description: "The services to run in this process.",
-    kind: listOf(oneOf(serviceNames), `a comma-separated list of ${serviceNames.join(", ")}`),
-    default: serviceNames.join(","),
-    example: "SERVICES=auth",
-  },
   host: {
     name: "HOST",
     description: "The address to listen on; 0.0.0.0 is every interface.",
@@ -71,8 +60,8 @@ export const serverTable = {
   },
   port: {
     name: "SERVER_PORT",
-    description: "The port of the HTTP APIs, Connect and gRPC-Web; 0 is any free port.",
-    kind: listenPort,
+    description: "The port of the HTTP APIs, Connect and gRPC-Web.",
+    kind: fixedPort,
     default: "8080",
     example: "SERVER_PORT=8080",
   },
@@ -92,7 +81,7 @@ export const serverTable = {
   },
   tlsCert: {
     name: "TLS_CERT",
-    description: "The certificate chain of the server's own ports; without it they speak cleartext.",
+    description: "The certificate chain of the HTTP and gRPC ports; without it they speak cleartext.",
     kind: certificatesPem,
     example: "TLS_CERT_FILE=/run/secrets/tls-cert.pem",
   },
@@ -154,12 +143,10 @@ export const serverTable = {
 /** Settings of the process. */
 export interface ServerSettings {
   readonly environment: Environment;
-  /** At least one. */
-  readonly services: readonly ServiceName[];
   /** Address to listen on. */
   readonly host: string;
-  /** Ports; 0 is any free one. */
   readonly port: number;
+  /** 0 is any free one, as in managementPort. */
   readonly grpcPort: number;
   readonly managementPort: number;
   /** PEM texts that belong together; undefined: cleartext. */
@@ -194,15 +181,6 @@ export function resolveServerSettings(
     logLevel: enableDebug && rest.logLevel !== "trace" ? "debug" : rest.logLevel,
   };
   return { value, problems };
-}
-
-/**
- * Reads the process's settings.
- *
- * @throws SettingsError with every problem
- */
-export function readServerSettings(env: EnvironmentVariables): ServerSettings {
-  return settle(resolveServerSettings(env));
 }
 
 function crossChecks({ sound, problem }: TableReading<typeof serverTable>): readonly SettingProblem[] {

@@ -76,8 +76,8 @@ export function integer(min: number, max: number): SettingKind<number> {
 /** A TCP port to listen on; 0 is any free one. */
 export const listenPort = integer(0, 65535);
 
-/** A TCP port to connect to. */
-export const remotePort = integer(1, 65535);
+/** A TCP port that others have to know: to connect to, or to be reached at. */
+export const fixedPort = integer(1, 65535);
 
 /** YES or NO, in any case. */
 export const yesNo: SettingKind<boolean> = simpleKind("YES or NO", (text) => {

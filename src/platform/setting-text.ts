@@ -3,6 +3,7 @@
  * empty: `<prefix>NAME`, the file named by `<prefix>NAME_FILE`, `NAME`, the file named by `NAME_FILE`.
  */
 import { readFileSync, statSync } from "node:fs";
+import { codeOf } from "./error-code.ts";
 
 /** The environment variables, as in `process.env`. */
 export type EnvironmentVariables = Readonly<Record<string, string | undefined>>;
@@ -41,7 +42,7 @@ function readText(path: string): { readonly text: string } | { readonly what: st
     const text = new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(path));
     return { text: text.replace(/\r?\n$/, "") };
   } catch (error) {
-    const reason = error instanceof Error && "code" in error ? String(error.code) : "unknown reason";
+    const reason = codeOf(error) ?? "unknown reason";
     return { what: `names ${quoted(path)}, which cannot be read as text (${reason})` };
   }
 }

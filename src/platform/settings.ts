@@ -54,6 +54,9 @@ export interface SettingProblem {
   readonly example: string;
 }
 
+/** EX_CONFIG of sysexits.h: what a program exits with on a {@link SettingsError}. */
+export const exitBadSettings = 78;
+
 /** Settings that cannot be worked with: every problem that was found. */
 export class SettingsError extends Error {
   override readonly name = "SettingsError";
@@ -124,19 +127,6 @@ export function resolveSettings<const Table extends SettingsTable>(
 }
 
 /**
- * Reads a table.
- *
- * @throws SettingsError with every problem
- */
-export function readSettings<const Table extends SettingsTable>(
-  table: Table,
-  env: EnvironmentVariables,
-  options: ReadOptions,
-): SettingValues<Table> {
-  return settle(resolveSettings(table, env, options));
-}
-
-/**
  * The settings of a reading without problems.
  *
  * @throws SettingsError with every problem
@@ -146,20 +136,23 @@ export function settle<T>(reading: Reading<T>): T {
   return reading.value;
 }
 
+type Readings = Readonly<Record<string, Reading<unknown>>>;
+
+/** The values of readings, by name. */
+type Joined<All extends Readings> = {
+  readonly [Name in keyof All]: Exclude<All[Name]["value"], undefined>;
+};
+
 /**
  * Joins readings: all of them, by name, or the problems of all of them together.
  *
  * @throws SettingsError with every problem of every reading
  */
-export function joinReadings<Readings extends Readonly<Record<string, Reading<unknown>>>>(
-  readings: Readings,
-): { readonly [Name in keyof Readings]: Exclude<Readings[Name]["value"], undefined> } {
+export function joinReadings<All extends Readings>(readings: All): Joined<All> {
   const problems = withoutRepeats(Object.values(readings).flatMap((reading) => reading.problems));
   if (problems.length > 0) throw new SettingsError(problems);
   const values = Object.entries(readings).map(([name, reading]) => [name, settle(reading)]);
-  return Object.fromEntries(values) as {
-    [Name in keyof Readings]: Exclude<Readings[Name]["value"], undefined>;
-  };
+  return Object.fromEntries(values) as Joined<All>;
 }
 
 /** {@link IsDefinite} at run time. */

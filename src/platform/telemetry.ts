@@ -12,6 +12,7 @@ import {
 import { prettyFactory } from "pino-pretty";
 import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client";
 import { loggable, redactLine } from "./redaction.ts";
+import type { RpcObserver } from "./rpc.ts";
 import type { Environment } from "./setting-kinds.ts";
 
 export type { Logger } from "pino";
@@ -92,17 +93,6 @@ function forPeople(output: DestinationStream, isStandardOutput: boolean): Destin
 /** Told of every HTTP request that was answered. `operation` is the contract's name, so that there are few. */
 export interface HttpObserver {
   completed(info: { service: string; operation: string; status: number; seconds: number }): void;
-}
-
-/** Told of every RPC that was answered. `code` is the gRPC status in words. */
-export interface RpcObserver {
-  completed(info: {
-    service: string;
-    method: string;
-    protocol: "grpc" | "connect" | "grpc-web";
-    code: string;
-    seconds: number;
-  }): void;
 }
 
 /** A count of events, by labels. */

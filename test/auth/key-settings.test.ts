@@ -7,8 +7,9 @@ import {
   signingPublicKey,
 } from "../../src/auth/key-settings.ts";
 import { readAuthSettings } from "../../src/auth/settings.ts";
-import { readServerSettings } from "../../src/platform/server-settings.ts";
+import { resolveServerSettings } from "../../src/platform/server-settings.ts";
 import type { SettingKind } from "../../src/platform/setting-kinds.ts";
+import { settle } from "../../src/platform/settings.ts";
 import { localhostCertificate } from "../support/localhost-certificate.ts";
 import { problemLines } from "../support/setting-problems.ts";
 import { pemOf, productionEnv, rsaKeys } from "./settings-fixture.ts";
@@ -192,7 +193,7 @@ describe("published keys", () => {
 describe("keys that must agree", () => {
   const lines = (changes: Record<string, string>) => {
     const env = { ...productionEnv(), ...changes };
-    return problemLines(() => readAuthSettings(env, readServerSettings(env)));
+    return problemLines(() => readAuthSettings(env, settle(resolveServerSettings(env))));
   };
 
   test("the halves of the signing pair", async () => {

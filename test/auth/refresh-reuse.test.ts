@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { decodeRefreshToken, encodeRefreshToken } from "../../src/auth/tokens/refresh-token.ts";
 import { backoffice, basic, internal, mobileApp, type TokenPair } from "../support/auth-api.ts";
 import { type AuthFleet, deployments, startFleet, withClients } from "../support/auth-fleet.ts";
+import { createAuthStore } from "../support/auth-store.ts";
 import { type MovableClock, movableClock } from "../support/movable-clock.ts";
 
 /** The window of mobile-app, the default. */
@@ -128,6 +129,20 @@ describe.each(deployments)("reuse: $name", (deployment) => {
     await isRefused(pair);
   });
 
+  test("who refreshes faster than a window can hold is told to wait, and no token is dropped for it", async () => {
+    const { pair } = await newUser();
+    const chain = [pair];
+    for (let i = 0; i < 60; i += 1) chain.push(await refresh(chain.at(-1) ?? pair));
+    const last = chain.at(-1) ?? pair;
+    const refused = await fleet.next().refresh(last.refresh_token);
+    expect(refused.status, refused.text).toBe(429);
+    expect(Number(refused.headers.get("retry-after"))).toBeLessThanOrEqual(window);
+    for (const age of [0, 1, 30, 59]) expect(await refresh(chain[age] ?? pair)).toEqual(chain[age + 1]);
+    await expectState([pair, last], true);
+    clock.move(window);
+    await expectState([await refresh(last)], true);
+  });
+
   test("a client without a window ends the authorization at the second use", async () => {
     const strict = basic("strict", "strict-secret");
     const { id, pair } = await newUser(strict);
@@ -227,3 +242,32 @@ describe.each(deployments)("reuse: $name", (deployment) => {
     await fleet.delivered(id, [created, granted, refreshed]);
   });
 });
+
+test.each(deployments)(
+  "the row holds what is within the window, however often it is refreshed: $name",
+  async (deployment) => {
+    const store = await createAuthStore(deployment.backend);
+    const clock = movableClock();
+    const sizes: number[] = [];
+    let last: TokenPair | undefined;
+    for (const count of [10, 60]) {
+      const fleet = await startFleet(deployment, { store, clock });
+      last ??= await fleet.next().newPair((await fleet.next().newIdentity()).id);
+      for (let i = 0; i < count; i += 1) {
+        const { status, text, body } = await fleet.next().refresh(last.refresh_token);
+        expect(status, text).toBe(200);
+        last = body as TokenPair;
+        clock.move(window / 3);
+      }
+      await fleet.stop();
+      const statement = "select octet_length(entry::text) as bytes from auth.authorizations as entry";
+      const [row] = await store.read((query) => query(statement));
+      sizes.push(Number(row?.["bytes"]));
+    }
+    await store.drop();
+    const [before = 0, after = 0] = sizes;
+    expect(before).toBeGreaterThan(0);
+    expect(after).toBeLessThan(before * 1.05);
+  },
+  60_000,
+);

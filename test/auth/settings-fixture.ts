@@ -1,8 +1,8 @@
 import { generateKeyPairSync, type KeyObject, type KeyPairKeyObjectResult } from "node:crypto";
 import { readAuthSettings, resolveAuthSettings } from "../../src/auth/settings.ts";
-import { readServerSettings, resolveServerSettings } from "../../src/platform/server-settings.ts";
+import { resolveServerSettings } from "../../src/platform/server-settings.ts";
 import type { EnvironmentVariables } from "../../src/platform/setting-text.ts";
-import { joinReadings } from "../../src/platform/settings.ts";
+import { joinReadings, settle } from "../../src/platform/settings.ts";
 
 const pairs = new Map<string, KeyPairKeyObjectResult>();
 
@@ -52,7 +52,7 @@ export function production(changes: EnvironmentVariables = {}) {
 
 /** The auth settings of an environment whose server settings are right. */
 export function readAuth(env: EnvironmentVariables) {
-  return readAuthSettings(env, readServerSettings(env));
+  return readAuthSettings(env, settle(resolveServerSettings(env)));
 }
 
 /** All settings, as the program reads them. */

@@ -17,6 +17,16 @@ function pinningWorks(): boolean {
   }
 }
 
+/** The flags that `npm start` runs the product with. */
+const productFlags = startFlags();
+
+function startFlags(): string[] {
+  const { scripts }: { scripts: { start: string } } = JSON.parse(
+    readFileSync(new URL("../../package.json", import.meta.url), "utf8"),
+  );
+  return scripts.start.split(" ").filter((word) => word.startsWith("--"));
+}
+
 /** Whether servers and load have a core each. */
 export const pinned = canPin;
 
@@ -27,7 +37,7 @@ function start(
   env: Record<string, string>,
 ): ChildProcess {
   const script = fileURLToPath(new URL(file, import.meta.url));
-  const command = [process.execPath, script, ...args];
+  const command = [process.execPath, ...(file.endsWith("/main.ts") ? productFlags : []), script, ...args];
   const [program = "", ...rest] = canPin ? ["taskset", "-c", String(core), ...command] : command;
   return spawn(program, rest, {
     env: { PATH: process.env["PATH"] ?? "", ...env },

@@ -3,8 +3,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { type Document, parse, parseDocument } from "yaml";
+import { declaresBreak, openapiBreaks } from "../../scripts/openapi/breaking.ts";
 import { objectOf } from "../../scripts/openapi/document.ts";
-import { declaresBreak, openapiBreaks } from "../../scripts/openapi-breaking.ts";
 
 /** A row of the table. */
 interface Change {

@@ -42,6 +42,7 @@ beforeAll(async () => {
     observer: { completed: () => undefined },
     clock,
     validateResponses: true,
+    basePath: "/otp-verifier",
   });
   served = await serveApp(verifier.http);
 });

@@ -2,22 +2,26 @@ import { describe, expect, test } from "vitest";
 import {
   type DatabaseReadOptions,
   migrateTask,
-  readDatabaseSettings,
+  resolveDatabaseSettings,
 } from "../../src/platform/database-settings.ts";
+import type { EnvironmentVariables } from "../../src/platform/setting-text.ts";
+import { settle } from "../../src/platform/settings.ts";
 import { localhostCertificate } from "../support/localhost-certificate.ts";
 import { problemLines, problemsOf } from "../support/setting-problems.ts";
 
+const read = (env: EnvironmentVariables, options: DatabaseReadOptions) =>
+  settle(resolveDatabaseSettings(env, options));
 const development: DatabaseReadOptions = { environment: "development", service: "auth", dataDir: "/data" };
 const production: DatabaseReadOptions = { ...development, environment: "production" };
 const complete = { DB_HOST: "db.internal", DB_NAME: "gatepost", DB_USER: "app", DB_PASSWORD: "hunter2" };
 
 describe("development", () => {
   test("without DB_HOST the database is embedded, each service's in a directory of its own", () => {
-    expect(readDatabaseSettings({}, development)).toEqual({ kind: "embedded", dataDir: "/data/auth" });
+    expect(read({}, development)).toEqual({ kind: "embedded", dataDir: "/data/auth" });
   });
 
   test("with DB_HOST the rest has defaults, and the ordinary user migrates", () => {
-    expect(readDatabaseSettings({ DB_HOST: "localhost", DB_PASSWORD: "p" }, development)).toEqual({
+    expect(read({ DB_HOST: "localhost", DB_PASSWORD: "p" }, development)).toEqual({
       kind: "postgres",
       host: "localhost",
       port: 5432,
@@ -33,10 +37,7 @@ describe("development", () => {
   });
 
   test("no password is needed, nor for migrating", () => {
-    const settings = readDatabaseSettings(
-      { DB_HOST: "localhost", DB_USER: "me" },
-      { ...development, task: migrateTask },
-    );
+    const settings = read({ DB_HOST: "localhost", DB_USER: "me" }, { ...development, task: migrateTask });
     expect(settings).toMatchObject({
       user: "me",
       password: undefined,
@@ -46,14 +47,14 @@ describe("development", () => {
   });
 
   test("what is wrong is reported even where the database is embedded", async () => {
-    const lines = await problemLines(() => readDatabaseSettings({ DB_PORT: "0" }, development));
+    const lines = await problemLines(() => read({ DB_PORT: "0" }, development));
     expect(lines).toEqual(['DB_PORT must be an integer from 1 to 65535, but is "0"']);
   });
 });
 
 describe("production", () => {
   test("requires host, name, user and password, and no migration user", async () => {
-    const problems = await problemsOf(() => readDatabaseSettings({}, production));
+    const problems = await problemsOf(() => read({}, production));
     expect(problems.map(({ name }) => name)).toEqual(["DB_HOST", "DB_NAME", "DB_USER", "DB_PASSWORD"]);
     for (const { what, example } of problems) {
       expect(what).toMatch(/^is missing; it must be /);
@@ -62,7 +63,7 @@ describe("production", () => {
   });
 
   test("encrypts connections unless told otherwise", () => {
-    expect(readDatabaseSettings(complete, production)).toEqual({
+    expect(read(complete, production)).toEqual({
       kind: "postgres",
       host: "db.internal",
       port: 5432,
@@ -78,28 +79,25 @@ describe("production", () => {
   });
 
   test("requires the migration user where migrations are run", async () => {
-    const read = (env: Record<string, string>) => () =>
-      readDatabaseSettings({ ...complete, ...env }, { ...production, task: migrateTask });
-    const names = (await problemsOf(read({}))).map(({ name }) => name);
+    const reading = (env: Record<string, string>) => () =>
+      read({ ...complete, ...env }, { ...production, task: migrateTask });
+    const names = (await problemsOf(reading({}))).map(({ name }) => name);
     expect(names).toEqual(["DB_USER_MIGRATION", "DB_PASSWORD_MIGRATION"]);
-    const settings = read({ DB_USER_MIGRATION: "owner", DB_PASSWORD_MIGRATION: "p" })();
+    const settings = reading({ DB_USER_MIGRATION: "owner", DB_PASSWORD_MIGRATION: "p" })();
     expect(settings).toMatchObject({ migrationUser: "owner", migrationPassword: "p", user: "app" });
   });
 
   test("takes authorities for verify-full", () => {
     const { cert } = localhostCertificate;
-    const settings = readDatabaseSettings(
-      { ...complete, DB_SSL: "verify-full", DB_SSL_CA: cert },
-      production,
-    );
+    const settings = read({ ...complete, DB_SSL: "verify-full", DB_SSL_CA: cert }, production);
     expect(settings).toMatchObject({ ssl: "verify-full", sslCa: cert });
   });
 });
 
 test("a service's own names override the plain ones", () => {
   const env = { ...complete, AUTH_DB_NAME: "auth", PUSH_DB_NAME: "push" };
-  expect(readDatabaseSettings(env, production)).toMatchObject({ name: "auth", user: "app" });
-  expect(readDatabaseSettings(env, { ...production, service: "push" })).toMatchObject({
+  expect(read(env, production)).toMatchObject({ name: "auth", user: "app" });
+  expect(read(env, { ...production, service: "push" })).toMatchObject({
     name: "push",
     user: "app",
   });
@@ -118,7 +116,7 @@ describe("hostile values", () => {
     ["DB_SSL_CA", "hunter2", "must be certificates in PEM form, but holds no whole PEM block"],
     ["DB_POOL_SIZE", "0", "must be an integer from 1 to 1000"],
   ])("%s=%j", async (name, value, what) => {
-    const lines = await problemLines(() => readDatabaseSettings({ ...complete, [name]: value }, production));
+    const lines = await problemLines(() => read({ ...complete, [name]: value }, production));
     expect(lines).toHaveLength(1);
     expect(lines[0]).toContain(`${name} ${what}`);
     expect(lines[0]).not.toContain("hunter2");

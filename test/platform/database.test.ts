@@ -169,7 +169,7 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
     const inside = new URL(postgresUrl());
     inside.pathname = `/${target.name}`;
     const admin = postgres(inside.href, { max: 2, onnotice: () => undefined });
-    const isWaiting = admin`
+    const waiting = () => admin`
       select 1 from pg_stat_activity where datname = ${target.name} and wait_event_type = 'Lock'`;
     // Makes the migration wait within its transaction, until this one is rolled back.
     const blocked = Promise.withResolvers<void>();
@@ -179,7 +179,7 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
         const env = { PATH: process.env["PATH"] ?? "", ...databaseEnvironment(target) };
         const child = spawn(process.execPath, ["src/migrate.ts"], { env, stdio: "ignore" });
         const gone = once(child, "exit");
-        await vi.waitFor(async () => expect(await isWaiting.simple()).toHaveLength(1), { timeout: 15_000 });
+        await vi.waitFor(async () => expect(await waiting()).toHaveLength(1), { timeout: 15_000 });
         child.kill("SIGKILL");
         await gone;
         blocked.resolve();
@@ -242,7 +242,6 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
       "create function auth.f() returns int language sql as 'select 1'",
       "create trigger t before insert on auth.clients execute function now()",
       "comment on table auth.clients is 'mine'",
-      "grant select on auth.clients to public",
       "insert into migrations.auth (hash, created_at) values ('x', 0)",
       "delete from migrations.auth",
       "update migrations.auth set created_at = 0",
@@ -273,7 +272,10 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
         "nobody listens": [() => elsewhere({ port: closed })],
         "the name is unknown": [() => elsewhere({ host: "nowhere.invalid" })],
         "the connection is ended by an operator": [
-          () => rows(database.db, sql`select pg_terminate_backend(pg_backend_pid())`),
+          async () => rows((await own.open()).db, sql`select pg_terminate_backend(pg_backend_pid())`),
+        ],
+        "the operator says so": [
+          () => inTransaction("do $$ begin raise exception sqlstate '57P01'; end $$"),
           "57P01",
         ],
         "the statement takes too long": [
@@ -295,7 +297,7 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
         if (state) expect(sqlState(error), what).toBe(state);
         expect(asServiceError(error).kind).toBe(ErrorKinds.unavailable);
       }
-      expect(await ask(database)).toEqual([{ one: 1 }]);
+      await vi.waitFor(async () => expect(await ask(database)).toEqual([{ one: 1 }]));
     });
 
     test("a process goes on after all of its connections were ended", async () => {

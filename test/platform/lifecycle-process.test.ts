@@ -68,6 +68,13 @@ describe("run, in a real process", { timeout: 30_000 }, () => {
     },
   );
 
+  it("ends by itself right after its parts have stopped", async () => {
+    const child = await start("quick", "slow", "alone");
+    const begun = performance.now();
+    expect(await child.end()).toMatchObject({ code: 0 });
+    expect(performance.now() - begun).toBeLessThan(10_000);
+  });
+
   it.each([["throw"], ["reject"]])("a defect (%s) is logged as fatal and exits 1", async (defect) => {
     const child = await start("slow", defect);
     const { code, output } = await child.end();

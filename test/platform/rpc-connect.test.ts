@@ -286,7 +286,7 @@ describe("CORS", () => {
     expect(Object.fromEntries(answer.headers)).toMatchObject({
       "access-control-allow-origin": origin,
       "access-control-allow-methods": "POST",
-      "access-control-allow-headers": "content-type,x-api-key",
+      "access-control-allow-headers": expect.stringMatching(/,Content-Type,/),
       vary: "Origin",
     });
   });

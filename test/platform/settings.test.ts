@@ -3,13 +3,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { integer, plainText, secretMatching, yesNo } from "../../src/platform/setting-kinds.ts";
+import type { EnvironmentVariables } from "../../src/platform/setting-text.ts";
 import {
   joinReadings,
   type ReadOptions,
-  readSettings,
   resolveSettings,
   SettingsError,
   type SettingsTable,
+  settle,
 } from "../../src/platform/settings.ts";
 import { problemLines, problemsOf } from "../support/setting-problems.ts";
 
@@ -45,6 +46,8 @@ const development: ReadOptions = {
   prefix: "AUTH_",
   placeholders: { favourite: () => "dark" },
 };
+const read = (env: EnvironmentVariables, options: ReadOptions) =>
+  settle(resolveSettings(table, env, options));
 const production: ReadOptions = { ...development, environment: "production" };
 
 let dir: string;
@@ -60,7 +63,7 @@ afterAll(() => rmSync(dir, { recursive: true }));
 
 describe("defaults", () => {
   test("development has those of the table, with placeholders filled in", () => {
-    expect(readSettings(table, {}, development)).toEqual({
+    expect(read({}, development)).toEqual({
       size: 3,
       color: "dark blue",
       loud: undefined,
@@ -78,11 +81,11 @@ describe("defaults", () => {
   });
 
   test("an unknown placeholder is a defect of the table", () => {
-    expect(() => readSettings(table, {}, { environment: "development" })).toThrow(/<favourite>/);
+    expect(() => read({}, { environment: "development" })).toThrow(/<favourite>/);
   });
 
   test("the types of the values are those of the kinds", () => {
-    const values = readSettings(table, {}, development);
+    const values = read({}, development);
     const size: number = values.size;
     const color: string = values.color;
     const loud: boolean | undefined = values.loud;
@@ -108,17 +111,17 @@ describe("where the text comes from", () => {
     ["the default when the file is empty", () => ({ SIZE_FILE: file("d", "\n") }), 3],
     ["not another service's name", () => ({ PUSH_SIZE: "9" }), 3],
   ])("%s", (_, env, expected) => {
-    expect(readSettings(table, env(), development).size).toBe(expected);
+    expect(read(env(), development).size).toBe(expected);
   });
 
   test("only one trailing newline is trimmed", () => {
     const env = { SIZE_FILE: file("two", "5\n\n") };
-    expect(() => readSettings(table, env, development)).toThrow(SettingsError);
+    expect(() => read(env, development)).toThrow(SettingsError);
   });
 
   test("a name and its file together are a problem, prefixed or not", async () => {
     const path = file("both", "4");
-    const lines = (env: Record<string, string>) => problemLines(() => readSettings(table, env, development));
+    const lines = (env: Record<string, string>) => problemLines(() => read(env, development));
     expect(await lines({ SIZE: "4", SIZE_FILE: path })).toEqual([
       "SIZE is set, and so is SIZE_FILE; set one of them",
     ]);
@@ -139,7 +142,7 @@ describe("where the text comes from", () => {
     ],
     ["is under a file", () => join(file("f", "x"), "g"), "cannot be read as text (ENOTDIR)"],
   ])("a file that %s is a problem that names the path", async (_, path, what) => {
-    const lines = await problemLines(() => readSettings(table, { SIZE_FILE: path() }, development));
+    const lines = await problemLines(() => read({ SIZE_FILE: path() }, development));
     expect(lines).toEqual([`SIZE_FILE names ${JSON.stringify(path())}, which ${what}`]);
   });
 });
@@ -148,7 +151,7 @@ describe("problems", () => {
   test("all are reported together, each with its name, what is wrong and an example", async () => {
     mkdirSync(join(dir, "folder"));
     const env = { SIZE: "eleven", LOUD_FILE: join(dir, "folder"), AUTH_CODE: "hunter2" };
-    expect(await problemsOf(() => readSettings(table, env, production))).toEqual([
+    expect(await problemsOf(() => read(env, production))).toEqual([
       { name: "SIZE", what: 'must be an integer from 1 to 10, but is "eleven"', example: "SIZE=5" },
       { name: "COLOR", what: "is missing; it must be text without control characters", example: "COLOR=red" },
       { name: "LOUD_FILE", what: expect.stringContaining("is not a file"), example: "LOUD=YES" },
@@ -164,7 +167,7 @@ describe("problems", () => {
 
   test("a task makes further settings required, in production only", async () => {
     const env = { COLOR: "red" };
-    const lines = (options: ReadOptions) => problemLines(() => readSettings(table, env, options));
+    const lines = (options: ReadOptions) => problemLines(() => read(env, options));
     expect(await lines(production)).toEqual([]);
     expect(await lines({ ...development, task: "open" })).toEqual([]);
     expect(await lines({ ...production, task: "open" })).toEqual(["CODE is missing; it must be four digits"]);
@@ -172,8 +175,8 @@ describe("problems", () => {
 
   test("a secret is quoted neither from a variable nor from a file", () => {
     for (const env of [{ CODE: "hunter2" }, { CODE_FILE: file("secret", "hunter2") }]) {
-      expect(() => readSettings(table, env, development)).toThrow(SettingsError);
-      expect(() => readSettings(table, env, development)).not.toThrow(/hunter2/);
+      expect(() => read(env, development)).toThrow(SettingsError);
+      expect(() => read(env, development)).not.toThrow(/hunter2/);
     }
   });
 
@@ -183,7 +186,7 @@ describe("problems", () => {
     ["length", "9".repeat(5000), `"${"9".repeat(200)}…"`],
     ["credentials of a URL", "https://me:hunter2@example.com", '"https://***@example.com"'],
   ])("a quoted value cannot disturb the message: %s", async (_, size, shown) => {
-    const lines = await problemLines(() => readSettings(table, { SIZE: size }, development));
+    const lines = await problemLines(() => read({ SIZE: size }, development));
     expect(lines).toEqual([`SIZE must be an integer from 1 to 10, but is ${shown}`]);
   });
 });

@@ -13,6 +13,8 @@ export interface DatabaseGate {
    * @returns resolves when that has happened; `release` lets everything through that was held
    */
   hold(text: string, when: "before" | "after"): Promise<{ release(): void }>;
+  /** Nothing passes any more, and nobody is told: a server that hangs. @returns ends it */
+  freeze(): () => void;
   close(): Promise<void>;
 }
 
@@ -44,11 +46,18 @@ function valve(to: Socket) {
 /** Listens on a port of its own and passes everything on to this one. */
 export async function openDatabaseGate(host: string, port: number): Promise<DatabaseGate> {
   let watch: Watch | undefined;
+  let isFrozen = false;
   const sockets = new Set<Socket>();
+  const open = new Set<ReturnType<typeof valve>>();
 
   const server = createServer((client) => {
     const database = connect(port, host);
     const valves = { before: valve(database), after: valve(client) };
+    for (const one of Object.values(valves)) {
+      open.add(one);
+      if (isFrozen) one.stop();
+      client.once("close", () => open.delete(one));
+    }
     for (const socket of [client, database]) {
       sockets.add(socket);
       socket.on("error", () => socket.destroy());
@@ -79,6 +88,14 @@ export async function openDatabaseGate(host: string, port: number): Promise<Data
       new Promise((happened) => {
         watch = { text, when, happened };
       }),
+    freeze() {
+      isFrozen = true;
+      for (const one of open) one.stop();
+      return () => {
+        isFrozen = false;
+        for (const one of open) one.release();
+      };
+    },
     async close() {
       const closed = once(server, "close");
       server.close();

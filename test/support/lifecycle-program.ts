@@ -1,13 +1,15 @@
 /**
  * A process with a lifecycle, for tests that send signals to it. Its parts are named in its arguments:
  * "quick" stops at once, "slow" after 300 ms, "stuck" never, "broken" fails to. "throw" and "reject" are
- * defects a moment after the start. It writes JSON lines, "running" when it has begun.
+ * defects a moment after the start; "alone" stops by itself, with nothing else to live for, in a minute's
+ * grace. It writes JSON lines, "running" when it has begun.
  */
 import { createLifecycle } from "../../src/platform/lifecycle.ts";
 import { createLogger } from "../../src/platform/telemetry.ts";
 
 const logger = createLogger({ level: "info", environment: "production" });
-const lifecycle = createLifecycle({ logger, graceSeconds: 1, drainDelayMs: 50 });
+const isAlone = process.argv.includes("alone");
+const lifecycle = createLifecycle({ logger, graceSeconds: isAlone ? 60 : 1, drainDelayMs: 50 });
 
 const behaviours = new Map<string, () => Promise<void> | void>([
   ["quick", () => {}],
@@ -29,10 +31,11 @@ for (const name of process.argv.slice(2)) {
   }
 }
 lifecycle.onDrain(() => logger.info({ ready: lifecycle.isReady() }, "draining"));
-lifecycle.run();
 // Something to live for, as a server would be.
-setInterval(() => {}, 60_000);
+if (!isAlone) setInterval(() => {}, 60_000);
+if (!isAlone) lifecycle.run();
 logger.info("running");
+if (isAlone) void lifecycle.shutdown("nothing left to do");
 if (process.argv.includes("throw")) {
   setTimeout(() => {
     throw new Error("thrown by nobody in particular");

@@ -11,6 +11,7 @@ import type { Backend } from "./auth-server.ts";
 import { createTestDatabase, exercised, postgresUrl, type TestDatabase } from "./backends.ts";
 
 export interface ServiceDatabase {
+  readonly settings: DatabaseSettings;
   /** As the ordinary user, unless other settings are given. An embedded one can be opened once at a time. */
   open(settings?: Partial<PostgresSettings>): Promise<OpenDatabase>;
   /** Ends every connection of the service from the side of the server. */
@@ -42,8 +43,10 @@ export async function createServiceDatabase(
   if (backend === "PGlite") {
     const directory = mkdtempSync(join(tmpdir(), "gatepost-test-"));
     exercised("PGlite (embedded)");
+    const settings = { kind: "embedded", dataDir: join(directory, "auth") } as const;
     return {
-      open: () => open({ kind: "embedded", dataDir: join(directory, "auth") }),
+      settings,
+      open: () => open(settings),
       terminate: () => Promise.reject(new Error("an embedded database has no connections")),
       async drop() {
         await close();
@@ -54,6 +57,7 @@ export async function createServiceDatabase(
   const database = await createTestDatabase();
   const settings = postgresSettings(database);
   return {
+    settings,
     open: (changes) => open({ ...settings, ...changes }),
     async terminate() {
       const admin = postgres(postgresUrl(), { max: 1, onnotice: () => undefined });

@@ -18,6 +18,11 @@ interface Dependencies {
   readonly platformSecurityApiKey: string | undefined;
 }
 
+interface Candidate {
+  readonly client: Client;
+  readonly secret: string;
+}
+
 /** Checks of a caller's credentials, the same for every protocol. Each answers undefined for wrong ones. */
 export interface Authenticator {
   /** Basic credentials of a registered client, or of the internal client. */
@@ -70,23 +75,33 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     return undefined;
   }
 
-  async function registered(readings: readonly Credentials[]): Promise<Caller | undefined> {
-    const candidates: { client: Client; secret: string }[] = [];
+  /** Each reading that names a client. */
+  async function candidatesOf(readings: readonly Credentials[]): Promise<Candidate[]> {
+    const found: Candidate[] = [];
     for (const { id, secret } of readings) {
       const client = id.includes("\0") ? undefined : await clients.findEnabled(id);
-      if (!client) continue;
+      if (client) found.push({ client, secret });
+    }
+    return found;
+  }
+
+  async function registered(readings: readonly Credentials[]): Promise<Caller | undefined> {
+    const candidates = await candidatesOf(readings);
+    for (const { client, secret } of candidates) {
       // A secret that was found right before gets past the limit: guessing at a client cannot lock the client
       // out. The limit keeps wrong secrets from buying argon2 without end; what keeps them from being guessed
       // is their length.
-      if (verified.knows(id, client.secretHash, secret)) return { kind: "client", client };
-      candidates.push({ client, secret });
+      if (verified.knows(client.clientId, client.secretHash, secret)) return { kind: "client", client };
     }
-    for (const id of new Set(candidates.map(({ client }) => client.clientId))) await limit.begin(id);
+    // Another process may have stored another hash of the same secret: who has it is no guesser either.
+    const guesses = candidates.filter(({ client, secret }) => !verified.hasSeen(client.clientId, secret));
+    const counted = new Set(guesses.map(({ client }) => client.clientId));
+    for (const id of counted) await limit.begin(id);
     for (const { client, secret } of candidates) {
       const { clientId, secretHash } = client;
       if (!(await verifySecret(secretHash, secret))) continue;
       verified.remember(clientId, secretHash, secret);
-      await limit.withdraw(clientId);
+      if (counted.has(clientId)) await limit.withdraw(clientId);
       return { kind: "client", client };
     }
     return undefined;

@@ -32,7 +32,12 @@ export class VerifiedSecrets {
 
   /** True if this very secret was found right for this very hash; false says nothing. */
   knows(clientId: string, secretHash: string, secret: string): boolean {
+    return this.#verified.get(clientId)?.secretHash === secretHash && this.hasSeen(clientId, secret);
+  }
+
+  /** True if this very secret was found right before, for whatever hash. Whoever has it is not guessing. */
+  hasSeen(clientId: string, secret: string): boolean {
     const known = this.#verified.get(clientId);
-    return known?.secretHash === secretHash && timingSafeEqual(known.digest, this.#digest(secret));
+    return known !== undefined && timingSafeEqual(known.digest, this.#digest(secret));
   }
 }

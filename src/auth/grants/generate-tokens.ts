@@ -26,7 +26,7 @@ export type GenerateTokens = (
 /** The pipeline that every token request goes through, whatever its grant. */
 export function createGenerateTokens({ grants, clientLimit, issued }: Dependencies): GenerateTokens {
   return async (caller, body, context) => {
-    const { grant_type, ...rest } = body;
+    const { grant_type, ...rest } = withoutEmpty(body);
     if ("client_secret" in rest || "client_assertion" in rest) {
       throw invalidInput([
         {
@@ -35,7 +35,9 @@ export function createGenerateTokens({ grants, clientLimit, issued }: Dependenci
         },
       ]);
     }
-    const parameters = withoutEmpty(rest);
+    const parameters: TokenParameters = rest;
+    if (grant_type === undefined)
+      throw invalidInput([{ pointer: "/body/grant_type", message: "is required" }]);
     const grantType = grantTypes.find((type) => type === grant_type);
     if (!grantType) {
       const message = `grant_type must be one of ${grantTypes.join(", ")}.`;
@@ -65,24 +67,36 @@ export function createGenerateTokens({ grants, clientLimit, issued }: Dependenci
   ): Promise<TokenPair | undefined> {
     if (!guessing) return redeem();
     const account = guessing.account(parameters);
-    await clientLimit.check(clientId);
-    await guessing.limit.begin(account);
-    let pair: TokenPair | undefined;
+    const withdraw = async (limit: AttemptLimit, key: string) => limit.withdraw(key).catch(() => undefined);
+    const count = await guessing.limit.begin(account);
+    let isCounted = true;
     try {
-      pair = await redeem();
+      await clientLimit.begin(clientId);
     } catch (error) {
-      await guessing.limit.withdraw(account).catch(() => undefined);
+      isCounted = false;
+      if (count > 1) {
+        await withdraw(guessing.limit, account);
+        throw error;
+      }
+    }
+    try {
+      const pair = await redeem();
+      if (pair) {
+        await guessing.limit.succeed(account);
+        if (isCounted) await clientLimit.withdraw(clientId);
+      }
+      return pair;
+    } catch (error) {
+      await withdraw(guessing.limit, account);
+      if (isCounted) await withdraw(clientLimit, clientId);
       throw error;
     }
-    if (pair) await guessing.limit.succeed(account);
-    else await clientLimit.fail(clientId);
-    return pair;
   }
 }
 
 /** An empty parameter counts as absent (RFC 6749 section 3.2). */
-function withoutEmpty(parameters: TokenParameters): TokenParameters {
-  return Object.fromEntries(Object.entries(parameters).filter(([, value]) => value !== ""));
+function withoutEmpty(body: TokenBody): Partial<TokenBody> {
+  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ""));
 }
 
 function permittedClient(caller: Caller | undefined, grantType: GrantType): Client {

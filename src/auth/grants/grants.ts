@@ -4,8 +4,9 @@ import { hashSecret, verifySecret } from "../clients/client-secrets.ts";
 import { type Identities, normalisePassword } from "../identities/identities.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 import type { AttemptLimit } from "../limits/attempts.ts";
+import type { Established } from "../tokens/create-authorization.ts";
 import type { RotateRefreshToken } from "../tokens/rotate-refresh-token.ts";
-import type { Established, TokenIssuer } from "../tokens/token-issuer.ts";
+import type { TokenIssuer } from "../tokens/token-issuer.ts";
 import type { Grant, TokenParameters, TokenRequest } from "./grant.ts";
 import type { VerifyOtpProof } from "./otp-proof.ts";
 import type { CheckOneTimeCode } from "./otp-verifier-client.ts";
@@ -91,7 +92,7 @@ export async function createGrants(dependencies: Dependencies): Promise<Record<G
         // The verifier is asked about a phone that nobody has, too: the answer takes as long.
         const verified = await checkOneTimeCode(phone, parameters.password, context);
         const identity = await identities.findByPhone(phone);
-        return verified && identity ? { identityId: identity.id } : undefined;
+        return verified && identity ? { identityId: identity.id, phone } : undefined;
       },
     }),
 
@@ -106,7 +107,9 @@ export async function createGrants(dependencies: Dependencies): Promise<Record<G
         const phone = canonicalPhone(required(parameters, "phone"));
         const otpProof = await verifyOtpProof(required(parameters, "otp_verification_token"), phone);
         const identity = phone === undefined ? undefined : await identities.findByPhone(phone);
-        return otpProof && identity ? { identityId: identity.id, otpProof } : undefined;
+        return otpProof && identity
+          ? { identityId: identity.id, phone: identity.phone, otpProof }
+          : undefined;
       },
     }),
   };

@@ -57,14 +57,15 @@ export function createVerifyOtpProof(
 
   async function verifiedClaims(token: string): Promise<JWTPayload | undefined> {
     try {
-      const { payload } = await jwtVerify(token, key, {
+      const { payload, protectedHeader } = await jwtVerify(token, key, {
         algorithms,
         issuer: settings.issuer,
         currentDate: new Date(clock.now()),
         clockTolerance: clockSkewSeconds,
         requiredClaims: ["exp", "jti"],
       });
-      return payload;
+      // An access token is no proof, whoever signed it.
+      return protectedHeader.typ === "at+jwt" ? undefined : payload;
     } catch (error) {
       if (error instanceof errors.JOSEError || error instanceof TypeError) return undefined;
       throw error;

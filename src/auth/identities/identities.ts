@@ -1,11 +1,11 @@
-import { randomUUID } from "node:crypto";
-import { eq, sql } from "drizzle-orm";
+import { eq, type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/clock.ts";
-import type { Database } from "../../platform/database.ts";
+import { arrayLiteral, type Database } from "../../platform/database.ts";
 import { violatedUnique } from "../../platform/database-errors.ts";
 import { hashSecret } from "../clients/client-secrets.ts";
 import { identityNotFound } from "../errors.ts";
-import { identities, outbox } from "../schema.ts";
+import { AuthEvents, recordEvent } from "../events.ts";
+import { identities } from "../schema.ts";
 import { endAuthorizations } from "../tokens/end-authorizations.ts";
 import { checkFields, conflictOf, type Identity, type IdentityFields } from "./identity.ts";
 import { canonicalPhone } from "./phone.ts";
@@ -49,14 +49,10 @@ export function createIdentities(db: Database, clock: Clock): Identities {
     }
   }
 
-  async function record(tx: Database, event: string, identityId: string, data: Record<string, unknown> = {}) {
-    await tx.insert(outbox).values({
-      id: randomUUID(),
-      type: `auth.identity.${event}.v1`,
-      subject: identityId,
-      data: { identityId, ...data },
-      occurredAt: now(),
-    });
+  async function recordUpdate(tx: Database, id: string, changed: readonly string[]): Promise<void> {
+    const changedFields = sql`to_jsonb(${arrayLiteral(changed)}::text[])`;
+    const fields = { identityId: idOf(id), changedFields };
+    await tx.execute(recordEvent(AuthEvents.identityUpdated, fields, now()));
   }
 
   return {
@@ -67,7 +63,7 @@ export function createIdentities(db: Database, clock: Clock): Identities {
         const row = { id, phone, email, metadata, createdAt: at, updatedAt: at };
         const [identity] = await tx.insert(identities).values(row).returning();
         if (!identity) throw new Error("an insert returned nothing");
-        await record(tx, "created", id);
+        await tx.execute(recordEvent(AuthEvents.identityCreated, { identityId: idOf(id) }, at));
         return identity;
       }),
 
@@ -100,7 +96,7 @@ export function createIdentities(db: Database, clock: Clock): Identities {
           .where(eq(identities.id, id))
           .returning({ id: identities.id });
         if (updated.length === 0) throw identityNotFound("id");
-        await record(tx, "updated", id, { changedFields: Object.keys(checked) });
+        await recordUpdate(tx, id, Object.keys(checked));
       }),
 
     delete: (id) =>
@@ -112,7 +108,7 @@ export function createIdentities(db: Database, clock: Clock): Identities {
           .returning({ id: identities.id });
         if (deleted.length === 0) throw identityNotFound("id");
         await endAuthorizations(tx, { identityId: id }, "IDENTITY_DELETED", now());
-        await record(tx, "deleted", id);
+        await tx.execute(recordEvent(AuthEvents.identityDeleted, { identityId: idOf(id) }, now()));
       }),
 
     async setPassword(id, password) {
@@ -125,8 +121,12 @@ export function createIdentities(db: Database, clock: Clock): Identities {
           .returning({ id: identities.id });
         if (updated.length === 0) throw identityNotFound("id");
         await endAuthorizations(tx, { identityId: id }, "PASSWORD_CHANGED", now());
-        await record(tx, "updated", id, { changedFields: ["password"] });
+        await recordUpdate(tx, id, ["password"]);
       });
     },
   };
+}
+
+function idOf(id: string): SQL {
+  return sql`${id}::text`;
 }

@@ -1,10 +1,9 @@
 /**
  * Limits on guessing: passwords, one-time codes, client secrets. Counted in the database, so that they hold
- * across processes; keyed by hashes, so that the table names nobody. A limit looks at nothing that the
+ * across processes; keyed by hashes under a secret of the settings, so that the table names nobody. A limit looks at nothing that the
  * caller chooses beside the account itself: not at X-Forwarded-For, nor at the spelling of a phone number.
  */
-import { createHash } from "node:crypto";
-import { lte } from "drizzle-orm";
+import { createHmac, hkdfSync } from "node:crypto";
 import { RateLimiterDrizzle, RateLimiterRes } from "rate-limiter-flexible";
 import type { Database } from "../../platform/database.ts";
 import { tooManyRequests } from "../../platform/errors.ts";
@@ -23,7 +22,10 @@ export const attemptRules = {
   password: { name: "password", failures: 10, windowSeconds: 300 },
   /** One-time code, by phone number. */
   code: { name: "code", failures: 10, windowSeconds: 300 },
-  /** Failures of all accounts together, by client: bounds guessing one password against many accounts. */
+  /**
+   * Failures of all accounts together, by client: bounds guessing one password against many accounts. An
+   * account without a failure of its own gets past it, so that nobody can shut an application's users out.
+   */
   client: { name: "client", failures: 1000, windowSeconds: 60 },
   /** Wrong secrets, by client id. */
   secret: { name: "secret", failures: 20, windowSeconds: 60 },
@@ -31,19 +33,19 @@ export const attemptRules = {
 
 /** One rule, applied to many accounts. Each refusal is `too_many_requests` with the seconds to wait. */
 export interface AttemptLimit {
-  /** Counts an attempt before it is known how it ends, so that parallel guesses cannot outrun the count. */
-  begin(account: string): Promise<void>;
+  /**
+   * Counts an attempt before it is known how it ends, so that parallel guesses cannot outrun the count.
+   * @returns how many count now, this one among them
+   */
+  begin(account: string): Promise<number>;
   /** The attempt was right: the count starts anew. */
   succeed(account: string): Promise<void>;
-  /** The attempt could not be judged (a dependency was away): it does not count. */
+  /** The attempt was right after all, or could not be judged as a dependency was away: it does not count. */
   withdraw(account: string): Promise<void>;
-  /** Refuses if the failures are used up; counts nothing. */
-  check(account: string): Promise<void>;
-  /** Counts a failure after the fact. */
-  fail(account: string): Promise<void>;
 }
 
-export function createAttemptLimit(db: Database, rule: AttemptRule): AttemptLimit {
+/** @param secret one that every process has; the keys of the counters are made under it */
+export function createAttemptLimit(db: Database, secret: string, rule: AttemptRule): AttemptLimit {
   const limiter = new RateLimiterDrizzle({
     storeClient: db,
     schema: attempts,
@@ -52,7 +54,8 @@ export function createAttemptLimit(db: Database, rule: AttemptRule): AttemptLimi
     duration: rule.windowSeconds,
     clearExpiredByTimeout: false,
   });
-  const keyOf = (account: string) => createHash("sha256").update(account).digest("base64url");
+  const key = Buffer.from(hkdfSync("sha256", secret, "", "gatepost attempts", 32));
+  const keyOf = (account: string) => createHmac("sha256", key).update(account).digest("base64url");
 
   /** The library rejects with its result where a limit is reached, and with an Error where the store fails. */
   function refuse(reason: unknown): never {
@@ -62,7 +65,8 @@ export function createAttemptLimit(db: Database, rule: AttemptRule): AttemptLimi
 
   return {
     begin: async (account) => {
-      await limiter.consume(keyOf(account)).catch(refuse);
+      const { consumedPoints } = await limiter.consume(keyOf(account)).catch(refuse);
+      return consumedPoints;
     },
     succeed: async (account) => {
       await limiter.delete(keyOf(account));
@@ -70,17 +74,5 @@ export function createAttemptLimit(db: Database, rule: AttemptRule): AttemptLimi
     withdraw: async (account) => {
       await limiter.reward(keyOf(account));
     },
-    check: async (account) => {
-      const result = await limiter.get(keyOf(account));
-      if (result && result.consumedPoints >= rule.failures) throw tooManyRequests(result.msBeforeNext / 1000);
-    },
-    fail: async (account) => {
-      await limiter.penalty(keyOf(account));
-    },
   };
-}
-
-/** Removes counters that no longer count. */
-export async function removeExpiredAttempts(db: Database, now: Date): Promise<void> {
-  await db.delete(attempts).where(lte(attempts.expire, now));
 }

@@ -1,6 +1,7 @@
 import { and, eq, sql } from "drizzle-orm";
 import { type BatchedLookup, batched } from "../../platform/batch.ts";
 import { arrayLiteral, type Database, rows } from "../../platform/database.ts";
+import { AuthEvents, recordEvent } from "../events.ts";
 import { authorizations } from "../schema.ts";
 import { authorizationOf } from "./access-token.ts";
 
@@ -15,7 +16,7 @@ export function stateOf({ revokedAt, expiresAt }: Authorization, now: number): A
   return expiresAt.getTime() <= now ? "EXPIRED" : "ACTIVE";
 }
 
-/** Storage of authorizations, for reading. */
+/** Look-ups of authorizations. */
 export interface AuthorizationRepository {
   find(id: string): Promise<Authorization | undefined>;
   /**
@@ -86,12 +87,12 @@ export async function rotate(
         where ${condition}
         returning id, identity_id, client_id
       )
-      insert into auth.outbox (id, type, subject, data, occurred_at)
-      select gen_random_uuid(), 'auth.authorization.refreshed.v1', identity_id,
-        jsonb_build_object('identityId', identity_id, 'authorizationId', id, 'clientId', client_id),
-        ${at}::timestamptz
-      from rotated
-      returning 1 as one`,
+      ${recordEvent(
+        AuthEvents.authorizationRefreshed,
+        { identityId: sql`identity_id`, authorizationId: sql`id`, clientId: sql`client_id` },
+        rotation.now,
+        sql`from rotated`,
+      )}`,
   );
   return rotated.length === 1;
 }

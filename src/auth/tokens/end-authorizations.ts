@@ -1,13 +1,6 @@
 import { sql } from "drizzle-orm";
 import { type Database, rows } from "../../platform/database.ts";
-
-/** Why an authorization ended; `RevocationReason` of proto/auth/v1/events.proto without its prefix. */
-export type RevocationReason =
-  | "CLIENT"
-  | "REUSE"
-  | "IDENTITY_DELETED"
-  | "PASSWORD_CHANGED"
-  | "CLIENT_DISABLED";
+import { AuthEvents, type RevocationReason, reasonName, recordEvent } from "../events.ts";
 
 /** Which authorizations. */
 export type AuthorizationSelector =
@@ -46,13 +39,17 @@ export async function endAuthorizations(
         from chosen where id = chosen_id
         returning id, identity_id, client_id
       )
-      insert into auth.outbox (id, type, subject, data, occurred_at)
-      select gen_random_uuid(), 'auth.authorization.revoked.v1', identity_id,
-        jsonb_build_object('identityId', identity_id, 'authorizationId', id, 'clientId', client_id,
-          'reason', ${`REVOCATION_REASON_${reason}`}::text),
-        ${at}::timestamptz
-      from ended
-      returning 1 as one`,
+      ${recordEvent(
+        AuthEvents.authorizationRevoked,
+        {
+          identityId: sql`identity_id`,
+          authorizationId: sql`id`,
+          clientId: sql`client_id`,
+          reason: sql`${reasonName(reason)}::text`,
+        },
+        now,
+        sql`from ended`,
+      )}`,
   );
   return ended.length;
 }

@@ -9,19 +9,19 @@
  * 6. A crash at any point leaves the client with the new pair, or able to get it by trying again: the new
  *    pair is stored, sealed under the presented token, in the statement that makes it valid.
  */
-
-import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/clock.ts";
 import type { Database } from "../../platform/database.ts";
+import { ErrorKinds, ServiceError } from "../../platform/errors.ts";
 import type { Client } from "../clients/client.ts";
-import { authorizations, outbox } from "../schema.ts";
+import { AuthEvents, recordEvent } from "../events.ts";
 import {
   type Authorization,
   type AuthorizationRepository,
   rotate,
   stateOf,
 } from "./authorization-repository.ts";
+import { expiriesOf } from "./create-authorization.ts";
 import { endAuthorizations } from "./end-authorizations.ts";
 import {
   decodeRefreshToken,
@@ -32,10 +32,13 @@ import {
   seal,
   unseal,
 } from "./refresh-token.ts";
-import { expiriesOf, type TokenIssuer, type TokenPair } from "./token-issuer.ts";
+import type { TokenIssuer, TokenPair } from "./token-issuer.ts";
 
-/** Replaced tokens to keep within their window. More than these in one window is no client's retry. */
-const maxSuperseded = 8;
+/**
+ * Replaced tokens to keep, of those whose window is open. None is dropped, as its retry must be answered: who
+ * refreshes faster has to wait until the oldest window closes.
+ */
+const maxSuperseded = 60;
 
 interface Dependencies {
   readonly db: Database;
@@ -65,7 +68,10 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
   ): Promise<TokenPair | undefined> {
     const now = clock.now();
     const next = newRefreshToken(presented.authorizationId, presented.family);
-    const scopes = chooseScopes(authorization.scopes);
+    const scopes = chooseScopes(permittedScopes(authorization, client));
+    const open = withinWindow(authorization, client, now);
+    const oldest = open[maxSuperseded - 1];
+    if (oldest) throw tooManyRefreshes(oldest.at + client.tokenSettings.refreshGraceSeconds * 1000 - now);
     const pair = await issuer.pair({
       client,
       identityId: authorization.identityId,
@@ -80,7 +86,7 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     const expiries = expiriesOf(client, now);
     const rotated = await rotate(db, authorization, {
       refreshHash: hashPart(next.rotating),
-      superseded: [replaced, ...withinWindow(authorization, client, now)].slice(0, maxSuperseded),
+      superseded: [replaced, ...open],
       expiresAt: expiries.refresh,
       accessExpiresAt: expiries.access,
       now: new Date(now),
@@ -93,14 +99,13 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     await db.transaction(async (tx) => {
       const ended = await endAuthorizations(tx, { id: authorization.id }, "REUSE", now);
       if (ended === 0) return;
-      const { id: authorizationId, identityId, clientId } = authorization;
-      await tx.insert(outbox).values({
-        id: randomUUID(),
-        type: "auth.authorization.reuse_detected.v1",
-        subject: identityId,
-        data: { identityId, authorizationId, clientId },
-        occurredAt: now,
-      });
+      const { id, identityId, clientId } = authorization;
+      const fields = {
+        identityId: sql`${identityId}::text`,
+        authorizationId: sql`${id}::text`,
+        clientId: sql`${clientId}::text`,
+      };
+      await tx.execute(recordEvent(AuthEvents.authorizationReuseDetected, fields, now));
     });
   }
 
@@ -125,6 +130,8 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
       if (!matchesHash(presented.rotating, authorization.refreshHash)) {
         const retried = successorOf(authorization, client, presented, clock.now());
         if (!retried) await reuse(authorization);
+        // The pair stays what it was; but a scope that is not permitted is refused as ever.
+        else chooseScopes(permittedScopes(authorization, client));
         return retried;
       }
       const pair = await rotateNow(client, authorization, presented, chooseScopes);
@@ -132,6 +139,17 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     }
     return undefined;
   };
+}
+
+/** What was granted, as far as the client is still permitted to have it. */
+function permittedScopes(authorization: Authorization, client: Client): string[] {
+  return authorization.scopes.filter((scope) => client.scopes.includes(scope));
+}
+
+function tooManyRefreshes(waitMs: number): ServiceError {
+  const seconds = Math.max(1, Math.ceil(waitMs / 1000));
+  const detail = `This authorization is refreshed too often. Wait ${seconds} seconds and try again.`;
+  return new ServiceError(ErrorKinds.tooManyRequests, detail, { retryAfterSeconds: seconds });
 }
 
 function withinWindow(
@@ -153,17 +171,4 @@ function successorOf(
   const hash = hashPart(presented.rotating).toString("base64url");
   const entry = withinWindow(authorization, client, now).find((one) => one.hash === hash);
   return entry && JSON.parse(unseal(presented.rotating, entry.sealed));
-}
-
-/** Removes sealed successors whose window has closed; `longest` is the longest window of any client, in seconds. */
-export async function forgetSuccessors(db: Database, longest: number, now: number): Promise<void> {
-  const closed = now - longest * 1000;
-  await db
-    .update(authorizations)
-    .set({ superseded: [] })
-    .where(
-      sql`id in (
-        select id from auth.authorizations
-        where superseded <> '[]' and (superseded -> 0 ->> 'at')::bigint < ${closed} for update skip locked)`,
-    );
 }

@@ -126,7 +126,7 @@ function bindOperation<O, Caller>(
   async function run(c: NodeContext, context: RequestContext): Promise<Success> {
     const { headers } = c.req.raw;
     const call = { context, header: (name: string) => headers.get(name) ?? undefined };
-    const caller = await authenticate?.(call);
+    const caller = authenticate && (await inTime(authenticate(call)));
     if (hasSuccessBody && !acceptsJson(headers.get("accept"))) {
       const detail = "This operation answers application/json, which the Accept header rules out.";
       throw new ServiceError(ErrorKinds.notAcceptable, detail);
@@ -173,14 +173,14 @@ function bindOperation<O, Caller>(
   };
 }
 
-/** Seconds that a handler may take. One that waits for a service that hangs must not wait for ever. */
-const handlerSeconds = 10;
+/** Seconds that the check of credentials, and a handler, may take: whatever hangs, nobody waits for ever. */
+const workSeconds = 10;
 
 async function inTime<T>(work: Promise<T>): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(() => {
-    reject(unavailable("A service that this one depends on", new Error("the handler took too long")));
-  }, handlerSeconds * 1000);
+    reject(unavailable("A service that this one depends on", new Error("it took too long")));
+  }, workSeconds * 1000);
   try {
     return await Promise.race([work, promise]);
   } finally {

@@ -56,7 +56,7 @@ export interface ContractDocument {
 }
 
 /** An Ajv for OpenAPI 3.1: dialect 2020-12, formats, and OpenAPI's annotations let through. */
-export function createAjv(options: { coerceTypes: boolean }): Ajv2020 {
+function createAjv(options: { coerceTypes: boolean }): Ajv2020 {
   const ajv = new Ajv2020({ strict: false, allErrors: true, coerceTypes: options.coerceTypes });
   addFormats.default(ajv);
   ajv.addFormat("password", true);

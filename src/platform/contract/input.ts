@@ -12,7 +12,7 @@ import type { ParameterValues } from "./parameters.ts";
 import { escapePointer, hidesInvalidUtf8, textProblem } from "./text.ts";
 
 /** Bodies over this many bytes are refused. */
-export const maxBodyBytes = 65_536;
+const maxBodyBytes = 65_536;
 /** So many levels of arrays and objects may stand in a member of a JSON body. */
 const maxDepth = 32;
 /** At most this many places are named in one answer. */

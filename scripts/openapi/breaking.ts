@@ -1,16 +1,16 @@
 /**
  * Whether one version of an OpenAPI document breaks the callers of another: clients written or generated
  * from the older one must go on working against the newer one. Schemas are judged in
- * openapi/schema-breaking.ts; this file knows operations, parameters, bodies, responses, headers,
+ * schema-breaking.ts; this file knows operations, parameters, bodies, responses, headers,
  * security and servers. Descriptions, examples, tags, links and unused components never break anybody;
  * callbacks and webhooks are not looked at.
  */
-import type { Json, JsonObject } from "./openapi/document.ts";
-import { entriesOf, objectOf, resolveObject } from "./openapi/document.ts";
-import type { Operation } from "./openapi/operations.ts";
-import { operationsOf } from "./openapi/operations.ts";
-import type { Finding } from "./openapi/schema-breaking.ts";
-import { SchemaComparison } from "./openapi/schema-breaking.ts";
+import type { Json, JsonObject } from "./document.ts";
+import { entriesOf, objectOf, resolveObject } from "./document.ts";
+import type { Operation } from "./operations.ts";
+import { operationsOf } from "./operations.ts";
+import type { Finding } from "./schema-breaking.ts";
+import { SchemaComparison } from "./schema-breaking.ts";
 
 /** A breaking change, and every place of the document that it shows in. */
 export interface Break {

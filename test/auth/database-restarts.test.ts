@@ -1,0 +1,125 @@
+/** PostgreSQL that ends connections while they are in use: the process lives, and no change is half written. */
+import { setImmediate } from "node:timers/promises";
+import postgres from "postgres";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { type AuthApi, authApi, internal } from "../support/auth-api.ts";
+import { eventsIn } from "../support/auth-fleet.ts";
+import { type AuthProcess, backends, spawnAuthServer } from "../support/auth-server.ts";
+import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
+import { postgresUrl } from "../support/backends.ts";
+
+/** Milliseconds for which connections are ended, over and over. */
+const storm = 4_000;
+const loops = 4;
+
+describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL ends connections", () => {
+  let store: AuthStore;
+  let server: AuthProcess;
+  let api: AuthApi;
+  beforeAll(async () => {
+    store = await createAuthStore("PostgreSQL");
+    server = await spawnAuthServer("PostgreSQL", { env: store.env });
+    api = authApi(server.base);
+  });
+  afterAll(async () => {
+    await server.stop();
+    await store.drop();
+  });
+
+  /** Ends all the server's connections, over and over. @returns how many it ended */
+  async function endConnections(until: number): Promise<number> {
+    const admin = postgres(postgresUrl(), { max: 1, onnotice: () => undefined });
+    let ended = 0;
+    while (Date.now() < until) {
+      const found = await admin`
+        select pg_terminate_backend(pid) from pg_stat_activity
+        where datname = ${store.env["DB_NAME"] ?? ""} and application_name = 'gatepost'`;
+      ended += found.length;
+      await setImmediate();
+    }
+    await admin.end();
+    return ended;
+  }
+
+  test("a change is done with its event or not at all, and the process goes on", async () => {
+    const users = await Promise.all(Array.from({ length: loops }, () => api.newIdentity()));
+    const update = (id: string, json: object) =>
+      api.call("updateIdentity", { as: internal, path: { id }, json });
+    const until = Date.now() + storm;
+    const marks = users.map(() => new Set<number>());
+    const statuses = new Set<number>();
+    const [ended] = await Promise.all([
+      endConnections(until),
+      ...users.map(async ({ id }, user) => {
+        for (let mark = 0; Date.now() < until; mark += 1) {
+          const { status } = await update(id, { metadata: { mark } });
+          statuses.add(status);
+          if (status === 204) marks[user]?.add(mark);
+        }
+      }),
+    ]);
+    expect(ended).toBeGreaterThan(20);
+    expect(statuses).toContain(503);
+    expect([...statuses].filter((status) => ![204, 503].includes(status))).toEqual([]);
+    expect({ code: server.child.exitCode, signal: server.child.signalCode }).toEqual({
+      code: null,
+      signal: null,
+    });
+
+    await vi.waitFor(
+      async () => {
+        const answers = await Promise.all(users.map(({ id }) => update(id, { metadata: { mark: -1 } })));
+        expect(answers.map(({ status }) => status)).toEqual(users.map(() => 204));
+      },
+      { timeout: 5_000 },
+    );
+  }, 30_000);
+
+  test("each change has one event, and each event its change", async () => {
+    const { id } = await api.newIdentity();
+    // A trigger of the test's own counts the changes that PostgreSQL has committed.
+    await store.read(async (query) => {
+      await query("create table public.changes (id text)");
+      await query("grant insert on public.changes to public");
+      await query("grant usage on schema public to public");
+      await query(`create function public.note() returns trigger language plpgsql as $$
+        begin insert into public.changes values (new.id); return new; end $$`);
+      await query(
+        "create trigger note after update on auth.identities for each row execute function public.note()",
+      );
+    });
+    const until = Date.now() + storm;
+    let done = 0;
+    await Promise.all([
+      endConnections(until),
+      ...Array.from({ length: loops }, async () => {
+        while (Date.now() < until) {
+          const json = { metadata: { at: Date.now() } };
+          const { status } = await api.call("updateIdentity", { as: internal, path: { id }, json });
+          if (status === 204) done += 1;
+        }
+      }),
+    ]);
+    const [changes] = await store.read((query) => query("select count(*)::int as count from public.changes"));
+    const committed = Number(changes?.["count"]);
+    expect(done).toBeGreaterThan(0);
+    // What was committed while its connection ended is answered 503: nobody could tell.
+    expect(committed).toBeGreaterThanOrEqual(done);
+    // Delivered at least once: an event that is told of twice is the same event.
+    const events = () =>
+      new Set(
+        eventsIn(server.logs())
+          .filter(({ type, subject }) => type === "auth.identity.updated.v1" && subject === id)
+          .map((event) => event.id),
+      );
+    await vi.waitFor(() => expect(events().size).toBeGreaterThanOrEqual(committed), { timeout: 10_000 });
+    await vi.waitFor(
+      async () => {
+        const left = await store.read((query) => query("select 1 from auth.outbox"));
+        expect(left).toEqual([]);
+      },
+      { timeout: 10_000 },
+    );
+    expect(events().size).toBe(committed);
+  }, 40_000);
+});

@@ -1,0 +1,20 @@
+/** A process that relays events of the auth service to its parent, and takes its time over the second. */
+import { authMigrations } from "../../src/auth/service.ts";
+import { relayOnce } from "../../src/platform/events.ts";
+import { openDatabase } from "../../src/platform/open-database.ts";
+import { captureLog } from "./captured-log.ts";
+
+const { db } = await openDatabase(JSON.parse(process.argv[2] ?? ""), authMigrations);
+let delivered = 0;
+await relayOnce({
+  db,
+  schema: "auth",
+  source: "https://id.example.com/api/auth",
+  logger: captureLog().logger,
+  deliver: ({ subject }) =>
+    new Promise((resolve) => {
+      delivered += 1;
+      process.send?.(subject);
+      if (delivered < 2) resolve();
+    }),
+});
