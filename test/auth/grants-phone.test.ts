@@ -103,7 +103,7 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
     const now = () => Math.floor(clock.now() / 1000);
 
     /** A proof as the verifier makes it, with these claims instead; undefined leaves one out. */
-    function prove(phone: string, claims: Claims = {}, signer = key(), alg = "ES256"): Promise<string> {
+    function prove(phone: string, claims: Claims = {}, signer = key(), alg = "ES256", typ = "JWT") {
       const payload = {
         iss: "otp-verifier",
         sub: phone,
@@ -113,7 +113,7 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
         exp: now() + 300,
         ...claims,
       };
-      return new SignJWT(payload).setProtectedHeader({ alg, typ: "JWT" }).sign(signer);
+      return new SignJWT(payload).setProtectedHeader({ alg, typ }).sign(signer);
     }
     const redeem = (phone: string, otp_verification_token: string) =>
       api.token({ grant_type: "phone_otp_token", phone, otp_verification_token });
@@ -212,6 +212,14 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
       }
       pairOf(await redeem(phone, proof));
     });
+
+    test.each(["at+jwt", "AT+JWT", "application/at+jwt"])(
+      "an access token is no proof, whoever signed it: %s",
+      async (typ) => {
+        const { phone } = await api.newIdentity();
+        expectRefused(await redeem(phone, await prove(phone, {}, key(), "ES256", typ)));
+      },
+    );
 
     test("a proof is no access token", async () => {
       const { phone } = await api.newIdentity();

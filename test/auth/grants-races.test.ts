@@ -12,6 +12,7 @@ import {
   basic,
   internal,
   mobileApp,
+  newPhone,
   type TokenPair,
 } from "../support/auth-api.ts";
 import { type AuthFleet, deployments, startFleet, withClients } from "../support/auth-fleet.ts";
@@ -206,6 +207,32 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
       expect(await api.refresh(pair?.refresh_token ?? "", racer)).toMatchObject(invalidGrant);
     }
   });
+
+  test.each(["phone_otp", "phone_otp_token"])(
+    "%s: a phone that becomes another's while the grant waits for its identity opens nothing",
+    async (grant_type) => {
+      const { id, phone } = await newUser();
+      const verifier = otpVerifier(slow.origin);
+      const secret =
+        grant_type === "phone_otp"
+          ? { password: await verifier.send(phone) }
+          : { otp_verification_token: await verifier.prove(phone) };
+      const answer = await store.read(async (query) => {
+        await query("begin");
+        await query(`update auth.identities set phone = '${newPhone()}' where id = '${id}'`);
+        const answering = apis().here.token({ grant_type, phone, ...secret }, racer);
+        const waiting = () =>
+          query(
+            `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+          );
+        await vi.waitFor(async () => expect(await waiting()).toHaveLength(1), { timeout: 4_000 });
+        await query("commit");
+        return answering;
+      });
+      expect(answer).toMatchObject(invalidGrant);
+      expect(await authorizationsOf(id)).toEqual([]);
+    },
+  );
 
   test("a proof that is redeemed elsewhere meanwhile is refused", async () => {
     const { phone } = await newUser();

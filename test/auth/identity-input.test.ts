@@ -219,6 +219,18 @@ describe.each(backends)("input to the identity operations on %s", (backend) => {
     );
   });
 
+  test("a phone longer than E.164 allows is refused although its country has such numbers, and not stored", async () => {
+    const phone = "+49123456789012345";
+    const fields = { id: randomUUID(), phone };
+    await expectInvalid(create(fields), "/body/phone");
+    expect((await get(fields.id)).status).toBe(404);
+    const { id, phone: own } = await api.newIdentity();
+    await expectInvalid(updateRaw(id, JSON.stringify({ phone })), "/body/phone");
+    expect((await get(id)).body).toMatchObject({ phone: own });
+    const query = `?phone=${encodeURIComponent(phone)}`;
+    await expectInvalid(api.call("findIdentityByPhone", { as: internal, query }), "/query/phone");
+  });
+
   describe("a body that is not JSON is refused with a pointer to the body", () => {
     test.each(Object.entries(brokenJson))("%s", (_name, raw) => expectInvalid(createRaw(raw), "/body"));
 

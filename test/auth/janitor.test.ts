@@ -130,6 +130,16 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
     expect(await ids("key", "attempts")).toEqual([]);
   });
 
+  test("a round goes on until nothing is left, however much there is", async () => {
+    // One more than a statement removes.
+    await database.db.execute(sql`
+      insert into auth.attempts (key, points, expire)
+      select 'expired-' || n, 1, ${at(-1)}::timestamptz from generate_series(1, 10001) as n
+      union all select 'kept', 1, ${at(60)}::timestamptz`);
+    await round();
+    expect(await ids("key", "attempts")).toEqual(["kept"]);
+  });
+
   test("successors are forgotten when the longest window has closed, and the authorization stays", async () => {
     const entry = (seconds: number) => ({ hash: "h", at: clock.now() + seconds * 1000, sealed: "s" });
     const open = await authorization({ superseded: [entry(-29), entry(-31)] });

@@ -30,6 +30,12 @@ describe.each(deployments)("reuse: $name", (deployment) => {
         tokenSettings: { refreshGraceSeconds: 0 },
       },
       {
+        clientId: "patient",
+        clientSecret: "patient-secret",
+        grantTypes: ["auth", "refresh_token"],
+        tokenSettings: { refreshGraceSeconds: 3600 },
+      },
+      {
         clientId: "other",
         clientSecret: "other-secret",
         grantTypes: ["auth", "refresh_token"],
@@ -141,6 +147,32 @@ describe.each(deployments)("reuse: $name", (deployment) => {
     await expectState([pair, last], true);
     clock.move(window);
     await expectState([await refresh(last)], true);
+  });
+
+  test("more than sixty open windows are refused with the time to wait, and harm nothing", async () => {
+    const patient = basic("patient", "patient-secret");
+    const { id, pair } = await newUser(patient);
+    const pairs = [pair];
+    for (let i = 0; i < 60; i += 1) {
+      pairs.push(await refresh(pairs.at(-1) ?? pair, patient));
+      clock.move(1);
+    }
+    const last = pairs.at(-1) ?? pair;
+    for (const api of fleet.apis) {
+      const { status, body, headers } = await api.refresh(last.refresh_token, patient);
+      expect({ status, body }).toMatchObject({ status: 429, body: { error: "slow_down" } });
+      expect(headers.get("retry-after")).toBe(String(3600 - 60));
+    }
+    await expectState([pair, last], true);
+    for (const [index, one] of pairs.slice(0, -1).entries()) {
+      expect(await refresh(one, patient)).toEqual(pairs[index + 1]);
+    }
+    clock.move(3600 - 60 - 1);
+    expect((await fleet.next().refresh(last.refresh_token, patient)).status).toBe(429);
+    clock.move(1);
+    const next = await refresh(last, patient);
+    await expectState([next], true);
+    await fleet.delivered(id, [created, granted, ...Array<string>(61).fill(refreshed)]);
   });
 
   test("a client without a window ends the authorization at the second use", async () => {

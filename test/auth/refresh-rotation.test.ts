@@ -187,7 +187,7 @@ describe.each(deployments)("rotation: $name", (deployment) => {
 
   test("every generation within its window still answers its own successor", async () => {
     const { pair } = await newUser();
-    const chain = [pair, ...(await refreshes(fleet, pair, 8))];
+    const chain = [pair, ...(await refreshes(fleet, pair, 12))];
     for (const [index, { refresh_token }] of chain.slice(0, -1).entries()) {
       expect(pairOf(await fleet.next().refresh(refresh_token))).toEqual(chain[index + 1]);
     }

@@ -101,6 +101,7 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
   describe("one whose connection is lost", () => {
     test("runs nothing of the rest on another connection", async () => {
       const tried: unknown[] = [];
+      const ended = Promise.withResolvers<void>();
       const work = transactions.begin(async (tx) => {
         await insert(tx, 1);
         await terminate(tx);
@@ -112,10 +113,12 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
             tried.push(error);
           }
         }
+        ended.resolve();
         return "done";
       });
       const error = await work.catch((reason: unknown) => reason);
       expect(isDatabaseUnavailable(error)).toBe(true);
+      await ended.promise;
       expect(tried.map(isDatabaseUnavailable)).toEqual([true, true]);
       expect(await stored()).toEqual([]);
     });

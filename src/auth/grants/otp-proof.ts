@@ -9,6 +9,9 @@ const maxLifetimeSeconds = 600;
 /** Seconds that the clocks of the two services may differ. */
 const clockSkewSeconds = 30;
 
+/** The `typ` of an access token (RFC 9068 section 2.1) in each of its spellings (RFC 7515 section 4.1.9). */
+const accessTokenType = /^(application\/)?at\+jwt$/i;
+
 /** A proof that verified; whether it was redeemed before is for the database to say. */
 export interface OtpProof {
   /** SHA-256 of issuer and jti. */
@@ -65,7 +68,7 @@ export function createVerifyOtpProof(
         requiredClaims: ["exp", "jti"],
       });
       // An access token is no proof, whoever signed it.
-      return protectedHeader.typ === "at+jwt" ? undefined : payload;
+      return accessTokenType.test(protectedHeader.typ ?? "") ? undefined : payload;
     } catch (error) {
       if (error instanceof errors.JOSEError || error instanceof TypeError) return undefined;
       throw error;

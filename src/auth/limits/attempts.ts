@@ -65,8 +65,14 @@ export function createAttemptLimit(db: Database, secret: string, rule: AttemptRu
 
   return {
     begin: async (account) => {
-      const { consumedPoints } = await limiter.consume(keyOf(account)).catch(refuse);
-      return consumedPoints;
+      try {
+        const { consumedPoints } = await limiter.consume(keyOf(account));
+        return consumedPoints;
+      } catch (reason) {
+        // The library counts what it refuses, too; an attempt that was not made is no failure.
+        if (reason instanceof RateLimiterRes) await limiter.reward(keyOf(account));
+        return refuse(reason);
+      }
     },
     succeed: async (account) => {
       await limiter.delete(keyOf(account));
