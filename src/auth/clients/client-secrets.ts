@@ -1,5 +1,6 @@
 import { hash as digest, randomBytes, timingSafeEqual } from "node:crypto";
 import { hash, verify } from "@node-rs/argon2";
+import { LRUCache } from "lru-cache";
 
 /** OWASP's first recommendation for argon2id: 19 MiB, two passes, one lane. */
 const argon2id = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
@@ -20,6 +21,7 @@ export function verifySecret(secretHash: string, secret: string): Promise<boolea
  */
 export class VerifiedSecrets {
   readonly #key = randomBytes(32).toString("base64url");
+  readonly #headers = new LRUCache<string, { clientId: string; secretHash: string }>({ max: 1000 });
   readonly #verified = new Map<string, { secretHash: string; digest: Buffer }>();
 
   #digest(secret: string): Buffer {
@@ -28,6 +30,19 @@ export class VerifiedSecrets {
 
   remember(clientId: string, secretHash: string, secret: string): void {
     this.#verified.set(clientId, { secretHash, digest: this.#digest(secret) });
+  }
+
+  /** Remembers a whole header that was found right, which spares taking it apart the next time. */
+  rememberHeader(authorization: string, clientId: string, secretHash: string): void {
+    const digest = this.#digest(authorization).toString("base64url");
+    this.#headers.set(digest, { clientId, secretHash });
+  }
+
+  /** The client that the header was found right for, and the hash of its secret at that time. */
+  recallHeader(
+    authorization: string,
+  ): { readonly clientId: string; readonly secretHash: string } | undefined {
+    return this.#headers.get(this.#digest(authorization).toString("base64url"));
   }
 
   /** True if this very secret was found right for this very hash; false says nothing. */

@@ -6,7 +6,8 @@
 import { METHODS } from "node:http";
 import type { Http2Bindings, HttpBindings } from "@hono/node-server";
 import { type Context, Hono } from "hono";
-import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../errors.ts";
+import { inTime } from "../deadlines.ts";
+import { asServiceError, ErrorKinds, ServiceError } from "../errors.ts";
 import { RequestContext } from "../request-context.ts";
 import type { HttpObserver, Logger } from "../telemetry.ts";
 import {
@@ -171,21 +172,6 @@ function bindOperation<O, Caller>(
     }
     return response ?? toResponse(answer);
   };
-}
-
-/** Seconds that the check of credentials, and a handler, may take: whatever hangs, nobody waits for ever. */
-const workSeconds = 10;
-
-async function inTime<T>(work: Promise<T>): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const timer = setTimeout(() => {
-    reject(unavailable("A service that this one depends on", new Error("it took too long")));
-  }, workSeconds * 1000);
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
 
 function logError(context: RequestContext, operation: string, error: ServiceError): void {
