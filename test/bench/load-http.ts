@@ -1,6 +1,7 @@
 /**
  * Load over HTTP/1.1 on kept-alive connections, one request in flight on each. The requests are made before
- * the clock runs; every answer is checked. Prints one JSON line.
+ * the clock runs; every answer is checked. Prints one JSON line. With "once" for the seconds, each request is
+ * sent once, which warms what remembers.
  *
  *   node load-http.ts <port> <path> <authorization> <bodies file> <expected text> <connections> <seconds>
  */
@@ -19,6 +20,7 @@ const requests = bodies.map((body) =>
       `Content-Type: application/x-www-form-urlencoded\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
   ),
 );
+const once = seconds === "once";
 const warmUpMs = 1500;
 const latencies: number[] = [];
 const failures = new Map<string, number>();
@@ -33,7 +35,7 @@ function runConnection(): Promise<void> {
   let pending = "";
   let sentAt = 0;
   const send = () => {
-    if (stopping) {
+    if (stopping || (once && next >= requests.length)) {
       socket.end();
       resolve();
       return;
@@ -63,6 +65,12 @@ function runConnection(): Promise<void> {
 }
 
 const running = Array.from({ length: Number(connections) }, runConnection);
+if (once) {
+  await Promise.all(running);
+  const [failure] = failures.keys();
+  process.stdout.write(`${JSON.stringify({ perSecond: 0, failure })}\n`);
+  process.exit();
+}
 await new Promise((resolve) => setTimeout(resolve, warmUpMs));
 counting = true;
 const started = performance.now();

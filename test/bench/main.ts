@@ -97,6 +97,17 @@ async function bench(preparation: Preparation): Promise<void> {
     measure(1, "load-http.ts", [String(port), path, who, bodies, expected, "64", seconds]);
 
   const product = await startProduct(preparation);
+  print("Letting the server see every token once, as it would in its first minutes ...");
+  const path = "/api/auth/oauth2/v1/introspect";
+  await measure(1, "load-http.ts", [
+    String(ports.http),
+    path,
+    basic(introspector),
+    introspections,
+    '"active":true',
+    "64",
+    "once",
+  ]);
   if (only.includes("http")) {
     const bare = await startBenchServer(
       "bare-hono.ts",
