@@ -21,6 +21,11 @@ export interface OpenDatabase {
   migrate(): Promise<void>;
   /** Whether every migration of this program has been run. Throws where the database does not answer. */
   isMigrated(): Promise<boolean>;
+  /**
+   * Runs a text of several statements without parameters, with `begin` and `commit` in it or not. @returns the
+   * rows of all of them
+   */
+  script(text: string): Promise<Record<string, unknown>[]>;
   /** Whether the database answers, within two seconds. Never throws. */
   answers(): Promise<boolean>;
   close(): Promise<void>;

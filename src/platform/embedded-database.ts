@@ -15,11 +15,18 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     throw error;
   });
   const db = drizzle({ client });
+  const script = async (text: string) => (await client.exec(text)).flatMap(({ rows }) => rows);
   return {
     db,
     description: `embedded PostgreSQL in ${dataDir}`,
-    migrate: () => migrate(db, migrationConfig(migrations)),
+    migrate: async () => {
+      await migrate(db, migrationConfig(migrations));
+      if (!migrations.jobs) return;
+      const { migrateJobs } = await import("./jobs.ts");
+      await migrateJobs({ db, script }, migrations.jobs);
+    },
     isMigrated: () => isMigrated(db, migrations),
+    script,
     answers: () => answers(db),
     close: () => client.close().finally(release),
   };

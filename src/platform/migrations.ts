@@ -7,11 +7,13 @@ import { sql } from "drizzle-orm";
 import { readMigrationFiles } from "drizzle-orm/migrator";
 import { type Database, rows } from "./database.ts";
 import { sqlState } from "./database-errors.ts";
+import type { JobTables } from "./jobs.ts";
 
-/** One service's migrations: its PostgreSQL schema, and the folder of its history. */
+/** One service's migrations: its PostgreSQL schema, the folder of its history, and its job tables if it has any. */
 export interface Migrations {
   readonly schema: string;
   readonly folder: URL;
+  readonly jobs?: JobTables;
 }
 
 /** The same, as Drizzle's migrators take it. */
@@ -28,10 +30,15 @@ export async function isMigrated(db: Database, migrations: Migrations): Promise<
       db,
       sql`select max(created_at)::text as at from ${history}`,
     );
-    return Number(done?.at ?? 0) >= newest;
+    return Number(done?.at ?? 0) >= newest && (!migrations.jobs || (await hasQueues(db, migrations.jobs)));
   } catch (error) {
     // There is no history yet: undefined_table, invalid_schema_name, or no right to see it.
     if (["42P01", "3F000", "42501"].includes(sqlState(error) ?? "")) return false;
     throw error;
   }
+}
+
+async function hasQueues(db: Database, { schema, queues }: JobTables): Promise<boolean> {
+  const found = await rows<{ name: string }>(db, sql`select name from ${sql.identifier(schema)}.queue`);
+  return queues.every((queue) => found.some(({ name }) => name === queue.name));
 }

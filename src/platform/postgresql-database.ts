@@ -69,6 +69,8 @@ export function openPostgresql(settings: PostgresSettings, migrations: Migration
     connect(settings, { user, password, connections, statementTimeoutMs, onClose }).client;
   const pool = new RenewingPool(open(poolSize));
   const transactions = new Transactions(open(1), maxTransactions);
+  // Scripts may begin a transaction, which the driver lets nobody do by hand on more than one connection.
+  const scripts = new RenewingPool(open(1));
   // What Drizzle holds never connects itself: it hands statements to the pool, and transactions to theirs.
   const { client, db } = connect(settings, { user, password, connections: 1, statementTimeoutMs });
   // Drizzle asks for statements that are not prepared. Ours are few and fixed, so each is planned once.
@@ -80,11 +82,18 @@ export function openPostgresql(settings: PostgresSettings, migrations: Migration
     description: `PostgreSQL at ${host}:${port}/${name}`,
     migrate: () => migrateAsOwner(settings, migrations),
     isMigrated: () => isMigrated(db, migrations),
+    script: (text) => runScript(scripts.current, text),
     answers: () => answers(db),
     close: async () => {
-      await Promise.all([pool.close(), transactions.close(timeoutSeconds)]);
+      await Promise.all([pool.close(), scripts.close(), transactions.close(timeoutSeconds)]);
     },
   };
+}
+
+/** Without parameters the driver sends the text as it is; the answer to several statements is a list of lists. */
+async function runScript(client: postgres.Sql, text: string): Promise<Record<string, unknown>[]> {
+  const answer = await client.unsafe<Record<string, unknown>[]>(text).simple();
+  return answer.flat();
 }
 
 async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations): Promise<void> {
@@ -93,12 +102,21 @@ async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations
   try {
     await db.execute(sql`select pg_advisory_lock(${migrationLock})`);
     await migrate(db, migrationConfig(migrations));
-    const schema = sql.identifier(migrations.schema);
+    if (migrations.jobs) {
+      const { migrateJobs } = await import("./jobs.ts");
+      await migrateJobs({ db, script: (text) => runScript(client, text) }, migrations.jobs);
+    }
     const user = sql.identifier(settings.user);
-    await db.execute(sql`grant usage on schema migrations, ${schema} to ${user}`);
+    await db.execute(sql`grant usage on schema migrations to ${user}`);
     await db.execute(sql`grant select on all tables in schema migrations to ${user}`);
-    await db.execute(sql`grant select, insert, update, delete on all tables in schema ${schema} to ${user}`);
-    await db.execute(sql`grant usage on all sequences in schema ${schema} to ${user}`);
+    for (const name of [migrations.schema, ...(migrations.jobs ? [migrations.jobs.schema] : [])]) {
+      const schema = sql.identifier(name);
+      await db.execute(sql`grant usage on schema ${schema} to ${user}`);
+      await db.execute(
+        sql`grant select, insert, update, delete on all tables in schema ${schema} to ${user}`,
+      );
+      await db.execute(sql`grant usage on all sequences in schema ${schema} to ${user}`);
+    }
   } finally {
     await client.end({ timeout: timeoutSeconds });
   }

@@ -1,0 +1,42 @@
+/** What the push service keeps: the history of its schema's migrations, and its job queues. */
+import type { Migrations } from "../platform/migrations.ts";
+import { type ProviderName, providerNames } from "./provider-settings.ts";
+
+/** The planning of a notification; data: {@link PlanJob}. */
+export const planQueue = "plan";
+
+/** Jobs that failed for good, each the data of the queue that it came from. */
+export const deadLetterQueue = "dead-letters";
+
+/** The queue of the chunks that go out through this provider; data: {@link DeliveryJob}. */
+export function deliveryQueue(provider: ProviderName): string {
+  return `deliver-${provider}`;
+}
+
+export interface PlanJob {
+  readonly notificationId: string;
+}
+
+export interface DeliveryJob {
+  readonly chunkId: number;
+}
+
+/** Tries after which a job that throws, or whose worker dies, is a dead letter. */
+const retryLimit = 10;
+
+export const pushMigrations: Migrations = {
+  schema: "push",
+  folder: new URL("../../drizzle/push", import.meta.url),
+  jobs: {
+    schema: "push_jobs",
+    queues: [
+      { name: deadLetterQueue, retryLimit },
+      { name: planQueue, retryLimit, deadLetter: deadLetterQueue },
+      ...providerNames.map((provider) => ({
+        name: deliveryQueue(provider),
+        retryLimit,
+        deadLetter: deadLetterQueue,
+      })),
+    ],
+  },
+};
