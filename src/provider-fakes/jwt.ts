@@ -1,0 +1,44 @@
+/**
+ * Compact JWTs as the providers check them: decoding, and signatures by node:crypto, synchronously, so that a
+ * request is checked in the turn in which it arrives.
+ */
+import { type KeyObject, verify } from "node:crypto";
+
+export interface Jwt {
+  readonly header: Readonly<Record<string, unknown>>;
+  readonly claims: Readonly<Record<string, unknown>>;
+  /** What is signed. */
+  readonly signed: Buffer;
+  readonly signature: Buffer;
+}
+
+/** Undefined if it is none. */
+export function decodeJwt(text: string): Jwt | undefined {
+  const parts = text.split(".");
+  const [header, claims, signature] = parts;
+  if (parts.length !== 3 || !header || !claims || !signature) return undefined;
+  const [headerJson, claimsJson] = [jsonObject(header), jsonObject(claims)];
+  if (!headerJson || !claimsJson) return undefined;
+  return {
+    header: headerJson,
+    claims: claimsJson,
+    signed: Buffer.from(`${header}.${claims}`, "latin1"),
+    signature: Buffer.from(signature, "base64url"),
+  };
+}
+
+/** Whether the key signed it, with the algorithm that is expected and that its header names. */
+export function isSignedBy(jwt: Jwt, alg: "ES256" | "RS256", key: KeyObject): boolean {
+  if (jwt.header["alg"] !== alg) return false;
+  // JWS has the signature as r and s, not as DER.
+  return verify("sha256", jwt.signed, { key, dsaEncoding: "ieee-p1363" }, jwt.signature);
+}
+
+function jsonObject(base64url: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(base64url, "base64url").toString());
+    return typeof value === "object" && value !== null ? { ...value } : undefined;
+  } catch {
+    return undefined;
+  }
+}

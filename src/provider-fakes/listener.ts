@@ -1,0 +1,169 @@
+/**
+ * The port of a fake: HTTP/2, and HTTP/1.1 where the provider speaks it too, in cleartext or over TLS. In
+ * cleartext the first bytes tell which one a client speaks, as ALPN does over TLS. Owns its connections: they
+ * are closed with it, and it can refuse new ones and accept them again on the same port.
+ */
+import { createServer as createHttp1Server } from "node:http";
+import { createServer as createHttp2Server } from "node:http2";
+import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from "node:net";
+import { setTimeout as elapsed } from "node:timers/promises";
+import { createServer as createTlsServer, type TLSSocket } from "node:tls";
+import { type Handle, onHttp1Request, onHttp2Stream, rememberReset } from "./exchange.ts";
+
+/** What requests in flight have to finish when the port closes. */
+const closeMs = 200;
+const listenAgainMs = 50;
+
+/** Where a fake listens. */
+export interface ListenerOptions {
+  /** 127.0.0.1 unless given. */
+  readonly host?: string;
+  /** Any free port unless given. */
+  readonly port?: number;
+  /** PEM; cleartext unless given. */
+  readonly tls?: { readonly cert: string; readonly key: string };
+  /** What clients call the host, if that is not where it listens: the name in origins, audiences and endpoints. */
+  readonly publicHost?: string;
+}
+
+export interface Listener {
+  /** Without a slash at its end. */
+  readonly origin: string;
+  readonly port: number;
+  /** Cuts all connections and accepts no more. */
+  refuseConnections(): void;
+  /** Undoes it. */
+  acceptConnections(): void;
+  close(): Promise<void>;
+}
+
+interface Protocols {
+  /** Announced to HTTP/2 clients. */
+  readonly maxConcurrentStreams: number;
+  /** Whether HTTP/1.1 is spoken as well. */
+  readonly http1: boolean;
+}
+
+/** @throws what listening throws (EADDRINUSE, EACCES) */
+export async function listen(
+  options: ListenerOptions,
+  { maxConcurrentStreams, http1 }: Protocols,
+  handle: Handle,
+): Promise<Listener> {
+  const { host = "127.0.0.1", port: wanted = 0, tls } = options;
+  const sockets = new Set<Socket>();
+  const http1Server = createHttp1Server(onHttp1Request(handle));
+  const http2Server = createHttp2Server({ settings: { maxConcurrentStreams } });
+  const sessions = new Set<{ close(): void }>();
+  http2Server.on("stream", onHttp2Stream(handle));
+  http2Server.on("sessionError", () => undefined);
+  /** Whose session is being made: that happens at once. */
+  let starting: Socket | undefined;
+  http2Server.on("session", (session) => {
+    sessions.add(session);
+    const socket = starting;
+    if (socket) rememberReset(session, () => reset(socket));
+    session.once("close", () => sessions.delete(session));
+  });
+
+  function speakHttp2(socket: Socket): void {
+    starting = socket;
+    http2Server.emit("connection", socket);
+    starting = undefined;
+  }
+
+  function keep(socket: Socket): void {
+    sockets.add(socket);
+    socket.setNoDelay(true);
+    socket.on("error", () => undefined);
+    socket.once("close", () => sockets.delete(socket));
+  }
+
+  function onCleartext(socket: Socket): void {
+    keep(socket);
+    if (http1) socket.once("readable", () => sniff(socket));
+    else speakHttp2(socket);
+  }
+
+  function sniff(socket: Socket): void {
+    const bytes: Buffer | null = socket.read();
+    if (bytes === null) return;
+    socket.unshift(bytes);
+    if (bytes.subarray(0, 3).toString("latin1") === "PRI") speakHttp2(socket);
+    else http1Server.emit("connection", socket);
+  }
+
+  function onTls(socket: TLSSocket): void {
+    keep(socket);
+    if (socket.alpnProtocol === "h2") speakHttp2(socket);
+    else if (http1) http1Server.emit("connection", socket);
+    else socket.destroy();
+  }
+
+  const ALPNProtocols = http1 ? ["h2", "http/1.1"] : ["h2"];
+  const server = tls
+    ? createTlsServer({ ...tls, ALPNProtocols }, onTls)
+    : createTcpServer({ noDelay: true }, onCleartext);
+  server.on("tlsClientError", () => undefined);
+  // Those that have not shaken hands yet have to end, too.
+  if (tls) server.on("connection", keep);
+  await listenOn(server, wanted, host);
+  const { port } = server.address() as AddressInfo;
+
+  const intent: { state: "accept" | "refuse" | "closed" } = { state: "accept" };
+  async function acceptAgain(): Promise<void> {
+    while (intent.state === "accept" && !server.listening) {
+      // The last close may not be done yet, or somebody else may have the port for a moment.
+      await listenOn(server, port, host).catch(() => elapsed(listenAgainMs));
+    }
+    if (intent.state !== "accept") server.close();
+  }
+
+  return {
+    origin: originOf(tls !== undefined, options.publicHost ?? host, port),
+    port,
+    refuseConnections() {
+      if (intent.state !== "accept") return;
+      intent.state = "refuse";
+      server.close();
+      for (const socket of sockets) reset(socket);
+    },
+    acceptConnections() {
+      if (intent.state !== "refuse") return;
+      intent.state = "accept";
+      void acceptAgain();
+    },
+    async close() {
+      intent.state = "closed";
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      for (const session of sessions) session.close();
+      http1Server.closeIdleConnections();
+      const abandoned = new AbortController();
+      const late = elapsed(closeMs, undefined, { signal: abandoned.signal }).catch(() => undefined);
+      await Promise.race([closed, late]);
+      abandoned.abort();
+      for (const socket of sockets) socket.destroy();
+      await closed;
+    },
+  };
+}
+
+function listenOn(server: Server, port: number, host: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ port, host }, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+}
+
+/** As when the peer's process has died: RST where the socket can send one. */
+function reset(socket: Socket): void {
+  if ("encrypted" in socket) socket.destroy();
+  else socket.resetAndDestroy();
+}
+
+function originOf(isTls: boolean, host: string, port: number): string {
+  return `${isTls ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}

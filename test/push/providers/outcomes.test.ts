@@ -1,0 +1,24 @@
+import { expect, test } from "vitest";
+import type { NoAnswer } from "../../../src/push/providers/http2-exchange.ts";
+import { codeIn, ofNoAnswer } from "../../../src/push/providers/outcomes.ts";
+
+test.each<[NoAnswer["cause"], object]>([
+  ["unreachable", { kind: "unavailable", reason: "why" }],
+  ["lost", { kind: "retry", afterMs: 10_000, reason: "why" }],
+  ["timeout", { kind: "retry", afterMs: 10_000, reason: "why" }],
+])("no answer: %s", (cause, outcome) => {
+  expect(ofNoAnswer({ answered: false, cause, reason: "why" })).toEqual(outcome);
+});
+
+test.each([
+  ["UNREGISTERED", "UNREGISTERED"],
+  ["BadDeviceToken", "BadDeviceToken"],
+  ["The token abc:DEF-123 is not valid", undefined],
+  ["eyJhbGciOiJSUzI1NiJ9.e30.c2ln", undefined],
+  ["A".repeat(65), undefined],
+  ["", undefined],
+  [7, undefined],
+  [undefined, undefined],
+])("a code may stand in a reason only if it is surely one: %j", (value, expected) => {
+  expect(codeIn(value)).toBe(expected);
+});
