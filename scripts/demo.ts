@@ -8,6 +8,7 @@
 import { say } from "./command.ts";
 import { type Addresses, type Calls, createCalls } from "./demo/calls.ts";
 import { Mismatch } from "./demo/mismatch.ts";
+import { findNothing, notify } from "./demo/notifications.ts";
 import { labelled, showChapter, styled } from "./demo/screen.ts";
 import { obstacle, readAddresses } from "./demo/server.ts";
 import { register, signIn } from "./demo/signing-in.ts";
@@ -24,18 +25,24 @@ async function life(stage: Stage): Promise<void> {
   await verifyLocally(stage, first.access_token, active);
   const second = await refresh(stage, first);
   await change(stage);
+  showChapter("A notification");
+  await notify(stage, second);
   showChapter("Everything ends");
   await revoke(stage, second);
   await sayGoodbye(stage);
+  await findNothing(stage);
 }
 
 /** Removes what a demo that ended early has left. Quiet: there may be nothing to remove, or nobody to ask. */
-async function cleanUp({ http }: Addresses, { user, credentials }: Stage): Promise<string> {
-  const answer = await fetch(`${http}/api/auth/v1/identities/${user.id}`, {
-    method: "DELETE",
-    headers: { authorization: credentials.internal },
-    signal: AbortSignal.timeout(5_000),
-  }).catch(() => undefined);
+async function cleanUp({ http }: Addresses, { user, operator, credentials }: Stage): Promise<string> {
+  const remove = (id: string) =>
+    fetch(`${http}/api/auth/v1/identities/${id}`, {
+      method: "DELETE",
+      headers: { authorization: credentials.internal },
+      signal: AbortSignal.timeout(5_000),
+    }).catch(() => undefined);
+  await remove(operator.id);
+  const answer = await remove(user.id);
   if (answer?.status === 204) return `The identity ${user.id} has been deleted again.`;
   if (answer?.status === 404) return "It has left no identity behind.";
   return `The identity ${user.id} could not be deleted.`;

@@ -5,11 +5,15 @@ import { authTable } from "../src/auth/settings-table.ts";
 import { databaseTable, migrationTable } from "../src/platform/database-settings.ts";
 import { environmentTable, serverTable } from "../src/platform/server-settings.ts";
 import type { Setting, SettingsTable } from "../src/platform/settings.ts";
+import { providerTable } from "../src/push/provider-settings.ts";
+import { pushTable } from "../src/push/settings-table.ts";
+import { servicesTable } from "../src/services.ts";
 
 const groups: readonly { readonly title: string; readonly tables: readonly SettingsTable[] }[] = [
-  { title: "Server", tables: [environmentTable, serverTable] },
+  { title: "Server", tables: [environmentTable, servicesTable, serverTable] },
   { title: "Database", tables: [databaseTable, migrationTable] },
   { title: "Auth", tables: [authTable] },
+  { title: "Push", tables: [pushTable, providerTable] },
 ];
 
 /** Every setting, in Markdown: a heading of level 3 and a table for each group. */

@@ -6,27 +6,63 @@ import { randomBytes, randomInt } from "node:crypto";
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { developmentClients, developmentInternalClient } from "./auth/client-settings.ts";
+import type { AuthSettings } from "./auth/settings.ts";
 import { urlHost } from "./platform/addresses.ts";
 import { developmentSecretsFile, generatedPrefix } from "./platform/development-secrets.ts";
-import type { RunningServer, Settings } from "./server.ts";
+import type { PushSettings } from "./push/settings.ts";
+import type { RunningServer } from "./server.ts";
+import type { Settings } from "./services.ts";
 
 interface Credentials {
   readonly clientId: string;
   readonly clientSecret: string;
 }
 
-/** Said before the embedded database is created, which takes long enough to wonder; otherwise empty. */
-export function firstWords({ auth: { database } }: Settings): string {
-  if (database.kind !== "embedded" || existsSync(join(database.dataDir, "PG_VERSION"))) return "";
-  return `\n  Creating an embedded PostgreSQL in ${database.dataDir}. This takes some seconds, once.\n`;
+/** Said before embedded databases are created, which takes long enough to wonder; otherwise empty. */
+export function firstWords({ auth, push }: Settings): string {
+  const fresh = [auth, push].flatMap((service) => {
+    if (service?.database.kind !== "embedded") return [];
+    return existsSync(join(service.database.dataDir, "PG_VERSION")) ? [] : [service.database.dataDir];
+  });
+  if (fresh.length === 0) return "";
+  return `\n  Creating an embedded PostgreSQL in ${fresh.join(" and in ")}. This takes some seconds, once.\n`;
 }
 
 /** Said once the server is ready. */
 export function firstScreen(settings: Settings, running: RunningServer): string {
-  const { server, auth } = settings;
+  const { server, auth, push } = settings;
   const { ports, database } = running;
   const host = urlHost(server.host);
   const http = `${server.tls ? "https" : "http"}://${host}:${ports.http}`;
+  const verifier = `    OTP verifier     ${auth?.otp.verifierUrl}   (shows its codes below)\n`;
+  return `
+  gatepost is ready (development mode, ${database})
+
+${auth ? apiLines("Auth", `${http}/api/auth`) : ""}${push ? apiLines("Push", `${http}/api/push-orchestration`) : ""}\
+    gRPC             ${host}:${ports.grpc}   (reflection and health are on)
+    Health, metrics  http://${host}:${ports.management}/health/ready   /metrics
+${auth?.otp.builtIn ? verifier : ""}${push ? pushLines(push) : ""}${auth ? credentialsOf(auth, server.dataDir) : ""}
+  Try it, in another terminal:
+${toTry(settings, http, `${host}:${ports.grpc}`)}
+
+  Stop it with Ctrl+C. What it keeps is in ${resolve(server.dataDir)}.
+
+`;
+}
+
+function apiLines(name: string, base: string): string {
+  return `    ${`${name} API`.padEnd(16)} ${base}\n    ${`${name} reference`.padEnd(16)} ${base}/docs\n`;
+}
+
+/** Where messages go, and whose tokens are taken. */
+function pushLines({ providers, issuer }: PushSettings): string {
+  const { names, outboxFile } = providers;
+  const file =
+    outboxFile === undefined ? "" : `    Outbox           ${outboxFile}   (what would have been pushed)\n`;
+  return `    Push providers   ${names.join(", ")}\n${file}    Tokens taken of  ${issuer}\n`;
+}
+
+function credentialsOf(auth: AuthSettings, dataDir: string): string {
   const clients = [
     { ...auth.internalClient, what: "identities, introspection, revocation" },
     ...auth.clients.map(({ clientId, clientSecret, grantTypes }) => ({
@@ -35,31 +71,14 @@ export function firstScreen(settings: Settings, running: RunningServer): string 
       what: grantTypes.length === 5 ? "all five grants" : grantTypes.join(", "),
     })),
   ];
-  const credentials = clients.map(({ what, ...client }) => {
+  const lines = clients.map(({ what, ...client }) => {
     const secret = isKnown(client) ? client.clientSecret : "(as you set it)";
     return `    ${client.clientId.padEnd(12)} ${secret.padEnd(24)} ${what}`;
   });
   if (auth.platformSecurityApiKey?.startsWith(generatedPrefix)) {
-    const file = join(server.dataDir, developmentSecretsFile);
-    credentials.push(`    X-Api-Key    (apiKey in ${file})  introspection`);
+    lines.push(`    X-Api-Key    (apiKey in ${join(dataDir, developmentSecretsFile)})  introspection`);
   }
-  return `
-  gatepost is ready (development mode, ${database})
-
-    Auth API         ${http}/api/auth
-    API reference    ${http}/api/auth/docs
-    gRPC             ${host}:${ports.grpc}   (reflection and health are on)
-    Health, metrics  http://${host}:${ports.management}/health/ready   /metrics
-${auth.otp.builtIn ? `    OTP verifier     ${auth.otp.verifierUrl}   (shows its codes below)\n` : ""}
-  Development credentials
-${credentials.join("\n")}
-
-  Try it, in another terminal:
-${toTry(settings, http, `${host}:${ports.grpc}`)}
-
-  Stop it with Ctrl+C. What it keeps is in ${resolve(server.dataDir)}.
-
-`;
+  return `\n  Development credentials\n${lines.join("\n")}\n`;
 }
 
 /** Secrets that somebody set are theirs; only those that everybody knows are shown. */
@@ -69,27 +88,54 @@ function isKnown({ clientSecret }: Credentials): boolean {
   );
 }
 
-/** The demo, and a user and their tokens by hand. The user is another one each time, so that it works each time. */
-function toTry({ auth }: Settings, http: string, grpc: string): string {
+/** The demo; a user, their tokens and their device by hand. It is another user each time, so that it works each time. */
+function toTry({ auth, push }: Settings, http: string, grpc: string): string {
   const id = `u-${randomBytes(3).toString("hex")}`;
-  const phone = `+1${randomInt(201, 990)}555${String(randomInt(10_000)).padStart(4, "0")}`;
-  const lines: string[] = [];
   const isElsewhere = http !== "http://127.0.0.1:8080" || grpc !== "127.0.0.1:9090";
-  if (auth.otp.builtIn) {
-    lines.push(`${isElsewhere ? `GATEPOST_URL=${http} GATEPOST_GRPC=${grpc} ` : ""}npm run demo`);
-  }
-  lines.push(
+  const demo = `${isElsewhere ? `GATEPOST_URL=${http} GATEPOST_GRPC=${grpc} ` : ""}npm run demo`;
+  const signingIn = auth && tokenCommand(auth, http, id);
+  const lines = [
+    ...(auth?.otp.builtIn && push ? [demo] : []),
+    ...(auth ? identityCommand(auth, http, id) : []),
+    ...(signingIn ?? []),
+    ...(push ? deviceCommand(http, signingIn) : []),
+  ];
+  return lines.map((line) => `    ${line}`).join("\n");
+}
+
+function identityCommand(auth: AuthSettings, http: string, id: string): string[] {
+  const phone = `+1${randomInt(201, 990)}555${String(randomInt(10_000)).padStart(4, "0")}`;
+  return [
     `curl -u ${userOf(auth.internalClient)} ${http}/api/auth/v1/identities \\`,
     `  -H 'content-type: application/json' -d '{"id":"${id}","phone":"${phone}"}'`,
-  );
-  const client = auth.clients.find(({ grantTypes }) => grantTypes.includes("auth"));
-  if (client) {
-    lines.push(
+  ];
+}
+
+function tokenCommand({ clients }: AuthSettings, http: string, id: string): string[] | undefined {
+  const client = clients.find(({ grantTypes }) => grantTypes.includes("auth"));
+  return (
+    client && [
       `curl -u ${userOf(client)} ${http}/api/auth/oauth2/v1/tokens \\`,
       `  -d grant_type=auth -d auth_id=${id}`,
-    );
-  }
-  return lines.map((line) => `    ${line}`).join("\n");
+    ]
+  );
+}
+
+/** @param signingIn what gives an access token; without it, the reader has one */
+function deviceCommand(http: string, signingIn: readonly string[] | undefined): string[] {
+  const [first = "", ...rest] = signingIn ?? [];
+  const token = signingIn
+    ? [
+        `token=$(${first.replace("curl ", "curl -s ")}`,
+        ...rest.map((line) => `${line} | sed 's/.*"access_token":"\\([^"]*\\)".*/\\1/')`),
+      ]
+    : [];
+  const expiration = new Date(Date.now() + 30 * 24 * 60 * 60 * 1000).toISOString();
+  return [
+    ...token,
+    `curl -i ${http}/api/push-orchestration/v1/pushprovider/token -H "authorization: Bearer $token" \\`,
+    `  -H 'content-type: application/json' -d '{"token":"my-phone","expiration":"${expiration}"}'`,
+  ];
 }
 
 /** For `curl -u`, which asks for a secret that is not there. */

@@ -4,19 +4,16 @@ import { enableCompileCache } from "node:module";
 enableCompileCache();
 const { resolveDrizzleDirectly } = await import("./platform/drizzle-resolution.ts");
 resolveDrizzleDirectly();
-const { exitBadSettings, joinReadings, SettingsError } = await import("./platform/settings.ts");
-const { resolveServerSettings } = await import("./platform/server-settings.ts");
-const { resolveAuthSettings } = await import("./auth/settings.ts");
+const { exitBadSettings, SettingsError } = await import("./platform/settings.ts");
+const { readSettings } = await import("./services.ts");
 const { restartWithHeap } = await import("./platform/heap.ts");
 const { createLogger } = await import("./platform/telemetry.ts");
 const { startServer } = await import("./server.ts");
 const { startFailure } = await import("./start-failure.ts");
-const { firstScreen, firstWords } = await import("./first-screen.ts");
 
 async function settingsOrExit() {
   try {
-    const server = resolveServerSettings(process.env);
-    return joinReadings({ server, auth: await resolveAuthSettings(process.env, server.value) });
+    return await readSettings(process.env);
   } catch (error) {
     if (!(error instanceof SettingsError)) throw error;
     process.stderr.write(`${error.message}\n`);
@@ -29,14 +26,15 @@ restartWithHeap(settings.server, process.env);
 
 const { environment, logLevel } = settings.server;
 const logger = createLogger({ level: logLevel, environment });
-const tell = (text: string) => environment === "development" && process.stdout.write(text);
+// In production mode the log is all there is to read.
+const screen = environment === "development" ? await import("./first-screen.ts") : undefined;
 try {
-  tell(firstWords(settings));
+  if (screen) process.stdout.write(screen.firstWords(settings));
   const running = await startServer(settings, logger);
   running.lifecycle.run();
   await running.ready;
   if (running.lifecycle.isReady()) {
-    tell(firstScreen(settings, running));
+    if (screen) process.stdout.write(screen.firstScreen(settings, running));
     logger.info({ ports: running.ports, database: running.database }, "ready");
   }
 } catch (error) {

@@ -1,20 +1,36 @@
-/** Brings the database's schema up to date, as the migration user: `npm run migrate`. */
-import { authMigrations } from "./auth/service.ts";
+/** Brings the databases' schemas up to date, as the migration user: `npm run migrate`. */
 import { migrateTask, resolveDatabaseSettings } from "./platform/database-settings.ts";
+import type { Migrations } from "./platform/migrations.ts";
 import { openDatabase } from "./platform/open-database.ts";
 import { resolveServerSettings } from "./platform/server-settings.ts";
-import { exitBadSettings, SettingsError, settle } from "./platform/settings.ts";
+import { exitBadSettings, joinReadings, SettingsError, settle } from "./platform/settings.ts";
+import { resolveServices, type ServiceName } from "./services.ts";
 import { databaseFailure } from "./start-failure.ts";
+
+const migrationsOf: Readonly<Record<ServiceName, () => Promise<Migrations>>> = {
+  auth: async () => (await import("./auth/service.ts")).authMigrations,
+  push: async () => (await import("./push/database.ts")).pushMigrations,
+};
 
 try {
   const { environment, dataDir } = resolveServerSettings(process.env).value;
-  const settings = settle(
-    resolveDatabaseSettings(process.env, { environment, dataDir, service: "auth", task: migrateTask }),
+  const services = settle(resolveServices(process.env, { environment }));
+  const settings = joinReadings(
+    Object.fromEntries(
+      services.map((service) => [
+        service,
+        resolveDatabaseSettings(process.env, { environment, dataDir, service, task: migrateTask }),
+      ]),
+    ),
   );
-  const database = await openDatabase(settings, authMigrations);
-  await database.migrate();
-  process.stdout.write(`The schema "auth" is up to date in ${database.description}.\n`);
-  await database.close();
+  for (const service of services) {
+    const ofService = settings[service];
+    if (!ofService) continue;
+    const database = await openDatabase(ofService, await migrationsOf[service]());
+    await database.migrate();
+    process.stdout.write(`The schema "${service}" is up to date in ${database.description}.\n`);
+    await database.close();
+  }
 } catch (error) {
   const reason = error instanceof SettingsError ? error.message : databaseFailure(error);
   if (reason === undefined) throw error;

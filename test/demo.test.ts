@@ -10,11 +10,12 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { authApi, internal } from "./support/auth-api.ts";
-import { type AuthProcess, backends, spawnAuthServer } from "./support/auth-server.ts";
+import { type AuthProcess, spawnAuthServer } from "./support/auth-server.ts";
 import { type AuthStore, createAuthStore, dump } from "./support/auth-store.ts";
 import { type Passing, startProxy } from "./support/changing-proxy.ts";
 import { killAll, type Program, startNode } from "./support/program.ts";
 import { findSecrets, type Secret, secretsOf } from "./support/secret-search.ts";
+import { backends } from "./support/servers.ts";
 
 const summary = /^\d+ steps, all as the contract says\n$/;
 

@@ -13,12 +13,15 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { authTable } from "../src/auth/settings-table.ts";
 import { databaseTable } from "../src/platform/database-settings.ts";
 import type { SettingsTable } from "../src/platform/settings.ts";
+import { pushMigrations } from "../src/push/database.ts";
+import { providerTable } from "../src/push/provider-settings.ts";
+import { pushTable } from "../src/push/settings-table.ts";
 import { authApi, internal } from "./support/auth-api.ts";
-import { type Backend, backends, freePorts } from "./support/auth-server.ts";
 import { createAuthStore } from "./support/auth-store.ts";
 import { exercised } from "./support/backends.ts";
 import { copyEmbeddedDatabase } from "./support/embedded-template.ts";
 import { killAll, type Program, root, startNode } from "./support/program.ts";
+import { type Backend, backends, freePorts } from "./support/servers.ts";
 
 interface Ports {
   readonly http: number;
@@ -41,6 +44,12 @@ afterAll(() => {
   killAll();
   rmSync(directory, { recursive: true, force: true });
 });
+
+/** The databases of both services. */
+async function copyEmbedded(dataDir: string): Promise<void> {
+  await copyEmbeddedDatabase(join(dataDir, "auth"));
+  await copyEmbeddedDatabase(join(dataDir, "push"), pushMigrations);
+}
 
 async function start(env: Record<string, string>, taken: Partial<Ports> = {}): Promise<Started> {
   const [http = 0, grpc = 0, management = 0] = await freePorts(3);
@@ -99,6 +108,9 @@ describe("the first start", { timeout: 120_000 }, () => {
     for (const address of [
       `http://127.0.0.1:${http}/api/auth`,
       `http://127.0.0.1:${http}/api/auth/docs`,
+      `http://127.0.0.1:${http}/api/push-orchestration`,
+      `http://127.0.0.1:${http}/api/push-orchestration/docs`,
+      join(directory, "fresh", "outbox.ndjson"),
       `http://127.0.0.1:${http}/otp-verifier`,
       `127.0.0.1:${grpc}`,
       `http://127.0.0.1:${management}/health/ready`,
@@ -112,12 +124,13 @@ describe("the first start", { timeout: 120_000 }, () => {
 
   it("shows addresses that answer", async () => {
     const addresses = screen.match(/http:\/\/\S+(?:docs|health\/ready)/g) ?? [];
-    expect(addresses).toHaveLength(2);
+    expect(addresses).toHaveLength(3);
     for (const address of addresses) expect((await fetch(address)).status, address).toBe(200);
   });
 
   it("shows commands that work when they are pasted", async () => {
-    const [create = "", sign = "", ...more] = commandsIn(screen).filter((line) => line.startsWith("curl "));
+    const commands = commandsIn(screen).filter((line) => !line.endsWith("npm run demo"));
+    const [create = "", sign = "", token = "", register = "", ...more] = commands;
     expect(more).toEqual([]);
     const identity = JSON.parse(await paste(create));
     expect(identity).toMatchObject({ authenticationTypes: ["PHONE_OTP"] });
@@ -127,6 +140,7 @@ describe("the first start", { timeout: 120_000 }, () => {
       active: true,
       sub: identity.id,
     });
+    if (hasCurl) expect(await paste(`${token}; ${register}`)).toMatch(/^HTTP\/1.1 204 /);
   });
 
   it("shows how to run the demo against this very server", async () => {
@@ -152,7 +166,7 @@ function commandsIn(screen: string): string[] {
     .replaceAll(/\\\n\s*/g, "")
     .split("\n")
     .map((line) => line.trim())
-    .filter((line) => /^(?:\w+=\S+ )*(?:npm|curl) /.test(line));
+    .filter((line) => /^(?:\w+=\S+ )*(?:npm|curl) |^token=/.test(line));
 }
 
 const hasCurl = ["curl", "bash"].every((program) => {
@@ -190,7 +204,7 @@ describe("the time from start to ready", { timeout: 180_000 }, () => {
 
   it.each(backends)("on a database that is migrated: %s", async (backend) => {
     const store = await createAuthStore(backend);
-    if (backend === "PGlite") await copyEmbeddedDatabase(join(store.env["DATA_DIR"] ?? "", "auth"));
+    if (backend === "PGlite") await copyEmbedded(store.env["DATA_DIR"] ?? "");
     const figures: number[] = [];
     // The first start migrates, and fills the cache of compiled code.
     for (let round = 0; round < 4; round += 1) {
@@ -211,7 +225,8 @@ describe("the time from start to ready", { timeout: 180_000 }, () => {
 
 describe("production mode without settings", () => {
   const required = (table: SettingsTable) => Object.values(table).filter((row) => row.required === true);
-  const rows = [...required(databaseTable), ...required(authTable)];
+  const tables = [databaseTable, authTable, pushTable, providerTable];
+  const rows = tables.flatMap(required);
 
   it("names every missing one at once, each with an example, and ends with 78", async () => {
     const server = await start({ NODE_ENV: "production" });
@@ -268,7 +283,7 @@ describe("something in the way", { timeout: 120_000 }, () => {
     async (kind, name) => {
       const { port, release } = await occupyPort();
       const dataDir = join(directory, kind);
-      await copyEmbeddedDatabase(join(dataDir, "auth"));
+      await copyEmbedded(dataDir);
       const server = await start({ DATA_DIR: dataDir }, { [kind]: port });
       expect(await server.ended()).toBe(1);
       release();
@@ -288,9 +303,10 @@ describe("something in the way", { timeout: 120_000 }, () => {
     const migration = startNode("src/migrate.ts", env);
     expect(await migration.ended()).toBe(1);
     expect(migration.output()).toBe(`The database cannot be used: connect ECONNREFUSED 127.0.0.1:${port}.\n`);
-    while (!server.output().includes("the database is not ready")) await setTimeout(20);
+    const said = () => server.output().match(/the database is not ready/g) ?? [];
+    while (said().length < 2) await setTimeout(20);
     await setTimeout(1_500);
-    expect(server.output().match(/the database is not ready/g)).toHaveLength(1);
+    expect(said(), "once for each service").toHaveLength(2);
     expect(server.output()).not.toContain("gatepost is ready");
     await stop(server);
     expect(server.output()).not.toContain("gatepost is ready");
@@ -298,7 +314,7 @@ describe("something in the way", { timeout: 120_000 }, () => {
 
   it("another server on the same embedded database: it refuses, and the first one goes on", async () => {
     const dataDir = join(directory, "shared");
-    await copyEmbeddedDatabase(join(dataDir, "auth"));
+    await copyEmbedded(dataDir);
     const first = await start({ DATA_DIR: dataDir });
     await first.ready();
     const second = await start({ DATA_DIR: dataDir });
@@ -322,7 +338,7 @@ describe("something in the way", { timeout: 120_000 }, () => {
 
   it("of two that start at once on what a dead one has left, one refuses", async () => {
     const dataDir = join(directory, "race");
-    await copyEmbeddedDatabase(join(dataDir, "auth"));
+    await copyEmbedded(dataDir);
     const first = await start({ DATA_DIR: dataDir });
     await first.ready();
     first.child.kill("SIGKILL");

@@ -23,7 +23,7 @@ CREATE TABLE "push"."delivery_chunks" (
 --> statement-breakpoint
 CREATE TABLE "push"."devices" (
 	"id" bigserial PRIMARY KEY NOT NULL,
-	"user_id" text NOT NULL,
+	"user_id" text COLLATE "C" NOT NULL,
 	"provider" text NOT NULL,
 	"token" text NOT NULL,
 	"token_hash" "bytea" NOT NULL,
@@ -34,7 +34,7 @@ CREATE TABLE "push"."devices" (
 );
 --> statement-breakpoint
 CREATE TABLE "push"."history" (
-	"user_id" text NOT NULL,
+	"user_id" text COLLATE "C" NOT NULL,
 	"notification_id" uuid NOT NULL,
 	"viewed" boolean NOT NULL,
 	CONSTRAINT "history_pkey" PRIMARY KEY("user_id","notification_id")
@@ -101,6 +101,6 @@ CREATE UNIQUE INDEX "devices_token_unique" ON "push"."devices" USING btree ("tok
 CREATE INDEX "devices_user" ON "push"."devices" USING btree ("user_id");--> statement-breakpoint
 CREATE INDEX "devices_expiry" ON "push"."devices" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "history_unread" ON "push"."history" USING btree ("user_id") WHERE not "push"."history"."viewed";--> statement-breakpoint
-CREATE INDEX "history_age" ON "push"."history" USING brin ("notification_id");--> statement-breakpoint
+CREATE INDEX "history_age" ON "push"."history" USING btree ("notification_id" NULLS FIRST);--> statement-breakpoint
 CREATE INDEX "idempotency_keys_expiry" ON "push"."idempotency_keys" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "notifications_unfinished" ON "push"."notifications" USING btree ("id") WHERE "push"."notifications"."completed_at" is null;

@@ -11,10 +11,13 @@ import {
   createGrpcWebTransport,
   Http2SessionManager,
 } from "@connectrpc/connect-node";
+import { decodeJwt } from "jose";
 import createClient, { type Client, type Middleware } from "openapi-fetch";
 import type { paths as AuthPaths } from "../../gen/openapi/auth.ts";
 import type { paths as OtpPaths } from "../../gen/openapi/otp-verifier.ts";
+import type { paths as PushPaths } from "../../gen/openapi/push-orchestration.ts";
 import { IntrospectionService, IntrospectResponseSchema } from "../../gen/proto/auth/v1/introspection_pb.ts";
+import { DeliveryService, type NotificationProgress } from "../../gen/proto/push/v1/delivery_pb.ts";
 import { type Contract, readContract } from "./contract.ts";
 import { Mismatch } from "./mismatch.ts";
 import { type Body, showAnswer, showCheck, showRequest } from "./screen.ts";
@@ -34,8 +37,11 @@ export type Protocol = (typeof protocols)[number];
 export interface Calls {
   readonly auth: Client<AuthPaths>;
   readonly otp: Client<OtpPaths>;
+  readonly push: Client<PushPaths>;
   /** The answer in the JSON form that proto3 defines, without fields that are not set. */
   introspectOver(protocol: Protocol, token: string, authorization: string): Promise<JsonValue>;
+  /** The progress of a notification over Connect, each time that it changed, until it has ended. */
+  watchProgress(notificationId: string, authorization: string): AsyncIterable<NotificationProgress>;
   close(): void;
 }
 
@@ -62,6 +68,10 @@ export function createCalls({ http, grpc }: Addresses): Calls {
   return {
     auth: watched(createClient<AuthPaths>({ baseUrl: `${http}/api/auth`, fetch: patient }), "auth"),
     otp: watched(createClient<OtpPaths>({ baseUrl: `${http}/otp-verifier`, fetch: patient }), "otp-verifier"),
+    push: watched(
+      createClient<PushPaths>({ baseUrl: `${http}/api/push-orchestration`, fetch: patient }),
+      "push-orchestration",
+    ),
 
     async introspectOver(protocol, token, authorization) {
       const { typeName, method } = IntrospectionService;
@@ -81,6 +91,25 @@ export function createCalls({ http, grpc }: Addresses): Calls {
       showAnswer({ line: "0 OK", body: { json } });
       if (answer.$unknown) throw new Mismatch("fields of auth.v1.IntrospectResponse", "others besides");
       return json;
+    },
+
+    async *watchProgress(notificationId, authorization) {
+      const { typeName, method } = DeliveryService;
+      showRequest({
+        line: `${typeName}/${method.watchProgress.name} over Connect`,
+        credentials: credentialsIn(authorization),
+        body: { json: { notificationId } },
+      });
+      const client = createRpcClient(DeliveryService, transports.Connect);
+      const options = { headers: { authorization }, timeoutMs: 60_000 };
+      try {
+        for await (const { progress } of client.watchProgress({ notificationId }, options)) {
+          if (progress) yield progress;
+        }
+      } catch (thrown) {
+        const { code, rawMessage } = ConnectError.from(thrown);
+        throw new Mismatch("progress until the end", `${Code[code]}: ${rawMessage}`);
+      }
     },
 
     close: () => session.abort(),
@@ -152,8 +181,17 @@ function bodyIn(mediaType: string, text: string): Body | undefined {
   }
 }
 
-/** Whose Basic credentials these are; the secret stays out of sight. */
+/** The Authorization header for this access token. */
+export function bearer(accessToken: string): string {
+  return `Bearer ${accessToken}`;
+}
+
+/** Whose credentials these are; the secret stays out of sight. */
 function credentialsIn(authorization: string): string {
+  if (authorization.startsWith("Bearer ")) {
+    const { sub, client_id } = decodeJwt(authorization.slice("Bearer ".length));
+    return `${sub} by ${client_id} (Bearer)`;
+  }
   const pair = Buffer.from(authorization.replace(/^Basic /, ""), "base64").toString("utf8");
   return `${pair.slice(0, pair.indexOf(":"))} (HTTP Basic)`;
 }

@@ -13,8 +13,14 @@ export type Check = (what: string, got: unknown, expected: unknown) => void;
 export interface Stage {
   readonly calls: Calls;
   readonly user: { readonly id: string; readonly phone: string; readonly email: string };
+  /** Somebody who works in the back office. */
+  readonly operator: { readonly id: string; readonly phone: string };
   /** Authorization headers of development mode's clients. */
-  readonly credentials: { readonly internal: string; readonly mobileApp: string };
+  readonly credentials: {
+    readonly internal: string;
+    readonly mobileApp: string;
+    readonly backoffice: string;
+  };
   /** Runs one step, with its heading. A step that throws ends the demo. */
   step<T>(heading: string, work: (check: Check) => Promise<T>, note?: string): Promise<T>;
   /** The step that runs or has run: its number and its heading. */
@@ -27,9 +33,11 @@ export function createStage(calls: Calls): Stage {
   return {
     calls,
     user: { id: `demo-${name}`, phone: fictionalPhone(), email: `ada.${name}@example.com` },
+    operator: { id: `operator-${name}`, phone: fictionalPhone() },
     credentials: {
       internal: basic("internal", "internal-dev-secret"),
       mobileApp: basic("mobile-app", "mobile-app-dev-secret"),
+      backoffice: basic("backoffice", "backoffice-dev-secret"),
     },
     async step(heading, work, note) {
       current = { number: current.number + 1, heading };

@@ -3,7 +3,7 @@ import type { Hono } from "hono";
 import { type Clock, systemClock } from "../platform/clock.ts";
 import { type ContractDocument, loadContract } from "../platform/contract/document.ts";
 import type { OpenDatabase } from "../platform/database.ts";
-import { type Deliver, startRelay } from "../platform/events.ts";
+import { type Deliver, deliverToAll, logEvents, startRelay } from "../platform/events.ts";
 import { openDatabase } from "../platform/open-database.ts";
 import type { RpcService } from "../platform/rpc.ts";
 import type { Logger, Metrics } from "../platform/telemetry.ts";
@@ -54,10 +54,13 @@ interface Dependencies {
   /** Hold every response against the document; in tests and development. */
   readonly validateResponses: boolean;
   readonly clock?: Clock;
+  /** Who is told of the service's events, each before its line in the log. None unless given. */
+  readonly subscribers?: readonly Deliver[];
 }
 
 export async function createAuthService(dependencies: Dependencies): Promise<AuthService> {
   const { settings, logger, metrics, validateResponses, clock = systemClock } = dependencies;
+  const { subscribers = [] } = dependencies;
   const { issuer } = settings;
   const [database, keys, document] = await Promise.all([
     openDatabase(settings.database, authMigrations),
@@ -121,20 +124,22 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       const intervalSeconds = settings.janitorIntervalSeconds;
       workers.push(
         startJanitor({ db, clock, longestGrace, logger, intervalSeconds }),
-        startRelay({ db, schema: "auth", source: issuer, deliver: logEvents(logger), logger }),
+        startRelay({
+          db,
+          schema: "auth",
+          source: issuer,
+          deliver: deliverToAll([
+            ...subscribers,
+            logEvents(logger, [AuthEvents.authorizationReuseDetected.type]),
+          ]),
+          logger,
+          alone: settings.database.kind === "embedded",
+        }),
       );
     },
     async stop() {
       await Promise.all(workers.map((worker) => worker.stop()));
       await database.close();
     },
-  };
-}
-
-/** Without a broker events are delivered inside the process: each is a line of the log, the audit trail. */
-function logEvents(logger: Logger): Deliver {
-  return async ({ id, type, subject, time, data }) => {
-    const level = type === AuthEvents.authorizationReuseDetected.type ? "warn" : "info";
-    logger[level]({ event: { id, type, subject, time, data } }, "event");
   };
 }

@@ -2,26 +2,14 @@
  * The table of the auth service's settings: parsing, defaults, validation and documentation of each. What
  * takes several of them to check is in settings.ts.
  */
-import { generatedPrefix } from "../platform/development-secrets.ts";
-import {
-  baseUrl,
-  integer,
-  issuerUrl,
-  plainText,
-  secretMatching,
-  stricterInProduction,
-} from "../platform/setting-kinds.ts";
+import { platformApiKey } from "../platform/setting-api-key.ts";
+import { baseUrl, integer, issuerUrl, plainText } from "../platform/setting-kinds.ts";
 import type { SettingsTable } from "../platform/settings.ts";
 import { clientId, clientRegistrations, clientSecret, developmentInternalClient } from "./client-settings.ts";
 import { keyId, otpPublicKey, publishedKeys, signingPrivateKey, signingPublicKey } from "./key-settings.ts";
 
 /** Where this server serves the built-in OTP verifier in development mode. */
 export const builtInVerifierPath = "/otp-verifier";
-
-const apiKey = stricterInProduction(
-  secretMatching("16 to 256 visible ASCII characters", /^[\x21-\x7e]{16,256}$/),
-  (key) => (key.startsWith(generatedPrefix) ? "must not be a key made by development mode" : undefined),
-);
 
 /** The auth service's settings, row by row. */
 export const authTable = {
@@ -62,7 +50,7 @@ export const authTable = {
   platformSecurityApiKey: {
     name: "PLATFORM_SECURITY_API_KEY",
     description: "The `X-Api-Key` with which a platform may introspect; no key is taken unless it is set.",
-    kind: apiKey,
+    kind: platformApiKey,
     secret: true,
     development: "<generated API key>",
     example: "PLATFORM_SECURITY_API_KEY_FILE=/run/secrets/platform-security-api-key",

@@ -5,7 +5,7 @@
 import { urlHost } from "../platform/addresses.ts";
 import { type DatabaseSettings, resolveDatabaseSettings } from "../platform/database-settings.ts";
 import { type DevelopmentSecrets, developmentSecrets } from "../platform/development-secrets.ts";
-import type { ServerSettings } from "../platform/server-settings.ts";
+import { originOf, type ServerSettings } from "../platform/server-settings.ts";
 import { isLoopback } from "../platform/setting-kinds.ts";
 import type { EnvironmentVariables } from "../platform/setting-text.ts";
 import {
@@ -90,11 +90,6 @@ export async function readAuthSettings(
   return settle(await resolveAuthSettings(env, server));
 }
 
-/** Where this machine reaches the server. */
-function addressOf({ tls, host, port }: ServerSettings): string {
-  return new URL(`${tls ? "https" : "http"}://${urlHost(host)}:${port}`).origin;
-}
-
 function placeholdersOf(server: ServerSettings): Readonly<Record<string, () => string>> {
   let known: DevelopmentSecrets | undefined;
   const secrets = () => {
@@ -102,7 +97,7 @@ function placeholdersOf(server: ServerSettings): Readonly<Record<string, () => s
     return known;
   };
   return {
-    "http://HOST:SERVER_PORT": () => addressOf(server),
+    "http://HOST:SERVER_PORT": () => originOf(server),
     "development clients": () => JSON.stringify(developmentClients),
     "generated API key": () => secrets().apiKey,
     "generated private key": () => secrets().signing.privateKey,

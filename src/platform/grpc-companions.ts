@@ -19,7 +19,8 @@ import { healthFile, healthServiceName } from "./grpc-health-descriptor.ts";
 import type { RpcService } from "./rpc.ts";
 
 export interface Companions {
-  setServing(serving: boolean): void;
+  /** The server as a whole serves while all of its services do. @param of all unless given */
+  setServing(serving: boolean, of?: readonly RpcService[]): void;
   /** Ends their streams (health watches): they never end by themselves, and would hold up a shutdown. */
   end(): void;
 }
@@ -33,8 +34,14 @@ export function addHealthAndReflection(server: Server, services: readonly RpcSer
 
   const names = services.map((service) => service.descriptor.typeName);
   const health = new HealthImplementation();
-  const setServing = (serving: boolean) => {
-    for (const name of ["", ...names]) health.setStatus(name, serving ? "SERVING" : "NOT_SERVING");
+  const unserving = new Set(names);
+  const setServing = (serving: boolean, of: readonly RpcService[] = services) => {
+    for (const { descriptor } of of) {
+      if (serving) unserving.delete(descriptor.typeName);
+      else unserving.add(descriptor.typeName);
+      health.setStatus(descriptor.typeName, serving ? "SERVING" : "NOT_SERVING");
+    }
+    health.setStatus("", unserving.size === 0 ? "SERVING" : "NOT_SERVING");
   };
   setServing(false);
   health.addToServer(tracked);

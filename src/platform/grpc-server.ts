@@ -24,8 +24,11 @@ export interface GrpcServer {
    * @throws an error with `code` and `port`, such as EADDRINUSE
    */
   listen(host: string, port: number): Promise<number>;
-  /** What grpc.health.v1 answers for the server and for each service; not serving until it is called. */
-  setServing(serving: boolean): void;
+  /**
+   * What grpc.health.v1 answers for these services, all unless given; and for the server, which serves while all
+   * of them do. Not serving until it is called.
+   */
+  setServing(serving: boolean, services?: readonly RpcService[]): void;
   /** Takes no more calls, ends streams, waits for the others, and after `graceMs` ends those too. */
   close(graceMs: number): Promise<void>;
 }
@@ -55,7 +58,7 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
 
   return {
     listen: (host, port) => listen(server, host, port, credentials(options.tls)),
-    setServing: (serving) => companions.setServing(serving),
+    setServing: (serving, services) => companions.setServing(serving, services),
     close(graceMs) {
       companions.setServing(false);
       closing ??= close(server, graceMs, pipeline, companions.end);

@@ -35,6 +35,8 @@ export interface Job<Data> {
   readonly data: Data;
   /** 0 the first time. */
   readonly retryCount: number;
+  /** As it was enqueued: what goes on with the work later should be as urgent. */
+  readonly priority: number;
 }
 
 /** When and before which others a job is to be done. */
@@ -208,7 +210,7 @@ function startWorker<Data extends object>(
   async function run(): Promise<void> {
     while (!stopping.signal.aborted) {
       try {
-        const [job] = await boss.fetch<Data>(queue, { batchSize: 1 });
+        const [job] = await boss.fetch<Data>(queue, { batchSize: 1, includeMetadata: true });
         if (job) {
           await workOn(job);
           continue;

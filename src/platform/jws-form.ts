@@ -3,7 +3,7 @@
  * padding and stray bits in base64url give one token many spellings, and a member that is given twice gives
  * it many readings.
  */
-import { repeatedMember } from "../../platform/json-members.ts";
+import { repeatedMember } from "./json-members.ts";
 
 /** Compact, with nothing around it; far longer than any token or proof is refused unread. */
 const compactForm = /^([A-Za-z0-9_-]{1,1024})\.([A-Za-z0-9_-]{1,8192})\.([A-Za-z0-9_-]{1,1024})$/;

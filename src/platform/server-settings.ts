@@ -3,6 +3,7 @@
  * (development or production) that every other table is read in.
  */
 import { createPrivateKey, X509Certificate } from "node:crypto";
+import { urlHost } from "./addresses.ts";
 import {
   type Environment,
   fixedPort,
@@ -160,6 +161,11 @@ export interface ServerSettings {
   readonly memoryMaxMb: number | undefined;
   /** Directory of development mode; in production nothing may be kept there. */
   readonly dataDir: string;
+}
+
+/** Where this machine reaches the server: its origin. */
+export function originOf({ tls, host, port }: Pick<ServerSettings, "tls" | "host" | "port">): string {
+  return new URL(`${tls ? "https" : "http"}://${urlHost(host)}:${port}`).origin;
 }
 
 /** Reads the process's settings and reports what is wrong instead of throwing it. A value is always there. */

@@ -1,4 +1,5 @@
 /** What the push service keeps: the history of its schema's migrations, and its job queues. */
+import type { JobTables } from "../platform/jobs.ts";
 import type { Migrations } from "../platform/migrations.ts";
 import { type ProviderName, providerNames } from "./provider-settings.ts";
 
@@ -24,7 +25,7 @@ export interface DeliveryJob {
 /** Tries after which a job that throws, or whose worker dies, is a dead letter. */
 const retryLimit = 10;
 
-export const pushMigrations: Migrations = {
+export const pushMigrations: Migrations & { readonly jobs: JobTables } = {
   schema: "push",
   folder: new URL("../../drizzle/push", import.meta.url),
   jobs: {

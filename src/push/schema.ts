@@ -25,6 +25,8 @@ import {
 
 export const push = pgSchema("push");
 
+/** Ids of users: compared as bytes, which is several times faster than by the rules of a language. */
+const byteOrderedText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 const instant = (name: string) => timestamp(name, { withTimezone: true, precision: 3 });
 
@@ -34,7 +36,7 @@ export const devices = push.table(
   {
     /** In the order of registration; planning walks along it, so that each device is visited once. */
     id: bigserial("id", { mode: "number" }).primaryKey(),
-    userId: text("user_id").notNull(),
+    userId: byteOrderedText("user_id").notNull(),
     provider: text("provider").notNull(),
     token: text("token").notNull(),
     /** SHA-256 of the token, which is too long to be indexed itself. */
@@ -103,7 +105,7 @@ export const notifications = push.table(
 export const history = push.table(
   "history",
   {
-    userId: text("user_id").notNull(),
+    userId: byteOrderedText("user_id").notNull(),
     /** Orders by time too: it is a UUIDv7. */
     notificationId: uuid("notification_id").notNull(),
     viewed: boolean("viewed").notNull(),
@@ -111,8 +113,10 @@ export const history = push.table(
   (table) => [
     primaryKey({ name: "history_pkey", columns: [table.userId, table.notificationId] }),
     index("history_unread").on(table.userId).where(sql`not ${table.viewed}`),
-    // For the janitor, who removes by age: next to nothing to keep up, as rows come in the order of time.
-    index("history_age").using("brin", table.notificationId),
+    // For the janitor, who removes by age. Rows come in the order of time, and equal ids are kept once: it is a
+    // tenth of the table. (A BRIN index would match ever more of the table as space is used again.) Nulls, of
+    // which there are none, come first, so that nobody who wants a user's newest entries walks along it.
+    index("history_age").on(table.notificationId.asc().nullsFirst()),
   ],
 );
 

@@ -7,7 +7,8 @@ import { authMigrations } from "../../src/auth/service.ts";
 import { type OpenDatabase, rows } from "../../src/platform/database.ts";
 import { type Answer, type AuthApi, authApi, basic, internal, mobileApp } from "../support/auth-api.ts";
 import { withClients } from "../support/auth-fleet.ts";
-import { type AuthServer, backends, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
+import { backends } from "../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
 
 const failures = 6;

@@ -2,10 +2,11 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { type AuthApi, authApi, basic, internal, mobileApp } from "../support/auth-api.ts";
 import { withClients } from "../support/auth-fleet.ts";
-import { type AuthServer, backends, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
 import { type DatabaseGate, openDatabaseGate } from "../support/database-gate.ts";
 import { HttpError, type Introspector, introspectors } from "../support/introspectors.ts";
+import { backends } from "../support/servers.ts";
 
 /** Milliseconds within which everything is answered. */
 const bound = 12_000;

@@ -4,9 +4,10 @@ import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { type AuthApi, authApi, internal } from "../support/auth-api.ts";
 import { eventsIn } from "../support/auth-fleet.ts";
-import { type AuthProcess, backends, spawnAuthServer } from "../support/auth-server.ts";
+import { type AuthProcess, spawnAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
 import { postgresUrl } from "../support/backends.ts";
+import { backends } from "../support/servers.ts";
 
 /** Milliseconds for which connections are ended, over and over. */
 const storm = 4_000;

@@ -5,8 +5,9 @@ import * as oauth from "oauth4webapi";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { components } from "../../gen/openapi/auth.ts";
 import { type AuthApi, authApi, basic, type TokenPair } from "../support/auth-api.ts";
-import { type AuthServer, type Backend, backends, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
+import { type Backend, backends } from "../support/servers.ts";
 
 type KeySet = components["schemas"]["KeySet"];
 type Metadata = components["schemas"]["ServerMetadata"];

@@ -16,9 +16,10 @@ import {
   type TokenPair,
 } from "../support/auth-api.ts";
 import { deployments, eventsIn, type LoggedEvent, startFleet, withClients } from "../support/auth-fleet.ts";
-import { type AuthServer, backends, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
 import { otpVerifier } from "../support/otp.ts";
+import { backends } from "../support/servers.ts";
 
 /** A client without a grace window, so that a second use is reuse at once. */
 const strict = basic("strict", "strict-secret");

@@ -12,10 +12,11 @@ import {
   newPhone,
   type TokenPair,
 } from "../support/auth-api.ts";
-import { type AuthServer, backends, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
 import { type MovableClock, movableClock } from "../support/movable-clock.ts";
 import { otpVerifier } from "../support/otp.ts";
+import { backends } from "../support/servers.ts";
 
 type Claims = Record<string, unknown>;
 

@@ -16,10 +16,11 @@ import {
   type TokenPair,
 } from "../support/auth-api.ts";
 import { type AuthFleet, deployments, startFleet, withClients } from "../support/auth-fleet.ts";
-import { type AuthServer, backends, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
 import { type DatabaseGate, openDatabaseGate } from "../support/database-gate.ts";
 import { otpVerifier } from "../support/otp.ts";
+import { backends } from "../support/servers.ts";
 
 const password = "correct horse battery staple";
 const invalidGrant = { status: 400, body: expect.objectContaining({ error: "invalid_grant" }) };

@@ -17,8 +17,9 @@ import {
   type TokenPair,
 } from "../support/auth-api.ts";
 import { withClients } from "../support/auth-fleet.ts";
-import { type AuthServer, backends, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { otpVerifier } from "../support/otp.ts";
+import { backends } from "../support/servers.ts";
 
 const password = "correct horse battery staple";
 const odd = basic("odd", "odd-secret");

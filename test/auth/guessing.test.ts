@@ -13,8 +13,9 @@ import {
   newPhone,
 } from "../support/auth-api.ts";
 import { withClients } from "../support/auth-fleet.ts";
-import { type AuthServer, backends, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
+import { backends } from "../support/servers.ts";
 
 const { password: passwordRule, code: codeRule, client: clientRule, secret: secretRule } = attemptRules;
 

@@ -10,7 +10,8 @@ import {
   mobileApp,
   newPhone,
 } from "../support/auth-api.ts";
-import { type AuthServer, backends, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
+import { backends } from "../support/servers.ts";
 
 /** Other ways to write a phone number of newPhone. */
 function spellings(phone: string): string[] {

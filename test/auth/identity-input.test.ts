@@ -2,7 +2,8 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Answer, type AuthApi, authApi, internal, newPhone } from "../support/auth-api.ts";
-import { type AuthServer, backends, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
+import { backends } from "../support/servers.ts";
 
 /** JSON text of an object nested in itself, `levels` objects in all. */
 function nested(levels: number): string {

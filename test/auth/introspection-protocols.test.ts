@@ -13,13 +13,14 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { IntrospectRequestSchema } from "../../gen/proto/auth/v1/introspection_pb.ts";
 import { type AuthApi, authApi, basic, internal, mobileApp } from "../support/auth-api.ts";
 import { withClients } from "../support/auth-fleet.ts";
-import { type AuthServer, backends, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
 import { openDatabaseGate } from "../support/database-gate.ts";
 import { envelope, rawRequest } from "../support/grpc-client.ts";
 import { HttpError, type Introspector, introspectors } from "../support/introspectors.ts";
 import { type MovableClock, movableClock } from "../support/movable-clock.ts";
 import { otpVerifier } from "../support/otp.ts";
+import { backends } from "../support/servers.ts";
 
 const gateway = basic("gateway", "gateway-secret");
 const bare = basic("bare", "bare-secret");

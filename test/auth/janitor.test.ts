@@ -9,11 +9,12 @@ import { endAuthorizations } from "../../src/auth/tokens/end-authorizations.ts";
 import { type OpenDatabase, rows } from "../../src/platform/database.ts";
 import { type AuthApi, authApi, basic, internal, mobileApp, type TokenPair } from "../support/auth-api.ts";
 import { withClients } from "../support/auth-fleet.ts";
-import { type AuthServer, backends, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore, rowCounts } from "../support/auth-store.ts";
 import { captureLog } from "../support/captured-log.ts";
 import { type MovableClock, movableClock } from "../support/movable-clock.ts";
 import { otpVerifier } from "../support/otp.ts";
+import { backends } from "../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
 
 const minute = 60;

@@ -6,9 +6,10 @@ import { randomInt } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { decodeRefreshToken, hashPart } from "../../src/auth/tokens/refresh-token.ts";
 import { type AuthApi, authApi, type TokenPair } from "../support/auth-api.ts";
-import { type AuthProcess, backends, spawnAuthServer } from "../support/auth-server.ts";
+import { type AuthProcess, spawnAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
 import { type DatabaseGate, openDatabaseGate } from "../support/database-gate.ts";
+import { backends } from "../support/servers.ts";
 
 const kills = Number(process.env["TEST_KILLS"] ?? 5);
 

@@ -7,8 +7,9 @@ import { attemptRules } from "../../src/auth/limits/attempts.ts";
 import { authMigrations } from "../../src/auth/service.ts";
 import { openDatabase } from "../../src/platform/open-database.ts";
 import { authApi, basic, mobileApp } from "../support/auth-api.ts";
-import { backends, spawnAuthServer } from "../support/auth-server.ts";
+import { spawnAuthServer } from "../support/auth-server.ts";
 import { createAuthStore } from "../support/auth-store.ts";
+import { backends } from "../support/servers.ts";
 
 test.runIf(backends.includes("PostgreSQL"))(
   "guessing at a client locks it out at neither of them",

@@ -12,7 +12,8 @@ import {
   mobileApp,
 } from "../support/auth-api.ts";
 import { withClients } from "../support/auth-fleet.ts";
-import { type AuthServer, backends, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
+import { backends } from "../support/servers.ts";
 
 const every = ["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"];
 const grantTypes = ["auth", "refresh_token"];

@@ -15,8 +15,9 @@ import {
   type TokenPair,
 } from "../support/auth-api.ts";
 import { withClients } from "../support/auth-fleet.ts";
-import { type AuthServer, backends, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { createAuthStore } from "../support/auth-store.ts";
+import { backends } from "../support/servers.ts";
 
 const shop = {
   clientId: "shop",

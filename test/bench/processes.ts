@@ -30,15 +30,14 @@ function startFlags(): string[] {
 /** Whether servers and load have a core each. */
 export const pinned = canPin;
 
-function start(
-  core: 0 | 1,
-  file: string,
-  args: readonly string[],
-  env: Record<string, string>,
-): ChildProcess {
+/** Where a process runs; "any" leaves it to the system. */
+type Core = 0 | 1 | "any";
+
+function start(core: Core, file: string, args: readonly string[], env: Record<string, string>): ChildProcess {
   const script = fileURLToPath(new URL(file, import.meta.url));
   const command = [process.execPath, ...(file.endsWith("/main.ts") ? productFlags : []), script, ...args];
-  const [program = "", ...rest] = canPin ? ["taskset", "-c", String(core), ...command] : command;
+  const [program = "", ...rest] =
+    canPin && core !== "any" ? ["taskset", "-c", String(core), ...command] : command;
   return spawn(program, rest, {
     env: { PATH: process.env["PATH"] ?? "", ...env },
     stdio: ["ignore", "pipe", "inherit"],
@@ -52,14 +51,15 @@ export interface BenchServer {
   stop(): Promise<void>;
 }
 
-/** Starts a server on the first core. @param isUp tells when it answers */
+/** Starts a server, on the first core unless told otherwise. @param isUp tells when it answers */
 export async function startBenchServer(
   file: string,
   args: readonly string[],
   env: Record<string, string>,
   isUp: () => Promise<boolean>,
+  core: Core = 0,
 ): Promise<BenchServer> {
-  const child = start(0, file, args, env);
+  const child = start(core, file, args, env);
   child.stdout?.resume();
   const gone = once(child, "exit");
   const deadline = Date.now() + 30_000;

@@ -8,8 +8,7 @@ import { type AuthApi, authApi } from "../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import type { Contract } from "../support/contract-check.ts";
 import { copyEmbeddedDatabase } from "../support/embedded-template.ts";
-
-export type Deployment = "sound" | "broken" | "away";
+import type { Deployment } from "./status-cases.ts";
 
 export interface Deployments {
   api(deployment: Deployment): AuthApi;

@@ -7,24 +7,12 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { attemptRules } from "../../src/auth/limits/attempts.ts";
 import { basic, type CallOptions, internal, mobileApp, newPhone } from "../support/auth-api.ts";
 import { readContract } from "../support/contract-check.ts";
-import { type Deployment, type Deployments, startDeployments } from "./auth-deployments.ts";
-
-type Request = () => CallOptions | Promise<CallOptions>;
-
-interface Case {
-  readonly operation: string;
-  readonly status: number;
-  /** Ends the test's name. */
-  readonly when: string;
-  /** `code` of the problem, or `error` of the OAuth operations. */
-  readonly code: string | undefined;
-  readonly on: Deployment;
-  readonly request: Request;
-}
+import { type Deployments, startDeployments } from "./auth-deployments.ts";
+import { type Case, casesFrom, one, statusRun, withoutCredentials, withRaw } from "./status-cases.ts";
 
 const contract = readContract("auth");
-const reached = new Set<string>();
 let deployments: Deployments;
+const { answers, expectAllReached } = statusRun(contract, (on) => deployments.api(on).call);
 /** An identity of the sound server, and a token of its that all three know. */
 const known = { id: "", phone: "", token: "" };
 
@@ -79,40 +67,11 @@ const withBody = ["createIdentity", "updateIdentity", "setIdentityPassword", ...
 const withJsonAnswer = ["createIdentity", "findIdentityByPhone", "getIdentity", ...oauth, ...open];
 const withDatabase = [...aboutIdentities, ...oauth];
 
-function one(operation: string, status: number, when: string, request: Request, code?: string): Case {
-  return { operation, status, when, code, on: "sound", request };
-}
+const each = casesFrom(wellFormed);
 
-interface Outcome {
-  readonly status: number;
-  readonly when: string;
-  /** Of the identity operations, and of the OAuth operations. */
-  readonly codes: readonly [problem: string, error: string];
-  readonly on?: Deployment;
-}
-
-/** The same case for many operations: a well-formed request, changed. */
-function each(
-  operations: readonly string[],
-  { status, when, codes, on = "sound" }: Outcome,
-  change: (request: CallOptions, operation: string) => CallOptions = (request) => request,
-): Case[] {
-  return operations.map((operation) => ({
-    operation,
-    status,
-    when,
-    code: codes[oauth.includes(operation) ? 1 : 0],
-    on,
-    request: () => change(wellFormed[operation]?.() ?? {}, operation),
-  }));
-}
-
-function withoutCredentials({ as: _as, ...rest }: CallOptions): CallOptions {
-  return rest;
-}
-
-function withRaw({ json: _json, form: _form, ...rest }: CallOptions, raw: string, mediaType: string) {
-  return { ...rest, raw, headers: { "content-type": mediaType } };
+/** The code of the identity operations, and that of the OAuth operations. */
+function either(problem: string, error: string) {
+  return (operation: string) => (oauth.includes(operation) ? error : problem);
 }
 
 function tooLarge(request: CallOptions, operation: string): CallOptions {
@@ -167,47 +126,50 @@ const invalid = "invalid_request";
 const badInput: Case[] = [
   one("createIdentity", 400, "without a phone", () => ({ as: internal, json: { id: "a" } }), invalid),
   one("findIdentityByPhone", 400, "without a phone", () => ({ as: internal }), invalid),
-  ...each(
-    aboutOne,
-    { status: 400, when: "for an id that cannot be one", codes: [invalid, invalid] },
-    (request) => ({ ...request, path: { id: "not an id" } }),
-  ),
+  ...each(aboutOne, { status: 400, when: "for an id that cannot be one", code: invalid }, (request) => ({
+    ...request,
+    path: { id: "not an id" },
+  })),
   ...each(
     ["generateTokens"],
-    { status: 400, when: "without credentials", codes: ["", "invalid_client"] },
+    { status: 400, when: "without credentials", code: "invalid_client" },
     withoutCredentials,
   ),
-  ...each(["generateTokens"], { status: 400, when: "for nobody", codes: ["", "invalid_grant"] }),
+  ...each(["generateTokens"], { status: 400, when: "for nobody", code: "invalid_grant" }),
   one("introspectToken", 400, "without a token", () => ({ as: internal, form: {} }), invalid),
   one("revokeToken", 400, "for garbage", () => ({ as: internal, form: { token: "x" } }), "invalid_token"),
 ];
 
 const guess = basic("internal", "wrong");
-const unauthenticated = ["unauthenticated", "invalid_client"] as const;
+const unauthenticated = either("unauthenticated", "invalid_client");
 const refusals: Case[] = [
-  ...each(with401, { status: 401, when: "without credentials", codes: unauthenticated }, withoutCredentials),
-  ...each(with401, { status: 401, when: "with a wrong secret", codes: unauthenticated }, (request) => ({
+  ...each(with401, { status: 401, when: "without credentials", code: unauthenticated }, withoutCredentials),
+  ...each(with401, { status: 401, when: "with a wrong secret", code: unauthenticated }, (request) => ({
     ...request,
     as: guess,
   })),
   ...each(
     aboutIdentities,
-    { status: 401, when: "to any other client", codes: unauthenticated },
+    { status: 401, when: "to any other client", code: unauthenticated },
     (request) => ({ ...request, as: mobileApp }),
   ),
   ...each(["findIdentityByPhone", ...aboutOne], {
     status: 404,
     when: "for one that does not exist",
-    codes: ["identity_not_found", ""],
+    code: "identity_not_found",
   }),
   ...each(
     Object.keys(wellFormed),
-    { status: 405, when: "to a method that the path does not have", codes: ["method_not_allowed", invalid] },
+    {
+      status: 405,
+      when: "to a method that the path does not have",
+      code: either("method_not_allowed", invalid),
+    },
     (request) => ({ ...withRaw(request, "", "text/plain"), method: "PATCH" }),
   ),
   ...each(
     withJsonAnswer,
-    { status: 406, when: "where JSON is ruled out", codes: ["not_acceptable", invalid] },
+    { status: 406, when: "where JSON is ruled out", code: either("not_acceptable", invalid) },
     (request) => ({ ...request, headers: { accept: "text/html, application/json;q=0" } }),
   ),
   one(
@@ -226,25 +188,29 @@ const refusals: Case[] = [
   ),
   ...each(
     withBody,
-    { status: 413, when: "for a body over 64 KiB", codes: ["content_too_large", invalid] },
+    { status: 413, when: "for a body over 64 KiB", code: either("content_too_large", invalid) },
     tooLarge,
   ),
   ...each(
     withBody,
-    { status: 415, when: "for a body of another media type", codes: ["unsupported_media_type", invalid] },
+    {
+      status: 415,
+      when: "for a body of another media type",
+      code: either("unsupported_media_type", invalid),
+    },
     (request) => withRaw(request, "token=a", "text/plain"),
   ),
 ];
 
-const slowDown = ["too_many_requests", "slow_down"] as const;
+const slowDown = either("too_many_requests", "slow_down");
 const limited: Case[] = [
-  ...each(with401, { status: 429, when: "to who guesses at the secret", codes: slowDown }, (request) => ({
+  ...each(with401, { status: 429, when: "to who guesses at the secret", code: slowDown }, (request) => ({
     ...request,
     as: guess,
   })),
   ...each(
     ["generateTokens"],
-    { status: 429, when: "to who guesses at the client's secret", codes: slowDown },
+    { status: 429, when: "to who guesses at the client's secret", code: slowDown },
     (request) => ({ ...request, as: basic("mobile-app", "wrong") }),
   ),
   one(
@@ -260,27 +226,16 @@ const faults: Case[] = [
   ...each(withDatabase, {
     status: 500,
     when: "where the database is not what it should be",
-    codes: ["internal_error", "server_error"],
+    code: either("internal_error", "server_error"),
     on: "broken",
   }),
   ...each(withDatabase, {
     status: 503,
     when: "where the database is away",
-    codes: ["unavailable", "temporarily_unavailable"],
+    code: either("unavailable", "temporarily_unavailable"),
     on: "away",
   }),
 ];
-
-/** One case: the status and the code are these, and the response is what the document says. */
-async function answers({ operation, status, code, on, request }: Case) {
-  const answer = await deployments.api(on).call(operation, await request());
-  expect(answer.status, answer.text).toBe(status);
-  if (code !== undefined && status >= 400) {
-    expect(answer.body).toMatchObject(oauth.includes(operation) ? { error: code } : { code });
-  }
-  reached.add(`${operation} ${status}`);
-  return answer;
-}
 
 describe("what was asked for is done", () => {
   test.each(successes)("$operation answers $status $when", async (one) => void (await answers(one)));
@@ -324,7 +279,5 @@ describe("a fault is answered as the document says; its cause stands in the log 
 });
 
 test("every operation has reached every status that the document declares", () => {
-  const declared = contract.operations.flatMap(({ id, statuses }) => statuses.map((n) => `${id} ${n}`));
-  expect(declared.length).toBeGreaterThan(100);
-  expect(declared.filter((pair) => !reached.has(pair))).toEqual([]);
+  expectAllReached(100);
 });

@@ -1,6 +1,6 @@
 /** Values made from the schemas of an OpenAPI document: those that a schema allows, and those that it does not. */
 import { readFileSync } from "node:fs";
-import { Ajv2020 } from "ajv/dist/2020.js";
+import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 import fc from "fast-check";
 import { parse } from "yaml";
@@ -17,6 +17,15 @@ export interface Schema {
   readonly format?: string;
   readonly minLength?: number;
   readonly maxLength?: number;
+  readonly enum?: readonly string[];
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly multipleOf?: number;
+  readonly then?: Schema;
+  readonly items?: Schema;
+  readonly minItems?: number;
+  readonly maxItems?: number;
+  readonly uniqueItems?: boolean;
 }
 
 export interface Parameter {
@@ -35,13 +44,14 @@ export interface Described {
   readonly parameters: readonly Parameter[];
   /** Schemas by media type; empty: no body. */
   readonly bodies: Readonly<Record<string, Schema>>;
+  readonly bodyRequired: boolean;
 }
 
 interface OperationObject {
   operationId: string;
   security?: Record<string, unknown>[];
   parameters?: Parameter[];
-  requestBody?: { content: Record<string, { schema: Schema }> };
+  requestBody?: { required?: boolean; content: Record<string, { schema: Schema }> };
 }
 
 type Values = fc.Arbitrary<unknown>;
@@ -57,6 +67,28 @@ const anyText = (minLength: number, maxLength: number) =>
 /** NUL and halves of surrogate pairs are refused wherever they stand, by another rule than the schema's. */
 function isStorable(value: unknown): boolean {
   return !/\\u0000|\\ud[89a-f]/i.test(JSON.stringify(value));
+}
+
+/** Date-times of four-digit years, most of them in UTC. */
+const moments = fc
+  .tuple(
+    fc.date({ min: new Date("0001-01-02"), max: new Date("9999-12-30"), noInvalidDate: true }),
+    fc.constantFrom("Z", "Z", "+00:00", "-03:30", "+14:00"),
+  )
+  .map(([date, zone]) => date.toISOString().replace("Z", zone));
+
+/** The generator knows no negative look-ahead; what it forbids is filtered out by the caller. */
+function withoutLookAhead(pattern: string): string {
+  const start = pattern.indexOf("(?!");
+  if (start === -1) return pattern;
+  let depth = 0;
+  for (let end = start; end < pattern.length; end += 1) {
+    if (pattern[end] === "\\") end += 1;
+    else if (pattern[end] === "(") depth += 1;
+    else if (pattern[end] === ")") depth -= 1;
+    if (depth === 0) return withoutLookAhead(pattern.slice(0, start) + pattern.slice(end + 1));
+  }
+  throw new Error(`${pattern} is not closed`);
 }
 
 /** @param name file in openapi/, without its ending */
@@ -78,16 +110,38 @@ export function readSchemas(name: string) {
     return resolve(target as T);
   }
 
+  const compiled = new Map<Schema, ValidateFunction>();
   function allows(schema: Schema, value: unknown): boolean {
-    const text = JSON.stringify(schema).replaceAll('"#/', '"document#/');
-    return ajv.validate(JSON.parse(text), value);
+    let validate = compiled.get(schema);
+    if (!validate) {
+      validate = ajv.compile(JSON.parse(JSON.stringify(schema).replaceAll('"#/', '"document#/')));
+      compiled.set(schema, validate);
+    }
+    return validate(value);
   }
 
-  function textOf({ pattern, format, minLength = 0, maxLength = 60 }: Schema): Values {
+  function textOf({ pattern, format, minLength = 0, maxLength = 60, ...schema }: Schema): Values {
+    if (schema.enum) return fc.constantFrom(...schema.enum);
     if (format === "email") return fc.emailAddress();
-    // The generator knows no negative look-ahead; what it forbids is filtered out by the caller.
-    if (pattern !== undefined) return fc.stringMatching(new RegExp(pattern.replace(/^\^\(\?!.*?\$\)/, "^")));
+    if (format === "uuid") return fc.uuid();
+    if (format === "date-time") return moments;
+    if (pattern !== undefined) return fc.stringMatching(new RegExp(withoutLookAhead(pattern)));
     return anyText(minLength, maxLength);
+  }
+
+  function integerOf({ minimum, maximum, multipleOf, then }: Schema): Values {
+    const [min, max] = [minimum ?? -(2 ** 31), maximum ?? 2 ** 31];
+    const step = multipleOf ?? then?.multipleOf ?? 1;
+    const multiples = fc.integer({ min: Math.ceil(min / step), max: Math.floor(max / step) });
+    return fc.oneof(
+      multiples.map((count) => count * step),
+      fc.integer({ min, max }),
+    );
+  }
+
+  function arrayOf({ items = {}, minItems: minLength = 0, maxItems = 10, uniqueItems }: Schema): Values {
+    const length = { minLength, maxLength: Math.min(maxItems, minLength + 10) };
+    return uniqueItems ? fc.uniqueArray(valid(items), length) : fc.array(valid(items), length);
   }
 
   function objectOf({ properties = {}, required = [], additionalProperties }: Schema): Values {
@@ -105,6 +159,12 @@ export function readSchemas(name: string) {
         return textOf(schema);
       case "object":
         return objectOf(schema);
+      case "integer":
+        return integerOf(schema);
+      case "boolean":
+        return fc.boolean();
+      case "array":
+        return arrayOf(schema);
       case "null":
         return fc.constant(null);
       default:
@@ -120,8 +180,10 @@ export function readSchemas(name: string) {
   }
 
   /** Text that breaks what the schema says of texts. */
-  function invalidTexts({ pattern, format, minLength = 0, maxLength }: Schema): Values[] {
+  function invalidTexts({ pattern, format, minLength = 0, maxLength, ...schema }: Schema): Values[] {
     const texts: Values[] = [];
+    if (schema.enum || format === "uuid" || format === "date-time") texts.push(anyText(0, 20));
+    if (format === "date-time") texts.push(fc.date({ noInvalidDate: true }).map((date) => `${date}`));
     if (minLength > 0) texts.push(anyText(0, minLength - 1));
     if (maxLength !== undefined)
       texts.push(anyText(0, 3).map((text) => `${text}${"a".repeat(maxLength + 1)}`));
@@ -132,6 +194,21 @@ export function readSchemas(name: string) {
         anyText(1, 20),
       );
     return texts;
+  }
+
+  function invalidIntegers({ minimum = 0, maximum = 0 }: Schema): Values[] {
+    return [fc.integer({ max: minimum - 1 }), fc.integer({ min: maximum + 1 }), fc.integer(), fc.double()];
+  }
+
+  function invalidArrays(schema: Schema): Values[] {
+    const { items = {}, maxItems } = schema;
+    const good = arrayOf(schema).map((value) => [...(value as unknown[])]);
+    return [
+      fc.tuple(good, invalid(items)).map(([values, bad]) => [...values, bad]),
+      valid(items).map((value) => [value, value]),
+      ...(maxItems === undefined ? [] : [valid(items).map((value) => Array(maxItems + 1).fill(value))]),
+      fc.constant([]),
+    ];
   }
 
   /** Objects with one thing wrong: a member missing, too many, or not allowed. */
@@ -157,9 +234,13 @@ export function readSchemas(name: string) {
   function invalid(reference: Schema): Values {
     const schema = resolve(reference);
     const types = [schema.type ?? []].flat();
-    const nearly = types.flatMap((type) =>
-      type === "string" ? invalidTexts(schema) : type === "object" ? invalidObjects(schema) : [],
-    );
+    const makers: Record<string, (schema: Schema) => Values[]> = {
+      string: invalidTexts,
+      integer: invalidIntegers,
+      array: invalidArrays,
+      object: invalidObjects,
+    };
+    const nearly = types.flatMap((type) => makers[type]?.(schema) ?? []);
     return fc
       .oneof({ arbitrary: anyJson, weight: 1 }, ...nearly.map((arbitrary) => ({ arbitrary, weight: 3 })))
       .filter((value) => !allows(reference, value));
@@ -175,8 +256,9 @@ export function readSchemas(name: string) {
           security: Object.keys(security[0] ?? {}),
           parameters: [...shared, ...parameters].map(resolve),
           bodies: Object.fromEntries(bodies),
+          bodyRequired: requestBody?.required === true,
         };
       }),
   );
-  return { operations, valid, invalid, allows };
+  return { operations, valid, invalid, allows, resolve };
 }

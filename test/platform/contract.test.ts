@@ -105,8 +105,52 @@ describe("credentials", () => {
       const response = await call("/v1/secrets", { headers });
       expect(response.status).toBe(401);
       expect(response.headers.get("www-authenticate")).toBe('Basic realm="gatepost", charset="UTF-8"');
-      expect(await response.json()).toMatchObject({ code: "unauthenticated", title: "Not authenticated" });
+      expect(await response.json()).toMatchObject({
+        code: "unauthenticated",
+        title: "Not authenticated",
+        detail:
+          "Credentials are missing or wrong. Send the client's id and secret in the Authorization header, scheme Basic.",
+      });
     }
+  });
+
+  it.each([
+    [undefined, 401, 'Bearer realm="gatepost"'],
+    ["Basic cmlnaHQ=", 401, 'Bearer realm="gatepost"'],
+    ["Bearers right", 401, 'Bearer realm="gatepost"'],
+    ["Bearer wrong", 401, 'Bearer realm="gatepost", error="invalid_token"'],
+    ["bearer", 401, 'Bearer realm="gatepost", error="invalid_token"'],
+    ["Bearer other", 403, 'Bearer realm="gatepost", error="insufficient_scope"'],
+    ["Bearer right", 200, null],
+  ])(
+    "of the Bearer scheme, as in %s, are answered %i and the challenge of RFC 6750",
+    async (sent, status, challenge) => {
+      const response = await call(
+        "/v1/parcels",
+        sent === undefined ? {} : { headers: { authorization: sent } },
+      );
+      expect(response.status).toBe(status);
+      expect(response.headers.get("www-authenticate")).toBe(challenge);
+      const detail =
+        "Credentials are missing or wrong. Send an access token in the Authorization header, scheme Bearer.";
+      if (status === 401) expect(await response.json()).toMatchObject({ code: "unauthenticated", detail });
+    },
+  );
+
+  it("are a defect of the document where nothing could ask for them", () => {
+    const { operations, ...rest } = api.document;
+    const secrets = operations.map((one) => ({ ...one, schemes: one.schemes.slice(0, 1) }));
+    expect(() =>
+      bindContract({
+        service: "sample",
+        document: { ...rest, operations: secrets },
+        handlers: sampleHandlers,
+        security: sampleSecurity,
+        logger: api.log.logger,
+        observer: { completed: () => undefined },
+        validateResponses: true,
+      }),
+    ).toThrow("getSecret: none of its security schemes is Basic or Bearer");
   });
 
   it("of any one scheme are enough, and tell the handler who calls", async () => {

@@ -15,8 +15,8 @@ import { isDatabaseUnavailable, sqlState, violatedUnique } from "../../src/platf
 import { asServiceError, ErrorKinds } from "../../src/platform/errors.ts";
 import { isMigrated } from "../../src/platform/migrations.ts";
 import { openDatabase } from "../../src/platform/open-database.ts";
-import { backends, databaseEnvironment } from "../support/auth-server.ts";
 import { createTestDatabase, postgresUrl } from "../support/backends.ts";
+import { backends, databaseEnvironment } from "../support/servers.ts";
 import {
   createServiceDatabase,
   postgresSettings,

@@ -10,8 +10,8 @@ import { authMigrations } from "../../src/auth/service.ts";
 import { type OpenDatabase, rows } from "../../src/platform/database.ts";
 import { type CloudEvent, relayOnce, startRelay } from "../../src/platform/events.ts";
 import { newPhone } from "../support/auth-api.ts";
-import { backends } from "../support/auth-server.ts";
 import { captureLog } from "../support/captured-log.ts";
+import { backends } from "../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
 
 const clock = { now: () => Date.UTC(2026, 10, 21, 9, 30, 15, 123) };

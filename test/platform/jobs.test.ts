@@ -6,7 +6,7 @@ import { type OpenDatabase, rows } from "../../src/platform/database.ts";
 import { createJobs, type Job, JobLostError, type Jobs, type Worker } from "../../src/platform/jobs.ts";
 import { createLogger } from "../../src/platform/telemetry.ts";
 import { pushMigrations } from "../../src/push/database.ts";
-import { backends } from "../support/auth-server.ts";
+import { backends } from "../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
 
 const tables = {

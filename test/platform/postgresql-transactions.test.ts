@@ -3,8 +3,8 @@ import postgres from "postgres";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { isDatabaseUnavailable } from "../../src/platform/database-errors.ts";
 import { Transactions } from "../../src/platform/postgresql-transactions.ts";
-import { backends } from "../support/auth-server.ts";
 import { createTestDatabase, postgresUrl, type TestDatabase } from "../support/backends.ts";
+import { backends } from "../support/servers.ts";
 
 describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", () => {
   let database: TestDatabase;

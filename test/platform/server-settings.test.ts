@@ -6,6 +6,9 @@ import { databaseTable, migrationTable } from "../../src/platform/database-setti
 import { environmentTable, resolveServerSettings, serverTable } from "../../src/platform/server-settings.ts";
 import type { EnvironmentVariables } from "../../src/platform/setting-text.ts";
 import { type Setting, settle } from "../../src/platform/settings.ts";
+import { providerTable } from "../../src/push/provider-settings.ts";
+import { pushTable } from "../../src/push/settings-table.ts";
+import { servicesTable } from "../../src/services.ts";
 import { localhostCertificate } from "../support/localhost-certificate.ts";
 import { problemLines } from "../support/setting-problems.ts";
 
@@ -175,10 +178,13 @@ test("an environment that cannot be read is taken for production", async () => {
 describe("every row", () => {
   const rows: readonly Setting<unknown>[] = [
     environmentTable,
+    servicesTable,
     serverTable,
     databaseTable,
     migrationTable,
     authTable,
+    pushTable,
+    providerTable,
   ].flatMap((table): readonly Setting<unknown>[] => Object.values(table));
 
   test.each(rows.map((row) => [row.name, row] as const))(
@@ -192,7 +198,9 @@ describe("every row", () => {
   );
 
   test("has a name of its own, a sentence, and its place in the documentation", () => {
-    expect(new Set(rows.map(({ name }) => name)).size).toBe(rows.length);
+    const names = rows.map(({ name }) => name);
+    const ofBothServices = names.filter((name, index) => names.indexOf(name) !== index);
+    expect(ofBothServices).toEqual(["PLATFORM_SECURITY_API_KEY", "JANITOR_INTERVAL_SECONDS"]);
     const page = settingsTable();
     for (const { name, description } of rows) {
       expect(description).toMatch(/^[A-Z`].*\.$/);

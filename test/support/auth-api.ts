@@ -2,7 +2,10 @@
 import { randomInt, randomUUID } from "node:crypto";
 import { expect } from "vitest";
 import type { components } from "../../gen/openapi/auth.ts";
+import { type Answer, type CallOptions, type ContractCall, contractCall } from "./contract-api.ts";
 import { type Contract, readContract } from "./contract-check.ts";
+
+export type { Answer, CallOptions };
 
 type Schemas = components["schemas"];
 export type TokenPair = Schemas["TokenPair"];
@@ -15,34 +18,9 @@ export const internal = basic("internal", "internal-dev-secret");
 export const mobileApp = basic("mobile-app", "mobile-app-dev-secret");
 export const backoffice = basic("backoffice", "backoffice-dev-secret");
 
-export interface CallOptions {
-  /** Authorization header. */
-  as?: string;
-  path?: Record<string, string>;
-  query?: string;
-  /** Sent as JSON. */
-  json?: unknown;
-  /** Sent as a form. */
-  form?: Record<string, string> | string;
-  /** Sent as it is. */
-  raw?: string | Uint8Array | ReadableStream<Uint8Array>;
-  headers?: Record<string, string>;
-  /** Instead of the operation's. */
-  method?: string;
-}
-
-/** A response that the document allows, read. */
-export interface Answer {
-  readonly status: number;
-  readonly headers: Headers;
-  readonly text: string;
-  readonly body: unknown;
-}
-
 export interface AuthApi {
   readonly contract: Contract;
-  /** Calls an operation by its id; fails if the response is not what the document says. */
-  call(operationId: string, options?: CallOptions): Promise<Answer>;
+  readonly call: ContractCall;
   /** Creates an identity with values that nobody else has. */
   newIdentity(fields?: Partial<Schemas["NewIdentity"]>): Promise<{ id: string; phone: string }>;
   /** A pair for the identity by grant_type=auth. */
@@ -59,41 +37,7 @@ export function newPhone(): string {
 
 /** @param base URL of the API, with /api/auth */
 export function authApi(base: string, contract: Contract = readContract("auth")): AuthApi {
-  const origin = new URL(base).origin;
-  const operations = new Map(contract.operations.map((operation) => [operation.id, operation]));
-
-  async function call(operationId: string, options: CallOptions = {}): Promise<Answer> {
-    const operation = operations.get(operationId);
-    if (!operation) throw new Error(`no operation ${operationId}`);
-    const path = operation.path.replace(/\{(\w+)\}/g, (_, name: string) =>
-      encodeURIComponent(options.path?.[name] ?? ""),
-    );
-    const headers: Record<string, string> = {
-      ...(options.as !== undefined && { authorization: options.as }),
-    };
-    let body = options.raw;
-    if (options.json !== undefined) {
-      headers["content-type"] = "application/json";
-      body = JSON.stringify(options.json);
-    } else if (options.form !== undefined) {
-      headers["content-type"] = "application/x-www-form-urlencoded";
-      body = new URLSearchParams(options.form).toString();
-    }
-    const response = await fetch(`${origin}${path}${options.query ?? ""}`, {
-      method: options.method ?? operation.method,
-      headers: { ...headers, ...options.headers },
-      ...(body !== undefined && { body, duplex: "half" }),
-    });
-    const text = await response.text();
-    contract.check(operationId, response, text);
-    const isJson = response.headers.get("content-type")?.includes("json");
-    return {
-      status: response.status,
-      headers: response.headers,
-      text,
-      body: isJson ? JSON.parse(text) : undefined,
-    };
-  }
+  const call = contractCall(new URL(base).origin, contract);
 
   async function ok<T>(answer: Promise<Answer>): Promise<T> {
     const { status, text, body } = await answer;

@@ -3,9 +3,10 @@ import { expect, vi } from "vitest";
 import { developmentClients } from "../../src/auth/client-settings.ts";
 import type { Clock } from "../../src/platform/clock.ts";
 import { type AuthApi, authApi } from "./auth-api.ts";
-import { type AuthServer, type Backend, backends, spawnAuthServer, startAuthServer } from "./auth-server.ts";
+import { type AuthServer, spawnAuthServer, startAuthServer } from "./auth-server.ts";
 import { type AuthStore, createAuthStore } from "./auth-store.ts";
 import { readContract } from "./contract-check.ts";
+import { type Backend, backends } from "./servers.ts";
 
 export interface Deployment {
   readonly name: string;

@@ -1,191 +1,40 @@
-/** The auth server for tests: the whole of it, on real ports, in this process or in one of its own. */
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { setTimeout } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
-import { type AuthSettings, resolveAuthSettings } from "../../src/auth/settings.ts";
-import { type Clock, systemClock } from "../../src/platform/clock.ts";
-import { resolveServerSettings } from "../../src/platform/server-settings.ts";
-import { joinReadings } from "../../src/platform/settings.ts";
-import { createLogger } from "../../src/platform/telemetry.ts";
-import { startServer } from "../../src/server.ts";
-import { createTestDatabase, exercised, postgresReachable, type TestDatabase } from "./backends.ts";
-import { copyEmbeddedDatabase } from "./embedded-template.ts";
+/** The auth service for tests, alone in a server: in this process or in one of its own. */
+import type { AuthSettings } from "../../src/auth/settings.ts";
+import {
+  type Backend,
+  type OwnServerOptions,
+  type Server,
+  type ServerOptions,
+  type ServerProcess,
+  spawnServer,
+  startOwnServer,
+} from "./servers.ts";
 
-/** Databases that the suites run on. PostgreSQL is left out where it cannot be reached; the run says so. */
-export const backends: readonly Backend[] = (await postgresReachable())
-  ? ["PGlite", "PostgreSQL"]
-  : ["PGlite"];
-export type Backend = "PGlite" | "PostgreSQL";
-
-type Environment = Record<string, string>;
+interface AuthAddress {
+  /** The origin with /api/auth. */
+  readonly base: string;
+  readonly settings: AuthSettings;
+}
 
 /** A server that answers. */
-export interface AuthServer {
-  /** http://127.0.0.1:port */
-  readonly origin: string;
-  /** The same with /api/auth. */
-  readonly base: string;
-  /** host:port */
-  readonly grpc: string;
-  readonly management: string;
-  readonly settings: AuthSettings;
-  /** Everything that was logged so far. */
-  logs(): string;
-  stop(): Promise<void>;
-}
-
-/** Ports that are free now. */
-export async function freePorts(count: number): Promise<number[]> {
-  const servers = Array.from({ length: count }, () => createServer().listen(0, "127.0.0.1"));
-  await Promise.all(servers.map((server) => once(server, "listening")));
-  const ports = servers.map((server) => {
-    const address = server.address();
-    return typeof address === "object" && address ? address.port : 0;
-  });
-  await Promise.all(servers.map((server) => once(server.close(), "close")));
-  return ports;
-}
-
-/** What a server on this PostgreSQL database needs in its environment. */
-export function databaseEnvironment(database: TestDatabase): Environment {
-  return {
-    DB_HOST: database.host,
-    DB_PORT: String(database.port),
-    DB_NAME: database.name,
-    DB_USER: database.user,
-    DB_PASSWORD: database.password,
-    DB_USER_MIGRATION: database.migrationUser,
-    DB_PASSWORD_MIGRATION: database.migrationPassword,
-  };
-}
-
-/** A directory of a test's own, and the environment of a server that keeps its things there. */
-async function prepareEnvironment(backend: Backend, env: Environment) {
-  const [http = 0, grpc = 0, management = 0] = await freePorts(3);
-  const dataDir = env["DATA_DIR"] ?? mkdtempSync(join(tmpdir(), "gatepost-test-"));
-  const ownsDataDir = env["DATA_DIR"] === undefined;
-  const ownDatabase =
-    backend === "PostgreSQL" && env["DB_HOST"] === undefined ? await createTestDatabase() : undefined;
-  if (backend === "PGlite" && env["DB_HOST"] === undefined) {
-    // What a server before has left in a test's own directory is gone on with.
-    if (!existsSync(join(dataDir, "auth"))) await copyEmbeddedDatabase(join(dataDir, "auth"));
-    exercised("PGlite (embedded)");
-  }
-  return {
-    env: {
-      LOGGING_LEVEL: "info",
-      SERVER_PORT: String(http),
-      GRPC_PORT: String(grpc),
-      MANAGEMENT_PORT: String(management),
-      DATA_DIR: dataDir,
-      ...(ownDatabase && databaseEnvironment(ownDatabase)),
-      ...env,
-    },
-    addresses: {
-      origin: `http://127.0.0.1:${http}`,
-      base: `http://127.0.0.1:${http}/api/auth`,
-      grpc: `127.0.0.1:${grpc}`,
-      management: `http://127.0.0.1:${management}`,
-    },
-    async cleanUp() {
-      await ownDatabase?.drop();
-      if (ownsDataDir) rmSync(dataDir, { recursive: true, force: true });
-    },
-  };
-}
-
-async function readSettings(env: Environment) {
-  const server = resolveServerSettings(env);
-  return joinReadings({ server, auth: await resolveAuthSettings(env, server.value) });
-}
-
-/**
- * Starts the server in this process.
- * @param options.env settings beside those of the test: ports, directory and database are seen to
- * @param options.waitUntilReady false for a server whose database is away
- */
-export async function startAuthServer(
-  backend: Backend,
-  options: { env?: Environment; clock?: Clock; waitUntilReady?: boolean } = {},
-): Promise<AuthServer> {
-  const { env, addresses, cleanUp } = await prepareEnvironment(backend, options.env ?? {});
-  const settings = await readSettings(env);
-  let logs = "";
-  const destination = {
-    write(line: string) {
-      logs += line;
-    },
-  };
-  const logger = createLogger({ level: settings.server.logLevel, environment: "production", destination });
-  const running = await startServer(settings, logger, options.clock ?? systemClock);
-  if (options.waitUntilReady !== false) await running.ready;
-  return {
-    ...addresses,
-    settings: settings.auth,
-    logs: () => logs,
-    async stop() {
-      await running.lifecycle.shutdown("test is over");
-      await cleanUp();
-    },
-  };
-}
+export type AuthServer = Omit<Server, "settings"> & AuthAddress;
 
 /** A server in a process of its own, which can be killed. */
-export interface AuthProcess extends AuthServer {
-  readonly child: ChildProcess;
-  /** kill -9; resolves when it is gone. */
-  kill(): Promise<void>;
+export type AuthProcess = Omit<ServerProcess, "settings"> & AuthAddress;
+
+function addressOf({ origin, settings: { auth } }: Server): AuthAddress {
+  if (!auth) throw new Error("the server runs no auth service");
+  return { base: `${origin}/api/auth`, settings: auth };
 }
 
-/** Starts `src/main.ts` in a process of its own and waits until it is ready. */
-export async function spawnAuthServer(
-  backend: Backend,
-  options: { env?: Environment } = {},
-): Promise<AuthProcess> {
-  const { env, addresses, cleanUp } = await prepareEnvironment(backend, options.env ?? {});
-  const settings = await readSettings(env);
-  const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
-  const child = spawn(process.execPath, [main], {
-    env: { PATH: process.env["PATH"] ?? "", ...env },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  let logs = "";
-  for (const stream of [child.stdout, child.stderr]) {
-    stream.setEncoding("utf8").on("data", (text: string) => {
-      logs += text;
-    });
-  }
-  const gone = once(child, "exit");
-  await isReady(addresses.management, child, () => logs);
-  return {
-    ...addresses,
-    settings: settings.auth,
-    child,
-    logs: () => logs,
-    async kill() {
-      child.kill("SIGKILL");
-      await gone;
-    },
-    async stop() {
-      if (child.exitCode === null && child.signalCode === null) child.kill("SIGTERM");
-      await gone;
-      await cleanUp();
-    },
-  };
+/** Starts the server in this process. */
+export async function startAuthServer(backend: Backend, options: OwnServerOptions = {}): Promise<AuthServer> {
+  const server = await startOwnServer(backend, { ...options, env: { SERVICES: "auth", ...options.env } });
+  return { ...server, ...addressOf(server) };
 }
 
-async function isReady(management: string, child: ChildProcess, logs: () => string): Promise<void> {
-  const deadline = Date.now() + 25_000;
-  while (Date.now() < deadline) {
-    if (child.exitCode !== null) throw new Error(`the server exited with ${child.exitCode}:\n${logs()}`);
-    const answer = await fetch(`${management}/health/ready`).catch(() => undefined);
-    if (answer?.ok) return;
-    await setTimeout(20);
-  }
-  throw new Error(`the server is not ready:\n${logs()}`);
+/** Starts it in a process of its own and waits until it is ready. */
+export async function spawnAuthServer(backend: Backend, options: ServerOptions = {}): Promise<AuthProcess> {
+  const server = await spawnServer(backend, { ...options, env: { SERVICES: "auth", ...options.env } });
+  return { ...server, ...addressOf(server) };
 }

@@ -7,8 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PGlite } from "@electric-sql/pglite";
 import postgres from "postgres";
-import { type Backend, databaseEnvironment } from "./auth-server.ts";
 import { createTestDatabase, postgresUrl } from "./backends.ts";
+import { type Backend, databaseEnvironment } from "./servers.ts";
 
 /** Runs a statement as the database's superuser; every value is as the driver has it. */
 export type Query = (statement: string) => Promise<Record<string, unknown>[]>;

@@ -1,30 +1,43 @@
 /**
- * A migrated embedded database to copy: making one takes seconds, copying it does not. Made once for each
- * state of the migrations, under the system's temporary directory.
+ * Migrated embedded databases to copy: making one takes seconds, copying it does not. Made once for each
+ * service and state of its migrations, under the system's temporary directory.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { authMigrations } from "../../src/auth/service.ts";
+import type { Migrations } from "../../src/platform/migrations.ts";
 import { openDatabase } from "../../src/platform/open-database.ts";
 
-function fingerprint(): string {
+function fingerprint({ folder, jobs }: Migrations): string {
   const hash = createHash("sha256");
-  for (const file of readdirSync(authMigrations.folder).sort()) {
-    if (file.endsWith(".sql")) hash.update(readFileSync(new URL(file, `${authMigrations.folder}/`)));
+  for (const file of readdirSync(folder).sort()) {
+    if (file.endsWith(".sql")) hash.update(readFileSync(new URL(file, `${folder}/`)));
   }
-  hash.update(readFileSync(new URL("../../node_modules/@electric-sql/pglite/package.json", import.meta.url)));
+  const sources = ["../../node_modules/@electric-sql/pglite/package.json"];
+  if (jobs) {
+    hash.update(JSON.stringify(jobs));
+    sources.push("../../node_modules/pg-boss/package.json", "../../src/platform/jobs.ts");
+  }
+  for (const source of sources) hash.update(readFileSync(new URL(source, import.meta.url)));
   return hash.digest("hex").slice(0, 16);
 }
 
-/** Puts a migrated embedded database of the auth service into this directory, unless there is one: a server that was stopped starts again on its own data. */
-export async function copyEmbeddedDatabase(target: string): Promise<void> {
+/**
+ * Puts a migrated embedded database into this directory, unless there is one: a server that was stopped starts
+ * again on its own data.
+ * @param migrations the auth service's unless given
+ */
+export async function copyEmbeddedDatabase(
+  target: string,
+  migrations: Migrations = authMigrations,
+): Promise<void> {
   if (existsSync(target)) return;
-  const template = join(tmpdir(), `gatepost-embedded-${fingerprint()}`);
+  const template = join(tmpdir(), `gatepost-embedded-${migrations.schema}-${fingerprint(migrations)}`);
   if (!existsSync(template)) {
     const mine = `${template}-${randomUUID()}`;
-    const database = await openDatabase({ kind: "embedded", dataDir: mine }, authMigrations);
+    const database = await openDatabase({ kind: "embedded", dataDir: mine }, migrations);
     await database.migrate();
     await database.close();
     try {

@@ -41,10 +41,11 @@ export interface RpcServers extends Recorder {
   close(): Promise<void>;
 }
 
-/** Serves the test services on all three. */
+/** Serves the test services, or those of the options, on all three. */
 export async function startRpcServers(options: Partial<ConnectHandlerOptions> = {}): Promise<RpcServers> {
   const record = recorder();
-  const { services, seen } = testServices();
+  const { services: samples, seen } = testServices();
+  const { services = samples } = options;
   const draining = new AbortController();
   const grpc = createGrpcServer({ services, ...record });
   const connect = createConnectHandler({ services, ...record, draining: draining.signal, ...options });

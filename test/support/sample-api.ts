@@ -51,6 +51,7 @@ export interface SampleOperations {
     responses: { 200: Answered<Echo, { Pragma: "no-cache" }> };
   };
   getSecret: { parameters: Places; responses: { 200: Answered<Echo> } };
+  getParcel: { parameters: Places; responses: { 200: Answered<Echo> } };
   behave: {
     parameters: Places<{ name: string }>;
     responses: {
@@ -99,6 +100,7 @@ export const sampleHandlers: Handlers<SampleOperations, string> = {
     status: 200,
     body: { caller, traceparent: context.traceparent },
   }),
+  getParcel: async (_request, { caller }) => ({ status: 200, body: { caller } }),
   behave: async ({ path: { name } }) => {
     const behaviour = behaviours[name];
     if (!behaviour) throw new Error(`no behaviour ${name}`);
@@ -106,12 +108,19 @@ export const sampleHandlers: Handlers<SampleOperations, string> = {
   },
 };
 
-/** Each scheme takes one header's value for the caller's name; `Badge` refuses the stolen one outright. */
+/**
+ * Each scheme takes one header's value for the caller's name; `Badge` refuses the stolen one outright, and
+ * `Bearer` the one who may not.
+ */
 export const sampleSecurity: Binding<SampleOperations, string>["security"] = {
   Key: async ({ header }) => (header("x-key") === "right" ? "key" : undefined),
   Badge: async ({ header }) => {
     if (header("x-badge") === "stolen") throw new ServiceError(ErrorKinds.tooManyRequests, "No more.");
     return header("x-badge") === "right" ? "badge" : undefined;
+  },
+  Bearer: async ({ header }) => {
+    if (header("authorization") === "Bearer other") throw new ServiceError(ErrorKinds.forbidden, "Not you.");
+    return header("authorization") === "Bearer right" ? "bearer" : undefined;
   },
 };
 

@@ -7,8 +7,8 @@ import type { OpenDatabase } from "../../src/platform/database.ts";
 import type { DatabaseSettings } from "../../src/platform/database-settings.ts";
 import type { Migrations } from "../../src/platform/migrations.ts";
 import { openDatabase } from "../../src/platform/open-database.ts";
-import type { Backend } from "./auth-server.ts";
 import { createTestDatabase, exercised, postgresUrl, type TestDatabase } from "./backends.ts";
+import type { Backend } from "./servers.ts";
 
 export interface ServiceDatabase {
   readonly settings: DatabaseSettings;

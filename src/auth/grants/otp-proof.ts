@@ -1,8 +1,8 @@
 import { createHash, createPublicKey, type KeyObject } from "node:crypto";
 import { errors, type JWTPayload, jwtVerify } from "jose";
 import { type Clock, unixSeconds } from "../../platform/clock.ts";
+import { hasStrictForm } from "../../platform/jws-form.ts";
 import { canonicalPhone } from "../identities/phone.ts";
-import { hasStrictForm } from "../tokens/jws-form.ts";
 
 /** Seconds between `iat` (or now) and `exp` of a proof, at most. */
 const maxLifetimeSeconds = 600;

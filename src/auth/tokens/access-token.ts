@@ -6,8 +6,8 @@ import { hash, randomBytes } from "node:crypto";
 import { errors, jwtVerify, SignJWT } from "jose";
 import { LRUCache } from "lru-cache";
 import { type Clock, unixSeconds } from "../../platform/clock.ts";
+import { hasStrictForm } from "../../platform/jws-form.ts";
 import type { KeyStore } from "../keys/key-store.ts";
-import { hasStrictForm } from "./jws-form.ts";
 
 /** Claims of an access token (RFC 9068 section 2.2). Times are Unix seconds. */
 export interface AccessTokenClaims {

@@ -4,6 +4,7 @@
  */
 import type { ServiceError } from "../errors.ts";
 import type { RequestContext } from "../request-context.ts";
+import { challengeOf } from "./challenge.ts";
 import type { ContractOperation, ResponseObject } from "./document.ts";
 
 /** A success as a handler returned it. */
@@ -35,7 +36,7 @@ export function answersOf(operation: ContractOperation) {
     Object.entries(operation.responses).map(([status, response]) => [Number(status), fixedHeaders(response)]),
   );
   const isOAuth = operation.responses["405"]?.content?.["application/json"] !== undefined;
-  const scheme = operation.security.length > 0 ? 'Basic realm="gatepost", charset="UTF-8"' : undefined;
+  const challenge = challengeOf(operation);
 
   return {
     success(context: RequestContext, { status, body, headers }: Success): Answer {
@@ -48,12 +49,14 @@ export function answersOf(operation: ContractOperation) {
       return { status, headers: all, body };
     },
 
-    error(context: RequestContext, error: ServiceError): Answer {
+    /** @param authorization the header that was sent */
+    error(context: RequestContext, error: ServiceError, authorization?: string): Answer {
       // The token operation answers wrong client credentials with 400, by its contract: it declares no 401.
       const declared = error.kind.status !== 401 || "401" in operation.responses;
       const status = declared ? error.kind.status : 400;
       const headers: Record<string, string> = { "X-Request-Id": context.requestId, ...fixed.get(status) };
-      if (status === 401 && scheme) headers["WWW-Authenticate"] = scheme;
+      const asked = challenge?.header(status, authorization);
+      if (asked !== undefined) headers["WWW-Authenticate"] = asked;
       return isOAuth ? oauthError(status, headers, error) : problem(context, status, headers, error);
     },
   };

@@ -19,6 +19,7 @@ import {
   type Success,
   toResponse,
 } from "./answer.ts";
+import { challengeOf } from "./challenge.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
 import { readBody, validate } from "./input.ts";
 import { parameterReader } from "./parameters.ts";
@@ -162,7 +163,7 @@ function bindOperation<O, Caller>(
     } catch (thrown) {
       const error = asServiceError(thrown);
       logError(context, operation.id, error);
-      answer = answers.error(context, error);
+      answer = answers.error(context, error, c.req.header("authorization"));
       if (validateResponses) answer = checked(context, answer);
     }
     const seconds = (performance.now() - started) / 1000;
@@ -191,15 +192,13 @@ function authenticator<O, Caller>({ security }: Binding<O, Caller>, operation: C
       throw new Error(`${operation.id}: no handler for security ${names.join("+")}`);
     return handler;
   });
+  const detail = `Credentials are missing or wrong. ${challengeOf(operation)?.advice}`;
   return async (call: Omit<Call<Caller>, "caller">): Promise<Caller> => {
     for (const alternative of alternatives) {
       const caller = await alternative(call);
       if (caller !== undefined) return caller;
     }
-    throw new ServiceError(
-      ErrorKinds.unauthenticated,
-      "Credentials are missing or wrong. Send the client's id and secret in the Authorization header, scheme Basic.",
-    );
+    throw new ServiceError(ErrorKinds.unauthenticated, detail);
   };
 }
 

@@ -23,6 +23,14 @@ export interface ParameterObject {
   readonly schema?: { readonly type?: string };
 }
 
+/** What this product reads of an OpenAPI security scheme. */
+export interface SecurityScheme {
+  /** http or apiKey. */
+  readonly type: string;
+  /** Of http: basic or bearer. */
+  readonly scheme?: string;
+}
+
 /** One operation of a document, ready to be bound. */
 export interface ContractOperation {
   readonly id: string;
@@ -32,6 +40,8 @@ export interface ContractOperation {
   readonly path: string;
   /** Alternatives; each is the schemes that must all pass. Empty: public. */
   readonly security: readonly (readonly string[])[];
+  /** The schemes that `security` names, each once, in its order. */
+  readonly schemes: readonly SecurityScheme[];
   readonly parameters: readonly ParameterObject[];
   /** Media types of the request body; undefined if there is none. */
   readonly bodyTypes: readonly string[] | undefined;
@@ -84,7 +94,8 @@ export async function loadContract(file: URL): Promise<ContractDocument> {
   const basePath = serverPath(json.servers) ?? "";
   const operations = backend.router.getOperations().map((operation) => {
     const pathItem = json.paths?.[operation.path];
-    return describeOperation(backend, operation, serverPath(pathItem?.servers) ?? basePath, strict);
+    const path = (serverPath(pathItem?.servers) ?? basePath) + operation.path;
+    return describeOperation(backend, operation, path, schemesOf(json, operation), strict);
   });
   return { source, json, title: json.info.title, basePath, operations };
 }
@@ -96,10 +107,21 @@ interface Dereferenced {
   readonly responses?: Readonly<Record<string, ResponseObject>>;
 }
 
+/** @throws if the operation names a scheme that the document does not have */
+function schemesOf({ components }: Document, { operationId, security = [] }: Operation): SecurityScheme[] {
+  const names = new Set(security.flatMap((alternative) => Object.keys(alternative)));
+  return [...names].map((name) => {
+    const scheme = components?.securitySchemes?.[name];
+    if (!scheme || "$ref" in scheme) throw new Error(`${operationId}: there is no security scheme ${name}`);
+    return scheme;
+  });
+}
+
 function describeOperation(
   backend: OpenAPIBackend,
   operation: Operation,
-  basePath: string,
+  path: string,
+  schemes: readonly SecurityScheme[],
   ajv: Ajv2020,
 ): ContractOperation {
   const id = operation.operationId;
@@ -109,8 +131,9 @@ function describeOperation(
   return {
     id,
     method: operation.method,
-    path: basePath + operation.path,
+    path,
     security: (operation.security ?? []).map((alternative) => Object.keys(alternative)),
+    schemes,
     parameters,
     bodyTypes: requestBody && Object.keys(requestBody.content),
     bodyRequired: requestBody?.required ?? false,

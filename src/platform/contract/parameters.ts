@@ -62,13 +62,15 @@ function readHeaders(declared: readonly ParameterObject[], headers: Headers): Re
   return values;
 }
 
-/** Ajv also takes `0x10`, ` 7` and 1e999 for integers. */
+/** Ajv also takes `0x10`, ` 7`, `1e1` and `1e999` for integers. */
+const integerForm = /^-?\d+$/;
 const numberForm = /^-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
 function checkText(parameter: ParameterObject, value: string): void {
   const type = parameter.schema?.type;
   const isNumeric = type === "integer" || type === "number";
-  const isNumber = numberForm.test(value) && Number.isFinite(Number(value));
+  const form = type === "integer" ? integerForm : numberForm;
+  const isNumber = form.test(value) && Number.isFinite(Number(value));
   const message = textProblem(value) ?? (isNumeric && !isNumber ? `must be ${type}` : undefined);
   if (message) throw invalidInput([{ pointer: pointerTo(parameter), message }]);
 }

@@ -1,0 +1,1427 @@
+/** Generated from openapi/push-orchestration.yaml by `npm run gen`. Do not edit. */
+
+export interface paths {
+    "/v1/pushprovider/token": {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Save a device's push token
+         * @description Registers the device with this token for the user, or renews it: call it whenever the app starts. A
+         *     user has any number of devices. A token that belonged to another user belongs to the caller from
+         *     now on, and to nobody else. Once it has expired the device is sent nothing more.
+         */
+        post: operations["savePushToken"];
+        /**
+         * Delete a device's push token
+         * @description With a body: deletes the device with this token if it is the caller's. Without one: all devices of
+         *     the caller. Either way the answer is 204, also when there was nothing to delete. A client or proxy
+         *     that drops the body of a DELETE would delete them all.
+         */
+        delete: operations["deletePushToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/test-job-notifications": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Start a test run
+         * @description Sends a test notification to the users that the deployment names for it
+         *     (`TEST_NOTIFICATION_USER_IDS`), and to nobody else. There is one run at a time, and one a minute at
+         *     most: a call during that minute is 202 as well, and starts nothing. It needs no authentication.
+         */
+        post: operations["startTestNotifications"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/push": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a push notification
+         * @description Sends the notification to all users who have a live device at one of the offsets. 204 means that it
+         *     is stored and will go out. Who its recipients are is found within seconds after that, and sending
+         *     begins meanwhile; `Notification-Id` names it to the operations that follow and steer it.
+         *
+         *     Repeat a call whose answer was lost with the same `Idempotency-Key`: the same key and the same
+         *     notification is 204 again, with the same `Notification-Id`, and sends nothing twice. The same key
+         *     with another notification is a 409. A key is remembered for 24 hours, for each client.
+         */
+        post: operations["sendPushNotification"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/notifications-history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the user's notifications
+         * @description A page of the notifications that the user has been sent, the newest first unless `sort` says
+         *     otherwise.
+         *
+         *     With `markViewed=true` the entries of this page, and no others, are marked as viewed. The answer
+         *     shows them as they were before, so that an app can highlight what is new; the next call shows them
+         *     as viewed. Send it when the page is shown, not when it is fetched ahead.
+         */
+        get: operations["getNotificationsHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/notifications-summary": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Ask whether anything is unread
+         * @description Whether all of the user's notifications are viewed. With `page` or `size` it looks at that page
+         *     only, as `getNotificationsHistory` would return it. Where there are none, all are viewed.
+         */
+        get: operations["getNotificationsSummary"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/notifications": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List notifications with their progress
+         * @description A page of all notifications that were sent, test runs included, the newest first.
+         */
+        get: operations["listNotifications"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/notifications/{id}": {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the notification, as `Notification-Id` said.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                id: components["parameters"]["NotificationId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a notification's progress
+         * @description How far the notification is, in all and by offset and provider. It counts devices; always
+         *     `planned = sent + failed + dropped + deadLettered + remaining`. To follow it without asking again
+         *     and again, use `push.v1.DeliveryService/WatchProgress`.
+         */
+        get: operations["getNotification"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/notifications/{id}/pause": {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the notification, as `Notification-Id` said.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                id: components["parameters"]["NotificationId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause a notification
+         * @description Stops sending. Nothing is lost: what has not gone out is kept, and goes out after `resumeNotification`
+         *     unless it is too late for it by then. Messages in flight still arrive, for about a second. Pausing
+         *     what is paused is 200 again; what has ended, by itself or cancelled, is a 409.
+         */
+        post: operations["pauseNotification"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/notifications/{id}/resume": {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the notification, as `Notification-Id` said.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                id: components["parameters"]["NotificationId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume a notification
+         * @description Goes on sending a notification that was paused, from where it stopped. Resuming one that is not
+         *     paused changes nothing and is 200; one that has ended is a 409.
+         */
+        post: operations["resumeNotification"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/notifications/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the notification, as `Notification-Id` said.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                id: components["parameters"]["NotificationId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a notification
+         * @description Stops sending for good. What has not gone out is dropped, and counted as such; what has gone out
+         *     cannot be taken back, and history entries stay. Messages in flight still arrive, for about a second,
+         *     and are `remaining` until then. What has ended, by itself or cancelled, is a 409.
+         */
+        post: operations["cancelNotification"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/dead-letters": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what could not be delivered
+         * @description A page of the groups of devices whose sending was given up after many attempts, the newest first,
+         *     with the reason. Repair its cause, then replay them.
+         */
+        get: operations["listDeadLetters"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/dead-letters/{id}/replay": {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the dead letter, from the list.
+                 * @example 4711
+                 */
+                id: components["parameters"]["DeadLetterId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replay a dead letter
+         * @description Queues these devices once more, as if nothing had been tried. 204 means that this is stored; a
+         *     notification that was completed goes on. One that was cancelled, or is too late by now, is a 409.
+         */
+        post: operations["replayDeadLetter"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+}
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        /**
+         * Format: uuid
+         * @description Id of a notification, a UUID of version 7.
+         */
+        NotificationId: string;
+        /**
+         * Format: uuid
+         * @description Id of a notification, a UUID; in upper case as well.
+         */
+        NotificationIdInput: string;
+        /** @description Id of a dead letter, an integer as a string. */
+        DeadLetterId: string;
+        /**
+         * Format: date-time
+         * @description An ISO 8601 date-time with seconds. UTC (`Z`) is usual; an offset is understood.
+         */
+        DateTimeInput: string;
+        /**
+         * Format: date-time
+         * @description An ISO 8601 UTC date-time with milliseconds.
+         */
+        DateTime: string;
+        /**
+         * @description A push provider: Firebase Cloud Messaging, Apple Push Notification service, Web Push, or the outbox
+         *     of development mode, which keeps what would have been sent.
+         * @enum {string}
+         */
+        ProviderName: "fcm" | "apns" | "webpush" | "outbox";
+        /**
+         * @description The device's token as the provider gave it to the app, 1 to 4096 characters; for `webpush` the
+         *     subscription as JSON. One that cannot be a token of its provider is refused.
+         */
+        Token: string;
+        /** @description The push token of a device. */
+        PushToken: {
+            token: components["schemas"]["Token"];
+            /** @description When the token expires; in the future. */
+            expiration: components["schemas"]["DateTimeInput"];
+            /** @description The provider of the token, one that the deployment uses (`PUSH_PROVIDERS`). Absent means the first of them. */
+            provider?: components["schemas"]["ProviderName"];
+        };
+        /** @description A device, by its push token. */
+        PushTokenReference: {
+            /** @description The token to delete. */
+            token: string;
+            /** @description Accepted and not needed. */
+            expiration?: components["schemas"]["DateTimeInput"];
+        };
+        /** @description A notification, and whom it is for. */
+        NewNotification: {
+            /** @description Title. */
+            title: string;
+            /** @description Body: 1 to 4000 bytes in UTF-8. Bytes, not characters: what providers take is measured in them. */
+            message: string;
+            /**
+             * @description Image name, such as `promo/summer.jpg`; providers fetch it below `PUSH_IMAGE_BASE_URL`. No part
+             *     between slashes may be empty or `.`, and `..` may not occur.
+             */
+            image?: string | null;
+            /**
+             * @description UTC offsets of the recipients, each once: 5 and 300 are the same. Whoever has a live device at
+             *     one of them is a recipient.
+             */
+            utcOffsets: components["schemas"]["UtcOffsetInput"][];
+        };
+        /** @description Hours east of UTC from -12 to 14; any other integer is minutes, a multiple of 15 from -720 to 840. */
+        UtcOffsetInput: number;
+        /** @description Minutes east of UTC. */
+        UtcOffset: number;
+        /** @description What a notification says. */
+        NotificationContent: {
+            /** @description Title. */
+            title: string;
+            /** @description Body. */
+            message: string;
+            /** @description Image name. */
+            image: string | null;
+        };
+        /** @description A notification that a user was sent. */
+        HistoryEntry: {
+            id: components["schemas"]["NotificationId"];
+            /** @description The user. */
+            userId: string;
+            /** @description Whether the user has seen it. */
+            viewed: boolean;
+            notification: components["schemas"]["NotificationContent"];
+            /** @description When it was accepted for sending. */
+            sendAt: components["schemas"]["DateTime"];
+        };
+        /** @description A page of a user's notifications. */
+        HistoryPage: {
+            /** @description Entries of the page. */
+            content: components["schemas"]["HistoryEntry"][];
+            /** @description Number of the page. */
+            number: number;
+            /** @description Entries on a full page. */
+            size: number;
+            /** @description Entries on all pages. */
+            totalElements: number;
+        };
+        /** @description Whether anything is unread. */
+        NotificationsSummary: {
+            /** @description True when all are viewed, false when at least one is unread. */
+            viewed: boolean;
+        };
+        /**
+         * @description Where a notification stands.
+         *
+         *     - `PLANNING`: its recipients are being found; it goes out to those that have been.
+         *     - `SENDING`: all recipients have been found; it goes out to them.
+         *     - `PAUSED`: an operator has paused it; nothing goes out.
+         *     - `COMPLETED`: nothing is left to be sent.
+         *     - `CANCELLED`: an operator has cancelled it; what had not gone out was dropped.
+         * @enum {string}
+         */
+        NotificationState: "PLANNING" | "SENDING" | "PAUSED" | "COMPLETED" | "CANCELLED";
+        /** @description The part of a progress that belongs to one offset and one provider. */
+        ProgressShare: {
+            utcOffset: components["schemas"]["UtcOffset"];
+            provider: components["schemas"]["ProviderName"];
+            /** @description Devices that have been found. */
+            planned: number;
+            /** @description Devices for which the provider has taken it. */
+            sent: number;
+            /** @description Devices for which the provider refused it, or which it reported dead. */
+            failed: number;
+            /** @description Devices that expired or were removed, or that it was cancelled or too late for. */
+            dropped: number;
+            /** @description Devices in dead letters, which an operator may replay. */
+            deadLettered: number;
+            /** @description Devices still to be sent to. */
+            remaining: number;
+        };
+        /**
+         * @description A notification and what has become of it. The counts are of devices; they grow while recipients are
+         *     being found.
+         */
+        NotificationProgress: {
+            id: components["schemas"]["NotificationId"];
+            /** @description Title. */
+            title: string;
+            /** @description Body. */
+            message: string;
+            /** @description Image name. */
+            image: string | null;
+            /** @description Whether it is a test run. */
+            test: boolean;
+            state: components["schemas"]["NotificationState"];
+            /** @description When it was accepted. */
+            acceptedAt: components["schemas"]["DateTime"];
+            /**
+             * Format: date-time
+             * @description When nothing was left to be sent; null before.
+             */
+            completedAt: string | null;
+            /**
+             * @description Whether so many of its devices were reported dead that they are no longer removed: an operator
+             *     should look into it.
+             */
+            removalStopped: boolean;
+            /** @description Users that it is for. */
+            recipients: number;
+            /** @description Devices that have been found. */
+            planned: number;
+            /** @description Devices for which the provider has taken it. */
+            sent: number;
+            /** @description Devices for which the provider refused it, or which it reported dead. */
+            failed: number;
+            /** @description Devices that expired or were removed, or that it was cancelled or too late for. */
+            dropped: number;
+            /** @description Devices in dead letters, which an operator may replay. */
+            deadLettered: number;
+            /** @description Devices still to be sent to. */
+            remaining: number;
+            /** @description The same counts by offset and provider. */
+            breakdown: components["schemas"]["ProgressShare"][];
+        };
+        /** @description A page of notifications. */
+        NotificationsPage: {
+            /** @description Notifications of the page. */
+            content: components["schemas"]["NotificationProgress"][];
+            /** @description Number of the page. */
+            number: number;
+            /** @description Notifications on a full page. */
+            size: number;
+            /** @description Notifications on all pages. */
+            totalElements: number;
+        };
+        /** @description Devices of one notification whose sending was given up. */
+        DeadLetter: {
+            id: components["schemas"]["DeadLetterId"];
+            notificationId: components["schemas"]["NotificationId"];
+            provider: components["schemas"]["ProviderName"];
+            utcOffset: components["schemas"]["UtcOffset"];
+            /** @description How many devices. */
+            devices: number;
+            /** @description Why it was given up, in words. */
+            reason: string;
+            /** @description When it was given up. */
+            since: components["schemas"]["DateTime"];
+        };
+        /** @description A page of dead letters. */
+        DeadLettersPage: {
+            /** @description Dead letters of the page. */
+            content: components["schemas"]["DeadLetter"][];
+            /** @description Number of the page. */
+            number: number;
+            /** @description Dead letters on a full page. */
+            size: number;
+            /** @description Dead letters on all pages. */
+            totalElements: number;
+        };
+        /** @description An error (RFC 9457). */
+        Problem: {
+            /**
+             * Format: uri-reference
+             * @description A URI reference that names the kind of problem; `about:blank` where the title says it all.
+             */
+            type: string;
+            /** @description The kind of problem in words. */
+            title: string;
+            /** @description The HTTP status. */
+            status: number;
+            /** @description What is wrong here, and what to do. */
+            detail: string;
+            code: components["schemas"]["ProblemCode"];
+            /** @description Names the request in the logs. */
+            requestId: string;
+            /** @description What is wrong with the input, place by place. */
+            errors?: {
+                /** @description JSON pointer into the request, beginning with /body, /path, /query or /header. */
+                pointer: string;
+                /** @description What is wrong there. */
+                message: string;
+            }[];
+        };
+        /**
+         * @description The closed list of problem codes.
+         * @enum {string}
+         */
+        ProblemCode: "invalid_request" | "unauthenticated" | "forbidden" | "not_found" | "notification_not_found" | "dead_letter_not_found" | "method_not_allowed" | "not_acceptable" | "idempotency_key_reused" | "notification_finished" | "content_too_large" | "unsupported_media_type" | "internal_error" | "unavailable";
+    };
+    responses: {
+        /** @description Done. */
+        NoContent: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content?: never;
+        };
+        /** @description The notification and its progress. */
+        Progress: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["NotificationProgress"];
+            };
+        };
+        /** @description The input is not valid; `errors` names each place. */
+        BadRequest: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The access token is missing, malformed, expired or revoked. */
+        Unauthorized: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The access token is a good one, of an application that may not do this. */
+        Forbidden: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description There is no such notification. */
+        NotificationNotFound: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description There is no such dead letter; it may have been replayed. */
+        DeadLetterNotFound: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The idempotency key was used for another notification. */
+        KeyReused: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The notification has ended; it is completed, cancelled or too late. */
+        NotificationFinished: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The path does not have this method. */
+        MethodNotAllowed: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                Allow: components["headers"]["Allow"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The Accept header rules out JSON. */
+        NotAcceptable: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The body is over 64 KiB. */
+        ContentTooLarge: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The body's media type is not one of the operation's. */
+        UnsupportedMediaType: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description Something went wrong inside. Nothing is said but the request id. */
+        InternalServerError: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description A service that this one depends on does not answer. */
+        ServiceUnavailable: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Retry-After": components["headers"]["Retry-After"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+    };
+    parameters: {
+        /**
+         * @description Id of the notification, as `Notification-Id` said.
+         * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+         */
+        NotificationId: components["schemas"]["NotificationIdInput"];
+        /**
+         * @description Id of the dead letter, from the list.
+         * @example 4711
+         */
+        DeadLetterId: components["schemas"]["DeadLetterId"];
+        /**
+         * @description Number of the page; the first is 0.
+         * @example 0
+         */
+        Page: number;
+        /**
+         * @description Entries on a page.
+         * @example 20
+         */
+        Size: number;
+        /**
+         * @description A field and a direction, ascending unless it says otherwise. Repeat it to sort by several, the first
+         *     one first; what is equal then is in the order of the ids, in the direction of the last field. Without
+         *     it: `sendAt,desc`.
+         * @example [
+         *       "viewed,asc",
+         *       "sendAt,desc"
+         *     ]
+         */
+        Sort: ("sendAt,asc" | "sendAt,desc" | "sendAt" | "viewed,asc" | "viewed,desc" | "viewed" | "id,asc" | "id,desc" | "id")[];
+        /**
+         * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+         * @example 0c6d3e2a
+         */
+        RequestId: string;
+        /**
+         * @description W3C trace context; logged, and passed on to the services that are called.
+         * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+         */
+        TraceParent: string;
+    };
+    requestBodies: never;
+    headers: {
+        /**
+         * @description Names this request in the logs.
+         * @example 0c6d3e2a
+         */
+        "X-Request-Id": string;
+        /**
+         * @description Id of the notification, a UUID.
+         * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+         */
+        "Notification-Id": components["schemas"]["NotificationId"];
+        /**
+         * @description What is asked for now is read now.
+         * @example no-store
+         */
+        NoStore: "no-store";
+        /**
+         * @description The scheme that is expected, and what is wrong with the token that was sent (RFC 6750 section 3).
+         * @example Bearer realm="gatepost", error="invalid_token"
+         */
+        "WWW-Authenticate": string;
+        /**
+         * @description The methods of this path.
+         * @example GET, HEAD, OPTIONS
+         */
+        Allow: string;
+        /**
+         * @description Seconds to wait before the next attempt.
+         * @example 2
+         */
+        "Retry-After": number;
+    };
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export interface operations {
+    savePushToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+                /**
+                 * @description The user's offset from UTC: an integer (hours from -12 to 14; else minutes, a multiple of 15 from
+                 *     -720 to 840), `Z`, `+03:00`, `+0300` or `+03`. Where it is absent, a new device is at UTC and one
+                 *     that is known stays where it was.
+                 * @example +03:00
+                 */
+                "barrier-user-utc-offset"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PushToken"];
+            };
+        };
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            405: components["responses"]["MethodNotAllowed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deletePushToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PushTokenReference"];
+            };
+        };
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            405: components["responses"]["MethodNotAllowed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    startTestNotifications: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A test run has started, or was started less than a minute ago. */
+            202: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            405: components["responses"]["MethodNotAllowed"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    sendPushNotification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names this send, so that it can be repeated safely; a UUID, for example.
+                 * @example 6f2f1d8e-6a1c-4a57-9a53-6a3c1f0e7b42
+                 */
+                "Idempotency-Key"?: string;
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewNotification"];
+            };
+        };
+        responses: {
+            /** @description The notification is stored, and goes out. */
+            204: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Notification-Id": components["headers"]["Notification-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            405: components["responses"]["MethodNotAllowed"];
+            409: components["responses"]["KeyReused"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getNotificationsHistory: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Whether to mark the returned entries as viewed.
+                 * @example true
+                 */
+                markViewed?: boolean;
+                /**
+                 * @description Number of the page; the first is 0.
+                 * @example 0
+                 */
+                page?: components["parameters"]["Page"];
+                /**
+                 * @description Entries on a page.
+                 * @example 20
+                 */
+                size?: components["parameters"]["Size"];
+                /**
+                 * @description A field and a direction, ascending unless it says otherwise. Repeat it to sort by several, the first
+                 *     one first; what is equal then is in the order of the ids, in the direction of the last field. Without
+                 *     it: `sendAt,desc`.
+                 * @example [
+                 *       "viewed,asc",
+                 *       "sendAt,desc"
+                 *     ]
+                 */
+                sort?: components["parameters"]["Sort"];
+            };
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The page; beyond the last entry it is empty. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HistoryPage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getNotificationsSummary: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Number of the page; the first is 0.
+                 * @example 0
+                 */
+                page?: components["parameters"]["Page"];
+                /**
+                 * @description Entries on a page.
+                 * @example 20
+                 */
+                size?: components["parameters"]["Size"];
+                /**
+                 * @description A field and a direction, ascending unless it says otherwise. Repeat it to sort by several, the first
+                 *     one first; what is equal then is in the order of the ids, in the direction of the last field. Without
+                 *     it: `sendAt,desc`.
+                 * @example [
+                 *       "viewed,asc",
+                 *       "sendAt,desc"
+                 *     ]
+                 */
+                sort?: components["parameters"]["Sort"];
+            };
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The summary. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationsSummary"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listNotifications: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Number of the page; the first is 0.
+                 * @example 0
+                 */
+                page?: components["parameters"]["Page"];
+                /**
+                 * @description Entries on a page.
+                 * @example 20
+                 */
+                size?: components["parameters"]["Size"];
+            };
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The page; beyond the last notification it is empty. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationsPage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getNotification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the notification, as `Notification-Id` said.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                id: components["parameters"]["NotificationId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Progress"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotificationNotFound"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    pauseNotification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the notification, as `Notification-Id` said.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                id: components["parameters"]["NotificationId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Progress"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotificationNotFound"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            409: components["responses"]["NotificationFinished"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    resumeNotification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the notification, as `Notification-Id` said.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                id: components["parameters"]["NotificationId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Progress"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotificationNotFound"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            409: components["responses"]["NotificationFinished"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    cancelNotification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the notification, as `Notification-Id` said.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                id: components["parameters"]["NotificationId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Progress"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotificationNotFound"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            409: components["responses"]["NotificationFinished"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listDeadLetters: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Number of the page; the first is 0.
+                 * @example 0
+                 */
+                page?: components["parameters"]["Page"];
+                /**
+                 * @description Entries on a page.
+                 * @example 20
+                 */
+                size?: components["parameters"]["Size"];
+            };
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The page; beyond the last dead letter it is empty. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeadLettersPage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    replayDeadLetter: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the dead letter, from the list.
+                 * @example 4711
+                 */
+                id: components["parameters"]["DeadLetterId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["DeadLetterNotFound"];
+            405: components["responses"]["MethodNotAllowed"];
+            409: components["responses"]["NotificationFinished"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+}

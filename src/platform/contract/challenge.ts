@@ -1,0 +1,42 @@
+/** What a caller is told who sends no credentials, or wrong ones: by the security scheme of the document. */
+import type { ContractOperation } from "./document.ts";
+
+/** How one scheme of HTTP authentication asks for credentials. */
+export interface Challenge {
+  /** Ends the sentence of a 401. */
+  readonly advice: string;
+  /** `WWW-Authenticate` of a 401 or 403; undefined: none. @param authorization the header that was sent */
+  header(status: number, authorization: string | undefined): string | undefined;
+}
+
+const basic: Challenge = {
+  advice: "Send the client's id and secret in the Authorization header, scheme Basic.",
+  header: (status) => (status === 401 ? 'Basic realm="gatepost", charset="UTF-8"' : undefined),
+};
+
+/** RFC 6750 section 3: no error is named to who sent no token. */
+const bearer: Challenge = {
+  advice: "Send an access token in the Authorization header, scheme Bearer.",
+  header(status, authorization) {
+    const realm = 'Bearer realm="gatepost"';
+    if (status === 403) return `${realm}, error="insufficient_scope"`;
+    if (status !== 401) return undefined;
+    return /^bearer(?:\s|$)/i.test(authorization ?? "") ? `${realm}, error="invalid_token"` : realm;
+  },
+};
+
+/**
+ * The challenge of an operation: that of the first of its schemes that has one. Undefined for a public one.
+ * @throws if the operation is protected, and none of its schemes is known here
+ */
+export function challengeOf({
+  id,
+  schemes,
+}: Pick<ContractOperation, "id" | "schemes">): Challenge | undefined {
+  if (schemes.length === 0) return undefined;
+  for (const { type, scheme } of schemes) {
+    if (type === "http" && scheme === "basic") return basic;
+    if (type === "http" && scheme === "bearer") return bearer;
+  }
+  throw new Error(`${id}: none of its security schemes is Basic or Bearer`);
+}

@@ -1,0 +1,53 @@
+/**
+ * How a service writes an event into its outbox. What an event carries is a message of proto/; a writer that
+ * leaves out one of its fields, or adds one, does not compile. events.ts delivers what is written here.
+ */
+import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
+import { type SQL, sql } from "drizzle-orm";
+
+/** A kind of event. */
+export interface EventKind<Message extends DescMessage> {
+  /** `type` of the CloudEvent. */
+  readonly type: string;
+  readonly message: Message;
+}
+
+export function eventKind<const Message extends DescMessage>(
+  type: string,
+  message: Message,
+): EventKind<Message> {
+  return { type, message };
+}
+
+/** The fields of a message in its JSON form, each as an expression of SQL. */
+export type FieldsOf<Message extends DescMessage> = {
+  readonly [Name in Exclude<keyof MessageShape<Message>, "$typeName" | "$unknown">]: SQL;
+};
+
+interface EventWriting<Message extends DescMessage> {
+  readonly kind: EventKind<Message>;
+  /** Events of one subject are delivered in order. */
+  readonly subject: SQL;
+  readonly fields: FieldsOf<Message>;
+  /** When it happened. */
+  readonly at: SQL;
+  /** `from` clause that gives a row for each event; without it, there is one. */
+  readonly from?: SQL;
+}
+
+/**
+ * The statement that writes events into the outbox of this PostgreSQL schema: by itself, or as a part of a
+ * statement with other parts. Gives a row for each event.
+ */
+export function insertEvents<Message extends DescMessage>(
+  schema: string,
+  writing: EventWriting<Message>,
+): SQL {
+  const { kind, subject, fields, at, from = sql`` } = writing;
+  const members = Object.entries<SQL>(fields).map(([name, value]) => sql`${name}::text, ${value}`);
+  return sql`
+    insert into ${sql.identifier(schema)}.outbox (id, type, subject, data, occurred_at)
+    select gen_random_uuid(), ${kind.type}::text, ${subject}, jsonb_build_object(${sql.join(members, sql`, `)}), ${at}
+    ${from}
+    returning 1 as one`;
+}

@@ -1,0 +1,51 @@
+/** What delivery tells in numbers. */
+import { Gauge, Histogram } from "prom-client";
+import type { EventCounter, Metrics } from "../../platform/telemetry.ts";
+
+export interface DeliveryMetrics {
+  /** Messages by outcome; `dropped` too, which were not sent. */
+  readonly messages: EventCounter<"provider" | "outcome">;
+  /** Notifications of which no more dead tokens are removed. */
+  readonly removalStops: EventCounter<"provider">;
+  /** Chunks that were given up. */
+  readonly givenUp: EventCounter<"provider">;
+  paused(provider: string, isPaused: boolean): void;
+  chunkEnded(provider: string, seconds: number): void;
+}
+
+const durationBuckets = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+export function createDeliveryMetrics({
+  registry,
+  counter,
+}: Pick<Metrics, "registry" | "counter">): DeliveryMetrics {
+  const paused = new Gauge({
+    name: "gatepost_push_provider_paused",
+    help: "1 while nothing is sent to the provider because it failed or refused, as this process last saw it.",
+    labelNames: ["provider"],
+    registers: [registry],
+  });
+  const duration = new Histogram({
+    name: "gatepost_push_chunk_duration_seconds",
+    help: "Time from the taking of a chunk of messages to its being written down.",
+    labelNames: ["provider"],
+    buckets: durationBuckets,
+    registers: [registry],
+  });
+  return {
+    messages: counter("gatepost_push_messages_total", "Messages by provider and what came of them.", [
+      "provider",
+      "outcome",
+    ]),
+    removalStops: counter(
+      "gatepost_push_removal_stops_total",
+      "Notifications of which so many devices were reported dead that their tokens are no longer removed.",
+      ["provider"],
+    ),
+    givenUp: counter("gatepost_push_dead_chunks_total", "Chunks of messages that were given up.", [
+      "provider",
+    ]),
+    paused: (provider, isPaused) => paused.set({ provider }, isPaused ? 1 : 0),
+    chunkEnded: (provider, seconds) => duration.observe({ provider }, seconds),
+  };
+}

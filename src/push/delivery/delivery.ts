@@ -1,0 +1,74 @@
+/**
+ * Delivery: takes the chunks that planning has made and sends them, at a pace that the fleet shares. One chunk at
+ * a time for each provider in a process, so that a crash repeats no more than those in flight.
+ */
+import type { Database } from "../../platform/database.ts";
+import type { Job, Jobs } from "../../platform/jobs.ts";
+import type { Logger, Metrics } from "../../platform/telemetry.ts";
+import { type DeliveryJob, deadLetterQueue, deliveryQueue, type PlanJob } from "../database.ts";
+import type { ProviderName } from "../provider-settings.ts";
+import type { PushProvider } from "../providers/provider.ts";
+import { type CompleteIfDone, createDeliverChunk } from "./deliver-chunk.ts";
+import { createDeliveryMetrics } from "./delivery-metrics.ts";
+import { type DeliveryRules, deliveryRules, type Random } from "./delivery-rules.ts";
+import { Pace } from "./pace.ts";
+import type { RemoveDeadDevices } from "./settle-chunk.ts";
+import { Watch } from "./watch.ts";
+
+export interface DeliverySettings {
+  /** Messages a second to one provider, over the whole fleet; 0: as fast as it takes them. */
+  readonly maxPerSecond: number;
+  /** Seconds in which a notification comes to that pace; 0: at once. */
+  readonly rampSeconds: number;
+  /** Percent of a notification's devices above which those reported dead are no longer removed. */
+  readonly maxDeadPercent: number;
+  /** Where images are, without a trailing slash. */
+  readonly imageBaseUrl?: string | undefined;
+}
+
+interface Dependencies {
+  readonly db: Database;
+  readonly jobs: Jobs;
+  /** Those in use. */
+  readonly providers: ReadonlyMap<ProviderName, PushProvider>;
+  readonly settings: DeliverySettings;
+  readonly rules?: Partial<DeliveryRules>;
+  readonly random?: Random;
+  readonly logger: Logger;
+  readonly metrics: Pick<Metrics, "registry" | "counter">;
+  readonly completeIfDone: CompleteIfDone;
+  readonly removeDeadDevices: RemoveDeadDevices;
+  /** Handles a job that failed for good, of whichever queue. */
+  readonly handleDeadLetter: (job: Job<DeliveryJob | PlanJob>, stopping: AbortSignal) => Promise<void>;
+  /** Milliseconds between looks for work where there was none. */
+  readonly idleMs?: number;
+}
+
+/**
+ * Starts a loop for each provider, and one for jobs that failed for good. Jobs must have been started.
+ * @returns stops them: messages in flight finish, what is left of their chunks goes back to other machines at once
+ */
+export function startDelivery(dependencies: Dependencies): { stop(): Promise<void> } {
+  const { db, jobs, providers, settings, random = Math.random, logger, handleDeadLetter } = dependencies;
+  const { completeIfDone, removeDeadDevices } = dependencies;
+  const { maxPerSecond, rampSeconds, maxDeadPercent, imageBaseUrl } = settings;
+  const rules = { ...deliveryRules, ...dependencies.rules };
+  const metrics = createDeliveryMetrics(dependencies.metrics);
+  const watch = new Watch(db, rules.lookMs);
+  const idle = dependencies.idleMs === undefined ? {} : { idleMs: dependencies.idleMs };
+  const common = { db, jobs, watch, rules, random, logger, metrics };
+  const outside = { completeIfDone, removeDeadDevices, maxDeadPercent, imageBaseUrl };
+  const workers = [...providers.values()].map((provider) => {
+    const pace = new Pace({ db, provider: provider.name, maxPerSecond, rampSeconds, rules, random });
+    const handle = createDeliverChunk({ ...common, ...outside, provider, pace });
+    return jobs.work<DeliveryJob>({ queue: deliveryQueue(provider.name), handle, ...idle });
+  });
+  workers.push(
+    jobs.work<DeliveryJob | PlanJob>({ queue: deadLetterQueue, handle: handleDeadLetter, ...idle }),
+  );
+  return {
+    async stop() {
+      await Promise.all(workers.map((worker) => worker.stop()));
+    },
+  };
+}

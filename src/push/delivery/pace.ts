@@ -1,0 +1,168 @@
+/**
+ * The pace of one provider, shared by the whole fleet through its row in `provider_paces`: how many messages
+ * may go out when, and whether any may. Times are the database's, so that machines with wrong clocks agree.
+ */
+import { sql } from "drizzle-orm";
+import { type Database, rows } from "../../platform/database.ts";
+import type { ProviderName } from "../provider-settings.ts";
+import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
+
+/** Messages that may go out, evenly from `startMs` to `endMs` from now; or how long none may. */
+export type Grant =
+  | { readonly messages: number; readonly startMs: number; readonly endMs: number }
+  | { readonly pausedMs: number };
+
+/** What a failure came to. */
+export interface Pause {
+  /** Milliseconds from now. */
+  readonly pausedMs: number;
+  /** Whether the provider was not paused before, so that this failure is the one to tell of. */
+  readonly isNew: boolean;
+  readonly failures: number;
+}
+
+interface Dependencies {
+  readonly db: Database;
+  readonly provider: ProviderName;
+  /** Messages a second over the whole fleet; 0: as fast as the provider takes them. */
+  readonly maxPerSecond: number;
+  /** Seconds in which a notification comes to its full pace. */
+  readonly rampSeconds: number;
+  readonly rules: DeliveryRules;
+  readonly random: Random;
+}
+
+export class Pace {
+  readonly #deps: Dependencies;
+
+  constructor(dependencies: Dependencies) {
+    this.#deps = dependencies;
+  }
+
+  /** Whether messages have to be reserved. */
+  get isPaced(): boolean {
+    return this.#deps.maxPerSecond > 0;
+  }
+
+  /**
+   * Reserves the next messages of the fleet, at most a slice of time full of them.
+   * @param acceptedAt of the notification, in milliseconds since the epoch: where its ramp begins
+   */
+  async reserve(wanted: number, acceptedAt: number): Promise<Grant> {
+    const { db, provider, maxPerSecond, rampSeconds, rules } = this.#deps;
+    const ramp =
+      rampSeconds === 0
+        ? sql`1::float8`
+        : sql`greatest(${rules.rampFloor}::float8,
+            least(1, (extract(epoch from t.at)::float8 - ${acceptedAt / 1000}::float8) / ${rampSeconds}::float8))`;
+    // However slow: one message a second, if the ceiling allows that.
+    const rate = sql`greatest(${Math.min(1, maxPerSecond)}::float8, ${maxPerSecond}::float8 * p.share * ${ramp})`;
+    const messages = sql`least(${wanted}::float8, greatest(1, floor(${rate} * ${rules.sliceMs / 1000}::float8)))`;
+    const lengthMs = sql`ceil(${messages} / ${rate} * 1000)`;
+    const row = await this.#row<{ paused: number | null; messages: number; end: number; length: number }>(
+      db,
+      sql`
+        update push.provider_paces p
+        set next_at = case when p.paused_until > t.at then p.next_at
+          else greatest(p.next_at, t.at) + make_interval(secs => ${lengthMs} / 1000) end
+        from (select clock_timestamp() as at) t
+        where p.provider = ${provider}
+        returning (extract(epoch from p.paused_until - t.at) * 1000)::float8 as paused, ${messages} as messages,
+          (extract(epoch from p.next_at - t.at) * 1000)::float8 as "end", ${lengthMs} as length`,
+    );
+    if (row.paused !== null && row.paused > 0) return { pausedMs: row.paused };
+    return { messages: row.messages, startMs: Math.max(0, row.end - row.length), endMs: row.end };
+  }
+
+  /**
+   * The provider is away or overloaded: nobody sends for a while, the longer the more often it happens, and
+   * slower afterwards. What fails while it is paused was on its way before, and only prolongs the pause if the
+   * provider asks for that.
+   * @param afterMs what it asked for
+   */
+  failed(afterMs: number, reason: string): Promise<Pause> {
+    const { rules, random } = this.#deps;
+    return this.#pause(reason, (paused, failures, share) => ({
+      failures: paused ? failures : failures + 1,
+      share: paused ? share : Math.max(rules.leastShare, share / 2),
+      forMs: paused
+        ? afterMs
+        : Math.max(
+            afterMs,
+            withJitter(Math.min(rules.firstPauseMs * 2 ** failures, rules.longestPauseMs), random),
+          ),
+    }));
+  }
+
+  /** The provider refuses us: nobody sends for a while, and then a probe first. */
+  refused(reason: string): Promise<Pause> {
+    const { refusedPauseMs } = this.#deps.rules;
+    return this.#pause(reason, (_paused, failures, share) => ({
+      failures: Math.max(1, failures),
+      share,
+      forMs: refusedPauseMs,
+    }));
+  }
+
+  /** The provider works. A pause that somebody else has just found necessary stays. @returns whether it had failed */
+  async works(): Promise<boolean> {
+    const { db, provider } = this.#deps;
+    const changed = await rows(
+      db,
+      sql`
+        update push.provider_paces set failures = 0, paused_until = null, reason = null
+        where provider = ${provider} and failures > 0
+          and (paused_until is null or paused_until <= clock_timestamp())
+        returning 1 as one`,
+    );
+    return changed.length > 0;
+  }
+
+  /** A chunk went through without failures: a little faster again. */
+  async faster(): Promise<void> {
+    const { db, provider, rules } = this.#deps;
+    await db.execute(sql`
+      update push.provider_paces set share = least(1, share + ${rules.shareStep}::real)
+      where provider = ${provider} and share < 1`);
+  }
+
+  #pause(
+    reason: string,
+    decide: (
+      paused: boolean,
+      failures: number,
+      share: number,
+    ) => { failures: number; share: number; forMs: number },
+  ): Promise<Pause> {
+    const { db, provider } = this.#deps;
+    return db.transaction(async (tx) => {
+      const now = await this.#row<{ paused: number | null; failures: number; share: number }>(
+        tx,
+        sql`
+          select (extract(epoch from paused_until - clock_timestamp()) * 1000)::float8 as paused, failures, share
+          from push.provider_paces where provider = ${provider} for update`,
+      );
+      const pausedMs = now.paused ?? 0;
+      const { failures, share, forMs } = decide(pausedMs > 0, now.failures, now.share);
+      const untilMs = Math.max(pausedMs, forMs);
+      await tx.execute(sql`
+        update push.provider_paces
+        set failures = ${failures}::int, share = ${share}::real, reason = ${reason},
+          paused_until = clock_timestamp() + make_interval(secs => ${untilMs}::float8 / 1000)
+        where provider = ${provider}`);
+      return { pausedMs: untilMs, isNew: pausedMs <= 0, failures };
+    });
+  }
+
+  /** The row that the statement answers; the provider's own is made if there is none yet. */
+  async #row<T extends Record<string, unknown>>(db: Database, statement: ReturnType<typeof sql>): Promise<T> {
+    const [row] = await rows<T>(db, statement);
+    if (row) return row;
+    await db.execute(sql`
+      insert into push.provider_paces (provider, next_at, share, failures)
+      values (${this.#deps.provider}, clock_timestamp(), 1, 0) on conflict (provider) do nothing`);
+    const [made] = await rows<T>(db, statement);
+    if (!made) throw new Error(`the pace of ${this.#deps.provider} has gone`);
+    return made;
+  }
+}

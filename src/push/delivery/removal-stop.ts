@@ -1,0 +1,56 @@
+/**
+ * The safety stop: where an unusual share of a notification's devices is reported dead, the report is more
+ * likely wrong than the devices, and no more of their tokens are removed.
+ */
+import { sql } from "drizzle-orm";
+import { type Database, rows } from "../../platform/database.ts";
+import type { ProviderName } from "../provider-settings.ts";
+
+interface Report {
+  readonly chunk: {
+    readonly id: number;
+    readonly attempt: number;
+    readonly notification: { readonly id: string };
+  };
+  readonly provider: ProviderName;
+  /** Of this chunk; what others have written is counted as well. */
+  readonly dead: number;
+  readonly attempted: number;
+}
+
+interface Limits {
+  /** Percent of the devices attempted. */
+  readonly maxDeadPercent: number;
+  /** Always tolerated. */
+  readonly leastDead: number;
+}
+
+/**
+ * Stops the removal of the notification's tokens if its dead have become too many. A statement of its own before
+ * the chunk is written: of several workers that find so, one stops it.
+ * @returns how many of how many are dead, if this call stopped it
+ */
+export async function stopRemovalIfTooMany(
+  db: Database,
+  { chunk, provider, dead, attempted }: Report,
+  { maxDeadPercent, leastDead }: Limits,
+): Promise<{ dead: number; attempted: number } | undefined> {
+  const [stopped] = await rows<{ dead: number; attempted: number }>(
+    db,
+    sql`
+      update push.notifications n set removal_stopped_at = now()
+      from (
+        select coalesce(sum(c.dead), 0)::int + ${dead}::int as dead,
+          coalesce(sum(c.sent + c.failed), 0)::int + ${attempted}::int as attempted
+        from push.delivery_chunks c
+        where c.notification_id = ${chunk.notification.id}::uuid and c.provider = ${provider}
+      ) so_far
+      where n.id = ${chunk.notification.id}::uuid and n.removal_stopped_at is null
+        and so_far.dead > greatest(${leastDead}::float8, so_far.attempted * ${maxDeadPercent}::float8 / 100)
+        and exists (
+          select from push.delivery_chunks mine
+          where mine.id = ${chunk.id}::bigint and mine.attempt = ${chunk.attempt}::int and mine.state = 'SENDING')
+      returning so_far.dead, so_far.attempted`,
+  );
+  return stopped;
+}

@@ -1,0 +1,139 @@
+/**
+ * The writing down of a chunk: what came of its messages, what becomes of the devices left over, and the end of
+ * its job, in one transaction. Only the worker that took the chunk last can write it.
+ */
+import { sql } from "drizzle-orm";
+import { arrayLiteral, type Database, rows } from "../../platform/database.ts";
+import { type Job, JobLostError, type Jobs } from "../../platform/jobs.ts";
+import { type DeliveryJob, deliveryQueue } from "../database.ts";
+import type { DeadDevice } from "../devices/remove-dead.ts";
+import type { ProviderName } from "../provider-settings.ts";
+import type { TakenChunk } from "./chunk-repository.ts";
+
+/** Removes devices unless they were registered or renewed at `asOf` or later. */
+export type RemoveDeadDevices = (tx: Database, dead: readonly DeadDevice[]) => Promise<unknown>;
+
+/** What a worker did with a chunk. */
+export interface ChunkResult {
+  readonly sent: number;
+  /** The dead included. */
+  readonly failed: number;
+  readonly dropped: number;
+  readonly dead: readonly DeadDevice[];
+  /** Whether the dead may be removed, if their notification allows it. */
+  readonly removeDead: boolean;
+  /** Devices that are still to be sent to. */
+  readonly rest: readonly number[];
+  /** What becomes of them, where their notification is still to be sent. */
+  readonly next: NextTry;
+}
+
+export interface NextTry {
+  /** Milliseconds from now. */
+  readonly afterMs: number;
+  /** Retries so far. */
+  readonly retries: number;
+  /** Why; null: no error left them. */
+  readonly reason: string | null;
+  /** They are not tried again by themselves. */
+  readonly giveUp: boolean;
+}
+
+/** `HELD`, `PENDING`: the rest waits. `DONE`, `DEAD`: the chunk has ended. */
+export type SettledState = "PENDING" | "HELD" | "DONE" | "DEAD";
+
+export interface Settled {
+  readonly state: SettledState;
+  /** Devices of the rest that were dropped, because the notification was cancelled or has expired. */
+  readonly dropped: number;
+  /** Dead devices given to removal. */
+  readonly removed: number;
+}
+
+interface Dependencies {
+  readonly db: Database;
+  readonly jobs: Pick<Jobs, "complete" | "enqueue">;
+  readonly provider: ProviderName;
+  readonly removeDeadDevices: RemoveDeadDevices;
+}
+
+/** @throws JobLostError if the chunk or its job is another worker's by now; then nothing is written */
+export async function settleChunk(
+  { db, jobs, provider, removeDeadDevices }: Dependencies,
+  job: Job<DeliveryJob>,
+  chunk: TakenChunk,
+  result: ChunkResult,
+): Promise<Settled> {
+  const { dead, rest, next } = result;
+  const queue = deliveryQueue(provider);
+  return db.transaction(async (tx) => {
+    const hasToLook = rest.length > 0 || dead.length > 0;
+    const notification = hasToLook ? await lockNotification(tx, chunk.notification.id) : undefined;
+    const state = stateAfter(result, notification);
+    const isDropped = state === "DONE" && rest.length > 0;
+    await writeChunk(tx, chunk, result, state);
+    const removable = result.removeDead && notification?.removalStopped === false ? dead : [];
+    // In the order of their ids, as two notifications may find the same devices dead at once.
+    if (removable.length > 0)
+      await removeDeadDevices(
+        tx,
+        removable.toSorted((a, b) => a.deviceId - b.deviceId),
+      );
+    if (state === "PENDING") {
+      await jobs.enqueue(tx, queue, [
+        { data: job.data, priority: job.priority, startAfterSeconds: next.afterMs / 1000 },
+      ]);
+    }
+    await jobs.complete(tx, queue, job);
+    return { state, dropped: isDropped ? rest.length : 0, removed: removable.length };
+  });
+}
+
+interface LockedNotification {
+  readonly state: string;
+  readonly expired: boolean;
+  readonly removalStopped: boolean;
+}
+
+/** Until the transaction ends nobody pauses, resumes or cancels it. */
+async function lockNotification(tx: Database, id: string): Promise<LockedNotification> {
+  const [row] = await rows<{ state: string; expired: boolean; removalStopped: boolean }>(
+    tx,
+    sql`
+      select state, expires_at <= now() as expired, removal_stopped_at is not null as "removalStopped"
+      from push.notifications where id = ${id}::uuid for share`,
+  );
+  // Without its notification a chunk is worth nothing.
+  return row ?? { state: "CANCELLED", expired: true, removalStopped: true };
+}
+
+function stateAfter({ rest, next }: ChunkResult, notification: LockedNotification | undefined): SettledState {
+  if (rest.length === 0 || !notification) return "DONE";
+  if (notification.state === "CANCELLED" || notification.expired) return "DONE";
+  if (notification.state === "PAUSED") return "HELD";
+  return next.giveUp ? "DEAD" : "PENDING";
+}
+
+async function writeChunk(
+  tx: Database,
+  chunk: TakenChunk,
+  result: ChunkResult,
+  state: SettledState,
+): Promise<void> {
+  const { sent, failed, dead, rest, next } = result;
+  const left = state === "DONE" ? [] : rest;
+  const dropped = result.dropped + rest.length - left.length;
+  const isHeld = state === "HELD";
+  const written = await rows(
+    tx,
+    sql`
+      update push.delivery_chunks
+      set state = ${state}, device_ids = ${arrayLiteral(left.map(String))}::bigint[], sent = sent + ${sent}::int,
+        failed = failed + ${failed}::int, dropped = dropped + ${dropped}::int, dead = dead + ${dead.length}::int,
+        retries = ${isHeld ? 0 : next.retries}::int, reason = ${next.reason}::text,
+        first_attempt_at = case when ${isHeld}::boolean then null else first_attempt_at end, updated_at = now()
+      where id = ${chunk.id}::bigint and attempt = ${chunk.attempt}::int and state = 'SENDING'
+      returning 1 as one`,
+  );
+  if (written.length === 0) throw new JobLostError(`chunk ${chunk.id} is another worker's now`);
+}

@@ -1,0 +1,26 @@
+import { sql } from "drizzle-orm";
+import type { Database } from "../../platform/database.ts";
+import { removeDevices } from "./remove-devices.ts";
+
+/** A device that its provider reports dead. */
+export interface DeadDevice {
+  readonly deviceId: number;
+  /** Milliseconds since the epoch at which the provider knew it dead. */
+  readonly asOf: number;
+}
+
+/**
+ * Removes devices that are dead, in the caller's transaction. One that its app has renewed at or after that
+ * moment is alive, and stays. @returns how many went
+ */
+export async function removeDeadDevices(tx: Database, dead: readonly DeadDevice[]): Promise<number> {
+  if (dead.length === 0) return 0;
+  const ids = `{${dead.map(({ deviceId }) => deviceId).join(",")}}`;
+  const moments = `{${dead.map(({ asOf }) => asOf).join(",")}}`;
+  const chosen = sql`
+    select id as chosen_id from push.devices
+    join unnest(${ids}::bigint[], ${moments}::float8[]) as dead (device_id, as_of) on id = device_id
+    where extract(epoch from renewed_at)::float8 * 1000 < as_of
+    order by id for update of devices`;
+  return removeDevices(tx, chosen, "DEAD");
+}

@@ -1,0 +1,76 @@
+/**
+ * The kinds of error that only the push service answers, in the shape of the platform's table. The closed
+ * list of codes in openapi/push-orchestration.yaml holds these and the platform's.
+ */
+import { Code } from "@connectrpc/connect";
+import { type ErrorKind, ErrorKinds, ServiceError } from "../platform/errors.ts";
+
+export const PushErrorKinds = {
+  notificationNotFound: {
+    code: "notification_not_found",
+    status: 404,
+    grpc: Code.NotFound,
+    oauth: "invalid_request",
+    title: "Notification not found",
+  },
+  deadLetterNotFound: {
+    code: "dead_letter_not_found",
+    status: 404,
+    grpc: Code.NotFound,
+    oauth: "invalid_request",
+    title: "Dead letter not found",
+  },
+  idempotencyKeyReused: {
+    code: "idempotency_key_reused",
+    status: 409,
+    grpc: Code.AlreadyExists,
+    oauth: "invalid_request",
+    title: "Idempotency key reused",
+  },
+  notificationFinished: {
+    code: "notification_finished",
+    status: 409,
+    grpc: Code.FailedPrecondition,
+    oauth: "invalid_request",
+    title: "Notification finished",
+  },
+} as const satisfies Record<string, ErrorKind>;
+
+/** Credentials of the Bearer scheme that are missing or wrong, where no document says so: over RPC. */
+export function unauthenticated(): ServiceError {
+  return new ServiceError(
+    ErrorKinds.unauthenticated,
+    "Credentials are missing or wrong. Send an access token in the authorization metadata, scheme Bearer.",
+  );
+}
+
+/** A good token, of an application that may not do this. */
+export function wrongApplication(): ServiceError {
+  return new ServiceError(
+    ErrorKinds.forbidden,
+    "This operation is not for the application that the access token was issued to.",
+  );
+}
+
+export function notificationNotFound(): ServiceError {
+  return new ServiceError(PushErrorKinds.notificationNotFound, "There is no notification with this id.");
+}
+
+export function deadLetterNotFound(): ServiceError {
+  return new ServiceError(PushErrorKinds.deadLetterNotFound, "There is no dead letter with this id.");
+}
+
+export function idempotencyKeyReused(): ServiceError {
+  return new ServiceError(
+    PushErrorKinds.idempotencyKeyReused,
+    "This Idempotency-Key was used for another notification in the last 24 hours.",
+  );
+}
+
+/** Pause, resume or cancel of a notification that has ended, or a replay for one. */
+export function notificationFinished(): ServiceError {
+  return new ServiceError(
+    PushErrorKinds.notificationFinished,
+    "This notification has ended: it is completed, cancelled or too late.",
+  );
+}

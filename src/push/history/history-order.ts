@@ -1,0 +1,54 @@
+import { type SQL, sql } from "drizzle-orm";
+import { type InputError, invalidInput } from "../../platform/errors.ts";
+
+const fields = ["sendAt", "viewed", "id"] as const;
+type Field = (typeof fields)[number];
+interface Term {
+  readonly field: Field;
+  readonly direction: "asc" | "desc";
+}
+
+const form = new RegExp(`^(${fields.join("|")})(?:,(asc|desc))?$`);
+
+/**
+ * The order that `sort` asks for, as an `order by` list over history's columns: `field,asc|desc` each, ascending
+ * without a direction; the newest first where there is none. Ties are ordered by id, in the direction of the
+ * last field.
+ * @throws invalid_request
+ */
+export function orderOf(sort: readonly string[]): SQL {
+  const terms = sort.length === 0 ? [{ field: "sendAt", direction: "desc" } as const] : sort.map(termOf);
+  // What a field has been ordered by already, it need not be ordered by again; nothing comes after the id.
+  const firsts = terms.filter(
+    ({ field }, index) => terms.findIndex((other) => other.field === field) === index,
+  );
+  const byId = firsts.findIndex(({ field }) => field === "id");
+  const last = firsts[byId] ?? { field: "id", direction: terms.at(-1)?.direction ?? "asc" };
+  const before = byId < 0 ? firsts : firsts.slice(0, byId);
+  const previous = before.at(-1);
+  // The order of ids is the order of time. Left out, the index gives the order.
+  const needed =
+    previous?.field === "sendAt" && previous.direction === last.direction ? before.slice(0, -1) : before;
+  return sql.join(
+    [...needed, last].map(({ field, direction }) => sql`${column(field)} ${sql.raw(direction)}`),
+    sql`, `,
+  );
+}
+
+function termOf(text: string): Term {
+  const [, name, direction = "asc"] = form.exec(text) ?? [];
+  const field = fields.find((one) => one === name);
+  if (!field) throw invalidInput([problem]);
+  return { field, direction: direction === "desc" ? "desc" : "asc" };
+}
+
+const problem: InputError = {
+  pointer: "/query/sort",
+  message: `must be one of ${fields.join(", ")}, with ",asc" or ",desc" after it`,
+};
+
+function column(field: Field): SQL {
+  if (field === "viewed") return sql`viewed`;
+  // The milliseconds of acceptance are the first 48 bits of an id.
+  return field === "sendAt" ? sql`left(notification_id::text, 13) collate "C"` : sql`notification_id`;
+}

@@ -1,0 +1,109 @@
+/**
+ * What users have been sent, and whether they have seen it. An entry is written by planning; here it is read,
+ * and marked as viewed by nobody but its user.
+ */
+import { type Database, rows } from "../../platform/database.ts";
+import { type InputError, invalidInput } from "../../platform/errors.ts";
+import { orderOf } from "./history-order.ts";
+import { allViewedStatement, pageStatement, pageViewedStatement, type Slice } from "./history-statements.ts";
+
+/** One entry of a user's history. */
+export interface HistoryEntry {
+  /** The notification's. */
+  readonly id: string;
+  readonly userId: string;
+  /** As it was before it was read. */
+  readonly viewed: boolean;
+  readonly notification: { readonly title: string; readonly message: string; readonly image: string | null };
+  /** When the notification was accepted: RFC 3339, UTC, with milliseconds. */
+  readonly sendAt: string;
+}
+
+export interface PageRequest {
+  /** From 0. */
+  readonly page: number;
+  /** 1 to 100. */
+  readonly size: number;
+  /** `sendAt`, `viewed` or `id`, with `,asc` or `,desc`; empty: the newest first. */
+  readonly sort: readonly string[];
+}
+
+export interface HistoryPage {
+  readonly content: HistoryEntry[];
+  readonly number: number;
+  readonly size: number;
+  readonly totalElements: number;
+}
+
+export interface History {
+  /**
+   * A page; empty beyond the end. Number, content and marking are of one moment.
+   * @param markViewed marks just the entries of the page as viewed; they are answered as they were before
+   * @throws invalid_request
+   */
+  page(userId: string, request: PageRequest, markViewed: boolean): Promise<HistoryPage>;
+  /**
+   * Whether all are viewed: of all entries, or of those of a page. True if there are none.
+   * @throws invalid_request
+   */
+  summary(userId: string, request?: PageRequest): Promise<boolean>;
+}
+
+const largestPage = 100;
+
+export function createHistory({ db }: { readonly db: Database }): History {
+  return {
+    async page(userId, request, markViewed) {
+      const found = await rows<Row>(db, pageStatement(sliceOf(userId, request), markViewed));
+      return {
+        content: found.flatMap((row) => (row.id === null ? [] : [entryOf(userId, row)])),
+        number: request.page,
+        size: request.size,
+        totalElements: Number(found[0]?.total),
+      };
+    },
+
+    async summary(userId, request) {
+      const statement = request ? pageViewedStatement(sliceOf(userId, request)) : allViewedStatement(userId);
+      const [found] = await rows<{ viewed: boolean }>(db, statement);
+      if (!found) throw new Error("a summary has a row");
+      return found.viewed;
+    },
+  };
+}
+
+type Entry = {
+  id: string;
+  viewed: boolean;
+  title: string;
+  message: string;
+  image: string | null;
+  send_at: string;
+};
+/** An entry, or nulls in its place; and the number of all entries. */
+type Row = { total: string } & (Entry | { id: null });
+
+function entryOf(
+  userId: string,
+  { id, viewed, title, message, image, send_at: sendAt }: Entry,
+): HistoryEntry {
+  return { id, userId, viewed, notification: { title, message, image }, sendAt };
+}
+
+function sliceOf(userId: string, { page, size, sort }: PageRequest): Slice {
+  const errors: InputError[] = [];
+  if (!(Number.isInteger(page) && page >= 0)) {
+    errors.push({ pointer: "/query/page", message: "must be an integer from 0" });
+  }
+  if (!(Number.isInteger(size) && size >= 1 && size <= largestPage)) {
+    errors.push({ pointer: "/query/size", message: `must be an integer from 1 to ${largestPage}` });
+  }
+  if (errors.length > 0) throw invalidInput(errors);
+  // Nobody has so many entries that it mattered that the offset is not exact there.
+  return {
+    userId,
+    order: orderOf(sort),
+    limit: size,
+    offset: Math.min(page * size, Number.MAX_SAFE_INTEGER),
+  };
+}

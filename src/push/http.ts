@@ -1,0 +1,158 @@
+/** The operations of openapi/push-orchestration.yaml: decode, authorise, one call, encode. */
+import type { Hono } from "hono";
+import type { components, operations } from "../../gen/openapi/push-orchestration.ts";
+import { type Binding, bindContract } from "../platform/contract/bind.ts";
+import type { Handlers, SecurityHandler } from "../platform/contract/types.ts";
+import { type InputError, invalidInput } from "../platform/errors.ts";
+import type { Callers } from "./callers/callers.ts";
+import type { Devices } from "./devices/devices.ts";
+import { minutesOf, readUtcOffset } from "./devices/utc-offset.ts";
+import type { History, PageRequest } from "./history/history.ts";
+import type { Notifications } from "./notifications/notifications.ts";
+
+type Schemas = components["schemas"];
+
+interface Dependencies {
+  readonly callers: Omit<Callers, "close">;
+  readonly devices: Devices;
+  readonly history: History;
+  readonly notifications: Notifications;
+}
+
+/** Who calls; of the users' application, on behalf of whom. */
+interface Caller {
+  readonly clientId: string;
+  readonly userId?: string;
+}
+
+/** Longest message, in bytes of UTF-8; its schema can only count characters. */
+const maxMessageBytes = 4000;
+
+/** The document bound to its handlers. */
+export function pushHttp(
+  dependencies: Dependencies,
+  binding: Pick<Binding<operations, Caller>, "document" | "logger" | "observer" | "validateResponses">,
+): Hono {
+  return bindContract<operations, Caller>({
+    ...binding,
+    service: "push",
+    handlers: pushHandlers(dependencies),
+    security: pushSecurity(dependencies.callers),
+  });
+}
+
+/** The security schemes of the document. */
+function pushSecurity(callers: Dependencies["callers"]): Record<string, SecurityHandler<Caller>> {
+  return {
+    UserApplication: ({ header }) => callers.user(header("authorization")),
+    BackofficeApplication: ({ header }) => callers.backoffice(header("authorization")),
+  };
+}
+
+function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> {
+  const { devices, history, notifications } = dependencies;
+  return {
+    async savePushToken({ body: { expiration, ...device } }, { caller, header }) {
+      const utcOffset = offsetOfHeader(header("barrier-user-utc-offset"));
+      await devices.save(userOf(caller), { ...device, expiration: instantOf(expiration), utcOffset });
+      return { status: 204 };
+    },
+    async deletePushToken({ body }, { caller }) {
+      await devices.remove(userOf(caller), body?.token);
+      return { status: 204 };
+    },
+    async startTestNotifications() {
+      await notifications.startTestRun();
+      return { status: 202 };
+    },
+    async sendPushNotification({ body }, { caller, header }) {
+      const notification = notificationOf(body);
+      const key = header("idempotency-key");
+      const { notificationId } = await notifications.accept(clientOf(caller), notification, key);
+      return { status: 204, headers: { "Notification-Id": notificationId } };
+    },
+    async getNotificationsHistory({ query: { markViewed = false, ...query } }, { caller }) {
+      return { status: 200, body: await history.page(userOf(caller), pageOf(query), markViewed) };
+    },
+    async getNotificationsSummary({ query }, { caller }) {
+      const isPage = query.page !== undefined || query.size !== undefined;
+      const viewed = await history.summary(userOf(caller), isPage ? pageOf(query) : undefined);
+      return { status: 200, body: { viewed } };
+    },
+    async listNotifications({ query }) {
+      return { status: 200, body: await notifications.list(pageOf(query)) };
+    },
+    async getNotification({ path: { id } }) {
+      return { status: 200, body: await notifications.get(id.toLowerCase()) };
+    },
+    async pauseNotification({ path: { id } }) {
+      return { status: 200, body: await notifications.pause(id.toLowerCase()) };
+    },
+    async resumeNotification({ path: { id } }) {
+      return { status: 200, body: await notifications.resume(id.toLowerCase()) };
+    },
+    async cancelNotification({ path: { id } }) {
+      return { status: 200, body: await notifications.cancel(id.toLowerCase()) };
+    },
+    async listDeadLetters({ query }) {
+      return { status: 200, body: await notifications.deadLetters(pageOf(query)) };
+    },
+    async replayDeadLetter({ path: { id } }) {
+      await notifications.replay(id);
+      return { status: 204 };
+    },
+  };
+}
+
+/** The binding lets nobody through to a protected operation; that it did is a defect. */
+function clientOf(caller: Caller | undefined): string {
+  if (!caller) throw new Error("an operation of an application has no caller");
+  return caller.clientId;
+}
+
+function userOf(caller: Caller | undefined): string {
+  if (caller?.userId === undefined) throw new Error("an operation of a user has no user");
+  return caller.userId;
+}
+
+/** The defaults are those of the document. */
+function pageOf({ page = 0, size = 20, sort = [] }: Partial<PageRequest>): PageRequest {
+  return { page, size, sort };
+}
+
+function offsetOfHeader(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const minutes = readUtcOffset(text);
+  if (minutes === undefined) {
+    throw invalidInput([{ pointer: "/header/barrier-user-utc-offset", message: "is not a UTC offset" }]);
+  }
+  return minutes;
+}
+
+/** A date-time whose form the schema has checked. */
+function instantOf(text: string): Date {
+  const instant = new Date(text);
+  if (Number.isNaN(instant.getTime())) {
+    throw invalidInput([{ pointer: "/body/expiration", message: "is not a date-time" }]);
+  }
+  return instant;
+}
+
+/** The notification, with what no schema can say of it checked. */
+function notificationOf({ title, message, image = null, utcOffsets }: Schemas["NewNotification"]) {
+  const errors: InputError[] = [];
+  if (Buffer.byteLength(message) > maxMessageBytes) {
+    errors.push({ pointer: "/body/message", message: `is longer than ${maxMessageBytes} bytes in UTF-8` });
+  }
+  const indexOf = new Map<number, number>();
+  for (const [index, offset] of utcOffsets.entries()) {
+    const minutes = minutesOf(offset);
+    const first = minutes === undefined ? undefined : indexOf.get(minutes);
+    const pointer = `/body/utcOffsets/${index}`;
+    if (minutes === undefined) errors.push({ pointer, message: "is not a UTC offset" });
+    else if (first === undefined) indexOf.set(minutes, index);
+    else errors.push({ pointer, message: `is the same offset as /body/utcOffsets/${first}` });
+  }
+  if (errors.length > 0) throw invalidInput(errors);
+  return { title, message, image, utcOffsets: [...indexOf.keys()] };
+}

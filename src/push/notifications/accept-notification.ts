@@ -1,0 +1,110 @@
+/**
+ * Taking a notification that a client sends: one short transaction, after which it is durable. A client that did
+ * not get the answer repeats the call with the same idempotency key, and nothing is sent twice.
+ */
+import { createHash } from "node:crypto";
+import { type SQL, sql } from "drizzle-orm";
+import type { Clock } from "../../platform/clock.ts";
+import { type Database, rows } from "../../platform/database.ts";
+import { uuidv7 } from "../../platform/ids.ts";
+import type { Jobs } from "../../platform/jobs.ts";
+import { idempotencyKeyReused } from "../errors.ts";
+import { storeNotification } from "./store-notification.ts";
+
+/** What a client asks for. */
+export interface SendRequest {
+  readonly title: string;
+  readonly message: string;
+  readonly image: string | null;
+  /** Minutes, distinct. */
+  readonly utcOffsets: readonly number[];
+}
+
+interface Dependencies {
+  readonly db: Database;
+  readonly jobs: Pick<Jobs, "enqueue">;
+  readonly clock: Clock;
+  readonly ttlSeconds: number;
+}
+
+/** Milliseconds for which a key is remembered. */
+const keyMs = 24 * 60 * 60 * 1000;
+
+interface Key {
+  readonly hash: Uint8Array;
+  readonly requestHash: Uint8Array;
+}
+
+export function createAccept({ db, jobs, clock, ttlSeconds }: Dependencies) {
+  /** @returns the id; undefined if the key is taken */
+  async function store(
+    clientId: string,
+    send: SendRequest,
+    key: Key | undefined,
+  ): Promise<string | undefined> {
+    const now = clock.now();
+    const id = uuidv7(now);
+    const { title, message, image, utcOffsets } = send;
+    const audience = { utcOffsets };
+    const times = { acceptedAt: new Date(now), expiresAt: new Date(now + ttlSeconds * 1000) };
+    const notification = { id, title, message, image, audience, clientId, ...times };
+    const condition = key && takeKey(key, id, now);
+    const isStored = await db.transaction((tx) => storeNotification(tx, jobs, notification, condition));
+    return isStored ? id : undefined;
+  }
+
+  return async (
+    clientId: string,
+    send: SendRequest,
+    idempotencyKey: string | undefined,
+  ): Promise<{ notificationId: string }> => {
+    const key = idempotencyKey === undefined ? undefined : keyOf(clientId, idempotencyKey, send);
+    for (;;) {
+      const stored = await store(clientId, send, key);
+      if (stored !== undefined) return { notificationId: stored };
+      const first = key && (await findKey(db, key));
+      // Gone in between: it expired and was removed.
+      if (!first) continue;
+      if (!first.isSame) throw idempotencyKeyReused();
+      return { notificationId: first.notificationId };
+    }
+  };
+}
+
+function keyOf(
+  clientId: string,
+  idempotencyKey: string,
+  { title, message, image, utcOffsets }: SendRequest,
+): Key {
+  const offsets = utcOffsets.toSorted((a, b) => a - b);
+  return { hash: sha256([clientId, idempotencyKey]), requestHash: sha256([title, message, image, offsets]) };
+}
+
+function sha256(value: readonly unknown[]): Uint8Array {
+  return createHash("sha256").update(JSON.stringify(value)).digest();
+}
+
+const bytes = (value: Uint8Array) => sql`decode(${Buffer.from(value).toString("hex")}::text, 'hex')`;
+
+/** Returns a row if the key is free or has expired. Who asks at the same time waits for the outcome. */
+function takeKey({ hash, requestHash }: Key, notificationId: string, now: number): SQL {
+  const expiresAt = new Date(now + keyMs).toISOString();
+  return sql`
+    insert into push.idempotency_keys as known (key_hash, request_hash, notification_id, expires_at)
+    values (${bytes(hash)}, ${bytes(requestHash)}, ${notificationId}::uuid, ${expiresAt}::timestamptz)
+    on conflict (key_hash) do update
+    set request_hash = excluded.request_hash, notification_id = excluded.notification_id,
+      expires_at = excluded.expires_at
+    where known.expires_at <= ${new Date(now).toISOString()}::timestamptz
+    returning 1 as one`;
+}
+
+async function findKey(db: Database, { hash, requestHash }: Key) {
+  const [found] = await rows<{ notificationId: string; isSame: boolean }>(
+    db,
+    sql`
+      select notification_id::text as "notificationId", request_hash = ${bytes(requestHash)} as "isSame"
+      from push.idempotency_keys where key_hash = ${bytes(hash)}`,
+  );
+  return found;
+}

@@ -1,0 +1,96 @@
+/**
+ * Pausing, resuming and cancelling. Each is one transaction that locks the notification, so that no step of
+ * planning and no worker that puts a chunk back comes in between. Chunks that a worker has in hand are its own to
+ * hold or drop: it looks at the state while it sends and when it writes them down.
+ */
+import { type SQL, sql } from "drizzle-orm";
+import type { Clock } from "../../platform/clock.ts";
+import { type Database, rows } from "../../platform/database.ts";
+import type { Jobs } from "../../platform/jobs.ts";
+import { type PlanJob, planQueue } from "../database.ts";
+import { notificationFinished, notificationNotFound } from "../errors.ts";
+import { enqueueChunks, type WaitingChunk } from "./chunk-jobs.ts";
+import { completeIfDone } from "./complete-notification.ts";
+import { type LockedNotification, lockNotification, type NotificationState } from "./lock-notification.ts";
+
+interface Dependencies {
+  readonly db: Database;
+  readonly jobs: Pick<Jobs, "enqueue">;
+  readonly clock: Clock;
+}
+
+/** Each can be repeated, except on a notification that has ended. */
+export interface Control {
+  pause(id: string): Promise<void>;
+  resume(id: string): Promise<void>;
+  cancel(id: string): Promise<void>;
+}
+
+export function createControl({ db, jobs, clock }: Dependencies): Control {
+  const now = () => sql`${new Date(clock.now()).toISOString()}::timestamptz`;
+
+  /** @throws ServiceError if there is none, or it has ended */
+  async function change(
+    id: string,
+    act: (tx: Database, notification: LockedNotification) => Promise<void>,
+  ): Promise<void> {
+    await db.transaction(async (tx) => {
+      const notification = await lockNotification(tx, id);
+      if (!notification) throw notificationNotFound();
+      if (notification.state === "COMPLETED" || notification.state === "CANCELLED")
+        throw notificationFinished();
+      await act(tx, notification);
+    });
+  }
+
+  return {
+    pause: (id) =>
+      change(id, async (tx, { state }) => {
+        if (state === "PAUSED") return;
+        await setState(tx, id, "PAUSED");
+        await tx.execute(sql`
+          update push.delivery_chunks set state = 'HELD', updated_at = ${now()}
+          where notification_id = ${id}::uuid and state = 'PENDING'`);
+      }),
+    async resume(id) {
+      await change(id, async (tx, { state, isPlanned, isTest }) => {
+        if (state !== "PAUSED") return;
+        await setState(tx, id, isPlanned ? "SENDING" : "PLANNING");
+        if (!isPlanned) {
+          const data: PlanJob = { notificationId: id };
+          await jobs.enqueue(tx, planQueue, [{ data }]);
+        }
+        await enqueueChunks(tx, jobs, await releaseHeld(tx, id, now()), { first: 0, isTest });
+      });
+      await completeIfDone(db, id, clock);
+    },
+    async cancel(id) {
+      await change(id, async (tx) => {
+        await setState(tx, id, "CANCELLED");
+        await tx.execute(sql`
+          update push.delivery_chunks
+          set state = 'DONE', dropped = dropped + cardinality(device_ids), device_ids = '{}', updated_at = ${now()}
+          where notification_id = ${id}::uuid and state in ('PENDING', 'HELD')`);
+      });
+      await completeIfDone(db, id, clock);
+    },
+  };
+}
+
+async function setState(tx: Database, id: string, state: NotificationState): Promise<void> {
+  await tx.execute(sql`update push.notifications set state = ${state} where id = ${id}::uuid`);
+}
+
+/** The chunks that were held, in the order in which they were planned. */
+async function releaseHeld(tx: Database, id: string, now: SQL): Promise<WaitingChunk[]> {
+  const released = await rows<{ id: string; provider: WaitingChunk["provider"] }>(
+    tx,
+    sql`
+      update push.delivery_chunks set state = 'PENDING', updated_at = ${now}
+      where notification_id = ${id}::uuid and state = 'HELD'
+      returning id::text, provider`,
+  );
+  return released
+    .map((row) => ({ id: Number(row.id), provider: row.provider }))
+    .toSorted((a, b) => a.id - b.id);
+}

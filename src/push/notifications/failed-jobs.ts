@@ -1,0 +1,87 @@
+/**
+ * Jobs that failed for good, on the queue `dead-letters`. None takes its recipients with it: a chunk becomes a
+ * dead letter that an operator can send again, and planning is tried again for as long as it fails.
+ */
+import { sql } from "drizzle-orm";
+import type { Clock } from "../../platform/clock.ts";
+import { type Database, rows } from "../../platform/database.ts";
+import type { Job, Jobs } from "../../platform/jobs.ts";
+import type { Logger } from "../../platform/telemetry.ts";
+import { type DeliveryJob, deadLetterQueue, type PlanJob, planQueue } from "../database.ts";
+import { completeIfDone } from "./complete-notification.ts";
+import { lockNotification } from "./lock-notification.ts";
+
+interface Dependencies {
+  readonly db: Database;
+  readonly jobs: Pick<Jobs, "enqueue" | "complete">;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** Seconds after which planning that failed for good is tried again. */
+const planAgainSeconds = 60;
+
+/** For an operator. */
+const reason =
+  "Its job failed again and again, or the process that worked on it died each time: see the log.";
+
+export interface DeadLetterHandler {
+  /** Handles the jobs of the queue `dead-letters`. */
+  handle(job: Job<Partial<PlanJob & DeliveryJob>>): Promise<void>;
+}
+
+export function createDeadLetterHandler({ db, jobs, clock, logger }: Dependencies): DeadLetterHandler {
+  async function buryChunk(job: Job<unknown>, chunkId: number): Promise<void> {
+    const notificationId = await db.transaction(async (tx) => {
+      const [chunk] = await rows<{ notificationId: string }>(
+        tx,
+        sql`
+          select notification_id::text as "notificationId" from push.delivery_chunks where id = ${chunkId}::bigint`,
+      );
+      const notification = chunk && (await lockNotification(tx, chunk.notificationId));
+      // Who may still have it in hand can write it no more. What is held gets another job when it is resumed.
+      if (notification?.state === "CANCELLED") {
+        await tx.execute(sql`
+          update push.delivery_chunks
+          set state = 'DONE', dropped = dropped + cardinality(device_ids), device_ids = '{}', attempt = attempt + 1,
+            updated_at = now()
+          where id = ${chunkId}::bigint and state in ('PENDING', 'SENDING')`);
+      } else if (notification) {
+        await tx.execute(sql`
+          update push.delivery_chunks
+          set state = 'DEAD', reason = ${reason}, attempt = attempt + 1, updated_at = now()
+          where id = ${chunkId}::bigint and state in ('PENDING', 'SENDING')`);
+      }
+      await jobs.complete(tx, deadLetterQueue, job);
+      return chunk?.notificationId;
+    });
+    logger.error({ chunkId, notificationId }, "a chunk became a dead letter: its job failed for good");
+    // If this fails, the sweep does it.
+    if (notificationId !== undefined) await completeIfDone(db, notificationId, clock).catch(() => undefined);
+  }
+
+  async function planAgain(job: Job<unknown>, notificationId: string): Promise<void> {
+    const data: PlanJob = { notificationId };
+    const isOpen = await db.transaction(async (tx) => {
+      const notification = await lockNotification(tx, notificationId);
+      // Paused ones get another job when they are resumed.
+      const isPlanning = notification?.state === "PLANNING";
+      if (isPlanning) await jobs.enqueue(tx, planQueue, [{ data, startAfterSeconds: planAgainSeconds }]);
+      await jobs.complete(tx, deadLetterQueue, job);
+      return isPlanning;
+    });
+    if (!isOpen) return;
+    const again = `it is tried again in ${planAgainSeconds} seconds`;
+    logger.error({ notificationId }, `a notification could not be planned, its recipients wait: ${again}`);
+  }
+
+  return {
+    async handle(job) {
+      const { chunkId, notificationId } = job.data;
+      if (chunkId !== undefined) return buryChunk(job, chunkId);
+      if (notificationId !== undefined) return planAgain(job, notificationId);
+      logger.error({ job: job.id }, "a job that nobody knows failed for good; it is dropped");
+      await db.transaction((tx) => jobs.complete(tx, deadLetterQueue, job));
+    },
+  };
+}

@@ -1,0 +1,86 @@
+/**
+ * Notifications, from the call that sends one to its end. Owns acceptance, the planning of recipients, control by
+ * an operator, progress, completion and dead letters; the sending itself is delivery's. The two meet in the
+ * tables: whoever locks, locks the notification first, then chunks, then writes jobs.
+ */
+import type { Clock } from "../../platform/clock.ts";
+import type { Database } from "../../platform/database.ts";
+import type { Jobs } from "../../platform/jobs.ts";
+import type { Logger } from "../../platform/telemetry.ts";
+import { createAccept, type SendRequest } from "./accept-notification.ts";
+import { createControl } from "./control-notification.ts";
+import { createDeadLetters, type DeadLetter } from "./dead-letters.ts";
+import type { Page, PageRequest } from "./page.ts";
+import { createProgress, type NotificationProgress } from "./progress.ts";
+import { createTestRuns } from "./test-run.ts";
+
+export type { SendRequest } from "./accept-notification.ts";
+export type { DeadLetter } from "./dead-letters.ts";
+export type { NotificationState } from "./lock-notification.ts";
+export type { Page, PageRequest } from "./page.ts";
+export type { NotificationProgress, ProgressShare } from "./progress.ts";
+
+export interface Notifications {
+  /**
+   * Takes a notification: when this resolves it is durable and will be sent. The same key and request again
+   * within 24 hours give the first one's id, and nothing else happens.
+   * @throws ServiceError `idempotency_key_reused` for another request under the same key
+   */
+  accept(
+    clientId: string,
+    send: SendRequest,
+    idempotencyKey: string | undefined,
+  ): Promise<{ notificationId: string }>;
+  /** The newest first. */
+  list(request: PageRequest): Promise<Page<NotificationProgress>>;
+  /** @throws ServiceError `notification_not_found` */
+  get(id: string): Promise<NotificationProgress>;
+  /** @throws ServiceError `notification_not_found`, `notification_finished` */
+  pause(id: string): Promise<NotificationProgress>;
+  /** @throws ServiceError `notification_not_found`, `notification_finished` */
+  resume(id: string): Promise<NotificationProgress>;
+  /** @throws ServiceError `notification_not_found`, `notification_finished` */
+  cancel(id: string): Promise<NotificationProgress>;
+  /** The newest first. */
+  deadLetters(request: PageRequest): Promise<Page<DeadLetter>>;
+  /**
+   * Sends a dead letter again.
+   * @throws ServiceError `dead_letter_not_found`; `notification_finished` if its notification was cancelled or
+   * has expired
+   */
+  replay(chunkId: string): Promise<void>;
+  /** Starts a test run, unless there is one or was one a moment ago. */
+  startTestRun(): Promise<void>;
+}
+
+interface Dependencies {
+  readonly db: Database;
+  readonly jobs: Pick<Jobs, "enqueue">;
+  readonly clock: Clock;
+  /** Seconds after acceptance for which a notification is worth sending. */
+  readonly ttlSeconds: number;
+  /** Recipients of test runs; none: there are no test runs. */
+  readonly testUserIds: readonly string[];
+  readonly logger: Logger;
+}
+
+export function createNotifications(dependencies: Dependencies): Notifications {
+  const progress = createProgress(dependencies.db);
+  const control = createControl(dependencies);
+  const letters = createDeadLetters(dependencies);
+  const controlled = async (id: string, act: (id: string) => Promise<void>) => {
+    await act(id);
+    return progress.get(id);
+  };
+  return {
+    accept: createAccept(dependencies),
+    list: progress.list,
+    get: progress.get,
+    pause: (id) => controlled(id, control.pause),
+    resume: (id) => controlled(id, control.resume),
+    cancel: (id) => controlled(id, control.cancel),
+    deadLetters: letters.list,
+    replay: letters.replay,
+    startTestRun: createTestRuns(dependencies),
+  };
+}

@@ -1,0 +1,67 @@
+/** The moment in which a notification comes to be: its row, its event and the job that plans it, together. */
+import { type SQL, sql } from "drizzle-orm";
+import { arrayLiteral, type Database, rows } from "../../platform/database.ts";
+import type { Jobs } from "../../platform/jobs.ts";
+import { type PlanJob, planQueue } from "../database.ts";
+import { PushEvents, recordEvent } from "../events.ts";
+
+/** Who is to get it: whoever is at these offsets, in minutes, or these users. */
+export type Audience = { readonly utcOffsets: readonly number[] } | { readonly userIds: readonly string[] };
+
+export interface NewNotification {
+  /** UUIDv7 of `acceptedAt`. */
+  readonly id: string;
+  readonly title: string;
+  readonly message: string;
+  readonly image: string | null;
+  readonly audience: Audience;
+  /** null: nobody's, a test run. */
+  readonly clientId: string | null;
+  readonly acceptedAt: Date;
+  readonly expiresAt: Date;
+}
+
+/** Plans of test runs are small, and somebody waits for them. */
+const testRunPriority = 1;
+
+/**
+ * Stores it and promises its planning, in the transaction.
+ * @param condition a statement; the notification is stored if that returns a row
+ * @returns whether it was stored
+ */
+export async function storeNotification(
+  tx: Database,
+  jobs: Pick<Jobs, "enqueue">,
+  notification: NewNotification,
+  condition: SQL = sql`select 1 as one`,
+): Promise<boolean> {
+  const { id, title, message, image, audience, clientId, acceptedAt, expiresAt } = notification;
+  const isTest = "userIds" in audience;
+  const offsets = isTest ? null : arrayLiteral(audience.utcOffsets.map(String));
+  const userIds = isTest ? arrayLiteral(audience.userIds) : null;
+  const fields = {
+    notificationId: sql`${id}::text`,
+    clientId: sql`${clientId ?? ""}::text`,
+    utcOffsets: sql`to_jsonb(coalesce(${offsets}::smallint[], '{}'))`,
+    test: sql`${isTest}::boolean`,
+  };
+  const stored = await rows(
+    tx,
+    sql`
+      with condition as (${condition}),
+      accepted as (
+        insert into push.notifications (id, title, message, image, utc_offsets, user_ids, client_id, state,
+          accepted_at, expires_at, planned_through, chunks, recipients)
+        select ${id}::uuid, ${title}::text, ${message}::text, ${image}::text, ${offsets}::smallint[],
+          ${userIds}::text[], ${clientId}::text, 'PLANNING', ${acceptedAt.toISOString()}::timestamptz,
+          ${expiresAt.toISOString()}::timestamptz, 0, 0, 0
+        from condition
+        returning id
+      )
+      ${recordEvent(PushEvents.notificationAccepted, fields, sql`from accepted`, acceptedAt)}`,
+  );
+  if (stored.length === 0) return false;
+  const data: PlanJob = { notificationId: id };
+  await jobs.enqueue(tx, planQueue, [{ data, ...(isTest && { priority: testRunPriority }) }]);
+  return true;
+}

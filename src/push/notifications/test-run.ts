@@ -1,0 +1,77 @@
+/**
+ * Test runs of sending. Whoever can reach the service can ask for one, so it must be harmless: what it says is
+ * fixed, it goes to configured users only, one at a time, and at most one a minute in the whole fleet.
+ */
+import { type SQL, sql } from "drizzle-orm";
+import type { Clock } from "../../platform/clock.ts";
+import type { Database } from "../../platform/database.ts";
+import { uuidv7 } from "../../platform/ids.ts";
+import type { Jobs } from "../../platform/jobs.ts";
+import type { Logger } from "../../platform/telemetry.ts";
+import { storeNotification } from "./store-notification.ts";
+
+const content = {
+  title: "Test notification",
+  message: "This is a test of notification sending.",
+  image: null,
+};
+
+/** Milliseconds from the start of one run to the next. */
+const intervalMs = 60_000;
+
+interface Dependencies {
+  readonly db: Database;
+  readonly jobs: Pick<Jobs, "enqueue">;
+  readonly clock: Clock;
+  readonly ttlSeconds: number;
+  readonly testUserIds: readonly string[];
+  readonly logger: Logger;
+}
+
+/** Starts a run, unless the last one has not ended or began less than a minute ago. */
+export function createTestRuns(dependencies: Dependencies): () => Promise<void> {
+  const { db, jobs, clock, ttlSeconds, testUserIds, logger } = dependencies;
+  let current: Promise<void> | undefined;
+  /** When this process last started one: within the minute the database would say no. */
+  let startedAt = Number.NEGATIVE_INFINITY;
+  let hasSaidSo = false;
+
+  async function start(): Promise<void> {
+    const now = clock.now();
+    const id = uuidv7(now);
+    const audience = { userIds: testUserIds };
+    const times = { acceptedAt: new Date(now), expiresAt: new Date(now + ttlSeconds * 1000) };
+    const run = { id, ...content, audience, clientId: null, ...times };
+    const isStarted = await db.transaction((tx) => storeNotification(tx, jobs, run, claimRun(id, now)));
+    if (!isStarted) return;
+    startedAt = now;
+    logger.info({ notificationId: id }, "a test run was started");
+  }
+
+  return async () => {
+    if (testUserIds.length === 0) {
+      if (!hasSaidSo) logger.warn("test runs have no recipients: TEST_NOTIFICATION_USER_IDS is empty");
+      hasSaidSo = true;
+      return;
+    }
+    // What this process knows spares the database a flood.
+    const elapsed = clock.now() - startedAt;
+    if (elapsed >= 0 && elapsed < intervalMs) return;
+    current ??= start().finally(() => {
+      current = undefined;
+    });
+    await current;
+  };
+}
+
+/** Returns a row if a run may start. Who asks at the same time waits, and then finds it started. */
+function claimRun(id: string, now: number): SQL {
+  const latest = new Date(now - intervalMs).toISOString();
+  return sql`
+    insert into push.test_runs as last (id, notification_id, started_at)
+    values (1, ${id}::uuid, ${new Date(now).toISOString()}::timestamptz)
+    on conflict (id) do update set notification_id = excluded.notification_id, started_at = excluded.started_at
+    where not exists (
+      select from push.notifications n where n.id = last.notification_id and n.completed_at is null)
+    returning 1 as one`;
+}

@@ -1,0 +1,153 @@
+/** Composition root of the push service: its parts, made and joined in plain calls. */
+import { setTimeout } from "node:timers/promises";
+import type { Hono } from "hono";
+import { type Clock, systemClock } from "../platform/clock.ts";
+import { type ContractDocument, loadContract } from "../platform/contract/document.ts";
+import type { OpenDatabase } from "../platform/database.ts";
+import { unavailable } from "../platform/errors.ts";
+import { type Deliver, logEvents, startRelay } from "../platform/events.ts";
+import { createJobs, type Jobs } from "../platform/jobs.ts";
+import { openDatabase } from "../platform/open-database.ts";
+import type { RpcService } from "../platform/rpc.ts";
+import type { Logger, Metrics } from "../platform/telemetry.ts";
+import { createCallers } from "./callers/callers.ts";
+import { planQueue, pushMigrations } from "./database.ts";
+import { startDelivery } from "./delivery/delivery.ts";
+import { createDevices } from "./devices/devices.ts";
+import { createForgetUser } from "./devices/forget-user.ts";
+import { removeDeadDevices } from "./devices/remove-dead.ts";
+import { createHistory } from "./history/history.ts";
+import { pushHttp } from "./http.ts";
+import { startJanitor } from "./janitor.ts";
+import { completeIfDone, startCompletionSweep } from "./notifications/complete-notification.ts";
+import { createDeadLetterHandler } from "./notifications/failed-jobs.ts";
+import { createNotifications } from "./notifications/notifications.ts";
+import { createPlanner } from "./notifications/plan-notification.ts";
+import { createWatchProgress } from "./notifications/watch-progress.ts";
+import { createProviders } from "./providers/create-providers.ts";
+import { pushRpc } from "./rpc.ts";
+import type { PushSettings } from "./settings.ts";
+
+/** Events of the auth service that this one acts on. */
+const identityDeleted = "auth.identity.deleted.v1";
+
+/** `source` of this service's events. */
+const eventSource = "/api/push-orchestration";
+
+export interface PushService {
+  readonly http: Hono;
+  readonly document: ContractDocument;
+  readonly rpc: readonly RpcService[];
+  readonly database: OpenDatabase;
+  /** Gets the job queues ready; throws where the database is away. */
+  prepare(): Promise<void>;
+  /** Starts planning, delivery, the janitor and the relay of events. */
+  startWorkers(): void;
+  /** Makes them hand back what they have in hand. Can be called again. */
+  stopWorkers(): Promise<void>;
+  /** Stops the workers and closes the database. @param graceMs that workers have for it */
+  stop(graceMs: number): Promise<void>;
+  /** Takes an event of another service; can be given the same one again. */
+  readonly consume: Deliver;
+}
+
+interface Dependencies {
+  readonly settings: PushSettings;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  /** Hold every response against the document; in tests and development. */
+  readonly validateResponses: boolean;
+  readonly clock?: Clock;
+}
+
+export async function createPushService(dependencies: Dependencies): Promise<PushService> {
+  const { settings, logger, metrics, validateResponses, clock = systemClock } = dependencies;
+  const [database, document] = await Promise.all([
+    openDatabase(settings.database, pushMigrations),
+    loadContract(new URL("../../openapi/push-orchestration.yaml", import.meta.url)),
+  ]);
+  const { db } = database;
+  const queues = createJobs({ database, tables: pushMigrations.jobs, logger });
+  let isPrepared = false;
+  const jobs: Jobs = {
+    ...queues,
+    enqueue(...work) {
+      if (!isPrepared) throw unavailable("The database", new Error("the job queues are not ready yet"));
+      return queues.enqueue(...work);
+    },
+  };
+  const providers = createProviders(settings.providers, clock);
+  const [defaultProvider] = settings.providers.names;
+  const callers = createCallers({ ...settings, clock, logger });
+  const devices = createDevices({ db, clock, providers, defaultProvider });
+  const history = createHistory({ db });
+  const forgetUser = createForgetUser({ db });
+  const { ttlSeconds, testUserIds } = settings;
+  const notifications = createNotifications({ db, jobs, clock, ttlSeconds, testUserIds, logger });
+  const watchProgress = createWatchProgress({ notifications });
+  const http = pushHttp(
+    { callers, devices, history, notifications },
+    { document, logger, observer: metrics.http, validateResponses },
+  );
+
+  const workers: { stop(): Promise<void> }[] = [];
+  let stopping: Promise<unknown> | undefined;
+  async function stopWorkers(): Promise<void> {
+    stopping ??= Promise.all(workers.map((worker) => worker.stop()));
+    await stopping;
+  }
+
+  return {
+    http,
+    document,
+    rpc: [pushRpc({ callers, watchProgress })],
+    database,
+    async prepare() {
+      await jobs.start();
+      isPrepared = true;
+    },
+    startWorkers() {
+      if (stopping) return;
+      const { historyRetentionDays, janitorIntervalSeconds: intervalSeconds } = settings;
+      const planner = createPlanner({ db, jobs, clock });
+      workers.push(
+        jobs.work({ queue: planQueue, handle: planner.handle }),
+        startDelivery({
+          db,
+          jobs,
+          providers,
+          settings: { ...settings.delivery, imageBaseUrl: settings.providers.imageBaseUrl },
+          logger,
+          metrics,
+          completeIfDone: (tx, notificationId) => completeIfDone(tx, notificationId, clock),
+          removeDeadDevices,
+          handleDeadLetter: createDeadLetterHandler({ db, jobs, clock, logger }).handle,
+        }),
+        startCompletionSweep({ db, clock, logger }),
+        startJanitor({ db, clock, historyRetentionDays, logger, intervalSeconds }),
+        startRelay({
+          db,
+          schema: "push",
+          source: eventSource,
+          deliver: logEvents(logger),
+          logger,
+          alone: settings.database.kind === "embedded",
+        }),
+      );
+    },
+    stopWorkers,
+    async stop(graceMs) {
+      const inTime = new AbortController();
+      const grace = setTimeout(graceMs, undefined, { signal: inTime.signal }).catch(() => undefined);
+      await Promise.race([stopWorkers(), grace]);
+      inTime.abort();
+      await jobs.stop();
+      await Promise.all([...providers.values()].map((provider) => provider.close()));
+      callers.close();
+      await database.close();
+    },
+    async consume({ type, subject }) {
+      if (type === identityDeleted) await forgetUser(subject);
+    },
+  };
+}

@@ -1,0 +1,65 @@
+/**
+ * The services of this program, and the settings of those that run: `SERVICES` names them. A service that is
+ * not named is not even loaded.
+ */
+import type { AuthSettings } from "./auth/settings.ts";
+import { resolveServerSettings, type ServerSettings } from "./platform/server-settings.ts";
+import { listOf, oneOf } from "./platform/setting-kinds.ts";
+import type { EnvironmentVariables } from "./platform/setting-text.ts";
+import { joinReadings, type Reading, resolveSettings, type SettingsTable } from "./platform/settings.ts";
+import type { PushSettings } from "./push/settings.ts";
+
+export const serviceNames = ["auth", "push"] as const;
+export type ServiceName = (typeof serviceNames)[number];
+
+export const servicesTable = {
+  services: {
+    name: "SERVICES",
+    description: "The services that this process runs; the settings of the others are not looked at.",
+    kind: listOf(oneOf(serviceNames), `a comma-separated list of ${serviceNames.join(", ")}`),
+    default: serviceNames.join(","),
+    example: `SERVICES=${serviceNames.join(",")}`,
+  },
+} as const satisfies SettingsTable;
+
+/** Settings of the process, and of each service that it runs. */
+export interface Settings {
+  readonly server: ServerSettings;
+  readonly auth?: AuthSettings | undefined;
+  readonly push?: PushSettings | undefined;
+}
+
+/** Reads which services run. */
+export function resolveServices(
+  env: EnvironmentVariables,
+  { environment }: Pick<ServerSettings, "environment">,
+): Reading<readonly ServiceName[]> {
+  const { value, problems } = resolveSettings(servicesTable, env, { environment });
+  return { value: value?.services, problems };
+}
+
+/**
+ * Reads all settings.
+ *
+ * @throws SettingsError with every problem of all of them
+ */
+export async function readSettings(env: EnvironmentVariables): Promise<Settings> {
+  const server = resolveServerSettings(env);
+  const services = resolveServices(env, server.value);
+  const auth = services.value?.includes("auth") ? await authSettings(env, server.value) : undefined;
+  const push = services.value?.includes("push")
+    ? await pushSettings(env, server.value, auth?.value?.issuer)
+    : undefined;
+  joinReadings({ server, services, ...(auth && { auth }), ...(push && { push }) });
+  return { server: server.value, auth: auth?.value, push: push?.value };
+}
+
+async function authSettings(env: EnvironmentVariables, server: ServerSettings) {
+  const { resolveAuthSettings } = await import("./auth/settings.ts");
+  return resolveAuthSettings(env, server);
+}
+
+async function pushSettings(env: EnvironmentVariables, server: ServerSettings, issuer: string | undefined) {
+  const { resolvePushSettings } = await import("./push/settings.ts");
+  return resolvePushSettings(env, server, { issuer });
+}

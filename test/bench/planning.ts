@@ -1,0 +1,73 @@
+/** How fast planning is, beside the one statement that it could be if nothing had to survive and nobody had to wait. */
+import postgres from "postgres";
+import { systemClock } from "../../src/platform/clock.ts";
+import type { OpenDatabase } from "../../src/platform/database.ts";
+import { createJobs } from "../../src/platform/jobs.ts";
+import { createLogger } from "../../src/platform/telemetry.ts";
+import { type PlanJob, planQueue, pushMigrations } from "../../src/push/database.ts";
+import { createNotifications } from "../../src/push/notifications/notifications.ts";
+import { createPlanner } from "../../src/push/notifications/plan-notification.ts";
+import { worldOffsets } from "../support/send-audience.ts";
+
+export interface PlanningFigures {
+  /** History rows a second, with the chunks, their jobs and all that makes planning safe. */
+  readonly perSecond: number;
+  /** History rows a second of `INSERT … SELECT` into a table of the same shape. */
+  readonly rawPerSecond: number;
+}
+
+/** Plans a notification to all, in this process, then takes away what that has left. */
+export async function measurePlanning(database: OpenDatabase, adminUrl: string): Promise<PlanningFigures> {
+  const admin = postgres(adminUrl, { max: 1, onnotice: () => undefined });
+  try {
+    const raw = await insertSelect(admin);
+    const planned = await plan(database);
+    const [counted] = await admin<{ rows: number }[]>`select count(*)::int as rows from push.history`;
+    await admin`truncate push.history, push.delivery_chunks, push.notifications, push.outbox`;
+    await admin`delete from push_jobs.job`;
+    await admin`vacuum analyze`;
+    return { perSecond: ((counted?.rows ?? 0) / planned) * 1000, rawPerSecond: (raw.rows / raw.ms) * 1000 };
+  } finally {
+    await admin.end();
+  }
+}
+
+async function insertSelect(admin: postgres.Sql): Promise<{ rows: number; ms: number }> {
+  await admin`create table bench_history (like push.history including all)`;
+  const started = performance.now();
+  const result = await admin`
+    insert into bench_history (user_id, notification_id, viewed)
+    select distinct user_id, '01a1fbed-5406-75c4-8086-4b2a0b3a0db7'::uuid, false from push.devices
+    where utc_offset = any(${admin.array([...worldOffsets])}::smallint[]) and expires_at > now()`;
+  const ms = performance.now() - started;
+  await admin`drop table bench_history`;
+  return { rows: result.count, ms };
+}
+
+/** @returns milliseconds from the first step to the last */
+async function plan(database: OpenDatabase): Promise<number> {
+  const { db } = database;
+  const logger = createLogger({ level: "error", environment: "production" });
+  const tables = pushMigrations.jobs;
+  if (!tables) throw new Error("push has no job tables");
+  const jobs = createJobs({ database, tables, logger });
+  await jobs.start();
+  const clock = systemClock;
+  const planner = createPlanner({ db, jobs, clock });
+  const notifications = createNotifications({ db, jobs, clock, ttlSeconds: 3600, testUserIds: [], logger });
+  const content = { title: "Good morning", message: "The shop opens at nine.", image: null };
+  await notifications.accept("bench", { ...content, utcOffsets: worldOffsets }, undefined);
+  const took = Promise.withResolvers<number>();
+  const worker = jobs.work<PlanJob>({
+    queue: planQueue,
+    async handle(job, stopping) {
+      const started = performance.now();
+      await planner.handle(job, stopping);
+      took.resolve(performance.now() - started);
+    },
+  });
+  const ms = await took.promise;
+  await worker.stop();
+  await jobs.stop();
+  return ms;
+}

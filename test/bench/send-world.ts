@@ -1,0 +1,96 @@
+/** What a send is measured with besides the services: the fakes in a process of their own, and a caller's token. */
+import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+
+const ports = { control: 19_300, fcm: 19_301, apns: 19_302, webpush: 19_303 };
+
+/** The fakes' answer, of which only FCM is of interest here. */
+interface Ledgers {
+  readonly fcm: { readonly tokens: number; readonly messages: number; readonly repeats: number };
+}
+
+export interface Fakes {
+  /** The settings that point a server at them. */
+  readonly env: Record<string, string>;
+  /** What FCM accepted; strangers are tokens that nobody should have reached. */
+  ledger(): Promise<Ledgers["fcm"] & { readonly strangers: number }>;
+  stop(): Promise<void>;
+}
+
+/** Starts `src/fakes.ts` and waits for its first screen, which tells the settings. */
+export async function startFakes(directory: string): Promise<Fakes> {
+  const program = fileURLToPath(new URL("../../src/fakes.ts", import.meta.url));
+  const flags = Object.entries(ports).flatMap(([name, port]) => [`--${name}-port`, `${port}`]);
+  const child = spawn(process.execPath, [program, ...flags, "--data", directory], {
+    env: { PATH: process.env["PATH"] ?? "" },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const gone = once(child, "exit");
+  let screen = "";
+  for await (const text of child.stdout.setEncoding("utf8")) {
+    screen += text;
+    if (screen.includes("Stop with")) break;
+  }
+  const env = Object.fromEntries(
+    [...screen.matchAll(/^export ([A-Z_]+)=(.+)$/gm)].map(([, name = "", value = ""]) => [name, value]),
+  );
+  const control = `http://127.0.0.1:${ports.control}`;
+  return {
+    env,
+    async ledger() {
+      const { fcm }: Ledgers = JSON.parse(await (await fetch(`${control}/ledger`)).text());
+      return { ...fcm, strangers: await countStrangers(control) };
+    },
+    async stop() {
+      child.kill("SIGTERM");
+      await gone;
+    },
+  };
+}
+
+async function countStrangers(control: string): Promise<number> {
+  let strangers = 0;
+  let after = "";
+  for (;;) {
+    const page = await fetch(
+      `${control}/ledger/tokens?provider=fcm&limit=10000&after=${encodeURIComponent(after)}`,
+    );
+    const lines = (await page.text()).split("\n").filter((line) => line !== "");
+    const entries = lines.map((line): { token: string } => JSON.parse(line));
+    strangers += entries.filter(({ token }) => !token.startsWith("device-")).length;
+    const last = entries.at(-1);
+    if (!last) return strangers;
+    after = last.token;
+  }
+}
+
+/** An access token of the back office, issued by the password grant to an identity made for it. */
+export async function backofficeToken(auth: string): Promise<string> {
+  const basic = (id: string, secret: string) => `Basic ${Buffer.from(`${id}:${secret}`).toString("base64")}`;
+  const internal = {
+    Authorization: basic("internal", "internal-dev-secret"),
+    "Content-Type": "application/json",
+  };
+  const id = `operator-${randomUUID()}`;
+  const password = randomUUID();
+  const call = async (method: string, path: string, headers: Record<string, string>, body: string) => {
+    const response = await fetch(`${auth}${path}`, { method, headers, body });
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+    return response;
+  };
+  await call("POST", "/v1/identities", internal, JSON.stringify({ id, phone: "+12025550123" }));
+  await call("PUT", `/v1/identities/${id}/password`, internal, JSON.stringify({ password }));
+  const response = await call(
+    "POST",
+    "/oauth2/v1/tokens",
+    {
+      Authorization: basic("backoffice", "backoffice-dev-secret"),
+      "Content-Type": "application/x-www-form-urlencoded",
+    },
+    new URLSearchParams({ grant_type: "password", username: id, password }).toString(),
+  );
+  const { access_token }: { access_token: string } = JSON.parse(await response.text());
+  return access_token;
+}

@@ -1,0 +1,213 @@
+/**
+ * `npm run bench:send`: a send to a million devices, from acceptance to the provider's ledger. An auth and a push
+ * process on one PostgreSQL (TEST_POSTGRES_URL), and the FCM fake, each a process of its own, on loopback.
+ *
+ *   BENCH_DEVICES=1000000  BENCH_USERS=400000
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { progressBar } from "../../scripts/progress-bar.ts";
+import type { OpenDatabase } from "../../src/platform/database.ts";
+import { openDatabase } from "../../src/platform/open-database.ts";
+import { pushMigrations } from "../../src/push/database.ts";
+import { createTestDatabase, postgresReachable, postgresUrl } from "../support/backends.ts";
+import { emptyOffset, fillAudience, historyOf, worldOffsets } from "../support/send-audience.ts";
+import { databaseEnvironment } from "../support/servers.ts";
+import { postgresSettings } from "../support/service-database.ts";
+import { measurePlanning } from "./planning.ts";
+import { type BenchServer, startBenchServer } from "./processes.ts";
+import { backofficeToken, startFakes } from "./send-world.ts";
+
+const devices = Number(process.env["BENCH_DEVICES"] ?? 1_000_000);
+const users = Number(process.env["BENCH_USERS"] ?? Math.ceil(devices * 0.4));
+const ports = {
+  auth: 18_080,
+  authGrpc: 19_090,
+  authManagement: 18_081,
+  push: 18_180,
+  pushGrpc: 19_190,
+  pushManagement: 18_181,
+};
+const base = `http://127.0.0.1:${ports.push}/api/push-orchestration/v1/pushprovider`;
+
+const print = (line: string) => process.stdout.write(`${line}\n`);
+const number = (value: number) => Math.round(value).toLocaleString("en-US");
+const verdict = (met: boolean) => (met ? "met" : "NOT met");
+
+interface Progress {
+  readonly state: string;
+  readonly planned: number;
+  readonly sent: number;
+  readonly failed: number;
+  readonly dropped: number;
+  readonly remaining: number;
+  readonly deadLettered: number;
+  readonly recipients: number;
+}
+
+async function send(token: string, utcOffsets: readonly number[]): Promise<{ id: string; ms: number }> {
+  const started = performance.now();
+  const response = await fetch(`${base}/push`, {
+    method: "POST",
+    headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+    body: JSON.stringify({ title: "Good morning", message: "The shop opens at nine.", utcOffsets }),
+  });
+  const ms = performance.now() - started;
+  if (response.status !== 204) throw new Error(`send: ${response.status} ${await response.text()}`);
+  return { id: response.headers.get("notification-id") ?? "", ms };
+}
+
+async function progressOf(token: string, id: string): Promise<Progress> {
+  const response = await fetch(`${base}/notifications/${id}`, {
+    headers: { Authorization: `Bearer ${token}` },
+  });
+  if (!response.ok) throw new Error(`progress: ${response.status} ${await response.text()}`);
+  const progress: Progress = JSON.parse(await response.text());
+  const { planned, sent, failed, dropped, deadLettered, remaining } = progress;
+  if (planned !== sent + failed + dropped + deadLettered + remaining) {
+    throw new Error(`progress does not add up: ${JSON.stringify(progress)}`);
+  }
+  return progress;
+}
+
+/** Starts auth and push on the database, push pointed at the fake. */
+async function startServices(environment: Record<string, string>, provider: Record<string, string>) {
+  const start = (service: string, http: number, grpc: number, management: number, env = {}) =>
+    startBenchServer(
+      "../../src/main.ts",
+      [],
+      {
+        ...environment,
+        SERVICES: service,
+        SERVER_PORT: `${http}`,
+        GRPC_PORT: `${grpc}`,
+        MANAGEMENT_PORT: `${management}`,
+        LOGGING_LEVEL: "warn",
+        ...env,
+      },
+      async () => (await fetch(`http://127.0.0.1:${management}/health/ready`)).ok,
+      "any",
+    );
+  const auth = await start("auth", ports.auth, ports.authGrpc, ports.authManagement);
+  const push = await start("push", ports.push, ports.pushGrpc, ports.pushManagement, {
+    ...provider,
+    PUSH_PROVIDERS: "fcm",
+    PUSH_MAX_PER_SECOND: "0",
+    IDENTITY_PROVIDER_ISSUER_URI: `http://127.0.0.1:${ports.auth}/api/auth`,
+    PLATFORM_SECURITY_URL: `http://127.0.0.1:${ports.authGrpc}`,
+  });
+  return { auth, push };
+}
+
+/** Sends, watches, and asks for further sends meanwhile, as other callers would. */
+async function watchSend(token: string) {
+  const bar = progressBar("Sending");
+  const started = performance.now();
+  const { id, ms } = await send(token, worldOffsets);
+  const accepted: number[] = [];
+  let progress = await progressOf(token, id);
+  let plannedAfter = 0;
+  while (progress.state !== "COMPLETED") {
+    await setTimeout(250);
+    accepted.push((await send(token, [emptyOffset])).ms);
+    progress = await progressOf(token, id);
+    const seconds = (performance.now() - started) / 1000;
+    if (plannedAfter === 0 && progress.state !== "PLANNING") plannedAfter = seconds;
+    bar.show(progress.sent, devices, `${number(progress.sent)} sent, ${number(progress.sent / seconds)}/s`);
+    if (seconds > 1_800) throw new Error(`not done after ${seconds} s: ${JSON.stringify(progress)}`);
+  }
+  bar.end();
+  return {
+    id,
+    ms,
+    accepted: accepted.sort((a, b) => a - b),
+    progress,
+    seconds: (performance.now() - started) / 1000,
+    plannedAfter,
+  };
+}
+
+async function run(
+  database: OpenDatabase,
+  adminUrl: string,
+  environment: Record<string, string>,
+  dataDir: string,
+): Promise<boolean> {
+  const filling = progressBar("Filling the tables");
+  await fillAudience(database.db, { devices, users }, (count) => filling.show(count, devices, number(count)));
+  filling.end();
+  await database.db.execute("analyze push.devices");
+
+  const planning = await measurePlanning(database, adminUrl);
+  const planRatio = planning.perSecond / planning.rawPerSecond;
+
+  const fakes = await startFakes(join(dataDir, "fakes"));
+  const services: BenchServer[] = [];
+  try {
+    const { auth, push } = await startServices({ ...environment, DATA_DIR: dataDir }, fakes.env);
+    services.push(push, auth);
+    const token = await backofficeToken(`http://127.0.0.1:${ports.auth}/api/auth`);
+    const result = await watchSend(token);
+    const ledger = await fakes.ledger();
+    const history = await historyOf(database.db, result.id);
+    const memory = push.peakMemory() ?? Number.NaN;
+    const rate = devices / result.seconds;
+    const median = result.accepted[Math.floor(result.accepted.length / 2)] ?? result.ms;
+    const isExact =
+      ledger.tokens === devices &&
+      ledger.messages === devices &&
+      ledger.repeats === 0 &&
+      ledger.strangers === 0;
+    const checks: [string, string, boolean][] = [
+      [
+        "Devices in the provider's ledger",
+        `${number(ledger.tokens)} of ${number(devices)}, ${ledger.messages - ledger.tokens} repeats, ${ledger.strangers} elsewhere`,
+        isExact,
+      ],
+      [
+        "History rows",
+        `${number(history.rows)} rows, ${number(history.users)} users`,
+        history.rows === history.users && history.users === Math.min(users, devices),
+      ],
+      [
+        "Acceptance while it runs, median",
+        `${median.toFixed(1)} ms of ${result.accepted.length} sends (aim 50 ms)`,
+        median <= 50,
+      ],
+      ["Messages a second, from 204 to done", `${number(rate)} (aim 5,000)`, rate >= 5_000],
+      ["Peak memory of the process", `${memory.toFixed(0)} MiB (aim 300)`, memory < 300],
+      [
+        "Planning",
+        `${number(planning.perSecond)} history rows a second = ${(planRatio * 100).toFixed(0)} % of INSERT … SELECT at ${number(planning.rawPerSecond)} (aim 50 %)`,
+        planRatio >= 0.5,
+      ],
+    ];
+    print("");
+    for (const [what, figure, met] of checks) print(`${what.padEnd(38)}${figure}: ${verdict(met)}`);
+    print(`Planned after ${result.plannedAfter.toFixed(1)} s, done after ${result.seconds.toFixed(1)} s.`);
+    return checks.every(([, , met]) => met);
+  } finally {
+    for (const service of services) await service.stop();
+    await fakes.stop();
+  }
+}
+
+if (!(await postgresReachable())) {
+  print("This measurement needs PostgreSQL; see CONTRIBUTING.md for TEST_POSTGRES_URL.");
+  process.exit(1);
+}
+const dataDir = mkdtempSync(join(tmpdir(), "gatepost-bench-"));
+const holder = await createTestDatabase();
+const adminUrl = new URL(postgresUrl());
+adminUrl.pathname = `/${holder.name}`;
+const database = await openDatabase({ ...postgresSettings(holder), poolSize: 4 }, pushMigrations);
+try {
+  await database.migrate();
+  process.exitCode = (await run(database, adminUrl.href, databaseEnvironment(holder), dataDir)) ? 0 : 1;
+} finally {
+  await database.close();
+  await holder.drop();
+  rmSync(dataDir, { recursive: true, force: true });
+}

@@ -1,0 +1,59 @@
+/** Requests to the push API, made from the schemas of openapi/push-orchestration.yaml. */
+import fc from "fast-check";
+import { afterAll, beforeAll } from "vitest";
+import { contractCall } from "../support/contract-api.ts";
+import { readContract } from "../support/contract-check.ts";
+import { type PushServer, startPushServer } from "../support/push-server.ts";
+import { fuzz } from "./fuzz.ts";
+
+const contract = readContract("push-orchestration");
+let server: PushServer;
+let call: ReturnType<typeof contractCall>;
+let notificationId: string;
+let tokens: { user: string; backoffice: string };
+beforeAll(async () => {
+  server = await startPushServer("PGlite");
+  tokens = {
+    user: `Bearer ${await server.userToken()}`,
+    backoffice: `Bearer ${await server.backofficeToken()}`,
+  };
+  call = contractCall(server.origin, contract);
+  const json = { title: "Hello", message: "How are you?", utcOffsets: [0] };
+  const { headers } = await call("sendPushNotification", { as: tokens.backoffice, json });
+  notificationId = headers.get("notification-id") ?? "";
+}, 60_000);
+afterAll(() => server.stop());
+
+const ofUsers = ["savePushToken", "deletePushToken", "getNotificationsHistory", "getNotificationsSummary"];
+
+/** What may be refused although its form is right: what it says does not hold. */
+const ofContent: Record<string, RegExp> = {
+  "400":
+    /is longer than 4000 bytes in UTF-8|is the same offset as|"\/header\/barrier-user-utc-offset","message":"is not a UTC offset|must be a moment in the future|"\/body\/provider","message":"must be one of|"\/body\/token"/,
+  "404": /notification_not_found|dead_letter_not_found/,
+  "409": /idempotency_key_reused|notification_finished/,
+};
+
+const moments = fc.date({
+  min: new Date("2100-01-01"),
+  max: new Date("9999-12-30"),
+  noInvalidDate: true,
+});
+
+fuzz({
+  document: "push-orchestration",
+  call: (...request) => call(...request),
+  credentials({ id, security }) {
+    if (security.length === 0) return {};
+    return { as: ofUsers.includes(id) ? tokens.user : tokens.backoffice };
+  },
+  sharp: {
+    id: fc.constant(undefined).map(() => notificationId),
+    expiration: moments.map((date) => date.toISOString()),
+    provider: fc.constant("outbox"),
+    "barrier-user-utc-offset": fc.constantFrom("Z", "3", "-12", "330", "+05:30", "-0930", "+14"),
+    "Idempotency-Key": fc.constantFrom("a", "b"),
+  },
+  known: () => ({ id: notificationId }),
+  isOfContent: (_operation, { status, text }) => ofContent[status]?.test(text) === true,
+});

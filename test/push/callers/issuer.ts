@@ -1,0 +1,102 @@
+/** An identity provider for tests: discovery and a key set on a real port, and tokens by its keys. */
+import { generateKeyPairSync, type KeyObject, randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { createServer, type ServerResponse } from "node:http";
+import { compact, type Genuine } from "../../auth/forged-jwts.ts";
+import { freePorts } from "../../support/servers.ts";
+
+/** How it answers: as it should, not at all, with errors, or with what must not be believed. */
+type Mood = "well" | "silent" | "failing" | "redirecting" | "speaking for another" | "endless";
+
+export interface SigningKey {
+  readonly kid: string;
+  readonly privateKey: KeyObject;
+  /** As it is published. */
+  readonly jwk: Record<string, unknown>;
+}
+
+export function newKey(kid: string, published: object = {}, modulusLength = 2048): SigningKey {
+  const { privateKey, publicKey } = generateKeyPairSync("rsa", { modulusLength });
+  const jwk = { ...publicKey.export({ format: "jwk" }), kid, use: "sig", alg: "RS256", ...published };
+  return { kid, privateKey, jwk };
+}
+
+export interface Issuer {
+  readonly issuer: string;
+  /** What it publishes. */
+  keys: SigningKey[];
+  mood: Mood;
+  /** How often its key set was asked for. */
+  keySetFetches(): number;
+  /** Everything that was asked for. */
+  requests(): readonly string[];
+  /** A good token but for the changes, signed by this key. */
+  token(key: SigningKey, now: number, changes?: object): string;
+  genuine(key: SigningKey, now: () => number): Genuine;
+  stop(): Promise<void>;
+}
+
+export async function startIssuer(): Promise<Issuer> {
+  const [port = 0] = await freePorts(1);
+  const issuer = `http://127.0.0.1:${port}/api/auth`;
+  const requests: string[] = [];
+  const json = (response: ServerResponse, value: object) =>
+    response.setHeader("content-type", "application/json").end(JSON.stringify(value));
+  const server = createServer((request, response) => {
+    const path = request.url ?? "";
+    requests.push(path);
+    const { mood } = self;
+    if (mood === "silent") return;
+    if (mood === "failing") return void response.writeHead(500).end("{}");
+    if (mood === "endless") return void flood(response);
+    if (mood === "redirecting") {
+      response.writeHead(307, { location: `${issuer}/elsewhere${path.endsWith("keys") ? "/keys" : ""}` });
+      return void response.end();
+    }
+    if (path.endsWith("keys")) return void json(response, { keys: self.keys.map(({ jwk }) => jwk) });
+    const speaksFor = mood === "speaking for another" ? "https://id.example.com" : issuer;
+    json(response, { issuer: speaksFor, jwks_uri: `${issuer}/keys` });
+  });
+  await once(server.listen(port, "127.0.0.1"), "listening");
+  const claims = (now: number) => {
+    const seconds = Math.floor(now / 1000);
+    return {
+      iss: issuer,
+      sub: "u-1",
+      aud: ["app"],
+      exp: seconds + 900,
+      nbf: seconds,
+      iat: seconds,
+      jti: randomUUID(),
+      client_id: "app",
+    };
+  };
+  const self: Issuer = {
+    issuer,
+    keys: [],
+    mood: "well",
+    keySetFetches: () => requests.filter((path) => path.endsWith("keys")).length,
+    requests: () => requests,
+    token: ({ kid, privateKey }, now, changes = {}) =>
+      compact({ alg: "RS256", typ: "at+jwt", kid }, { ...claims(now), ...changes }, privateKey, "RS256"),
+    genuine: ({ kid, privateKey }, now) => ({
+      privateKey,
+      header: { alg: "RS256", typ: "at+jwt", kid },
+      claims: () => claims(now()),
+      listener: `http://127.0.0.1:${port}/listener`,
+    }),
+    async stop() {
+      server.closeAllConnections();
+      await once(server.close(), "close");
+    },
+  };
+  return self;
+}
+
+function flood(response: ServerResponse): void {
+  const more = () => {
+    while (!response.destroyed && response.write("[".repeat(65_536)));
+  };
+  response.on("drain", more);
+  more();
+}

@@ -1,0 +1,145 @@
+/**
+ * A revoked token opens nothing, from the moment on at which the revocation was answered; and where nobody can say
+ * whether it was revoked, nothing either.
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { systemClock } from "../../../src/platform/clock.ts";
+import { type Callers, createCallers } from "../../../src/push/callers/callers.ts";
+import { type AuthApi, authApi, internal } from "../../support/auth-api.ts";
+import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
+import { captureLog } from "../../support/captured-log.ts";
+import { type PushServer, startPushServer } from "../../support/push-server.ts";
+import { backends, freePorts } from "../../support/servers.ts";
+
+const unavailable = { kind: { code: "unavailable", status: 503 } };
+
+describe.each(backends)("the push API on %s", (backend) => {
+  let server: PushServer;
+  let auth: AuthApi;
+  beforeAll(async () => {
+    server = await startPushServer(backend);
+    auth = authApi(server.authBase);
+  });
+  afterAll(() => server.stop());
+
+  const summary = async (token: string) => {
+    const headers = { authorization: `Bearer ${token}` };
+    const answer = await fetch(`${server.base}/v1/pushprovider/notifications-summary`, { headers });
+    await answer.text();
+    return answer.status;
+  };
+  const revoke = (token: string) => auth.call("revokeToken", { as: internal, form: { token } });
+
+  test("takes a token until its revocation was answered, and not once afterwards", async () => {
+    for (let round = 0; round < 10; round += 1) {
+      const token = await server.userToken();
+      expect(await summary(token)).toBe(200);
+      expect((await revoke(token)).status).toBe(200);
+      expect(await summary(token)).toBe(401);
+    }
+  });
+
+  test("refuses the token of an authorization that ended, and of an identity that was deleted", async () => {
+    const { id } = await auth.newIdentity();
+    const { access_token, refresh_token } = await auth.newPair(id);
+    const other = (await auth.newPair(id)).access_token;
+    expect(await summary(access_token)).toBe(200);
+    await revoke(refresh_token);
+    expect(await summary(access_token)).toBe(401);
+    expect(await summary(other)).toBe(200);
+    await server.deleteIdentity(id);
+    expect(await summary(other)).toBe(401);
+  });
+
+  test("refuses a revoked token of the wrong application as revoked: 401, not 403", async () => {
+    const token = await server.backofficeToken();
+    expect(await summary(token)).toBe(403);
+    await revoke(token);
+    expect(await summary(token)).toBe(401);
+  });
+});
+
+describe("the auth service on another machine", () => {
+  let server: AuthServer;
+  let env: Record<string, string>;
+  let token: string;
+  let revoked: string;
+  let directory: string;
+  const opened: { close(): void }[] = [];
+  beforeAll(async () => {
+    directory = mkdtempSync(join(tmpdir(), "gatepost-test-"));
+    server = await startAuthServer("PGlite", { env: { DATA_DIR: directory } });
+    env = server.env;
+    const api = authApi(server.base);
+    const { id } = await api.newIdentity();
+    token = (await api.newPair(id)).access_token;
+    revoked = (await api.newPair(id)).access_token;
+  });
+  afterAll(async () => {
+    await server.stop();
+    rmSync(directory, { recursive: true, force: true });
+  });
+  afterEach(() => {
+    for (const one of opened.splice(0)) one.close();
+  });
+
+  function callersOf(security: { url: string; apiKey: string } | undefined): Callers {
+    const callers = createCallers({
+      issuer: server.settings.issuer,
+      userAppClientId: "mobile-app",
+      backofficeClientId: "backoffice",
+      security,
+      clock: systemClock,
+      logger: captureLog().logger,
+    });
+    opened.push(callers);
+    return callers;
+  }
+  const apiKey = () => server.settings.platformSecurityApiKey ?? "";
+
+  test("while it is away nothing is taken that it has not been asked about; afterwards all is as it was", async () => {
+    const callers = callersOf({ url: `http://${server.grpc}`, apiKey: apiKey() });
+    expect(await callers.user(`Bearer ${token}`)).toBeDefined();
+    expect(await callers.user(`Bearer ${revoked}`)).toBeDefined();
+    await authApi(server.base).call("revokeToken", { as: internal, form: { token: revoked } });
+    expect(await callers.user(`Bearer ${revoked}`)).toBeUndefined();
+    await server.stop();
+    for (const one of [token, revoked]) {
+      const started = performance.now();
+      await expect(callers.user(`Bearer ${one}`)).rejects.toMatchObject(unavailable);
+      expect(performance.now() - started).toBeLessThan(3_000);
+    }
+    server = await startAuthServer("PGlite", { env });
+    await expect
+      .poll(() => callers.user(`Bearer ${token}`).catch(() => "away"))
+      .toMatchObject({
+        clientId: "mobile-app",
+      });
+    expect(await callers.user(`Bearer ${revoked}`)).toBeUndefined();
+  });
+
+  test("one that takes connections and says nothing is given up after two seconds", async () => {
+    const [port = 0] = await freePorts(1);
+    const mute = createServer(() => undefined).listen(port, "127.0.0.1");
+    const callers = callersOf({ url: `http://127.0.0.1:${port}`, apiKey: apiKey() });
+    const started = performance.now();
+    await expect(callers.user(`Bearer ${token}`)).rejects.toMatchObject(unavailable);
+    expect(performance.now() - started).toBeLessThan(4_000);
+    mute.close();
+  });
+
+  test("one that does not know our key cannot be asked: nothing is taken", async () => {
+    const callers = callersOf({ url: `http://${server.grpc}`, apiKey: "another-key-entirely" });
+    await expect(callers.user(`Bearer ${token}`)).rejects.toMatchObject(unavailable);
+  });
+
+  test("without its address tokens are checked by signature and claims only", async () => {
+    const callers = callersOf(undefined);
+    expect(await callers.user(`Bearer ${revoked}`)).toMatchObject({ clientId: "mobile-app" });
+    expect(await callers.user(`Bearer ${token.slice(0, -4)}AAAA`)).toBeUndefined();
+  });
+});

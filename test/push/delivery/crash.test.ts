@@ -1,0 +1,109 @@
+/** What a process that is killed while it sends leaves behind. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { sql } from "drizzle-orm";
+import { describe, expect, it } from "vitest";
+import { type OpenDatabase, rows } from "../../../src/platform/database.ts";
+import { createJobs } from "../../../src/platform/jobs.ts";
+import { openDatabase } from "../../../src/platform/open-database.ts";
+import { startFcmFake } from "../../../src/provider-fakes/provider-fakes.ts";
+import { pushMigrations } from "../../../src/push/database.ts";
+import { captureLog } from "../../support/captured-log.ts";
+import { backends } from "../../support/servers.ts";
+import { createServiceDatabase } from "../../support/service-database.ts";
+import { eventually, planOn } from "./delivery-fixture.ts";
+import type { WorkerArgument } from "./worker-program.ts";
+
+const program = fileURLToPath(new URL("worker-program.ts", import.meta.url));
+
+async function startProcess(argument: WorkerArgument): Promise<ChildProcess> {
+  const child = spawn(process.execPath, [program, JSON.stringify(argument)], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  await Promise.race([
+    once(child.stdout, "data"),
+    once(child, "exit").then(() => Promise.reject(new Error("the worker ended"))),
+  ]);
+  return child;
+}
+
+async function kill(child: ChildProcess): Promise<void> {
+  const exited = once(child, "exit");
+  child.kill("SIGKILL");
+  await exited;
+}
+
+function jobsOn(database: OpenDatabase) {
+  const { jobs: tables } = pushMigrations;
+  if (!tables) throw new Error("push has no job tables");
+  return createJobs({ database, tables, logger: captureLog().logger });
+}
+
+describe.each(backends)("delivery by processes on %s", (backend) => {
+  it("kill -9 loses no device; it repeats messages of one chunk at most, with the same ids", {
+    timeout: 90_000,
+  }, async () => {
+    const service = await createServiceDatabase(backend, pushMigrations);
+    const fake = await startFcmFake();
+    const { credentials } = fake;
+    const children: ChildProcess[] = [];
+    try {
+      // An embedded database is opened by one process at a time.
+      const prepared = await openDatabase(service.settings, pushMigrations);
+      await prepared.migrate();
+      const jobs = jobsOn(prepared);
+      await jobs.start();
+      const planned = await planOn(prepared.db, jobs, { devices: 2000, chunkSize: 400 });
+      await jobs.stop();
+      await prepared.close();
+
+      const argument: WorkerArgument = {
+        database: service.settings,
+        fcm: {
+          endpoint: fake.origin,
+          account: {
+            projectId: credentials.project_id,
+            privateKeyId: credentials.private_key_id,
+            privateKey: credentials.private_key,
+            clientEmail: credentials.client_email,
+            tokenUri: credentials.token_uri,
+          },
+        },
+        maxPerSecond: 1000,
+      };
+      const first = await startProcess(argument);
+      children.push(first);
+      await eventually(() => fake.ledger.summary().messages > 600);
+      await kill(first);
+      expect(fake.ledger.summary().tokens).toBeLessThan(2000);
+
+      children.push(await startProcess(argument));
+      await eventually(() => fake.ledger.summary().tokens === 2000, 60);
+      const last = children.at(-1);
+      if (last) {
+        const exited = once(last, "exit");
+        last.kill("SIGTERM");
+        await exited;
+      }
+      const summary = fake.ledger.summary();
+      expect(summary).toMatchObject({ tokens: 2000, tokensNotifiedTwice: 0 });
+      // More would mean that another chunk than the one in flight was repeated; none, that the kill came too late.
+      expect(summary.repeats).toBeGreaterThan(0);
+      expect(summary.repeats).toBeLessThanOrEqual(400);
+      expect(summary.messages).toBe(2000 + summary.repeats);
+
+      const reopened = await service.open();
+      const chunks = await rows<{ state: string; sent: number; attempt: number }>(
+        reopened.db,
+        sql`select state, sent, attempt from push.delivery_chunks where notification_id = ${planned.notificationId}::uuid`,
+      );
+      expect(chunks.map(({ state, sent }) => [state, sent])).toEqual(Array(5).fill(["DONE", 400]));
+      expect(chunks.filter(({ attempt }) => attempt > 1)).toHaveLength(1);
+    } finally {
+      for (const child of children) child.kill("SIGKILL");
+      await fake.close();
+      await service.drop();
+    }
+  });
+});

@@ -1,0 +1,294 @@
+/** What the tests of delivery share: a database with devices and planned chunks, and workers on it. */
+import { createHash } from "node:crypto";
+import { sql } from "drizzle-orm";
+import { type Database, rows } from "../../../src/platform/database.ts";
+import { uuidv7 } from "../../../src/platform/ids.ts";
+import { createJobs, type Jobs } from "../../../src/platform/jobs.ts";
+import { createMetrics, type Metrics } from "../../../src/platform/telemetry.ts";
+import { deliveryQueue, pushMigrations } from "../../../src/push/database.ts";
+import { type DeliverySettings, startDelivery } from "../../../src/push/delivery/delivery.ts";
+import { type DeliveryRules, deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
+import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
+import type { ProviderName } from "../../../src/push/provider-settings.ts";
+import type { Outcome, PushProvider, Recipient } from "../../../src/push/providers/provider.ts";
+import { type CapturedLog, captureLog } from "../../support/captured-log.ts";
+import type { Backend } from "../../support/servers.ts";
+import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+
+/** As in a deployment, but quicker. */
+export const quickRules: Partial<DeliveryRules> = {
+  ...deliveryRules,
+  firstRetryMs: 100,
+  longestRetryMs: 1_000,
+  firstPauseMs: 400,
+  longestPauseMs: 1_000,
+  refusedPauseMs: 1_000,
+};
+
+export interface Sent extends Recipient {
+  readonly at: number;
+}
+
+export interface RecordingProvider extends PushProvider {
+  /** Every message that was handed over, in order. */
+  readonly sent: Sent[];
+  /** Its answers from now on; "sent" unless set. */
+  answer: (recipient: Recipient, nth: number) => Outcome | Promise<Outcome>;
+}
+
+/** A provider that answers what the test says, where no wire is needed. */
+export function recordingProvider(maxInFlight = 100): RecordingProvider {
+  const sent: Sent[] = [];
+  return {
+    name: "fcm",
+    maxInFlight,
+    sent,
+    answer: () => ({ kind: "sent" }),
+    tokenProblem: () => undefined,
+    prepare() {
+      return async (recipient) => {
+        sent.push({ ...recipient, at: performance.now() });
+        return this.answer(recipient, sent.length);
+      };
+    },
+    close: async () => undefined,
+  };
+}
+
+interface Plan {
+  readonly devices: number;
+  readonly chunkSize?: number;
+  readonly provider?: ProviderName;
+  /** Seconds. */
+  readonly ttl?: number;
+  /** Begins the devices' tokens. */
+  readonly name?: string;
+  readonly token?: (index: number) => string;
+}
+
+export interface Planned {
+  readonly notificationId: string;
+  readonly chunkIds: readonly number[];
+  readonly deviceIds: readonly number[];
+  readonly tokens: readonly string[];
+}
+
+export interface ChunkRow extends Record<string, unknown> {
+  readonly state: string;
+  readonly planned: number;
+  readonly sent: number;
+  readonly failed: number;
+  readonly dropped: number;
+  readonly dead: number;
+  readonly rest: number;
+  readonly attempt: number;
+  readonly retries: number;
+  readonly reason: string | null;
+}
+
+interface WorkerOptions {
+  readonly providers: readonly PushProvider[];
+  readonly settings?: Partial<DeliverySettings>;
+  readonly rules?: Partial<DeliveryRules>;
+}
+
+export interface DeliveryTest {
+  readonly database: ServiceDatabase;
+  readonly db: Database;
+  readonly jobs: Jobs;
+  readonly log: CapturedLog;
+  readonly metrics: Metrics;
+  /** Ids of notifications that delivery asked to complete. */
+  readonly completed: string[];
+  /** Devices, a notification to them, its chunks and their jobs. */
+  plan(plan: Plan): Promise<Planned>;
+  startWorker(options: WorkerOptions): { stop(): Promise<void> };
+  /** A notification's chunks, in their order. */
+  chunks(planned: Planned): Promise<ChunkRow[]>;
+  /** Waits until all chunks are in one of the states. */
+  until(planned: Planned, states: readonly string[], seconds?: number): Promise<ChunkRow[]>;
+  setState(planned: Planned, state: string): Promise<void>;
+  /** As an operator's pause and resume have it. */
+  pause(planned: Planned): Promise<void>;
+  resume(planned: Planned): Promise<void>;
+  /** Of the provider, since the last: so that tests do not slow each other down. */
+  clearPace(): Promise<void>;
+  openJobs(provider?: ProviderName): Promise<number>;
+  stopWorkers(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Waits for something to become true. */
+export async function eventually(isTrue: () => boolean | Promise<boolean>, seconds = 10): Promise<void> {
+  const until = performance.now() + seconds * 1000;
+  while (!(await isTrue())) {
+    if (performance.now() > until) throw new Error(`not within ${seconds} s: ${isTrue}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+/** Inserts devices, a notification to them, its chunks and their jobs. */
+export async function planOn(db: Database, jobs: Pick<Jobs, "enqueue">, plan: Plan): Promise<Planned> {
+  const { devices, chunkSize = 1000, provider = "fcm", ttl = 3600, name = uuidv7(Date.now()) } = plan;
+  const now = Date.now();
+  const notificationId = uuidv7(now);
+  const tokens = Array.from(
+    { length: devices },
+    (_, index) => plan.token?.(index) ?? `${name}-${String(index).padStart(32, "0")}`,
+  );
+  const hashes = tokens.map((token) => createHash("sha256").update(token).digest("hex"));
+  const inserted = await rows<{ id: string }>(
+    db,
+    sql`
+      insert into push.devices
+        (user_id, provider, token, token_hash, utc_offset, expires_at, registered_at, renewed_at)
+      select 'user-' || n, ${provider}, token, decode(hash, 'hex'), 0, now() + interval '1 day', now(),
+        now() - interval '1 hour'
+      from unnest(${`{${tokens.join(",")}}`}::text[], ${`{${hashes.join(",")}}`}::text[])
+        with ordinality as d (token, hash, n)
+      order by n returning id::text`,
+  );
+  const deviceIds = inserted.map(({ id }) => Number(id));
+  await db.execute(sql`
+    insert into push.notifications
+      (id, title, message, image, utc_offsets, client_id, state, accepted_at, expires_at, planned_through, planned_at, recipients, chunks)
+    values (${notificationId}::uuid, 'Title', 'Message', 'summer.png', '{0}', 'backoffice', 'SENDING', now(),
+      now() + make_interval(secs => ${ttl}::float8), 0, now(), ${devices}::int, ${Math.ceil(devices / chunkSize)}::int)`);
+  const chunkIds: number[] = [];
+  for (let first = 0; first < devices; first += chunkSize) {
+    const ids = deviceIds.slice(first, first + chunkSize);
+    await db.transaction(async (tx) => {
+      const [chunk] = await rows<{ id: string }>(
+        tx,
+        sql`
+          insert into push.delivery_chunks (notification_id, provider, utc_offset, state, device_ids, planned, sent,
+            failed, dropped, dead, attempt, retries, updated_at)
+          values (${notificationId}::uuid, ${provider}, 0, 'PENDING', ${`{${ids.join(",")}}`}::bigint[],
+            ${ids.length}::int, 0, 0, 0, 0, 0, 0, now())
+          returning id::text`,
+      );
+      chunkIds.push(Number(chunk?.id));
+      await jobs.enqueue(tx, deliveryQueue(provider), [{ data: { chunkId: Number(chunk?.id) } }]);
+    });
+  }
+  return { notificationId, chunkIds, deviceIds, tokens };
+}
+
+export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest> {
+  const database = await createServiceDatabase(backend, pushMigrations);
+  const opened = await database.open();
+  await opened.migrate();
+  const { db } = opened;
+  const log = captureLog();
+  const metrics = createMetrics();
+  const jobs = createJobs({
+    database: opened,
+    tables: pushMigrations.jobs ?? { schema: "", queues: [] },
+    logger: log.logger,
+  });
+  await jobs.start();
+  const completed: string[] = [];
+  const workers = new Set<{ stop(): Promise<void> }>();
+
+  async function chunks({ notificationId }: Planned): Promise<ChunkRow[]> {
+    return rows<ChunkRow>(
+      db,
+      sql`
+        select state, planned, sent, failed, dropped, dead, cardinality(device_ids) as rest, attempt, retries, reason
+        from push.delivery_chunks where notification_id = ${notificationId}::uuid order by id`,
+    );
+  }
+
+  async function setState({ notificationId }: Planned, state: string): Promise<void> {
+    await db.execute(sql`update push.notifications set state = ${state} where id = ${notificationId}::uuid`);
+  }
+
+  async function stopWorkers(): Promise<void> {
+    await Promise.all([...workers].map((worker) => worker.stop()));
+    workers.clear();
+  }
+
+  return {
+    database,
+    db,
+    jobs,
+    log,
+    metrics,
+    completed,
+    plan: (plan) => planOn(db, jobs, plan),
+    startWorker({ providers, settings, rules }) {
+      const isFirst = metrics.registry.getSingleMetric("gatepost_push_provider_paused") === undefined;
+      const worker = startDelivery({
+        db,
+        jobs,
+        providers: new Map(providers.map((provider) => [provider.name, provider])),
+        settings: { maxPerSecond: 0, rampSeconds: 0, maxDeadPercent: 10, ...settings },
+        rules: { ...quickRules, ...rules },
+        logger: log.logger,
+        // The first one's are looked at.
+        metrics: isFirst ? metrics : createMetrics(),
+        async completeIfDone(_db, notificationId) {
+          completed.push(notificationId);
+        },
+        removeDeadDevices,
+        handleDeadLetter: async () => undefined,
+        idleMs: 50,
+      });
+      workers.add(worker);
+      return worker;
+    },
+    chunks,
+    async until(planned, states, seconds) {
+      let found: ChunkRow[] = [];
+      await eventually(async () => {
+        found = await chunks(planned);
+        return found.every(({ state }) => states.includes(state));
+      }, seconds);
+      return found;
+    },
+    setState,
+    async pause(planned) {
+      await db.transaction(async (tx) => {
+        await tx.execute(
+          sql`update push.notifications set state = 'PAUSED' where id = ${planned.notificationId}::uuid`,
+        );
+        await tx.execute(sql`
+          update push.delivery_chunks set state = 'HELD'
+          where notification_id = ${planned.notificationId}::uuid and state = 'PENDING'`);
+      });
+    },
+    async resume(planned) {
+      await db.transaction(async (tx) => {
+        await tx.execute(
+          sql`update push.notifications set state = 'SENDING' where id = ${planned.notificationId}::uuid`,
+        );
+        const held = await rows<{ id: string; provider: ProviderName }>(
+          tx,
+          sql`
+            update push.delivery_chunks set state = 'PENDING'
+            where notification_id = ${planned.notificationId}::uuid and state = 'HELD' returning id::text, provider`,
+        );
+        for (const { id, provider } of held) {
+          await jobs.enqueue(tx, deliveryQueue(provider), [{ data: { chunkId: Number(id) } }]);
+        }
+      });
+    },
+    async clearPace() {
+      await db.execute(sql`delete from push.provider_paces`);
+    },
+    async openJobs(provider = "fcm") {
+      const [row] = await rows<{ count: number }>(
+        db,
+        sql`select count(*)::int as count from push_jobs.job
+            where name = ${deliveryQueue(provider)} and state < 'completed'`,
+      );
+      return row?.count ?? 0;
+    },
+    stopWorkers,
+    async close() {
+      await stopWorkers();
+      await jobs.stop();
+      await database.drop();
+    },
+  };
+}

@@ -1,0 +1,239 @@
+/** Delivery over real sockets: who gets what, and what is written down. */
+import { sql } from "drizzle-orm";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { rows } from "../../../src/platform/database.ts";
+import { type FcmFake, startFcmFake } from "../../../src/provider-fakes/provider-fakes.ts";
+import { messageId } from "../../../src/push/delivery/message-id.ts";
+import type { FcmProvider } from "../../../src/push/providers/fcm.ts";
+import { backends } from "../../support/servers.ts";
+import { fcmOf } from "../providers/providers-fixture.ts";
+import { createDeliveryTest, type DeliveryTest, eventually } from "./delivery-fixture.ts";
+
+describe.each(backends)("delivery on %s", (backend) => {
+  let test: DeliveryTest;
+  let fake: FcmFake;
+  let fcm: FcmProvider;
+
+  beforeAll(async () => {
+    test = await createDeliveryTest(backend);
+    fake = await startFcmFake();
+    fcm = fcmOf(fake);
+  });
+  afterEach(async () => {
+    await test.stopWorkers();
+    await test.clearPace();
+    fake.clear();
+  });
+  afterAll(async () => {
+    await fcm?.close();
+    await fake?.close();
+    await test?.close();
+  });
+
+  const deviceCount = async () =>
+    (await rows<{ count: number }>(test.db, sql`select count(*)::int as count from push.devices`))[0]?.count;
+
+  it("sends to every planned device once, with its own message id, and to no other", async () => {
+    const others = await test.plan({ devices: 5 });
+    await test.pause(others);
+    const planned = await test.plan({ devices: 2500 });
+    const worker = test.startWorker({ providers: [fcm] });
+    const chunks = await test.until(planned, ["DONE"]);
+    await worker.stop();
+    expect(chunks.map(({ sent, rest, attempt }) => [sent, rest, attempt])).toEqual([
+      [1000, 0, 1],
+      [1000, 0, 1],
+      [500, 0, 1],
+    ]);
+    expect(fake.ledger.summary()).toMatchObject({ tokens: 2500, messages: 2500, repeats: 0 });
+    for (const [index, token] of planned.tokens.entries()) {
+      const id = messageId(planned.notificationId, planned.deviceIds[index] ?? 0);
+      expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+      const expected = { messageId: id, collapseId: planned.notificationId, count: 1 };
+      if (index % 100 === 0) expect(fake.ledger.token(token)?.messages).toEqual([expected]);
+    }
+    expect(test.completed.filter((id) => id === planned.notificationId)).toHaveLength(3);
+    expect(await test.openJobs()).toBe(0);
+    expect((await test.until(others, ["HELD"]))[0]).toMatchObject({ sent: 0, rest: 5 });
+    expect(await test.metrics.registry.metrics()).toContain(
+      'gatepost_push_messages_total{provider="fcm",outcome="sent"} 2500',
+    );
+    expect(test.log.text()).not.toContain(planned.tokens[0]);
+  });
+
+  it("drops devices that have gone, have expired or use another provider by now", async () => {
+    const planned = await test.plan({ devices: 10 });
+    const [gone, expired, moved] = planned.deviceIds;
+    await test.db.execute(sql`delete from push.devices where id = ${gone}::bigint`);
+    await test.db.execute(sql`update push.devices set expires_at = now() where id = ${expired}::bigint`);
+    await test.db.execute(sql`update push.devices set provider = 'apns' where id = ${moved}::bigint`);
+    test.startWorker({ providers: [fcm] });
+    const [chunk] = await test.until(planned, ["DONE"]);
+    expect(chunk).toMatchObject({ planned: 10, sent: 7, dropped: 3, failed: 0 });
+    expect(fake.ledger.summary().messages).toBe(7);
+  });
+
+  it("removes devices that the provider reports dead, and counts them as failed", async () => {
+    const before = (await deviceCount()) ?? 0;
+    const planned = await test.plan({ devices: 300, token: (index) => tokenOf("dead", index) });
+    fake.play({ tokenPattern: "^dead-0*[0-9]-", answer: "UNREGISTERED" });
+    test.startWorker({ providers: [fcm] });
+    const [chunk] = await test.until(planned, ["DONE"]);
+    expect(chunk).toMatchObject({ sent: 290, failed: 10, dead: 10 });
+    expect(await deviceCount()).toBe(before + 290);
+  });
+
+  it("keeps a device that was renewed after its chunk was loaded, whatever the provider says", async () => {
+    const planned = await test.plan({ devices: 2 });
+    const [renewed, other] = planned.deviceIds;
+    fake.play({ answer: "UNREGISTERED", delayMs: 500 });
+    test.startWorker({ providers: [fcm] });
+    await test.until(planned, ["SENDING"]);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    await test.db.execute(sql`update push.devices set renewed_at = now() where id = ${renewed}::bigint`);
+    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ failed: 2, dead: 2 });
+    const left = await rows(
+      test.db,
+      sql`select id::int from push.devices where id in (${renewed}, ${other})`,
+    );
+    expect(left).toEqual([{ id: renewed }]);
+  });
+
+  it("stops removing devices when a flood of them is reported dead, says so once, and loses nothing", async () => {
+    const before = (await deviceCount()) ?? 0;
+    const planned = await test.plan({
+      devices: 900,
+      chunkSize: 300,
+      token: (index) => tokenOf("flood", index),
+    });
+    fake.play({ tokenPattern: "^flood-", answer: "UNREGISTERED" });
+    test.startWorker({ providers: [fcm] });
+    const chunks = await test.until(planned, ["DONE"]);
+    expect(chunks.map(({ failed, dead }) => [failed, dead])).toEqual(Array(3).fill([300, 300]));
+    expect(await deviceCount()).toBe(before + 900);
+    const [row] = await rows<{ stopped: boolean }>(
+      test.db,
+      sql`select removal_stopped_at is not null as stopped from push.notifications where id = ${planned.notificationId}::uuid`,
+    );
+    expect(row?.stopped).toBe(true);
+    const told = test.log.lines().filter(({ notificationId }) => notificationId === planned.notificationId);
+    expect(told.map(({ level, dead, attempted }) => ({ level, dead, attempted }))).toEqual([
+      { level: "error", dead: 300, attempted: 300 },
+    ]);
+  });
+
+  it("removes what is dead in moderation, and stops only where it becomes too much", async () => {
+    const before = (await deviceCount()) ?? 0;
+    const planned = await test.plan({
+      devices: 200,
+      chunkSize: 50,
+      token: (index) => tokenOf("slow", index),
+    });
+    fake.play({ tokenPattern: "^slow-", answer: "UNREGISTERED" });
+    test.startWorker({ providers: [fcm] });
+    await test.until(planned, ["DONE"]);
+    // The first 50 are tolerated by number; with the second chunk there are too many.
+    expect(await deviceCount()).toBe(before + 150);
+  });
+
+  it("goes on after a pause where it was, and nobody is notified twice", async () => {
+    const planned = await test.plan({ devices: 600, chunkSize: 300 });
+    test.startWorker({ providers: [fcm], settings: { maxPerSecond: 200 } });
+    await eventually(() => fake.ledger.summary().messages > 50);
+    const pausedAt = performance.now();
+    await test.pause(planned);
+    await test.until(planned, ["HELD", "DONE"], 2);
+    expect(performance.now() - pausedAt).toBeLessThan(2_000);
+    const atPause = fake.ledger.summary().messages;
+    expect(atPause).toBeLessThan(600);
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    expect(fake.ledger.summary().messages).toBe(atPause);
+    const held = await test.chunks(planned);
+    expect(held.reduce((sum, { sent }) => sum + sent, 0)).toBe(atPause);
+    expect(await test.openJobs()).toBe(0);
+    await test.resume(planned);
+    const chunks = await test.until(planned, ["DONE"]);
+    expect(chunks.map(({ sent }) => sent)).toEqual([300, 300]);
+    expect(fake.ledger.summary()).toMatchObject({ tokens: 600, messages: 600 });
+  });
+
+  it("drops what is left when its notification is cancelled", async () => {
+    const planned = await test.plan({ devices: 600, chunkSize: 300 });
+    test.startWorker({ providers: [fcm], settings: { maxPerSecond: 200 } });
+    await eventually(() => fake.ledger.summary().messages > 20);
+    await test.setState(planned, "CANCELLED");
+    const chunks = await test.until(planned, ["DONE"], 4);
+    const { messages } = fake.ledger.summary();
+    expect(chunks.reduce((sum, { sent }) => sum + sent, 0)).toBe(messages);
+    expect(chunks.reduce((sum, { dropped }) => sum + dropped, 0)).toBe(600 - messages);
+    expect(chunks[1]).toMatchObject({ sent: 0, dropped: 300 });
+  });
+
+  it("drops what has not been sent when a notification expires, before and while it is sent", async () => {
+    const late = await test.plan({ devices: 5, ttl: 0 });
+    const short = await test.plan({ devices: 600, ttl: 1 });
+    test.startWorker({ providers: [fcm], settings: { maxPerSecond: 200 } });
+    expect((await test.until(late, ["DONE"]))[0]).toMatchObject({ sent: 0, dropped: 5 });
+    const [chunk] = await test.until(short, ["DONE"], 5);
+    expect(chunk?.sent).toBeGreaterThan(0);
+    expect(chunk?.dropped).toBeGreaterThan(100);
+    expect(fake.ledger.summary().messages).toBe(chunk?.sent);
+  });
+
+  it("puts back at once what is left when the process is to end, so that another goes on", async () => {
+    const planned = await test.plan({ devices: 400 });
+    const first = test.startWorker({ providers: [fcm], settings: { maxPerSecond: 200 } });
+    await eventually(() => fake.ledger.summary().messages > 20);
+    const asked = performance.now();
+    await first.stop();
+    expect(performance.now() - asked).toBeLessThan(1_000);
+    const [left] = await test.chunks(planned);
+    expect(left).toMatchObject({ state: "PENDING", retries: 0, sent: fake.ledger.summary().messages });
+    test.startWorker({ providers: [fcm] });
+    expect((await test.until(planned, ["DONE"], 2))[0]).toMatchObject({ sent: 400, attempt: 2 });
+    expect(fake.ledger.summary()).toMatchObject({ tokens: 400, messages: 400 });
+  });
+
+  it("cannot write a chunk that another worker has taken meanwhile", async () => {
+    const planned = await test.plan({ devices: 20 });
+    fake.play({ delayMs: 1_500 });
+    test.startWorker({ providers: [fcm] });
+    await test.until(planned, ["SENDING"]);
+    await test.db.execute(sql`
+      update push.delivery_chunks set attempt = attempt + 1 where notification_id = ${planned.notificationId}::uuid`);
+    await eventually(() => test.log.text().includes("taken over by another worker"), 5);
+    expect((await test.chunks(planned))[0]).toMatchObject({
+      state: "SENDING",
+      sent: 0,
+      rest: 20,
+      attempt: 2,
+    });
+  });
+
+  it("honours Retry-After: nothing is sent before, everything afterwards", async () => {
+    const planned = await test.plan({
+      devices: 300,
+      chunkSize: 100,
+      token: (index) => tokenOf("limited", index),
+    });
+    const playing = fake.play({ tokenPattern: "^limited-", answer: "QUOTA_EXCEEDED", retryAfter: 2 });
+    test.startWorker({ providers: [fcm] });
+    await eventually(() => playing.played > 0);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const { played } = playing;
+    playing.stop();
+    const stoppedAt = performance.now();
+    await new Promise((resolve) => setTimeout(resolve, 1_400));
+    expect(fake.ledger.summary().messages).toBe(0);
+    expect(playing.played).toBe(played);
+    const chunks = await test.until(planned, ["DONE"]);
+    expect(performance.now() - stoppedAt).toBeGreaterThan(1_500);
+    expect(chunks.map(({ sent }) => sent)).toEqual([100, 100, 100]);
+    expect(fake.ledger.summary()).toMatchObject({ tokens: 300, messages: 300 });
+  });
+});
+
+/** Of a form that FCM has, with the index in the middle. */
+function tokenOf(name: string, index: number): string {
+  return `${name}-${String(index).padStart(6, "0")}-${"x".repeat(32)}`;
+}

@@ -1,0 +1,258 @@
+/** What delivery does when providers fail: retries, the breaker, what is given up, and what is never lost. */
+import { sql } from "drizzle-orm";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { systemClock } from "../../../src/platform/clock.ts";
+import { rows } from "../../../src/platform/database.ts";
+import { createDeadLetters } from "../../../src/push/notifications/dead-letters.ts";
+import { backends } from "../../support/servers.ts";
+import {
+  createDeliveryTest,
+  type DeliveryTest,
+  eventually,
+  type RecordingProvider,
+  recordingProvider,
+} from "./delivery-fixture.ts";
+
+describe.each(backends)("delivery to failing providers on %s", (backend) => {
+  let test: DeliveryTest;
+  let provider: RecordingProvider;
+
+  beforeAll(async () => {
+    test = await createDeliveryTest(backend);
+  });
+  beforeEach(() => {
+    provider = recordingProvider();
+  });
+  afterEach(async () => {
+    await test.stopWorkers();
+    await test.clearPace();
+  });
+  afterAll(() => test?.close());
+
+  const pace = async () =>
+    (
+      await rows<{ failures: number; share: number; paused: boolean; reason: string | null }>(
+        test.db,
+        sql`select failures, share, coalesce(paused_until > now(), false) as paused, reason from push.provider_paces`,
+      )
+    )[0];
+
+  it("tries again what the provider could not take, later each time, and nothing else", async () => {
+    const planned = await test.plan({ devices: 10 });
+    const [unlucky] = planned.tokens;
+    let times = 0;
+    provider.answer = ({ token }) =>
+      token === unlucky && ++times <= 3 ? { kind: "retry", reason: "500" } : { kind: "sent" };
+    test.startWorker({ providers: [provider] });
+    const [chunk] = await test.until(planned, ["DONE"]);
+    expect(chunk).toMatchObject({ sent: 10, failed: 0, retries: 3, attempt: 4 });
+    const tries = provider.sent.filter(({ token }) => token === unlucky).map(({ at }) => at);
+    const gaps = tries.slice(1).map((at, index) => at - (tries[index] ?? 0));
+    expect(gaps[0]).toBeGreaterThan(95);
+    expect(gaps[1]).toBeGreaterThan(195);
+    expect(gaps[2]).toBeGreaterThan(395);
+    expect(provider.sent).toHaveLength(13);
+    expect(
+      new Set(provider.sent.filter(({ token }) => token === unlucky).map(({ messageId }) => messageId)).size,
+    ).toBe(1);
+  });
+
+  it("waits with a retry as long as the provider asks", async () => {
+    const planned = await test.plan({ devices: 1 });
+    provider.answer = (_, nth) =>
+      nth === 1 ? { kind: "retry", afterMs: 1_200, reason: "429" } : { kind: "sent" };
+    test.startWorker({ providers: [provider] });
+    await test.until(planned, ["DONE"]);
+    const [first, second] = provider.sent;
+    expect((second?.at ?? 0) - (first?.at ?? 0)).toBeGreaterThan(1_190);
+  });
+
+  it("gives a poisoned chunk up after its retries, lets the others go on, and sends it when it is replayed", async () => {
+    const poisoned = await test.plan({ devices: 5 });
+    const good = await test.plan({ devices: 50, chunkSize: 10 });
+    provider.answer = ({ token }) =>
+      poisoned.tokens.slice(0, 3).includes(token)
+        ? { kind: "retry", reason: "500 INTERNAL" }
+        : { kind: "sent" };
+    test.startWorker({ providers: [provider], rules: { firstRetryMs: 20, maxRetries: 3 } });
+    await test.until(good, ["DONE"], 3);
+    const [dead] = await test.until(poisoned, ["DEAD"]);
+    expect(dead).toMatchObject({ sent: 2, rest: 3, attempt: 4, reason: "500 INTERNAL" });
+    expect(test.completed).toContain(poisoned.notificationId);
+    expect(await test.openJobs()).toBe(0);
+    expect(test.log.lines().find(({ chunk }) => chunk === poisoned.chunkIds[0])).toMatchObject({
+      level: "error",
+      devices: 3,
+      reason: "500 INTERNAL",
+    });
+    provider.answer = () => ({ kind: "sent" });
+    const deadLetters = createDeadLetters({ db: test.db, jobs: test.jobs, clock: systemClock });
+    await deadLetters.replay(String(poisoned.chunkIds[0]));
+    expect((await test.until(poisoned, ["DONE"]))[0]).toMatchObject({ sent: 5 });
+  });
+
+  it("gives up a chunk that has had errors for too long", async () => {
+    const planned = await test.plan({ devices: 1 });
+    provider.answer = () => ({ kind: "retry", reason: "500" });
+    test.startWorker({
+      providers: [provider],
+      rules: { firstRetryMs: 200, longestRetryMs: 200, giveUpMs: 500 },
+    });
+    const [dead] = await test.until(planned, ["DEAD"]);
+    expect(dead?.attempt).toBeGreaterThan(2);
+    expect(dead?.attempt).toBeLessThan(6);
+  });
+
+  it("counts a message that cannot be sent as failed, once, and keeps its device", async () => {
+    const planned = await test.plan({ devices: 4 });
+    provider.answer = (_, nth) =>
+      nth === 1 ? { kind: "failed", reason: "400 INVALID_ARGUMENT" } : { kind: "sent" };
+    test.startWorker({ providers: [provider] });
+    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 3, failed: 1, dead: 0 });
+    const kept = await rows(
+      test.db,
+      sql`select 1 from push.devices where id = ${planned.deviceIds[0]}::bigint`,
+    );
+    expect(kept).toHaveLength(1);
+    expect(test.log.lines().filter(({ reason }) => reason === "400 INVALID_ARGUMENT")).toHaveLength(1);
+  });
+
+  it("stops sending to a provider that is away, for the whole fleet, and comes back with a probe", async () => {
+    const planned = await test.plan({ devices: 400, chunkSize: 100 });
+    let isAway = true;
+    provider.answer = () => (isAway ? { kind: "unavailable", reason: "503" } : { kind: "sent" });
+    const rules = { firstPauseMs: 300, longestPauseMs: 600, probeMessages: 10 };
+    test.startWorker({ providers: [provider], rules });
+    test.startWorker({ providers: [provider], rules });
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    // At most a window of messages of each worker in flight at first; then probes, two at a time.
+    const probes = Math.ceil(3_000 / 300) * 2 * rules.probeMessages;
+    expect(provider.sent.length).toBeLessThan(2 * provider.maxInFlight + probes);
+    expect(provider.sent.length).toBeGreaterThan(10);
+    expect(await pace()).toMatchObject({ reason: "503", share: expect.any(Number) });
+    expect((await pace())?.failures).toBeGreaterThan(2);
+    expect((await pace())?.share).toBeLessThan(0.5);
+    const while_ = await test.chunks(planned);
+    expect(while_.every(({ sent, rest }) => sent === 0 && rest === 100)).toBe(true);
+    isAway = false;
+    const before = provider.sent.length;
+    const chunks = await test.until(planned, ["DONE"]);
+    expect(chunks.every(({ sent }) => sent === 100)).toBe(true);
+    expect(provider.sent.length - before).toBeLessThanOrEqual(400);
+    expect(await pace()).toMatchObject({ failures: 0, paused: false, reason: null });
+    expect(test.log.text()).toContain("the push provider works again");
+    const text = await test.metrics.registry.metrics();
+    expect(text).toContain("gatepost_push_provider_paused");
+  });
+
+  it("an outage costs a chunk none of its retries, but for the one that it began with", async () => {
+    const planned = await test.plan({ devices: 1 });
+    provider.answer = (_, nth) => (nth <= 5 ? { kind: "unavailable", reason: "503" } : { kind: "sent" });
+    const rules = { firstPauseMs: 50, longestPauseMs: 100, firstRetryMs: 50, maxRetries: 2 };
+    test.startWorker({ providers: [provider], rules });
+    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 1, retries: 1, attempt: 6 });
+  });
+
+  it("takes a row of retries without a success for a provider that is away", async () => {
+    const planned = await test.plan({ devices: 200 });
+    provider = recordingProvider(5);
+    provider.answer = () => ({ kind: "retry", reason: "500" });
+    test.startWorker({ providers: [provider], rules: { firstPauseMs: 5_000 } });
+    await eventually(async () => (await pace())?.failures === 1);
+    await test.until(planned, ["PENDING"]);
+    expect(provider.sent.length).toBeGreaterThanOrEqual(20);
+    expect(provider.sent.length).toBeLessThanOrEqual(25);
+    await test.setState(planned, "CANCELLED");
+  });
+
+  it("raises the alarm where the provider refuses us; nothing is counted, removed or lost", async () => {
+    const planned = await test.plan({ devices: 50 });
+    let isRefused = true;
+    provider = recordingProvider(1);
+    provider.answer = (_, nth) => {
+      if (!isRefused) return { kind: "sent" };
+      return nth === 1
+        ? { kind: "dead", reason: "404 UNREGISTERED" }
+        : { kind: "refused", reason: "403 SENDER" };
+    };
+    test.startWorker({ providers: [provider], rules: { refusedPauseMs: 700 } });
+    await eventually(async () => (await pace())?.paused === true);
+    const [chunk] = await test.until(planned, ["PENDING"]);
+    expect(chunk).toMatchObject({ sent: 0, failed: 1, rest: 49, retries: 0, reason: "403 SENDER" });
+    const devices = await rows(
+      test.db,
+      sql`select 1 from push.devices where id = any(${`{${planned.deviceIds.join(",")}}`}::bigint[])`,
+    );
+    expect(devices).toHaveLength(50);
+    expect(test.log.lines().find(({ reason }) => reason === "403 SENDER")).toMatchObject({ level: "error" });
+    isRefused = false;
+    const sentBefore = provider.sent.length;
+    const [done] = await test.until(planned, ["DONE"]);
+    expect(done).toMatchObject({ sent: 49, failed: 1 });
+    expect(provider.sent.length - sentBefore).toBe(49);
+  });
+
+  it("waits while a provider is paused, which is no retry, and tells the sending worker within a second", async () => {
+    const planned = await test.plan({ devices: 300 });
+    provider = recordingProvider(10);
+    provider.answer = async () => {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      return { kind: "sent" };
+    };
+    test.startWorker({ providers: [provider] });
+    await eventually(() => provider.sent.length > 10);
+    await test.db.execute(sql`
+      insert into push.provider_paces (provider, next_at, share, failures, paused_until)
+      values ('fcm', now(), 1, 1, now() + interval '2.5 seconds')`);
+    const [held] = await test.until(planned, ["PENDING"], 1.5);
+    const sentBefore = provider.sent.length;
+    expect(sentBefore).toBeLessThan(300);
+    expect(held).toMatchObject({ sent: sentBefore, retries: 0 });
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    expect(provider.sent.length).toBe(sentBefore);
+    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 300, retries: 0 });
+    expect(provider.sent).toHaveLength(300);
+  });
+
+  it("survives a sender that throws: the message is tried again, the others are counted", async () => {
+    const planned = await test.plan({ devices: 30 });
+    provider.answer = (_, nth) => {
+      if (nth === 7) throw new TypeError("a defect");
+      return { kind: "sent" };
+    };
+    test.startWorker({ providers: [provider] });
+    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({
+      sent: 30,
+      retries: 1,
+      reason: "the sender failed: TypeError",
+    });
+    expect(provider.sent).toHaveLength(31);
+  });
+
+  it.runIf(backend === "PostgreSQL")(
+    "writes down what was sent when the database comes back, instead of sending it again",
+    async () => {
+      const planned = await test.plan({ devices: 50 });
+      const answers = Promise.withResolvers<void>();
+      provider.answer = async () => {
+        await answers.promise;
+        return { kind: "sent" };
+      };
+      test.startWorker({ providers: [provider] });
+      await eventually(() => provider.sent.length === 50);
+      const ending = setInterval(() => void test.database.terminate().catch(() => undefined), 20);
+      answers.resolve();
+      await new Promise((resolve) => setTimeout(resolve, 1_500));
+      clearInterval(ending);
+      // This test's own connections were ended as well.
+      await eventually(() =>
+        test.chunks(planned).then(
+          () => true,
+          () => false,
+        ),
+      );
+      expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 50, attempt: 1 });
+      expect(provider.sent).toHaveLength(50);
+    },
+  );
+});

@@ -1,0 +1,140 @@
+/** The pace of the fleet: its ceiling, its ramp, and what failures make of it. */
+import { sql } from "drizzle-orm";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { rows } from "../../../src/platform/database.ts";
+import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
+import { Pace } from "../../../src/push/delivery/pace.ts";
+import { backends } from "../../support/servers.ts";
+import { createDeliveryTest, type DeliveryTest, recordingProvider } from "./delivery-fixture.ts";
+
+/** Most of the moments that lie within any `windowMs`. */
+function most(moments: readonly number[], windowMs: number): number {
+  const sorted = moments.toSorted((a, b) => a - b);
+  let first = 0;
+  return sorted.reduce((peak, at, index) => {
+    while (at - (sorted[first] ?? 0) >= windowMs) first += 1;
+    return Math.max(peak, index - first + 1);
+  }, 0);
+}
+
+describe.each(backends)("the pace on %s", (backend) => {
+  let test: DeliveryTest;
+  beforeAll(async () => {
+    test = await createDeliveryTest(backend);
+  });
+  afterEach(async () => {
+    await test.stopWorkers();
+    await test.clearPace();
+  });
+  afterAll(() => test?.close());
+
+  function paceOf(settings: { maxPerSecond: number; rampSeconds?: number }): Pace {
+    const { db } = test;
+    return new Pace({
+      db,
+      provider: "fcm",
+      rampSeconds: 0,
+      rules: deliveryRules,
+      random: () => 0,
+      ...settings,
+    });
+  }
+
+  it("stays under the ceiling over two workers, and near it", async () => {
+    const [one, two] = [recordingProvider(), recordingProvider()];
+    const planned = await test.plan({ devices: 1500, chunkSize: 150 });
+    const settings = { maxPerSecond: 500 };
+    const began = performance.now();
+    test.startWorker({ providers: [one], settings });
+    test.startWorker({ providers: [two], settings });
+    await test.until(planned, ["DONE"]);
+    const seconds = (performance.now() - began) / 1000;
+    const moments = [...one.sent, ...two.sent].map(({ at }) => at);
+    expect(moments).toHaveLength(1500);
+    expect(one.sent.length).toBeGreaterThan(300);
+    expect(two.sent.length).toBeGreaterThan(300);
+    // What was due while this process had no processor goes out together; each for itself they would send 1,000.
+    expect(most(moments, 1000)).toBeLessThan(500 * 1.4);
+    expect(moments.length / seconds).toBeLessThan(500 * 1.05);
+    expect(seconds).toBeLessThan(6);
+  });
+
+  it("spreads messages evenly instead of sending a second's worth at once", async () => {
+    const provider = recordingProvider();
+    const planned = await test.plan({ devices: 400 });
+    test.startWorker({ providers: [provider], settings: { maxPerSecond: 400 } });
+    await test.until(planned, ["DONE"]);
+    const moments = provider.sent.map(({ at }) => at);
+    expect(most(moments, 100)).toBeLessThan(150);
+  });
+
+  it("begins slowly and comes to its full pace", async () => {
+    const provider = recordingProvider();
+    const planned = await test.plan({ devices: 1200 });
+    test.startWorker({ providers: [provider], settings: { maxPerSecond: 500, rampSeconds: 4 } });
+    await test.until(planned, ["DONE"]);
+    const first = provider.sent[0]?.at ?? 0;
+    const inSecond = [0, 1, 2, 3].map(
+      (second) => provider.sent.filter(({ at }) => Math.floor((at - first) / 1000) === second).length,
+    );
+    expect(inSecond[0]).toBeGreaterThan(10);
+    expect(inSecond[0]).toBeLessThan(200);
+    expect(inSecond[1]).toBeGreaterThan(inSecond[0] ?? 0);
+    expect(inSecond[2]).toBeGreaterThan(inSecond[1] ?? 0);
+  });
+
+  it("gives each moment out once, however many ask", async () => {
+    const pace = paceOf({ maxPerSecond: 1000 });
+    const grants = await Promise.all(Array.from({ length: 20 }, () => pace.reserve(100, 0)));
+    const windows = grants.map((grant) => ("messages" in grant ? grant : undefined));
+    expect(windows.every((window) => window?.messages === 100)).toBe(true);
+    // 20 windows of 100 ms one after the other: the last ends 2 s from now.
+    expect(Math.max(...windows.map((window) => window?.endMs ?? 0))).toBeGreaterThan(1_800);
+    expect(Math.max(...windows.map((window) => window?.endMs ?? 0))).toBeLessThan(2_100);
+  });
+
+  it("gives no more out at once than a slice of time holds, and something however slow it is", async () => {
+    expect(await paceOf({ maxPerSecond: 100 }).reserve(1000, 0)).toMatchObject({ messages: 50 });
+    await test.clearPace();
+    const slow = await paceOf({ maxPerSecond: 10, rampSeconds: 60 }).reserve(1000, Date.now());
+    expect(slow).toMatchObject({ messages: 1 });
+    expect("endMs" in slow && slow.endMs).toBeLessThan(2_500);
+  });
+
+  it("pauses longer with each failure in a row, counting what fails together once", async () => {
+    const pace = paceOf({ maxPerSecond: 100 });
+    const [first, ...others] = await Promise.all(Array.from({ length: 5 }, () => pace.failed(0, "503")));
+    const all = [first, ...others];
+    expect(all.filter((pause) => pause?.isNew)).toHaveLength(1);
+    expect(all.every((pause) => pause?.failures === 1)).toBe(true);
+    expect(Math.max(...all.map((pause) => pause?.pausedMs ?? 0))).toBeLessThanOrEqual(5_000);
+    expect(await pace.reserve(10, 0)).toEqual({ pausedMs: expect.any(Number) });
+    const over = () => test.db.execute(sql`update push.provider_paces set paused_until = now()`);
+    const pauses: number[] = [];
+    for (let failure = 2; failure <= 9; failure += 1) {
+      await over();
+      pauses.push(Math.round((await pace.failed(0, "503")).pausedMs / 1000));
+    }
+    expect(pauses).toEqual([10, 20, 40, 80, 160, 300, 300, 300]);
+    await over();
+    expect((await pace.failed(400_000, "503")).pausedMs).toBe(400_000);
+    const [row] = await rows<{ share: number }>(test.db, sql`select share from push.provider_paces`);
+    expect(row?.share).toBeCloseTo(0.1);
+  });
+
+  it("is a success that ends failures, not one that was on its way before the pause", async () => {
+    const pace = paceOf({ maxPerSecond: 100 });
+    await pace.failed(0, "503");
+    expect(await pace.works()).toBe(false);
+    expect(await pace.reserve(10, 0)).toHaveProperty("pausedMs");
+    await test.db.execute(sql`update push.provider_paces set paused_until = now()`);
+    expect(await pace.works()).toBe(true);
+    expect(await pace.works()).toBe(false);
+    // Half of the ceiling, a tenth more with each good chunk.
+    expect(await pace.reserve(1000, 0)).toMatchObject({ messages: 25 });
+    await pace.faster();
+    expect(await pace.reserve(1000, 0)).toMatchObject({ messages: 30 });
+    for (let times = 0; times < 6; times += 1) await pace.faster();
+    expect(await pace.reserve(1000, 0)).toMatchObject({ messages: 50 });
+  });
+});

@@ -1,0 +1,52 @@
+/**
+ * A process that delivers through an FCM fake, to be killed or measured. Its argument is JSON: see
+ * {@link WorkerArgument}. Prints a line when it has started.
+ */
+
+import { systemClock } from "../../../src/platform/clock.ts";
+import type { DatabaseSettings } from "../../../src/platform/database-settings.ts";
+import { createJobs } from "../../../src/platform/jobs.ts";
+import { openDatabase } from "../../../src/platform/open-database.ts";
+import { createLogger, createMetrics } from "../../../src/platform/telemetry.ts";
+import { pushMigrations } from "../../../src/push/database.ts";
+import { startDelivery } from "../../../src/push/delivery/delivery.ts";
+import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
+import type { FcmSettings } from "../../../src/push/provider-settings.ts";
+import { FcmProvider } from "../../../src/push/providers/fcm.ts";
+
+export interface WorkerArgument {
+  readonly database: DatabaseSettings;
+  readonly fcm: FcmSettings;
+  readonly maxPerSecond: number;
+}
+
+const argument: WorkerArgument = JSON.parse(process.argv[2] ?? "");
+const database = await openDatabase(argument.database, pushMigrations);
+const logger = createLogger({ level: "warn", environment: "production" });
+const { jobs: tables } = pushMigrations;
+if (!tables) throw new Error("push has no job tables");
+const jobs = createJobs({ database, tables, logger });
+await jobs.start();
+const provider = new FcmProvider(argument.fcm, systemClock);
+const delivery = startDelivery({
+  db: database.db,
+  jobs,
+  providers: new Map([["fcm", provider]]),
+  settings: { maxPerSecond: argument.maxPerSecond, rampSeconds: 0, maxDeadPercent: 10 },
+  logger,
+  metrics: createMetrics(),
+  completeIfDone: async () => undefined,
+  removeDeadDevices,
+  handleDeadLetter: async () => undefined,
+});
+process.once("SIGTERM", async () => {
+  await delivery.stop();
+  await jobs.stop();
+  await provider.close();
+  await database.close();
+  const { user, system } = process.cpuUsage();
+  process.stdout.write(
+    `${JSON.stringify({ cpuSeconds: (user + system) / 1e6, rssMb: process.resourceUsage().maxRSS / 1024 })}\n`,
+  );
+});
+process.stdout.write("started\n");

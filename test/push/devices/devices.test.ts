@@ -1,0 +1,252 @@
+/** Devices: who has a token, from when to when, and what others can do about it. */
+import { sql } from "drizzle-orm";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { rows } from "../../../src/platform/database.ts";
+import { createDevices, type DeviceToSave } from "../../../src/push/devices/devices.ts";
+import { backends } from "../../support/servers.ts";
+import { createDeviceStore, type DeviceStore, providers } from "./device-store.ts";
+
+const hour = 3_600_000;
+
+describe.each(backends)("devices on %s", (backend) => {
+  let store: DeviceStore;
+  beforeAll(async () => {
+    store = await createDeviceStore(backend);
+  });
+  afterAll(() => store.own.drop());
+  beforeEach(() => store.clear());
+
+  function device(changes: Partial<DeviceToSave> = {}): DeviceToSave {
+    return { token: "t1", expiration: new Date(store.clock.now() + hour), utcOffset: undefined, ...changes };
+  }
+  const save = (userId: string, changes?: Partial<DeviceToSave>) =>
+    store.devices.save(userId, device(changes));
+
+  test("a new token is stored with what was said of it, at UTC unless an offset was given, and has an event", async () => {
+    const now = store.clock.now();
+    await save("anna", { token: "word", provider: "fcm", utcOffset: 330 });
+    await save("anna", { token: "any thing" });
+    const times = { expires: now + hour, registered: now, renewed: now };
+    const [first, second, ...others] = await store.all();
+    expect(first).toMatchObject({ userId: "anna", provider: "fcm", token: "word", utcOffset: 330, ...times });
+    expect(second).toMatchObject({
+      userId: "anna",
+      provider: "outbox",
+      token: "any thing",
+      utcOffset: 0,
+      ...times,
+    });
+    expect(others).toEqual([]);
+    expect(await store.events()).toEqual([
+      ["registered", { userId: "anna", deviceId: first?.id, provider: "fcm", utcOffset: 330 }],
+      ["registered", { userId: "anna", deviceId: second?.id, provider: "outbox", utcOffset: 0 }],
+    ]);
+  });
+
+  test("renewing changes what was said, keeps the offset where none is, and is no event", async () => {
+    await save("anna", { utcOffset: 120 });
+    await store.events();
+    const [before] = await store.all();
+    store.clock.move(60);
+    const expires = store.clock.now() + 2 * hour;
+    await save("anna", { provider: "fcm", expiration: new Date(expires) });
+    const renewed = { ...before, provider: "fcm", expires, renewed: store.clock.now() };
+    expect(await store.all()).toEqual([renewed]);
+    await save("anna", { provider: "fcm", expiration: new Date(expires), utcOffset: -720 });
+    expect(await store.all()).toEqual([{ ...renewed, utcOffset: -720 }]);
+    await save("anna", { provider: "fcm", expiration: new Date(expires), utcOffset: 0 });
+    expect(await store.all()).toEqual([{ ...renewed, utcOffset: 0 }]);
+    expect(await store.events()).toEqual([]);
+  });
+
+  test("renewing takes no ids, so that planning has no gaps to walk through", async () => {
+    await save("anna", { token: "first" });
+    for (let turn = 0; turn < 20; turn += 1) await save(turn % 2 ? "anna" : "boris", { token: "first" });
+    await save("anna", { token: "second" });
+    const [first, second] = await store.all();
+    expect(Number(second?.id) - Number(first?.id)).toBe(1);
+  });
+
+  test("a token that changes hands keeps its row and offset, and both users have an event", async () => {
+    await save("anna", { token: "word", provider: "fcm", utcOffset: 345 });
+    const [before] = await store.all();
+    await store.events();
+    store.clock.move(60);
+    const now = store.clock.now();
+    await save("boris", { token: "word" });
+    const times = { expires: now + hour, registered: now, renewed: now };
+    expect(await store.all()).toEqual([{ ...before, userId: "boris", provider: "outbox", ...times }]);
+    const about = { deviceId: before?.id };
+    const events = await store.events();
+    expect(events).toHaveLength(2);
+    expect(events).toEqual(
+      expect.arrayContaining([
+        ["removed", { userId: "anna", ...about, provider: "fcm", reason: "REMOVAL_REASON_MOVED" }],
+        ["registered", { userId: "boris", ...about, provider: "outbox", utcOffset: 345 }],
+      ]),
+    );
+    await save("anna", { token: "word", utcOffset: 60 });
+    expect(await store.all()).toMatchObject([{ userId: "anna", utcOffset: 60 }]);
+  });
+
+  test("another user's token is not removed, one's own is, and repeating it changes nothing", async () => {
+    await save("anna", { token: "a" });
+    await save("boris", { token: "b" });
+    await store.events();
+    await store.devices.remove("boris", "a");
+    await store.devices.remove("boris", "unknown");
+    await store.devices.remove("nobody", undefined);
+    expect(await store.all()).toMatchObject([{ token: "a" }, { token: "b" }]);
+    expect(await store.events()).toEqual([]);
+    const [{ id: deviceId } = { id: "" }] = await store.all();
+    await store.devices.remove("anna", "a");
+    await store.devices.remove("anna", "a");
+    await store.devices.remove("anna", undefined);
+    expect(await store.all()).toMatchObject([{ token: "b" }]);
+    expect(await store.events()).toEqual([
+      ["removed", { userId: "anna", deviceId, provider: "outbox", reason: "REMOVAL_REASON_USER" }],
+    ]);
+  });
+
+  test("without a token all of the caller's go, however many, and nobody else's", async () => {
+    await save("boris", { token: "b" });
+    // More than a statement removes.
+    await store.db.execute(sql`
+      insert into push.devices (user_id, provider, token, token_hash, utc_offset, expires_at, registered_at, renewed_at)
+      select 'anna', 'outbox', n::text, sha256(n::text::bytea), 0, now(), now(), now() from generate_series(1, 1001) as n`);
+    await store.events();
+    await store.devices.remove("anna", undefined);
+    expect(await store.all()).toMatchObject([{ token: "b" }]);
+    expect(await store.events()).toHaveLength(1001);
+  });
+
+  test("a token that was moved away is not its former user's to remove", async () => {
+    await save("anna");
+    await save("boris");
+    await store.devices.remove("anna", "t1");
+    await store.devices.remove("anna", undefined);
+    expect(await store.all()).toMatchObject([{ userId: "boris", token: "t1" }]);
+  });
+
+  test.each<[string, Partial<DeviceToSave>, string[]]>([
+    ["an empty token", { token: "" }, ["/body/token"]],
+    ["a token too long", { token: "x".repeat(4097) }, ["/body/token"]],
+    ["a token far too long", { token: "x".repeat(100_000) }, ["/body/token"]],
+    ["4097 characters of two code units", { token: "😀".repeat(4097) }, ["/body/token"]],
+    ["NUL in a token", { token: "a\0b" }, ["/body/token"]],
+    ["half a character in a token", { token: "a\ud83d" }, ["/body/token"]],
+    [
+      "what the provider knows to be none of its tokens",
+      { token: "two words", provider: "fcm" },
+      ["/body/token"],
+    ],
+    ["a provider that is not in use", { provider: "apns" }, ["/body/provider"]],
+    ["an expiration that has passed", { expiration: new Date(0) }, ["/body/expiration"]],
+    ["an expiration that is no date", { expiration: new Date(Number.NaN) }, ["/body/expiration"]],
+    ["an expiration that no document can write", { expiration: new Date(8.64e15) }, ["/body/expiration"]],
+    [
+      "all of it at once",
+      { token: "", provider: "webpush", expiration: new Date(1) },
+      ["/body/token", "/body/provider", "/body/expiration"],
+    ],
+  ])("%s is refused with its place, and nothing is stored", async (_, changes, pointers) => {
+    const refused = await save("anna", changes).then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    expect(refused).toMatchObject({ kind: { status: 400, code: "invalid_request" } });
+    expect(refused).toMatchObject({
+      errors: pointers.map((pointer) => expect.objectContaining({ pointer })),
+    });
+    expect(await store.all()).toEqual([]);
+  });
+
+  test("now is not in the future, and the next millisecond is", async () => {
+    await expect(save("anna", { expiration: new Date(store.clock.now()) })).rejects.toMatchObject({
+      errors: [{ pointer: "/body/expiration" }],
+    });
+    await save("anna", { expiration: new Date(store.clock.now() + 1) });
+    expect(await store.all()).toHaveLength(1);
+  });
+
+  test("a provider that is no longer in use is not fallen back on for a device that names it", async () => {
+    const only = new Map([...providers].filter(([name]) => name === "fcm"));
+    const { db, clock } = store;
+    const devices = createDevices({ db, clock, providers: only, defaultProvider: "fcm" });
+    await expect(devices.save("anna", device({ provider: "outbox" }))).rejects.toMatchObject({
+      errors: [{ pointer: "/body/provider", message: "must be one of fcm" }],
+    });
+  });
+
+  test.each([
+    ["the longest token of wide characters", "😀".repeat(4096)],
+    ["SQL", "'; drop table push.devices; --"],
+    ["array syntax", '{"a",\\"b}'],
+    ["line ends and a tab", "a\r\n\tb"],
+    ["a name of every object", "__proto__"],
+  ])("%s is a token like another", async (_, token) => {
+    await save("anna", { token });
+    await save("anna", { token });
+    expect((await store.all()).map((row) => row.token)).toEqual([token]);
+    await store.devices.remove("anna", token);
+    expect(await store.all()).toEqual([]);
+  });
+
+  test("tokens that differ at the end only, or in form only, are different", async () => {
+    const tokens = [`${"x".repeat(4095)}a`, `${"x".repeat(4095)}b`, "é", "e\u0301", "T1", "t1", "t1 "];
+    for (const token of tokens) await save("anna", { token });
+    expect((await store.all()).map((row) => row.token)).toEqual(tokens);
+  });
+
+  test("50 saves of a new token by two users at once: one row, no error, and every event in its place", async () => {
+    for (let turn = 0; turn < 5; turn += 1) {
+      const users = Array.from({ length: 50 }, (_, index) => (index % 2 ? "anna" : "boris"));
+      await Promise.all(users.map((userId) => save(userId, { token: `contested-${turn}` })));
+      const all = await store.all();
+      expect(all).toHaveLength(turn + 1);
+      const [last] = all.slice(-1);
+      const events = await store.events();
+      // Each registration but the last was ended by a removal, and the last is the user's who has it.
+      const count = (type: string, userId: string) =>
+        events.filter(([of, data]) => of === type && data["userId"] === userId).length;
+      for (const userId of ["anna", "boris"]) {
+        const has = last?.userId === userId ? 1 : 0;
+        expect(count("registered", userId) - count("removed", userId)).toBe(has);
+      }
+    }
+  });
+
+  test("of saves one after another the last has the token, also through another process", async () => {
+    await Promise.all([save("anna"), save("boris")]);
+    await save("clara");
+    expect(await store.all()).toMatchObject([{ userId: "clara" }]);
+  });
+
+  test("saves and removals of the same tokens at once never fail, and nobody loses a token to another's removal", async () => {
+    const tokens = ["x", "y", "z"];
+    for (let turn = 0; turn < 10; turn += 1) {
+      await Promise.all([
+        ...tokens.flatMap((token) => [save("anna", { token }), save("anna", { token })]),
+        ...tokens.toReversed().map((token) => store.devices.remove("anna", token)),
+        store.devices.remove("anna", undefined),
+        ...tokens.toReversed().map((token) => save("boris", { token })),
+        store.devices.remove("anna", undefined),
+      ]);
+      // Whoever was last, afterwards Boris saves and Anna removes: Boris has them.
+      await Promise.all(tokens.map((token) => save("boris", { token })));
+      await Promise.all([
+        ...Array.from({ length: 10 }, () => store.devices.remove("anna", undefined)),
+        ...tokens.map((token) => store.devices.remove("anna", token)),
+      ]);
+      expect(await rows(store.db, sql`select distinct user_id from push.devices`)).toEqual([
+        { user_id: "boris" },
+      ]);
+      expect(await store.all()).toHaveLength(tokens.length);
+    }
+    const registered = new Map<unknown, number>();
+    for (const [type, { userId }] of await store.events()) {
+      registered.set(userId, (registered.get(userId) ?? 0) + (type === "registered" ? 1 : -1));
+    }
+    expect(Object.fromEntries(registered)).toEqual({ anna: 0, boris: 3 });
+  });
+});

@@ -1,0 +1,170 @@
+/** Devices that go without their user's doing: reported dead, or with the user. */
+import { sql } from "drizzle-orm";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { rows } from "../../../src/platform/database.ts";
+import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
+import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
+import { createHistory } from "../../../src/push/history/history.ts";
+import { insertNotification } from "../../support/push-rows.ts";
+import { backends } from "../../support/servers.ts";
+import { createDeviceStore, type DeviceStore } from "./device-store.ts";
+
+describe.each(backends)("removals on %s", (backend) => {
+  let store: DeviceStore;
+  beforeAll(async () => {
+    store = await createDeviceStore(backend);
+  });
+  afterAll(() => store.own.drop());
+  beforeEach(() => store.clear());
+
+  const expiration = () => new Date(store.clock.now() + 3_600_000);
+  async function save(userId: string, token: string): Promise<number> {
+    await store.devices.save(userId, { token, expiration: expiration(), utcOffset: undefined });
+    return Number((await store.all()).find((device) => device.token === token)?.id);
+  }
+  const tokens = async () => (await store.all()).map(({ token }) => token);
+
+  test("a dead device goes with an event, unless it was renewed at that moment or later", async () => {
+    const renewed = store.clock.now();
+    const [dead, same, before, other] = [
+      await save("anna", "dead"),
+      await save("anna", "same"),
+      await save("anna", "before"),
+      await save("boris", "other"),
+    ];
+    await store.events();
+    const reports = [
+      { deviceId: dead, asOf: renewed + 1 },
+      { deviceId: dead, asOf: renewed + 5 },
+      { deviceId: same, asOf: renewed },
+      { deviceId: before, asOf: renewed - 1 },
+      { deviceId: 2 ** 40, asOf: renewed + 1 },
+    ];
+    expect(await store.db.transaction((tx) => removeDeadDevices(tx, reports))).toBe(1);
+    expect(await tokens()).toEqual(["same", "before", "other"]);
+    expect(await store.events()).toEqual([
+      [
+        "removed",
+        { userId: "anna", deviceId: String(dead), provider: "outbox", reason: "REMOVAL_REASON_DEAD" },
+      ],
+    ]);
+    expect(await store.db.transaction((tx) => removeDeadDevices(tx, reports))).toBe(0);
+    expect(await store.db.transaction((tx) => removeDeadDevices(tx, []))).toBe(0);
+    expect(other).toBeGreaterThan(before);
+  });
+
+  test("the removal of dead devices is undone with the transaction that it is part of, events included", async () => {
+    const deviceId = await save("anna", "dead");
+    await store.events();
+    const failed = store.db.transaction(async (tx) => {
+      await removeDeadDevices(tx, [{ deviceId, asOf: store.clock.now() + 1 }]);
+      throw new Error("the job is lost");
+    });
+    await expect(failed).rejects.toThrow("the job is lost");
+    expect(await tokens()).toEqual(["dead"]);
+    expect(await store.events()).toEqual([]);
+  });
+
+  test.each([0, 1, 1_795_233_600_123, 8.64e15, 1e21])(
+    "a provider may say %d: nothing fails",
+    async (asOf) => {
+      const deviceId = await save("anna", "dead");
+      const removed = await removeDeadDevices(store.db, [{ deviceId, asOf }]);
+      expect(removed).toBe(asOf > store.clock.now() ? 1 : 0);
+    },
+  );
+
+  test("a token that is renewed while it is reported dead stays, whoever comes first", async () => {
+    for (let turn = 0; turn < 20; turn += 1) {
+      const deviceId = await save("anna", "contested");
+      const asOf = store.clock.now() + 1;
+      store.clock.move(1);
+      await Promise.all([
+        store.db.transaction((tx) => removeDeadDevices(tx, [{ deviceId, asOf }])),
+        save("anna", "contested"),
+      ]);
+      expect(await tokens()).toEqual(["contested"]);
+    }
+  });
+
+  test("a user who is forgotten leaves no device and no history, each device with an event, and others keep theirs", async () => {
+    const ids = [await save("anna", "a1"), await save("anna", "a2")];
+    await save("boris", "b");
+    await insertNotification(store.db, { acceptedAt: 1e12, viewedBy: { anna: true, boris: false } });
+    await insertNotification(store.db, { acceptedAt: 1e12 + 1, viewedBy: { anna: false } });
+    await store.events();
+    const forget = createForgetUser({ db: store.db });
+    await forget("anna");
+    expect(await tokens()).toEqual(["b"]);
+    expect(await rows(store.db, sql`select user_id from push.history`)).toEqual([{ user_id: "boris" }]);
+    const about = { userId: "anna", provider: "outbox", reason: "REMOVAL_REASON_IDENTITY_DELETED" };
+    const events = await store.events();
+    expect(events).toEqual(
+      expect.arrayContaining(ids.map((id) => ["removed", { ...about, deviceId: String(id) }])),
+    );
+    expect(events).toHaveLength(2);
+    await Promise.all([forget("anna"), forget("anna"), forget("nobody")]);
+    expect(await store.events()).toEqual([]);
+  });
+
+  test("a user with 10,000 entries is forgotten at once", async () => {
+    await store.db.execute(sql`
+      insert into push.history select 'anna', gen_random_uuid(), n % 2 = 0 from generate_series(1, 10000) as n`);
+    await createForgetUser({ db: store.db })("anna");
+    expect(
+      await createHistory({ db: store.db }).page("anna", { page: 0, size: 1, sort: [] }, false),
+    ).toMatchObject({
+      totalElements: 0,
+    });
+  });
+
+  test.runIf(backend === "PostgreSQL")(
+    "forgetting waits for steps of planning, and takes what they wrote with it; both or neither is gone",
+    async () => {
+      const other = await store.own.open();
+      await save("anna", "a");
+      const order: string[] = [];
+      let forgotten: Promise<void> | undefined;
+      await other.db.transaction(async (tx) => {
+        await tx.execute(sql`select pg_advisory_xact_lock_shared(hashtext('push.plan'))`);
+        forgotten = createForgetUser({ db: store.db })("anna").then(() => void order.push("forgotten"));
+        await new Promise((resolve) => setTimeout(resolve, 200));
+        expect(await tokens()).toEqual(["a"]);
+        await tx.execute(sql`insert into push.history values ('anna', gen_random_uuid(), false)`);
+        order.push("planned");
+      });
+      await forgotten;
+      expect(order).toEqual(["planned", "forgotten"]);
+      expect(await tokens()).toEqual([]);
+      expect(await rows(store.db, sql`select 1 from push.history`)).toEqual([]);
+    },
+  );
+
+  test.runIf(backend === "PostgreSQL")(
+    "saves, removals, dead reports and forgetting at once make nothing fail, and events add up to what is there",
+    async () => {
+      for (let turn = 0; turn < 10; turn += 1) {
+        const ids = await Promise.all(["x", "y", "z"].map((token) => save("anna", token)));
+        const dead = ids.map((deviceId) => ({ deviceId, asOf: store.clock.now() + 1 }));
+        await Promise.all([
+          createForgetUser({ db: store.db })("anna"),
+          ...["z", "y", "x"].map((token) => save("boris", token)),
+          store.db.transaction((tx) => removeDeadDevices(tx, dead.toReversed())),
+          store.devices.remove("anna", undefined),
+          ...["x", "y", "z"].map((token) => save("anna", token)),
+          store.db.transaction((tx) => removeDeadDevices(tx, dead)),
+          createForgetUser({ db: store.db })("boris"),
+          store.devices.remove("boris", "y"),
+        ]);
+      }
+      const balance = new Map<unknown, number>();
+      for (const [type, { userId }] of await store.events()) {
+        balance.set(userId, (balance.get(userId) ?? 0) + (type === "registered" ? 1 : -1));
+      }
+      const all = await store.all();
+      for (const user of ["anna", "boris"]) {
+        expect(balance.get(user) ?? 0, user).toBe(all.filter(({ userId }) => userId === user).length);
+      }
+    },
+  );
+});

@@ -1,0 +1,146 @@
+/**
+ * The server is killed, again and again, while it plans and sends. Every device gets the notification; what was in
+ * flight is repeated, as the same message; the figures add up whenever somebody looks.
+ *
+ *   TEST_KILLS=10 TEST_DEVICES=100000   the long form, which prints what it measured
+ */
+import { setTimeout as pause } from "node:timers/promises";
+import { sql } from "drizzle-orm";
+import { describe, expect, it } from "vitest";
+import { rows } from "../../../src/platform/database.ts";
+import type { PushProcess } from "../../support/push-server.ts";
+import { historyOf } from "../../support/send-audience.ts";
+import { backends } from "../../support/servers.ts";
+import { lookAllTheTime, operatorOf, until } from "./operator.ts";
+import { createWorld, type World } from "./world.ts";
+
+const kills = Number(process.env["TEST_KILLS"] ?? 2);
+const devices = Number(process.env["TEST_DEVICES"] ?? 10_000);
+const users = Math.ceil(devices * 0.4);
+const isLong = process.env["TEST_KILLS"] !== undefined;
+
+/** Messages a second: slow enough for each kill to come while there is something left to send. */
+const pace = 2_500;
+/** Milliseconds of work within which each kill comes, at random. */
+const windowMs = (devices / pace / (kills + 1)) * 1000;
+/** What one process has in hand at most, and a kill may repeat. */
+const chunkSize = 1_000;
+
+const print = (figures: object) => process.stderr.write(`${JSON.stringify(figures)}\n`);
+
+interface Kill {
+  readonly at: number;
+  /** Accepted so far. */
+  readonly tokens: number;
+  /** Chunks that were cut short by it or one before, and messages of them that FCM had accepted. */
+  readonly cut: readonly number[];
+  readonly accepted: number;
+  readyAfterMs: number;
+  flowsAfterMs: number;
+}
+
+/** What the dead process has left in the air. */
+async function cutShort({ read, fcm }: World): Promise<{ cut: number[]; accepted: number }> {
+  const left = await read((db) =>
+    rows<{ id: string; token: string }>(
+      db,
+      sql`
+        select c.id::text, d.token from push.delivery_chunks c join push.devices d on d.id = any(c.device_ids)
+        where c.state = 'SENDING'`,
+    ),
+  );
+  return {
+    cut: [...new Set(left.map(({ id }) => Number(id)))],
+    accepted: left.filter(({ token }) => fcm.ledger.token(token)).length,
+  };
+}
+
+async function killAndRestart(
+  world: World,
+  server: PushProcess,
+): Promise<{ server: PushProcess; kill: Kill }> {
+  await pause(Math.random() * windowMs);
+  await server.kill();
+  const at = Date.now();
+  const { tokens } = world.fcm.ledger.summary();
+  const kill: Kill = { at, tokens, ...(await cutShort(world)), readyAfterMs: 0, flowsAfterMs: 0 };
+  const before = world.fcm.ledger.summary().messages;
+  const flowing = until("messages flow again", 60, () => world.fcm.ledger.summary().messages > before).then(
+    () => {
+      kill.flowsAfterMs = Date.now() - at;
+    },
+  );
+  const next = await world.start(server.env);
+  kill.readyAfterMs = Date.now() - at;
+  await flowing;
+  return { server: next, kill };
+}
+
+/** Milliseconds from a kill until the last chunk that it had cut short was written down. */
+async function recoveries({ read }: World, all: readonly Kill[]): Promise<number[]> {
+  const chunks = await read((db) =>
+    rows<{ id: string; at: number }>(
+      db,
+      sql`select id::text, (extract(epoch from updated_at) * 1000)::float8 as at from push.delivery_chunks`,
+    ),
+  );
+  const doneAt = new Map(chunks.map(({ id, at }) => [Number(id), at]));
+  return all.map(({ at, cut }) => Math.round(Math.max(0, ...cut.map((id) => (doneAt.get(id) ?? 0) - at))));
+}
+
+describe.runIf(backends.includes("PostgreSQL"))("a send whose server is killed", () => {
+  it(`reaches each of ${devices} devices, through ${kills} kills, and repeats no more than was in flight`, {
+    timeout: 120_000 + kills * 60_000,
+  }, async () => {
+    const world = await createWorld("PostgreSQL", {
+      env: { PUSH_MAX_PER_SECOND: String(pace), LOGGING_LEVEL: "warn" },
+      audience: { devices, users },
+    });
+    try {
+      let server = await world.start();
+      const operator = await operatorOf(server);
+      // The answers take their time, so that there is always something in flight.
+      world.fcm.play({ delayMs: 20 });
+      const id = await operator.send();
+      const stopLooking = lookAllTheTime(operator, id);
+      const all: Kill[] = [];
+      for (let count = 0; count < kills; count += 1) {
+        const killed = await killAndRestart(world, server);
+        server = killed.server;
+        all.push(killed.kill);
+      }
+      const lastKill = Date.now();
+      const ended = await operator.ended(id, 120 + kills * 10);
+      const looks = await stopLooking();
+
+      const { tokens, messages, repeats, tokensNotifiedTwice } = world.fcm.ledger.summary();
+      if (isLong) {
+        const recovered = await recoveries(world, all);
+        for (const [index, { at: _, ...figures }] of all.entries()) {
+          print({ ...figures, cutChunksDoneAfterMs: recovered[index] });
+        }
+        const endedAfterLastKillMs = Date.now() - lastKill;
+        print({ tokens, messages, repeats, looks: looks.count, states: looks.states, endedAfterLastKillMs });
+      }
+      // No kill came too late to disturb anything.
+      expect(all.every((kill) => kill.tokens < devices)).toBe(true);
+      const missed = Array.from({ length: devices }, (_, n) => `device-${n + 1}`).filter(
+        (token) => !world.fcm.ledger.token(token),
+      );
+      expect(missed).toEqual([]);
+      expect({ tokens, tokensNotifiedTwice }).toEqual({ tokens: devices, tokensNotifiedTwice: 0 });
+      // Every repeat is the same message again.
+      expect(messages).toBe(tokens + repeats);
+      expect(repeats).toBeLessThanOrEqual(kills * chunkSize);
+      expect(ended).toMatchObject({
+        ...{ state: "COMPLETED", recipients: users, planned: devices, sent: devices },
+        ...{ failed: 0, dropped: 0, deadLettered: 0, remaining: 0 },
+      });
+      expect(await world.read((db) => historyOf(db, id))).toEqual({ rows: users, users });
+      expect(looks.problems).toEqual([]);
+      expect(looks.count).toBeGreaterThan(kills);
+    } finally {
+      await world.end();
+    }
+  });
+});

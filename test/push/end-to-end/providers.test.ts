@@ -1,0 +1,225 @@
+/** One server, three providers: each device gets its message by its own, and what a provider says has its effect. */
+import { createHash, randomUUID } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import {
+  type ProviderFakes,
+  type RunningFake,
+  startProviderFakes,
+} from "../../../src/provider-fakes/provider-fakes.ts";
+import { type PushProcess, spawnPushServer } from "../../support/push-server.ts";
+import { backends } from "../../support/servers.ts";
+import { type Operator, operatorOf, type Progress } from "./operator.ts";
+
+type Provider = "fcm" | "apns" | "webpush";
+type Fake = Pick<RunningFake, "ledger" | "stopPlaying">;
+
+function settingsOf({ fcm, apns, webpush }: ProviderFakes): Record<string, string> {
+  return {
+    PUSH_PROVIDERS: "fcm,apns,webpush",
+    PUSH_IMAGE_BASE_URL: "http://127.0.0.1/images",
+    FCM_ENDPOINT: fcm.origin,
+    FCM_CREDENTIALS: JSON.stringify(fcm.credentials),
+    APNS_ENDPOINT: apns.origin,
+    APNS_KEY: apns.credentials.privateKey,
+    APNS_KEY_ID: apns.credentials.keyId,
+    APNS_TEAM_ID: apns.credentials.teamId,
+    APNS_TOPIC: apns.credentials.topic,
+    WEBPUSH_VAPID_PUBLIC_KEY: webpush.credentials.publicKey,
+    WEBPUSH_VAPID_PRIVATE_KEY: webpush.credentials.privateKey,
+    WEBPUSH_SUBJECT: webpush.credentials.subject,
+    WEBPUSH_ALLOWED_HOSTS: webpush.origin,
+  };
+}
+
+/** A device token as Apple has them. @param prefix hexadecimal */
+function appleToken(prefix = "a"): string {
+  return (prefix + createHash("sha256").update(randomUUID()).digest("hex")).slice(0, 64);
+}
+
+describe.each(backends)("on %s", (backend) => {
+  const dataDir = mkdtempSync(join(tmpdir(), "gatepost-test-"));
+  let fakes: ProviderFakes;
+  let server: PushProcess;
+  let operator: Operator;
+  let user: string;
+  /** An offset for each test, so that the devices of others are out of the way. */
+  let offset = -720;
+  beforeAll(async () => {
+    fakes = await startProviderFakes();
+    const env = { ...settingsOf(fakes), DATA_DIR: dataDir, LOGGING_LEVEL: "warn" };
+    server = await spawnPushServer(backend, { env });
+    operator = await operatorOf(server);
+    user = `Bearer ${await server.userToken()}`;
+  }, 60_000);
+  afterAll(async () => {
+    await server?.stop();
+    await fakes?.close();
+    rmSync(dataDir, { recursive: true, force: true });
+  });
+  beforeEach(() => {
+    offset += 60;
+    for (const { ledger, stopPlaying } of all()) {
+      stopPlaying();
+      ledger.clear();
+    }
+  });
+
+  const all = (): Fake[] => [fakes.fcm, fakes.apns, fakes.webpush];
+
+  async function save(provider: Provider | undefined, token: string, at = offset): Promise<void> {
+    const { status, text } = await operator.call("savePushToken", {
+      as: user,
+      json: {
+        token,
+        expiration: new Date(Date.now() + 86_400_000).toISOString(),
+        ...(provider && { provider }),
+      },
+      headers: { "barrier-user-utc-offset": String(at) },
+    });
+    expect(status, text).toBe(204);
+  }
+
+  async function send(utcOffsets = [offset], fields = {}): Promise<Progress> {
+    return operator.ended(await operator.send({ utcOffsets, ...fields }));
+  }
+
+  /** What was sent, by provider. */
+  const sentBy = ({ breakdown }: Progress) =>
+    Object.fromEntries(breakdown.map(({ provider, sent }) => [provider, sent]));
+
+  it("each device gets the message by the provider that it was registered with", {
+    timeout: 60_000,
+  }, async () => {
+    const fcm = ["fcm-1", "fcm-2"];
+    const apns = [appleToken(), appleToken(), appleToken()];
+    const browsers = ["tab-1", "tab-2", "tab-3", "tab-4"].map((name) => fakes.webpush.subscribe(name));
+    // The first provider is the default.
+    for (const token of fcm) await save(undefined, token);
+    for (const token of apns) await save("apns", token);
+    for (const subscription of browsers) await save("webpush", JSON.stringify(subscription));
+    const content = { title: "Grüße 👋", message: 'Sagt "hallo"\nzu allen', image: "sommer/1.jpg" };
+    const progress = await send([offset], content);
+    const { id } = progress;
+    expect(progress).toMatchObject({ state: "COMPLETED", recipients: 1, planned: 9, sent: 9 });
+    expect(sentBy(progress)).toEqual({ fcm: 2, apns: 3, webpush: 4 });
+
+    const tokens = ({ ledger }: Fake) => new Set(ledger.tokens().map(({ token }) => token));
+    const ends = browsers.map(({ endpoint }) => endpoint.slice(endpoint.lastIndexOf("/") + 1));
+    expect(all().map(tokens)).toEqual([new Set(fcm), new Set(apns), new Set(ends)]);
+    // The fakes take the collapse id where each provider has it: Android's tag, apns-collapse-id, the web's tag.
+    const messages = all().flatMap(({ ledger }) => ledger.recent());
+    expect(new Set(messages.map(({ collapseId }) => collapseId))).toEqual(new Set([id]));
+    expect(new Set(messages.map(({ messageId }) => messageId)).size).toBe(9);
+
+    const { title, message: body } = content;
+    const image = "http://127.0.0.1/images/sommer/1.jpg";
+    for (const { payload } of fakes.fcm.ledger.recent()) {
+      expect(payload).toMatchObject({
+        notification: { title, body, image },
+        android: { notification: { tag: id } },
+        data: { notificationId: id },
+      });
+    }
+    for (const { payload } of fakes.apns.ledger.recent()) {
+      expect(payload).toMatchObject({ aps: { alert: { title, body } }, notificationId: id, imageUrl: image });
+    }
+    // The browser's keys have decrypted it.
+    for (const { payload } of fakes.webpush.ledger.recent()) {
+      expect(JSON.parse(String(payload))).toMatchObject({ title, tag: id });
+      expect(String(payload)).toContain(image);
+    }
+  });
+
+  it("a device that its provider reports dead is removed: the next send does not ask for it", {
+    timeout: 60_000,
+  }, async () => {
+    const gone = fakes.webpush.subscribe("ends");
+    await save("fcm", "unregistered-1");
+    await save("fcm", "alive-1");
+    await save("apns", appleToken("dead0400"));
+    await save("apns", appleToken("dead0410"));
+    await save("webpush", JSON.stringify(gone));
+    fakes.webpush.unsubscribe(gone);
+    expect(await send()).toMatchObject({ planned: 5, sent: 1, failed: 4, dropped: 0, removalStopped: false });
+    const answers = () => all().map(({ ledger }) => ledger.summary().answers);
+    const asked = [
+      { OK: 1, UNREGISTERED: 1 },
+      { OK: 0, BadDeviceToken: 1, Unregistered: 1 },
+      { OK: 0, Gone: 1 },
+    ];
+    expect(answers()).toEqual(asked);
+    expect(await send()).toMatchObject({ planned: 1, sent: 1, failed: 0 });
+    expect(answers()).toEqual([{ OK: 2, UNREGISTERED: 1 }, asked[1], asked[2]]);
+  });
+
+  it("a device that was renewed after APNs knew it dead stays", { timeout: 60_000 }, async () => {
+    const [renewed, dead] = [appleToken("b1"), appleToken("b2")];
+    const play = (tokenPrefix: string, timestamp: number) =>
+      fakes.apns.play({ tokenPrefix, answer: "Unregistered", timestamp, times: 1 });
+    await save("apns", renewed);
+    await save("apns", dead);
+    play(renewed, Date.now() - 3_600_000);
+    play(dead, Date.now() + 1_000);
+    expect(await send()).toMatchObject({ planned: 2, sent: 0, failed: 2 });
+    expect(await send()).toMatchObject({ planned: 1, sent: 1, failed: 0 });
+    expect(fakes.apns.ledger.tokens().map(({ token }) => token)).toEqual([renewed]);
+  });
+
+  it("a provider whose quota is used up gets the rest when it says so, and nothing is lost", {
+    timeout: 90_000,
+  }, async () => {
+    const tokens = Array.from({ length: 60 }, (_, n) => `quota_${n}`);
+    for (const token of tokens) await save("fcm", token);
+    const retryAfter = 7;
+    const quota = fakes.fcm.play({ tokenPrefix: "quota_", answer: "QUOTA_EXCEEDED", retryAfter });
+    const id = await operator.send({ utcOffsets: [offset] });
+    const refusedAt = await new Promise<number>((resolve) => {
+      const timer = setInterval(() => {
+        if (quota.played === 0) return;
+        clearInterval(timer);
+        quota.stop();
+        resolve(Date.now());
+      }, 5);
+    });
+    expect(await operator.ended(id)).toMatchObject({
+      state: "COMPLETED",
+      planned: 60,
+      sent: 60,
+      failed: 0,
+      deadLettered: 0,
+    });
+    const { tokens: reached, repeats, lastAt, answers } = fakes.fcm.ledger.summary();
+    expect({ reached, repeats }).toEqual({ reached: 60, repeats: 0 });
+    expect(answers["QUOTA_EXCEEDED"]).toBeLessThanOrEqual(60);
+    // Whoever was refused was asked no sooner than FCM wanted.
+    expect((lastAt ?? 0) - refusedAt).toBeGreaterThanOrEqual((retryAfter - 1) * 1000);
+  });
+
+  it("where most of a send is reported dead, removal stops and the notification says so", {
+    timeout: 90_000,
+  }, async () => {
+    // Chunks are of one offset: the first ones are not conspicuous yet.
+    const offsets = [0, 60, 120, 180, 240, 300].map((more) => offset + more);
+    offset += 300;
+    const registrations = offsets.flatMap((at) =>
+      Array.from(
+        { length: 50 },
+        (_, n) => [n < 45 ? `unregistered-${at}-${n}` : `fine-${at}-${n}`, at] as const,
+      ),
+    );
+    for (let next = 0; next < registrations.length; next += 25) {
+      await Promise.all(registrations.slice(next, next + 25).map(([token, at]) => save("fcm", token, at)));
+    }
+    const first = await send(offsets);
+    expect(first).toMatchObject({ planned: 300, sent: 30, failed: 270, removalStopped: true });
+    const askedFirst = fakes.fcm.ledger.summary().answers["UNREGISTERED"] ?? 0;
+    expect(askedFirst).toBe(270);
+    // At most those that are removed whatever share they are, 50, have gone.
+    const second = await send(offsets);
+    expect(second.planned).toBeGreaterThanOrEqual(250);
+    expect(second).toMatchObject({ sent: 30, failed: second.planned - 30 });
+  });
+});

@@ -1,0 +1,115 @@
+/** A server is stopped in the middle of a send, as a deployment does it: nobody gets a message twice or too late. */
+import { once } from "node:events";
+import { sql } from "drizzle-orm";
+import { describe, expect, it } from "vitest";
+import { rows } from "../../../src/platform/database.ts";
+import type { PushProcess } from "../../support/push-server.ts";
+import { backends } from "../../support/servers.ts";
+import { lookAllTheTime, operatorOf, until } from "./operator.ts";
+import { createWorld, type World } from "./world.ts";
+
+const devices = 4_000;
+const audience = { devices, users: devices };
+/** Messages a second: a chunk, of which there is one for each zone, takes a good part of a second. */
+const env = { PUSH_MAX_PER_SECOND: "800", LOGGING_LEVEL: "warn" };
+/** Milliseconds that stopping may take: the grace that a process has for it by its settings. */
+const graceMs = 20_000;
+
+/** SIGTERM. @returns how it ended, and how long that took */
+async function terminate({ child }: PushProcess): Promise<{ code: unknown; inTime: boolean }> {
+  const began = performance.now();
+  const exited = once(child, "exit");
+  child.kill("SIGTERM");
+  const [code] = await exited;
+  return { code, inTime: performance.now() - began < graceMs };
+}
+
+/** Waits for a moment at which so many chunks have just been taken: their workers are in the middle of them. */
+function inTheMiddle({ read }: World, chunks: number): Promise<void> {
+  return read((db) =>
+    until(`${chunks} chunks were taken a moment ago`, 30, async () => {
+      const [taken] = await rows<{ count: number }>(
+        db,
+        sql`
+          select count(*)::int as count from push.delivery_chunks
+          where state = 'SENDING' and updated_at > clock_timestamp() - interval '150 ms'`,
+      );
+      return taken?.count === chunks;
+    }),
+  );
+}
+
+/** Chunks that are nobody's yet, or that somebody has in hand; and those that were taken more than once. */
+async function chunksOf({ read }: World): Promise<{ sending: number; takenAgain: number }> {
+  const [counted] = await read((db) =>
+    rows<{ sending: number; takenAgain: number }>(
+      db,
+      sql`
+        select count(*) filter (where state = 'SENDING')::int as sending,
+          count(*) filter (where attempt > 1)::int as "takenAgain"
+        from push.delivery_chunks`,
+    ),
+  );
+  return counted ?? { sending: 0, takenAgain: 0 };
+}
+
+/** Jobs that waited for a worker which was gone. */
+async function jobsLost({ read }: World): Promise<number> {
+  const found = await read((db) => rows(db, sql`select id::text from push_jobs.job where retry_count > 0`));
+  return found.length;
+}
+
+describe.runIf(backends.includes("PostgreSQL"))("SIGTERM in the middle of a send", () => {
+  it("leaves the rest to the other process at once", { timeout: 90_000 }, async () => {
+    const world = await createWorld("PostgreSQL", { env, audience });
+    const { ledger } = world.fcm;
+    try {
+      const stays = await world.start();
+      const goes = await world.startBeside(stays);
+      const operator = await operatorOf(stays);
+      const id = await operator.send();
+      const stopLooking = lookAllTheTime(operator, id);
+      await until("both send", 30, () => ledger.summary().messages > 400);
+      await inTheMiddle(world, 2);
+
+      expect(await terminate(goes)).toEqual({ code: 0, inTime: true });
+      expect(ledger.summary().messages).toBeLessThan(devices);
+      // What it had in hand is nobody's now, and waits for no time-out.
+      expect((await chunksOf(world)).sending).toBeLessThanOrEqual(1);
+
+      expect(await operator.ended(id)).toMatchObject({ state: "COMPLETED", sent: devices });
+      expect(ledger.summary()).toMatchObject({ tokens: devices, messages: devices, repeats: 0 });
+      expect(await chunksOf(world)).toEqual({ sending: 0, takenAgain: 1 });
+      expect(await jobsLost(world)).toBe(0);
+      expect((await stopLooking()).problems).toEqual([]);
+    } finally {
+      await world.end();
+    }
+  });
+
+  it("leaves the rest to the next process, where there is no other", { timeout: 90_000 }, async () => {
+    const world = await createWorld("PostgreSQL", { env, audience });
+    const { ledger } = world.fcm;
+    try {
+      const first = await world.start();
+      const operator = await operatorOf(first);
+      const id = await operator.send();
+      await until("it sends", 30, () => ledger.summary().messages > 400);
+      await inTheMiddle(world, 1);
+
+      expect(await terminate(first)).toEqual({ code: 0, inTime: true });
+      const { messages } = ledger.summary();
+      expect(messages).toBeLessThan(devices);
+      expect((await chunksOf(world)).sending).toBe(0);
+
+      const next = await world.start(first.env);
+      const again = await operatorOf(next, operator.as);
+      expect(await again.ended(id)).toMatchObject({ state: "COMPLETED", sent: devices, recipients: devices });
+      expect(ledger.summary()).toMatchObject({ tokens: devices, messages: devices, repeats: 0 });
+      expect(await chunksOf(world)).toEqual({ sending: 0, takenAgain: 1 });
+      expect(await jobsLost(world)).toBe(0);
+    } finally {
+      await world.end();
+    }
+  });
+});

@@ -1,0 +1,200 @@
+/**
+ * What reading history costs where there is much of it: on a table of HISTORY_TEST_ROWS entries (500,000 unless
+ * given), for a user who has 10,000 of them. Told by the plans that PostgreSQL makes and by the blocks that it
+ * touches, which are the same on a fast machine and a slow one.
+ */
+
+import type { SQL } from "drizzle-orm";
+import { PgDialect } from "drizzle-orm/pg-core";
+import postgres from "postgres";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { pushMigrations } from "../../../src/push/database.ts";
+import { orderOf } from "../../../src/push/history/history-order.ts";
+import {
+  allViewedStatement,
+  pageStatement,
+  pageViewedStatement,
+} from "../../../src/push/history/history-statements.ts";
+import { cleanUp } from "../../../src/push/janitor.ts";
+import { postgresUrl } from "../../support/backends.ts";
+import { backends } from "../../support/servers.ts";
+import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { fillHistory, firstAcceptedAt, largest, notificationCount, unseen } from "./large-history.ts";
+
+const historyRows = Number(process.env["HISTORY_TEST_ROWS"] ?? 500_000);
+
+/** A node of a plan as EXPLAIN gives it in JSON; blocks include those of the nodes below. */
+interface PlanNode {
+  readonly "Node Type": string;
+  readonly "Relation Name"?: string;
+  readonly "Index Name"?: string;
+  readonly "Actual Rows": number;
+  readonly "Heap Fetches"?: number;
+  readonly "Shared Hit Blocks": number;
+  readonly "Shared Read Blocks": number;
+  readonly Plans?: readonly PlanNode[];
+}
+interface Explained {
+  readonly Plan: PlanNode;
+  readonly "Execution Time": number;
+}
+
+function nodesOf(plan: PlanNode): PlanNode[] {
+  return [plan, ...(plan.Plans ?? []).flatMap(nodesOf)];
+}
+function blocksOf(plan: PlanNode): number {
+  return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"];
+}
+/** How the rows of history are come by: names of indexes, and of scans without one. */
+function waysInto(plan: PlanNode): string[] {
+  const scans = nodesOf(plan).filter((node) => node["Node Type"].includes("Scan") && isOfHistory(node));
+  return [...new Set(scans.map((node) => node["Index Name"] ?? node["Node Type"]))].sort();
+}
+function isOfHistory(node: PlanNode): boolean {
+  // A bitmap's index has no relation with it, and the heap that it leads to no index.
+  if (node["Node Type"] === "Bitmap Heap Scan") return false;
+  return node["Relation Name"] === "history" || (node["Index Name"]?.startsWith("history_") ?? false);
+}
+
+const dialect = new PgDialect();
+
+describe.runIf(backends.includes("PostgreSQL"))("reading a large history", () => {
+  let own: ServiceDatabase;
+  let owner: postgres.Sql;
+  beforeAll(async () => {
+    own = await createServiceDatabase("PostgreSQL", pushMigrations);
+    await (await own.open()).migrate();
+    if (own.settings.kind !== "postgres") throw new Error("not PostgreSQL");
+    const url = new URL(postgresUrl());
+    url.pathname = `/${own.settings.name}`;
+    owner = postgres(url.href, { max: 1, onnotice: () => undefined });
+    await fillHistory(owner, historyRows);
+  }, 300_000);
+  afterAll(async () => {
+    await owner.end();
+    await own.drop();
+  });
+
+  /**
+   * Runs what the service runs, as a prepared statement, and undoes it. With a plan made for these values, as
+   * the first few times, or with the one made for any.
+   */
+  async function explain(statement: SQL, plan: "custom" | "generic"): Promise<Explained> {
+    const { sql: text, params } = dialect.sqlToQuery(statement);
+    const values = params
+      .map((value) => (typeof value === "number" ? String(value) : `'${value}'`))
+      .join(", ");
+    let explained: Explained | undefined;
+    await owner.unsafe(`set plan_cache_mode = force_${plan}_plan`);
+    await owner.unsafe(`prepare explained as ${text}`);
+    // The second time, as the first has to fetch blocks.
+    for (let turn = 0; turn < 2; turn += 1) {
+      await owner.unsafe("begin");
+      const [row] = await owner.unsafe(
+        `explain (analyze, buffers, format json) execute explained (${values})`,
+      );
+      await owner.unsafe("rollback");
+      [explained] = row?.["QUERY PLAN"] ?? [];
+    }
+    await owner.unsafe("deallocate explained");
+    if (process.env["HISTORY_TEST_TIMES"]) {
+      process.stderr.write(
+        `${expect.getState().currentTestName}: ${plan} ${explained?.["Execution Time"]} ms, ${explained && blocksOf(explained.Plan)} blocks\n`,
+      );
+    }
+    return explained ?? expect.fail("there is no plan");
+  }
+  function slice(changes: { userId?: string; sort?: string[]; offset?: number } = {}) {
+    const { userId = largest.behind, sort = [], offset = 0 } = changes;
+    return { userId, order: orderOf(sort), limit: 20, offset };
+  }
+  function limitOf(plan: PlanNode): PlanNode {
+    return nodesOf(plan).find((node) => node["Node Type"] === "Limit") ?? expect.fail("no limit");
+  }
+
+  describe.each(["custom", "generic"] as const)("with a %s plan", (kind) => {
+    test("the first page reads its 20 entries from the primary key's end, and counts without the table", async () => {
+      const { Plan: plan } = await explain(pageStatement(slice(), false), kind);
+      expect(waysInto(plan)).toEqual(["history_pkey"]);
+      const limit = limitOf(plan);
+      expect(limit.Plans).toMatchObject([{ "Index Name": "history_pkey", "Actual Rows": 20 }]);
+      expect(blocksOf(limit)).toBeLessThan(50);
+      const counted = nodesOf(plan).find((node) => node["Node Type"] === "Index Only Scan");
+      expect(counted).toMatchObject({ "Actual Rows": notificationCount });
+      // Of blocks that were written since the last vacuum: here by other tests.
+      expect(counted?.["Heap Fetches"]).toBeLessThanOrEqual(2 * unseen);
+      expect(nodesOf(plan).filter((node) => node["Node Type"] === "Seq Scan")).toEqual([]);
+      expect(blocksOf(plan)).toBeLessThan(300);
+    });
+
+    test("marking its entries costs a few blocks for each of them", async () => {
+      const { Plan: plan } = await explain(pageStatement(slice(), true), kind);
+      for (const way of waysInto(plan)) expect(["history_pkey", "history_unread"]).toContain(way);
+      const marked = nodesOf(plan).find((node) => node["Node Type"] === "ModifyTable");
+      expect(marked).toBeDefined();
+      expect(nodesOf(plan).filter((node) => node["Node Type"] === "Seq Scan")).toEqual([]);
+      const locked = nodesOf(plan).find((node) => node["Node Type"] === "LockRows");
+      expect(locked).toMatchObject({ "Actual Rows": unseen });
+      expect(blocksOf(plan)).toBeLessThan(600);
+    });
+
+    test("a page in an order that no index has reads that user's entries and no others", async () => {
+      for (const sort of [["viewed,asc"], ["sendAt,desc", "id,asc"]]) {
+        const { Plan: plan } = await explain(pageStatement(slice({ sort }), false), kind);
+        expect(waysInto(plan)).toEqual(["history_pkey"]);
+        const read = Math.max(...nodesOf(plan).map((node) => node["Actual Rows"]));
+        expect(read).toBe(notificationCount);
+      }
+    });
+
+    test("the last page reads that user's entries and no others", async () => {
+      const offset = notificationCount - 10;
+      const { Plan: plan } = await explain(pageStatement(slice({ offset }), false), kind);
+      expect(waysInto(plan)).toEqual(["history_pkey"]);
+      expect(limitOf(plan)["Actual Rows"]).toBe(10);
+    });
+
+    test.each([
+      ["somebody who has seen all of 10,000", largest.upToDate],
+      ["somebody who has seen all but a few", largest.behind],
+      ["somebody who has seen most of a few", "user-77"],
+      ["somebody without entries", "nobody"],
+    ])("the summary for %s is one probe of the index of what is unread", async (_, userId) => {
+      const { Plan: plan } = await explain(allViewedStatement(userId), kind);
+      expect(waysInto(plan)).toEqual(["history_unread"]);
+      for (const node of nodesOf(plan)) expect(node["Actual Rows"]).toBeLessThanOrEqual(1);
+      expect(blocksOf(plan)).toBeLessThanOrEqual(6);
+    });
+
+    test("the summary of a page reads its entries and no more", async () => {
+      const { Plan: plan } = await explain(pageViewedStatement(slice()), kind);
+      expect(waysInto(plan)).toEqual(["history_pkey"]);
+      expect(blocksOf(plan)).toBeLessThan(50);
+    });
+  });
+
+  test("the janitor finds what is too old by its index, and nothing by reading the table", async () => {
+    const scans = async () => {
+      const [row] = await owner<{ whole: number; entries: number }[]>`
+        select seq_scan::int as whole, n_tup_del::int as entries from pg_stat_user_tables
+        where schemaname = 'push' and relname = 'history'`;
+      return row ?? expect.fail("no statistics");
+    };
+    const before = await scans();
+    const { db, close } = await own.open();
+    const day = 24 * 60 * 60_000;
+    for (const days of [0, 1]) {
+      const now = firstAcceptedAt + (180 + days) * day;
+      await cleanUp({ db, clock: { now: () => now }, historyRetentionDays: 180 });
+    }
+    // What a connection did is counted by the time that it has ended.
+    await close();
+    await expect.poll(async () => (await scans()).entries).toBeGreaterThan(before.entries);
+    const after = await scans();
+    const perNotification = historyRows / notificationCount;
+    expect(after.entries - before.entries).toBe(57 * perNotification);
+    expect(after.whole).toBe(before.whole);
+    const [left] = await owner<{ n: number }[]>`select count(*)::int as n from push.notifications`;
+    expect(left?.n).toBe(notificationCount - 57);
+  });
+});

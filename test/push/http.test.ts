@@ -1,0 +1,374 @@
+/** What the operations of the push document let in, what they hand on of it, and what they answer. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { loadContract } from "../../src/platform/contract/document.ts";
+import { wrongApplication } from "../../src/push/errors.ts";
+import { pushHttp } from "../../src/push/http.ts";
+import type { NotificationProgress } from "../../src/push/notifications/notifications.ts";
+import { captureLog } from "../support/captured-log.ts";
+import { type CallOptions, type ContractCall, contractCall } from "../support/contract-api.ts";
+import { readContract } from "../support/contract-check.ts";
+import { type ServedApp, serveApp } from "../support/http-app.ts";
+
+const id = "019aa4b1-9d3c-7a52-8c11-5be0a1f6d201";
+const user = "Bearer of-a-user";
+const backoffice = "Bearer of-the-back-office";
+const progress: NotificationProgress = {
+  ...{ id, title: "t", message: "m", image: null, test: false, state: "SENDING" },
+  ...{ acceptedAt: "2026-11-21T09:30:00.000Z", completedAt: null, removalStopped: false },
+  ...{ recipients: 1, planned: 2, sent: 1, failed: 0, dropped: 0, deadLettered: 0, remaining: 1 },
+  breakdown: [
+    {
+      ...{ utcOffset: 330, provider: "fcm", planned: 2 },
+      ...{ sent: 1, failed: 0, dropped: 0, deadLettered: 0, remaining: 1 },
+    },
+  ],
+};
+
+/** What the features were asked for. */
+let asked: unknown[];
+function note<Answer>(answer: Answer) {
+  return async (...values: unknown[]) => {
+    asked.push(...values);
+    return answer;
+  };
+}
+
+let app: ServedApp;
+let call: ContractCall;
+beforeAll(async () => {
+  const page = { number: 0, size: 20, totalElements: 0 };
+  const served = pushHttp(
+    {
+      callers: {
+        async user(authorization) {
+          if (authorization === backoffice) throw wrongApplication();
+          return authorization === user ? { userId: "u-1", clientId: "app" } : undefined;
+        },
+        async backoffice(authorization) {
+          if (authorization === user) throw wrongApplication();
+          return authorization === backoffice ? { clientId: "office" } : undefined;
+        },
+      },
+      devices: { save: note(undefined), remove: note(undefined) },
+      history: { page: note({ content: [], ...page }), summary: note(true) },
+      notifications: {
+        accept: note({ notificationId: id }),
+        list: note({ content: [progress], ...page }),
+        get: note(progress),
+        pause: note(progress),
+        resume: note(progress),
+        cancel: note(progress),
+        deadLetters: note({ content: [], ...page }),
+        replay: note(undefined),
+        startTestRun: note(undefined),
+      },
+    },
+    {
+      document: await loadContract(new URL("../../openapi/push-orchestration.yaml", import.meta.url)),
+      logger: captureLog().logger,
+      observer: { completed: () => undefined },
+      validateResponses: true,
+    },
+  );
+  app = await serveApp(served);
+  call = contractCall(app.origin, readContract("push-orchestration"));
+});
+afterAll(() => app.close());
+beforeEach(() => {
+  asked = [];
+});
+
+/** Calls as the application that may. */
+const asUser = (operation: string, options: CallOptions = {}) => call(operation, { as: user, ...options });
+const asOffice = (operation: string, options: CallOptions = {}) =>
+  call(operation, { as: backoffice, ...options });
+
+/** The place that was refused; it is the only one, and no feature was asked. */
+function refusedAt({ status, body }: { status: number; body: unknown }): string {
+  expect(status).toBe(400);
+  expect(asked).toEqual([]);
+  const places = new Set(Object(body).errors.map(({ pointer }: { pointer: string }) => pointer));
+  expect(places.size).toBe(1);
+  return String([...places][0]);
+}
+
+const device = { token: "d-1", expiration: "2027-01-20T12:00:00Z" };
+
+describe("savePushToken", () => {
+  const save = (json: object, offset?: string) =>
+    asUser("savePushToken", {
+      json,
+      ...(offset !== undefined && { headers: { "barrier-user-utc-offset": offset } }),
+    });
+
+  it("hands on the device, and its offset in minutes", async () => {
+    expect(await save({ ...device, provider: "apns" }, "+05:30")).toMatchObject({ status: 204 });
+    const expiration = new Date("2027-01-20T12:00:00.000Z");
+    expect(asked).toEqual(["u-1", { token: "d-1", expiration, provider: "apns", utcOffset: 330 }]);
+  });
+
+  it("hands on no offset and no provider where none was sent", async () => {
+    await save({ ...device, expiration: "2027-01-20T14:30:00.5+02:30" });
+    const expiration = new Date("2027-01-20T12:00:00.500Z");
+    expect(asked).toEqual(["u-1", { token: "d-1", expiration, utcOffset: undefined }]);
+  });
+
+  it.each(["0", "-12", "14", "+3", "-720", "840", "330", "Z", "+03:00", "-0330", "+14:00", "+03"])(
+    "takes the offset %s",
+    async (offset) => void expect((await save(device, offset)).status).toBe(204),
+  );
+
+  it.each([
+    "15:00",
+    "13:60",
+    "+13:60",
+    "+15:00",
+    "16",
+    "-13",
+    "855",
+    "NaN",
+    "1e1",
+    "3.0",
+    "z",
+    "+3:00",
+    "3 ",
+  ])("refuses the offset %s", async (offset) => {
+    // fetch would trim it.
+    const answer = await save(device, offset.replace(" ", "\u00a0"));
+    expect(refusedAt(answer)).toBe("/header/barrier-user-utc-offset");
+  });
+
+  it.each([
+    "2027-01-20",
+    "2027-01-20T12:00:00",
+    "2027-01-20 12:00:00Z",
+    "2027-02-30T12:00:00Z",
+    "2027-01-20T24:00:00Z",
+    "2016-12-31T23:59:60Z",
+    "20270120T120000Z",
+    "1799999999",
+    "",
+  ])("refuses the expiration %j", async (expiration) => {
+    expect(refusedAt(await save({ ...device, expiration }))).toBe("/body/expiration");
+  });
+
+  it("refuses a token that is empty or longer than 4096 characters, an unknown provider, more members", async () => {
+    expect(refusedAt(await save({ ...device, token: "" }))).toBe("/body/token");
+    expect(refusedAt(await save({ ...device, token: "x".repeat(4097) }))).toBe("/body/token");
+    expect(refusedAt(await save({ ...device, provider: "mpns" }))).toBe("/body/provider");
+    expect(refusedAt(await save({ ...device, userId: "u-2" }))).toBe("/body/userId");
+  });
+});
+
+describe("deletePushToken", () => {
+  it("hands on the token of its body, and nothing without a body", async () => {
+    await asUser("deletePushToken", { json: device });
+    await asUser("deletePushToken");
+    await asUser("deletePushToken", { raw: "", headers: { "content-type": "application/json" } });
+    expect(asked).toEqual(["u-1", "d-1", "u-1", undefined, "u-1", undefined]);
+  });
+
+  it.each([{}, { token: "" }, { token: null }, { tokens: ["d-1"] }, null, []])(
+    "takes %j for no wish to delete all",
+    async (json) => {
+      const { status } = await asUser("deletePushToken", { json });
+      expect([status, asked]).toEqual([400, []]);
+    },
+  );
+});
+
+describe("sendPushNotification", () => {
+  const notification = { title: "t", message: "m", utcOffsets: [0] };
+  const send = (json: object, key?: string) =>
+    asOffice("sendPushNotification", {
+      json,
+      ...(key !== undefined && { headers: { "idempotency-key": key } }),
+    });
+
+  it("hands on the notification, its offsets in minutes, the client and the key, and names it", async () => {
+    const answer = await send({ ...notification, image: "a/b.png", utcOffsets: [-12, 5, 330, 840] }, "k");
+    expect([answer.status, answer.headers.get("notification-id")]).toEqual([204, id]);
+    const sent = { title: "t", message: "m", image: "a/b.png", utcOffsets: [-720, 300, 330, 840] };
+    expect(asked).toEqual(["office", sent, "k"]);
+  });
+
+  it("hands on null for no image, and no key for none", async () => {
+    await send(notification);
+    await send({ ...notification, image: null });
+    const sent = { title: "t", message: "m", image: null, utcOffsets: [0] };
+    expect(asked).toEqual(["office", sent, undefined, "office", sent, undefined]);
+  });
+
+  it("measures the title in characters and the message in bytes", async () => {
+    const exact = { ...notification, title: "😀".repeat(256), message: "é".repeat(2000) };
+    expect((await send(exact)).status).toBe(204);
+    asked = [];
+    expect(refusedAt(await send({ ...exact, title: `${exact.title}a` }))).toBe("/body/title");
+    expect(refusedAt(await send({ ...exact, message: `${exact.message}a` }))).toBe("/body/message");
+    expect(refusedAt(await send({ ...exact, message: "a".repeat(4001) }))).toBe("/body/message");
+    expect(refusedAt(await send({ ...exact, message: "" }))).toBe("/body/message");
+  });
+
+  it.each(["a", "summer.jpg", "promo/summer-2026_v1.jpg", ".hidden", "a".repeat(255)])(
+    "takes the image %s",
+    async (image) => void expect((await send({ ...notification, image })).status).toBe(204),
+  );
+
+  it.each([
+    ...[
+      "",
+      "..",
+      "../a",
+      "a/../b",
+      "a..b",
+      ".",
+      "./a",
+      "a/.",
+      "a/./b",
+      "/a",
+      "a/",
+      "a//b",
+      "//evil.example/a",
+    ],
+    ...[
+      "https://evil.example/a",
+      "a b",
+      "a%2e",
+      "a?b",
+      "a#b",
+      "a\\b",
+      "a\r\nb: c",
+      "é",
+      "a\n",
+      "a".repeat(256),
+    ],
+  ])("refuses the image %j", async (image) => {
+    expect(refusedAt(await send({ ...notification, image }))).toBe("/body/image");
+  });
+
+  it.each([
+    [[], "/body/utcOffsets"],
+    [[0, 0], "/body/utcOffsets"],
+    [[0, 3, 180], "/body/utcOffsets/2"],
+    [[60, 1], "/body/utcOffsets/1"],
+    [[0, 15.5], "/body/utcOffsets/1"],
+    [[20], "/body/utcOffsets/0"],
+    [[-13], "/body/utcOffsets/0"],
+    [[855], "/body/utcOffsets/0"],
+    [[-735], "/body/utcOffsets/0"],
+    [["3"], "/body/utcOffsets/0"],
+    [[null], "/body/utcOffsets/0"],
+    [Array.from({ length: 65 }, (_, index) => index * 15 - 135), "/body/utcOffsets"],
+  ])("refuses the offsets %j", async (utcOffsets, pointer) => {
+    expect(refusedAt(await send({ ...notification, utcOffsets }))).toBe(pointer);
+  });
+
+  it("takes every offset there is", async () => {
+    const all = Array.from({ length: 105 }, (_, index) => index * 15 - 720);
+    for (const utcOffsets of [all.slice(0, 64), all.slice(64), [-12, -1, 1, 14]]) {
+      expect((await send({ ...notification, utcOffsets })).status).toBe(204);
+    }
+  });
+
+  it.each(["", "a b", "x".repeat(256), "é"])("refuses the key %j", async (key) => {
+    expect(refusedAt(await send(notification, key))).toBe("/header/idempotency-key");
+  });
+
+  it("takes a key of 255 visible characters", async () => {
+    expect((await send(notification, `!~"\\${"x".repeat(251)}`)).status).toBe(204);
+  });
+});
+
+describe("pages", () => {
+  const history = (query: string) => asUser("getNotificationsHistory", { query });
+
+  it("are the first 20, unless asked for", async () => {
+    await history("");
+    await history("?page=3&size=100&sort=viewed,asc&sort=sendAt&markViewed=true&more=1");
+    const sort = ["viewed,asc", "sendAt"];
+    expect(asked).toEqual([
+      ...["u-1", { page: 0, size: 20, sort: [] }, false],
+      ...["u-1", { page: 3, size: 100, sort }, true],
+    ]);
+  });
+
+  it("count for a summary only where a page was asked for", async () => {
+    for (const query of ["", "?sort=id,asc", "?page=1", "?size=5"]) {
+      expect((await asUser("getNotificationsSummary", { query })).body).toEqual({ viewed: true });
+    }
+    const second = { page: 1, size: 20, sort: [] };
+    expect(asked).toEqual([
+      ...["u-1", undefined, "u-1", undefined],
+      ...["u-1", second, "u-1", { page: 0, size: 5, sort: [] }],
+    ]);
+  });
+
+  it.each([
+    ...[
+      "size=0",
+      "size=-1",
+      "size=101",
+      "size=1e9",
+      "size=1e1",
+      "size=0x10",
+      "size=%205",
+      "size=5.0",
+      "size=",
+    ],
+    ...["page=-1", "page=1000001", "page=1e15", "page=1000000000000000", "page=NaN", "page=0&page=1"],
+    ...["sort=userId,asc", "sort=sendAt,up", "sort=", "sort=sendAt,asc,id", "sort=id%3Bdrop", "sort=SENDAT"],
+    ...["markViewed=1", "markViewed=yes", "markViewed=", "markViewed=TRUE"],
+  ])("are refused for %s", async (query) => {
+    const pointer = `/query/${query.split("=")[0]}`;
+    expect(refusedAt(await history(`?${query}`)).replace(/\/\d$/, "")).toBe(pointer);
+  });
+});
+
+describe("one notification", () => {
+  it.each(["getNotification", "pauseNotification", "resumeNotification", "cancelNotification"])(
+    "%s takes its id in upper case as well, and answers the progress",
+    async (operation) => {
+      expect((await asOffice(operation, { path: { id: id.toUpperCase() } })).body).toEqual(progress);
+      expect(asked).toEqual([id]);
+      asked = [];
+      for (const bad of ["x", "..", `urn:uuid:${id}`, `${id}0`, id.replaceAll("-", "")]) {
+        if (bad !== "..")
+          expect(refusedAt(await asOffice(operation, { path: { id: bad } }))).toBe("/path/id");
+      }
+    },
+  );
+
+  it.each(["0", "-1", "01", "1.0", "1e3", "9999999999999999"])("has no dead letter %s", async (letter) => {
+    expect(refusedAt(await asOffice("replayDeadLetter", { path: { id: letter } }))).toBe("/path/id");
+  });
+});
+
+describe("callers", () => {
+  const users = ["savePushToken", "deletePushToken", "getNotificationsHistory", "getNotificationsSummary"];
+  const contract = readContract("push-orchestration");
+  const guarded = contract.operations
+    .map((operation) => operation.id)
+    .filter((operation) => operation !== "startTestNotifications");
+
+  it.each(guarded)("%s asks for a token, and is for one application", async (operation) => {
+    const path = { id };
+    const none = await call(operation, { path });
+    expect([none.status, none.headers.get("www-authenticate")]).toEqual([401, 'Bearer realm="gatepost"']);
+    expect(none.body).toMatchObject({
+      detail:
+        "Credentials are missing or wrong. Send an access token in the Authorization header, scheme Bearer.",
+    });
+    const wrong = await call(operation, { path, as: "Bearer wrong" });
+    expect(wrong.headers.get("www-authenticate")).toBe('Bearer realm="gatepost", error="invalid_token"');
+    const other = await call(operation, { path, as: users.includes(operation) ? backoffice : user });
+    expect([other.status, other.headers.get("www-authenticate")]).toEqual([
+      403,
+      'Bearer realm="gatepost", error="insufficient_scope"',
+    ]);
+    expect(asked).toEqual([]);
+  });
+
+  it("need not say who they are to start a test run", async () => {
+    expect((await call("startTestNotifications")).status).toBe(202);
+  });
+});

@@ -1,0 +1,245 @@
+/** The janitor: what has expired or is too old goes, what has not stays, and nobody is disturbed by it. */
+import { sql } from "drizzle-orm";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { type Database, type OpenDatabase, rows } from "../../src/platform/database.ts";
+import { pushMigrations } from "../../src/push/database.ts";
+import { createDevices } from "../../src/push/devices/devices.ts";
+import { createHistory } from "../../src/push/history/history.ts";
+import { cleanUp, startJanitor } from "../../src/push/janitor.ts";
+import { captureLog } from "../support/captured-log.ts";
+import { type MovableClock, movableClock } from "../support/movable-clock.ts";
+import { insertNotification, type NotificationRow } from "../support/push-rows.ts";
+import { backends } from "../support/servers.ts";
+import { createServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
+
+const day = 24 * 60 * 60;
+const historyRetentionDays = 180;
+const tables = [
+  "devices",
+  "history",
+  "notifications",
+  "delivery_chunks",
+  "idempotency_keys",
+  "outbox",
+] as const;
+
+describe.each(backends)("the janitor on %s", (backend) => {
+  let own: ServiceDatabase;
+  let database: OpenDatabase;
+  let db: Database;
+  let clock: MovableClock;
+  beforeAll(async () => {
+    own = await createServiceDatabase(backend, pushMigrations);
+    database = await own.open();
+    await database.migrate();
+    db = database.db;
+  });
+  afterAll(() => own.drop());
+  beforeEach(async () => {
+    clock = movableClock();
+    for (const table of tables) await db.execute(sql`delete from push.${sql.identifier(table)}`);
+  });
+
+  const round = (of: Database = db) => cleanUp({ db: of, clock, historyRetentionDays });
+  const at = (seconds: number) => sql`${new Date(clock.now() + seconds * 1000).toISOString()}::timestamptz`;
+  async function column(name: string, table: (typeof tables)[number]): Promise<string[]> {
+    const found = await rows<{ value: string }>(
+      db,
+      sql`select ${sql.identifier(name)}::text as value from push.${sql.identifier(table)} order by 1`,
+    );
+    return found.map(({ value }) => value);
+  }
+  async function count(table: (typeof tables)[number]): Promise<number> {
+    const [found] = await rows<{ n: number }>(
+      db,
+      sql`select count(*)::int as n from push.${sql.identifier(table)}`,
+    );
+    return Number(found?.n);
+  }
+  async function device(token: string, expiresIn: number): Promise<void> {
+    await db.execute(sql`
+      insert into push.devices (user_id, provider, token, token_hash, utc_offset, expires_at, registered_at, renewed_at)
+      values ('anna', 'fcm', ${token}, sha256(${token}::text::bytea), 0, ${at(expiresIn)}, now(), now())`);
+  }
+  /** A notification accepted so many seconds ago. */
+  const notification = (age: number, row: Omit<NotificationRow, "acceptedAt"> = {}) =>
+    insertNotification(db, { acceptedAt: clock.now() - age * 1000, ...row });
+
+  test("a device goes when it has expired, with an event, and not a millisecond sooner", async () => {
+    await device("expired", -1);
+    await device("expires now", 0);
+    await device("alive", 0.001);
+    await round();
+    expect(await column("token", "devices")).toEqual(["alive"]);
+    const events = await rows<{ type: string; reason: string }>(
+      db,
+      sql`select type, data ->> 'reason' as reason from push.outbox`,
+    );
+    const expired = { type: "push.token.removed.v1", reason: "REMOVAL_REASON_EXPIRED" };
+    expect(events).toEqual([expired, expired]);
+  });
+
+  test("history goes when it is older than it is to be kept, viewed or not, and not a millisecond sooner", async () => {
+    const limit = historyRetentionDays * day;
+    const old = await notification(limit + 0.001, {
+      state: "PAUSED",
+      viewedBy: { anna: true, boris: false },
+    });
+    const kept = await notification(limit, { viewedBy: { anna: true } });
+    const young = await notification(1, { viewedBy: { anna: false } });
+    await round();
+    expect(await column("notification_id", "history")).toEqual([kept, young].sort());
+    // It is not finished.
+    expect(await column("id", "notifications")).toContain(old);
+  });
+
+  test("a finished notification goes with its chunks when it is as old, dead letters included", async () => {
+    const limit = historyRetentionDays * day;
+    await notification(limit + 1, { chunks: ["DONE", "DONE", "DEAD"], viewedBy: { anna: false } });
+    await notification(limit + 2, { state: "CANCELLED" });
+    const unfinished = await notification(limit + 3, { state: "SENDING" });
+    const replayed = await notification(limit + 4, { chunks: ["DONE", "PENDING"] });
+    const held = await notification(limit + 5, { state: "PAUSED", chunks: ["HELD"] });
+    const young = await notification(limit - 1, { chunks: ["DONE", "DEAD"] });
+    await round();
+    expect(await column("id", "notifications")).toEqual([unfinished, replayed, held, young].sort());
+    expect(await column("state", "delivery_chunks")).toEqual(["DEAD", "DONE", "DONE", "HELD", "PENDING"]);
+  });
+
+  test("idempotency keys go when they expire", async () => {
+    await db.execute(sql`
+      insert into push.idempotency_keys values
+        ('\\x01', '\\x', gen_random_uuid(), ${at(0)}), ('\\x02', '\\x', gen_random_uuid(), ${at(1)})`);
+    await round();
+    expect(await column("key_hash", "idempotency_keys")).toEqual(["\\x02"]);
+  });
+
+  test("a round goes on until nothing is left, however much there is", async () => {
+    const limit = historyRetentionDays * day;
+    await db.execute(sql`
+      insert into push.devices (user_id, provider, token, token_hash, utc_offset, expires_at, registered_at, renewed_at)
+      select 'anna', 'fcm', n::text, sha256(n::text::bytea), 0, ${at(-1)}, now(), now() from generate_series(1, 5001) n`);
+    const id = await notification(limit + 1, {});
+    await db.execute(sql`
+      insert into push.history select 'user-' || n, ${id}::uuid, n % 2 = 0 from generate_series(1, 10001) n`);
+    await db.execute(sql`
+      insert into push.delivery_chunks (notification_id, provider, utc_offset, state, device_ids, planned, sent, failed,
+        dropped, dead, attempt, retries, updated_at)
+      select ${id}::uuid, 'fcm', 0, 'DONE', '{}', 1, 1, 0, 0, 0, 1, 0, now() from generate_series(1, 5001)`);
+    await db.execute(sql`
+      insert into push.idempotency_keys
+      select sha256(n::text::bytea), '\\x', gen_random_uuid(), ${at(-1)} from generate_series(1, 5001) n`);
+    for (let turn = 0; turn < 101; turn += 1) await notification(limit + 2, {});
+    await round();
+    for (const table of tables.slice(0, -1) as (typeof tables)[number][])
+      expect(await count(table), table).toBe(0);
+    expect(await count("outbox")).toBe(5001);
+  });
+
+  test("when it is time to stop it ends after the batch in hand, and the next round does the rest", async () => {
+    await device("expired", -1);
+    const stopped = new AbortController();
+    stopped.abort();
+    await cleanUp({ db, clock, historyRetentionDays }, stopped.signal);
+    expect(await count("devices")).toBe(1);
+    await round();
+    expect(await count("devices")).toBe(0);
+  });
+
+  test("rounds until it is stopped, and goes on after one that failed", async () => {
+    const log = captureLog();
+    let looks = 0;
+    const failing = {
+      now() {
+        looks += 1;
+        if (looks === 1) throw new Error("no time");
+        return clock.now();
+      },
+    };
+    await device("expired", -1);
+    const dependencies = { db, clock: failing, historyRetentionDays, logger: log.logger };
+    const janitor = startJanitor({ ...dependencies, intervalSeconds: 0.01 });
+    await vi.waitFor(async () => expect(await count("devices")).toBe(0));
+    await janitor.stop();
+    expect(log.text()).toContain("the janitor could not finish its round; it tries again");
+    const before = looks;
+    await round();
+    expect(looks).toBe(before);
+  });
+
+  test.runIf(backend === "PostgreSQL")(
+    "while another process is at it, nothing is done twice or waited for",
+    async () => {
+      const other = await own.open();
+      await device("expired", -1);
+      await other.db.transaction(async (tx) => {
+        await tx.execute(sql`select pg_advisory_xact_lock(hashtext('push.janitor'))`);
+        await round();
+        expect(await count("devices")).toBe(1);
+      });
+      await round();
+      expect(await count("devices")).toBe(0);
+    },
+  );
+
+  test.runIf(backend === "PostgreSQL")("what somebody is working on is left for the next round", async () => {
+    const other = await own.open();
+    const limit = historyRetentionDays * day;
+    const id = await notification(limit + 1, { chunks: ["DEAD"], viewedBy: { anna: false } });
+    await device("expired", -1);
+    await other.db.transaction(async (tx) => {
+      await tx.execute(sql`select 1 from push.history for update`);
+      await tx.execute(sql`select 1 from push.devices for update`);
+      await round();
+      // As an entry of it is left.
+      expect(await column("id", "notifications")).toEqual([id]);
+      expect([await count("history"), await count("devices")]).toEqual([1, 1]);
+    });
+    await other.db.transaction(async (tx) => {
+      await tx.execute(sql`select 1 from push.notifications for update`);
+      await round();
+      expect([await count("history"), await count("delivery_chunks"), await count("notifications")]).toEqual([
+        0, 1, 1,
+      ]);
+    });
+    await round();
+    expect([await count("delivery_chunks"), await count("notifications")]).toEqual([0, 0]);
+  });
+
+  test.runIf(backend === "PostgreSQL")(
+    "rounds of several processes beside renewals, removals and readers make nothing fail, and no live device goes",
+    async () => {
+      const other = await own.open();
+      const providers = new Map([["outbox" as const, { tokenProblem: () => undefined }]]);
+      const devices = createDevices({ db, clock, providers, defaultProvider: "outbox" });
+      const history = createHistory({ db });
+      const limit = historyRetentionDays * day;
+      const newest = { page: 0, size: 100, sort: [] };
+      for (let turn = 0; turn < 15; turn += 1) {
+        for (const token of ["a", "b", "c", "d"]) await device(`${token}${turn}`, -1);
+        for (let n = 0; n < 5; n += 1)
+          await notification(limit + n, { viewedBy: { anna: false, boris: false } });
+        const expiration = new Date(clock.now() + 60_000);
+        await Promise.all([
+          round(),
+          round(other.db),
+          history.page("anna", newest, true),
+          devices.save("anna", { token: `a${turn}`, expiration, utcOffset: undefined }),
+          devices.save("boris", { token: `b${turn}`, expiration, utcOffset: undefined }),
+          devices.remove("anna", `c${turn}`),
+          history.page("anna", { ...newest, sort: ["id,asc"] }, true),
+          round(other.db),
+        ]);
+        await round();
+        expect((await column("token", "devices")).filter((token) => token.endsWith(String(turn)))).toEqual(
+          expect.arrayContaining([`a${turn}`, `b${turn}`]),
+        );
+      }
+      await round();
+      expect(await count("devices")).toBe(30);
+      // Five are exactly as old as they are kept.
+      expect(await count("history")).toBe(2 * 15);
+    },
+    60_000,
+  );
+});

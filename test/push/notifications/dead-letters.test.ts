@@ -1,0 +1,210 @@
+/** Dead letters: listed, sent again, and never made of what still has a way; jobs that failed lose nobody. */
+import { setTimeout } from "node:timers/promises";
+import { sql } from "drizzle-orm";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { rows } from "../../../src/platform/database.ts";
+import type { Job } from "../../../src/platform/jobs.ts";
+import { deadLetterQueue, planQueue } from "../../../src/push/database.ts";
+import { completeIfDone } from "../../../src/push/notifications/complete-notification.ts";
+import { createDeadLetterHandler } from "../../../src/push/notifications/failed-jobs.ts";
+import { backends } from "../../support/servers.ts";
+import { createLab, type Lab, ttlSeconds } from "./notification-lab.ts";
+
+const queue = "deliver-outbox";
+const notFound = { kind: { code: "dead_letter_not_found", status: 404 } };
+const finished = { kind: { code: "notification_finished", status: 409 } };
+
+describe.each(backends)("dead letters on %s", (backend) => {
+  let lab: Lab;
+  beforeAll(async () => {
+    lab = await createLab(backend);
+  }, 120_000);
+  beforeEach(() => lab.clear());
+  afterAll(() => lab.drop());
+
+  /** A notification with one chunk of two devices. */
+  async function oneChunk(): Promise<{ id: string; chunk: string }> {
+    await lab.addDevices([{ userId: "ann" }, { userId: "bob" }]);
+    const id = await lab.accept();
+    await lab.plan();
+    const [chunk] = await lab.chunks(id);
+    await lab.db.execute(sql`delete from push_jobs.job where name = ${queue}`);
+    return { id, chunk: chunk?.id ?? "" };
+  }
+  const giveUp = (chunk: string) =>
+    lab.db.execute(sql`
+      update push.delivery_chunks
+      set state = 'DEAD', sent = 1, device_ids = device_ids[2:], reason = 'too many errors', retries = 7, first_attempt_at = now()
+      where id = ${chunk}::bigint`);
+  const progress = (id: string) => lab.notifications.get(id);
+  const list = async () => (await lab.notifications.deadLetters({ page: 0, size: 10 })).content;
+  /** What pg-boss does with the job after its last try. */
+  async function failForGood(data: object): Promise<void> {
+    const { handle } = createDeadLetterHandler({
+      ...{ db: lab.db, jobs: lab.jobs, clock: lab.clock, logger: lab.log.logger },
+    });
+    await lab.jobs.enqueue(lab.db, deadLetterQueue, [{ data }]);
+    await lab.drain(deadLetterQueue, (job: Job<object>) => handle(job));
+  }
+
+  test("they are listed with what they hold, page by page", async () => {
+    const { id, chunk } = await oneChunk();
+    expect(await lab.notifications.deadLetters({ page: 0, size: 10 })).toMatchObject({
+      content: [],
+      totalElements: 0,
+    });
+    await giveUp(chunk);
+    expect(await lab.notifications.deadLetters({ page: 0, size: 10 })).toEqual({
+      content: [
+        {
+          ...{
+            id: chunk,
+            notificationId: id,
+            provider: "outbox",
+            utcOffset: 0,
+            devices: 1,
+            reason: "too many errors",
+          },
+          since: new Date(lab.clock.now()).toISOString(),
+        },
+      ],
+      ...{ number: 0, size: 10, totalElements: 1 },
+    });
+    expect(await lab.notifications.deadLetters({ page: 1, size: 10 })).toMatchObject({
+      content: [],
+      totalElements: 1,
+    });
+  });
+
+  test("one that is sent again has a new job and all its tries, and its notification goes on", async () => {
+    const { id, chunk } = await oneChunk();
+    await giveUp(chunk);
+    expect(await completeIfDone(lab.db, id, lab.clock)).toBe(true);
+    expect(await progress(id)).toMatchObject({ state: "COMPLETED", sent: 1, deadLettered: 1, remaining: 0 });
+    expect(await lab.events("push.notification.completed.v1")).toMatchObject([
+      { planned: 2, sent: 1, deadLettered: 1 },
+    ]);
+    await lab.notifications.replay(chunk);
+    expect(await progress(id)).toMatchObject({
+      state: "SENDING",
+      completedAt: null,
+      deadLettered: 0,
+      remaining: 1,
+    });
+    expect(await lab.waiting(queue)).toEqual([{ chunkId: Number(chunk) }]);
+    expect(await completeIfDone(lab.db, id, lab.clock)).toBe(false);
+    expect(
+      await rows(
+        lab.db,
+        sql`select state, retries, first_attempt_at as first, reason from push.delivery_chunks`,
+      ),
+    ).toEqual([{ state: "PENDING", retries: 0, first: null, reason: null }]);
+    expect(await list()).toEqual([]);
+  });
+
+  test.runIf(backend === "PostgreSQL")(
+    "one that is sent again while its notification is being completed keeps it open",
+    async () => {
+      const { id, chunk } = await oneChunk();
+      await giveUp(chunk);
+      let completing: Promise<boolean> | undefined;
+      await lab.db.transaction(async (tx) => {
+        await tx.execute(sql`select 1 from push.notifications where id = ${id}::uuid for update`);
+        completing = completeIfDone(lab.db, id, lab.clock);
+        // Until it waits for the lock.
+        await setTimeout(200);
+        await tx.execute(sql`update push.delivery_chunks set state = 'PENDING' where id = ${chunk}::bigint`);
+      });
+      expect(await completing).toBe(false);
+      expect(await progress(id)).toMatchObject({ state: "SENDING", remaining: 1 });
+    },
+  );
+
+  test("20 parallel replays of one make one job", async () => {
+    const { chunk } = await oneChunk();
+    await giveUp(chunk);
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 20 }, () => lab.notifications.replay(chunk)),
+    );
+    expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    expect(await lab.waiting(queue)).toHaveLength(1);
+  });
+
+  test("that of a paused notification is held, and sent when it is resumed", async () => {
+    const { id, chunk } = await oneChunk();
+    await giveUp(chunk);
+    await lab.notifications.pause(id);
+    await lab.notifications.replay(chunk);
+    expect(await lab.waiting(queue)).toEqual([]);
+    await lab.notifications.resume(id);
+    expect(await lab.waiting(queue)).toEqual([{ chunkId: Number(chunk) }]);
+  });
+
+  test("that of a cancelled or expired notification is refused, and stays", async () => {
+    const { id, chunk } = await oneChunk();
+    await giveUp(chunk);
+    lab.clock.move(ttlSeconds);
+    await expect(lab.notifications.replay(chunk)).rejects.toMatchObject(finished);
+    lab.clock.move(-ttlSeconds);
+    await lab.notifications.cancel(id);
+    await expect(lab.notifications.replay(chunk)).rejects.toMatchObject(finished);
+    expect(await progress(id)).toMatchObject({ state: "CANCELLED", deadLettered: 1 });
+    expect(await lab.waiting(queue)).toEqual([]);
+  });
+
+  test("what is none is not found", async () => {
+    const { chunk } = await oneChunk();
+    for (const id of [chunk, "0", "-1", "1e3", "99999999999999999999", "9999999999", "x", "'; --", ""]) {
+      await expect(lab.notifications.replay(id)).rejects.toMatchObject(notFound);
+    }
+    expect(await lab.waiting(queue)).toEqual([]);
+  });
+
+  test.each(["PENDING", "SENDING"])("a %s chunk whose job failed for good becomes one", async (state) => {
+    const { id, chunk } = await oneChunk();
+    await lab.db.execute(sql`update push.delivery_chunks set state = ${state}, attempt = 5`);
+    await failForGood({ chunkId: Number(chunk) });
+    expect(await list()).toMatchObject([
+      { id: chunk, devices: 2, reason: expect.stringContaining("failed") },
+    ]);
+    expect(await progress(id)).toMatchObject({ state: "COMPLETED", deadLettered: 2, remaining: 0 });
+    // Whoever still has it in hand writes it no more.
+    expect(await rows(lab.db, sql`select attempt from push.delivery_chunks`)).toEqual([{ attempt: 6 }]);
+    expect(lab.log.text()).toContain("a chunk became a dead letter");
+    expect(await lab.waiting(deadLetterQueue)).toEqual([]);
+  });
+
+  test("a chunk that has ended or is held stays what it is; one of a cancelled notification is dropped", async () => {
+    const { id, chunk } = await oneChunk();
+    await lab.notifications.pause(id);
+    await failForGood({ chunkId: Number(chunk) });
+    expect(await lab.chunks(id)).toMatchObject([{ state: "HELD" }]);
+    await lab.db.execute(sql`update push.notifications set state = 'CANCELLED'`);
+    await lab.db.execute(sql`update push.delivery_chunks set state = 'SENDING'`);
+    await failForGood({ chunkId: Number(chunk) });
+    expect(await lab.chunks(id)).toMatchObject([{ state: "DONE", dropped: 2 }]);
+    await failForGood({ chunkId: Number(chunk) });
+    await failForGood({ chunkId: 999_999 });
+    expect(await lab.chunks(id)).toMatchObject([{ state: "DONE", dropped: 2 }]);
+    expect(await progress(id)).toMatchObject({ state: "CANCELLED", completedAt: expect.any(String) });
+  });
+
+  test("planning that failed for good is tried again, and an error says so", async () => {
+    await lab.addDevices([{ userId: "ann" }]);
+    const id = await lab.accept();
+    await lab.db.execute(sql`delete from push_jobs.job`);
+    await failForGood({ notificationId: id });
+    expect(await lab.waiting(planQueue)).toEqual([{ notificationId: id }]);
+    expect(lab.log.text()).toContain("could not be planned");
+    await lab.plan();
+    expect(await progress(id)).toMatchObject({ planned: 1 });
+    await failForGood({ notificationId: id });
+    expect(await lab.waiting(planQueue)).toEqual([]);
+  });
+
+  test("a job that nobody knows is ended with an error in the log", async () => {
+    await failForGood({ nonsense: true });
+    expect(await lab.waiting(deadLetterQueue)).toEqual([]);
+    expect(lab.log.text()).toContain("a job that nobody knows");
+  });
+});

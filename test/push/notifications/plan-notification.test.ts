@@ -1,0 +1,249 @@
+/** Planning: each device once, each user one history entry, whatever happens meanwhile. */
+import { sql } from "drizzle-orm";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { rows } from "../../../src/platform/database.ts";
+import { deliveryQueue, type PlanJob, planQueue } from "../../../src/push/database.ts";
+import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
+import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
+import { backends } from "../../support/servers.ts";
+import { createLab, type Lab, never, testUser } from "./notification-lab.ts";
+
+/** Devices a step, in tests that need steps. */
+const window = 10;
+
+describe.each(backends)("planning on %s", (backend) => {
+  let lab: Lab;
+  beforeAll(async () => {
+    lab = await createLab(backend);
+  }, 120_000);
+  beforeEach(() => lab.clear());
+  afterAll(() => lab.drop());
+
+  /** 100 devices of 40 users. */
+  const manyDevices = () =>
+    lab.addDevices(Array.from({ length: 100 }, (_, index) => ({ userId: `user-${index % 40}` })));
+  const planned = async (id: string) => (await lab.chunks(id)).flatMap(({ devices }) => devices);
+  const progress = (id: string) => lab.notifications.get(id);
+  const planner = (between: () => Promise<unknown> | unknown = () => undefined) => {
+    const enqueue: typeof lab.jobs.enqueue = async (tx, queue, jobs) => {
+      await lab.jobs.enqueue(tx, queue, jobs);
+      await between();
+    };
+    const jobs = { enqueue, complete: lab.jobs.complete };
+    return createPlanner({ db: lab.db, jobs, clock: lab.clock, window });
+  };
+  /** Plans up to `steps` steps, as if the process died then. */
+  async function planSteps(steps: number): Promise<void> {
+    const job = await lab.takePlanJob();
+    let left = steps;
+    const dying = planner(() => {
+      left -= 1;
+      if (left < 0) throw new Error("died");
+    });
+    await dying.handle(job, never).catch(() => undefined);
+    await lab.db.execute(sql`update push_jobs.job set state = 'retry' where id = ${job.id}::uuid`);
+  }
+  async function expectAllOnce(id: string, devices: readonly number[]): Promise<void> {
+    expect((await planned(id)).toSorted((a, b) => a - b)).toEqual(devices);
+    const { recipients, planned: sum, remaining } = await progress(id);
+    expect({ recipients, sum, remaining }).toEqual({ recipients: 40, sum: 100, remaining: 100 });
+    expect(await lab.recipients(id)).toHaveLength(40);
+  }
+
+  test("the devices that live at one of the offsets, by offset and provider", async () => {
+    const [a, b, c, d] = await lab.addDevices([
+      { userId: "ann", utcOffset: 0, provider: "fcm" },
+      { userId: "ann", utcOffset: 330, provider: "apns" },
+      { userId: "bob", utcOffset: 0, provider: "fcm" },
+      { userId: "cid", utcOffset: -60, provider: "outbox" },
+      { userId: "dan", utcOffset: 60 },
+      { userId: "eve", utcOffset: 0, expiresInSeconds: 0 },
+    ]);
+    const id = await lab.accept([0, 330, -60]);
+    await lab.plan();
+    const chunks = await lab.chunks(id);
+    expect(
+      chunks.map(({ utcOffset, provider, state, devices }) => ({ utcOffset, provider, state, devices })),
+    ).toEqual([
+      { utcOffset: -60, provider: "outbox", state: "PENDING", devices: [d] },
+      { utcOffset: 0, provider: "fcm", state: "PENDING", devices: [a, c] },
+      { utcOffset: 330, provider: "apns", state: "PENDING", devices: [b] },
+    ]);
+    for (const { id: chunk, provider } of chunks) {
+      expect(await lab.waiting(deliveryQueue(provider))).toEqual([{ chunkId: Number(chunk) }]);
+    }
+    expect(await lab.recipients(id)).toEqual(["ann", "bob", "cid"]);
+    expect(await progress(id)).toMatchObject({ state: "SENDING", recipients: 3, planned: 4, remaining: 4 });
+    expect(await lab.waiting(planQueue)).toEqual([]);
+  });
+
+  test("chunks have at most 1,000 devices and are even", async () => {
+    await lab.addDevices(Array.from({ length: 2_500 }, (_, index) => ({ userId: `user-${index}` })));
+    const id = await lab.accept();
+    await lab.plan();
+    expect((await lab.chunks(id)).map(({ planned }) => planned)).toEqual([833, 833, 834]);
+  });
+
+  test("steps do not matter: each device once, each user once", async () => {
+    const devices = await manyDevices();
+    const id = await lab.accept();
+    await lab.plan(window);
+    await expectAllOnce(id, devices);
+  });
+
+  test("nobody to send to: it is completed at once", async () => {
+    const id = await lab.accept([15]);
+    await lab.plan();
+    expect(await progress(id)).toMatchObject({ state: "COMPLETED", recipients: 0, planned: 0 });
+    expect(await lab.events("push.notification.completed.v1")).toMatchObject([
+      { notificationId: id, planned: 0 },
+    ]);
+  });
+
+  test("a planner that dies between steps: the next one goes on where it was", async () => {
+    const devices = await manyDevices();
+    const id = await lab.accept();
+    for (const steps of [1, 0, 3, 2]) {
+      await planSteps(steps);
+      const { planned: sum, breakdown } = await progress(id);
+      expect(sum).toBe((await planned(id)).length);
+      expect(breakdown.reduce((total, share) => total + share.remaining, 0)).toBe(sum);
+    }
+    expect(await planned(id)).toHaveLength(60);
+    await lab.plan(window);
+    await expectAllOnce(id, devices);
+  });
+
+  test.runIf(backend === "PostgreSQL")(
+    "a connection that ends within a step takes only that step with it",
+    async () => {
+      const devices = await manyDevices();
+      const id = await lab.accept();
+      const job = await lab.takePlanJob();
+      let steps = 0;
+      const cut = planner(async () => {
+        steps += 1;
+        if (steps === 3) await lab.own.terminate();
+      });
+      await expect(cut.handle(job, never)).rejects.toThrow();
+      expect(await planned(id)).toHaveLength(20);
+      await planner().handle(job, never);
+      await expectAllOnce(id, devices);
+    },
+  );
+
+  test("two planners at once plan nothing twice; the one that lost its job undoes nothing", async () => {
+    const devices = await manyDevices();
+    const id = await lab.accept();
+    const job = await lab.takePlanJob();
+    const outcomes = await Promise.allSettled([planner().handle(job, never), planner().handle(job, never)]);
+    expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    expect(outcomes.find(({ status }) => status === "rejected")).toMatchObject({
+      reason: { name: "JobLostError" },
+    });
+    await expectAllOnce(id, devices);
+    expect(await progress(id)).toMatchObject({ state: "SENDING" });
+  });
+
+  test("devices that change offset or user meanwhile are planned once, and their users have one entry", async () => {
+    const devices = await manyDevices();
+    const id = await lab.accept([0, 60]);
+    await planSteps(4);
+    // Those planned and those not yet planned alike: other offsets, other hands.
+    await lab.db.execute(sql`update push.devices set utc_offset = 60 where id % 2 = 0`);
+    await lab.db.execute(sql`update push.devices set user_id = 'user-1' where id % 5 = 0`);
+    await lab.plan(window);
+    expect((await planned(id)).toSorted((a, b) => a - b)).toEqual(devices);
+    const users = await lab.recipients(id);
+    expect(new Set(users).size).toBe(users.length);
+    expect(await progress(id)).toMatchObject({ planned: 100, recipients: users.length });
+  });
+
+  test("devices registered after it began are not followed", async () => {
+    const devices = await manyDevices();
+    const id = await lab.accept();
+    await planSteps(2);
+    await lab.addDevices([{ userId: "late" }]);
+    await lab.plan(window);
+    await expectAllOnce(id, devices);
+  });
+
+  test("paused meanwhile: it stops, and goes on when it is resumed", async () => {
+    const devices = await manyDevices();
+    const id = await lab.accept();
+    await planSteps(3);
+    await lab.notifications.pause(id);
+    await lab.plan(window);
+    expect(await progress(id)).toMatchObject({ state: "PAUSED", planned: 30, remaining: 30 });
+    expect(new Set((await lab.chunks(id)).map(({ state }) => state))).toEqual(new Set(["HELD"]));
+    expect(await lab.waiting(planQueue)).toEqual([]);
+    expect(await lab.notifications.resume(id)).toMatchObject({ state: "PLANNING" });
+    await lab.plan(window);
+    await expectAllOnce(id, devices);
+  });
+
+  test("cancelled meanwhile: nothing more is planned", async () => {
+    await manyDevices();
+    const id = await lab.accept();
+    await planSteps(3);
+    await lab.notifications.cancel(id);
+    await lab.plan(window);
+    expect(await progress(id)).toMatchObject({ state: "CANCELLED", planned: 30, dropped: 30, remaining: 0 });
+    expect(await lab.waiting(planQueue)).toEqual([]);
+  });
+
+  test("a process that stops hands the rest over at once", async () => {
+    const devices = await manyDevices();
+    const id = await lab.accept();
+    await planner().handle(await lab.takePlanJob(), AbortSignal.abort());
+    expect(await planned(id)).toHaveLength(10);
+    expect(await lab.waiting(planQueue)).toEqual([{ notificationId: id }]);
+    await lab.plan(window);
+    await expectAllOnce(id, devices);
+  });
+
+  test("a user who is forgotten while it runs keeps no history", async () => {
+    await manyDevices();
+    const forget = createForgetUser({ db: lab.db });
+    const id = await lab.accept();
+    const job = await lab.takePlanJob();
+    const users = Array.from({ length: 40 }, (_, index) => `user-${index}`);
+    await Promise.all([planner().handle(job, never), ...users.map((user) => forget(user))]);
+    expect(await lab.recipients(id)).toEqual([]);
+  });
+
+  test("the n-th chunks of all notifications come together; test runs come first", async () => {
+    await lab.addDevices(Array.from({ length: 30 }, (_, index) => ({ userId: `user-${index}` })));
+    await lab.addDevices([{ userId: testUser }]);
+    const large = await lab.accept([0]);
+    await lab.plan(window);
+    const small = await lab.accept([0]);
+    await lab.plan();
+    await lab.notifications.startTestRun();
+    await lab.plan();
+    const [largest, smallest] = [await lab.chunks(large), await lab.chunks(small)];
+    const [test] = (await lab.notifications.list({ page: 0, size: 10 })).content.filter((one) => one.test);
+    const [tested] = test ? await lab.chunks(test.id) : [];
+    const order = (await lab.waiting(deliveryQueue("outbox"))).map(({ chunkId }) => String(chunkId));
+    expect(order).toEqual([tested, largest[0], smallest[0], ...largest.slice(1)].map((chunk) => chunk?.id));
+  });
+
+  test("jobs of notifications that are gone are ended", async () => {
+    await lab.accept();
+    await lab.db.execute(sql`delete from push.notifications`);
+    await lab.plan();
+    expect(await rows(lab.db, sql`select state from push_jobs.job where name = ${planQueue}`)).toEqual([
+      { state: "completed" },
+    ]);
+  });
+
+  test("a worker of the queue plans what was accepted", async () => {
+    await manyDevices();
+    const { handle } = planner();
+    const worker = lab.jobs.work<PlanJob>({ queue: planQueue, handle, idleMs: 10 });
+    const id = await lab.accept();
+    await expect.poll(async () => (await progress(id)).state, { timeout: 10_000 }).toBe("SENDING");
+    await worker.stop();
+    expect(await progress(id)).toMatchObject({ planned: 100, recipients: 40 });
+  });
+});

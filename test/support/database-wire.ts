@@ -1,0 +1,75 @@
+/**
+ * A way to PostgreSQL that a test can cut: connections break, and new ones are refused, as where the database
+ * server is gone; or nothing passes any more, as where it hangs.
+ */
+import { once } from "node:events";
+import { connect, createServer, type Server, type Socket } from "node:net";
+
+export interface DatabaseWire {
+  readonly port: number;
+  /** @returns puts it together again */
+  cut(): Promise<() => Promise<void>>;
+  /** @returns lets through what has been waiting */
+  hang(): () => void;
+  close(): Promise<void>;
+}
+
+/** Listens on a port of its own and passes everything on to this one. */
+export async function openDatabaseWire(host: string, port: number): Promise<DatabaseWire> {
+  const sockets = new Set<Socket>();
+  let isHanging = false;
+
+  function pass(client: Socket): void {
+    const database = connect(port, host);
+    for (const [from, to] of [
+      [client, database],
+      [database, client],
+    ] as const) {
+      sockets.add(from);
+      from.on("data", (bytes) => to.write(bytes));
+      from.on("error", () => from.destroy());
+      from.on("close", () => {
+        sockets.delete(from);
+        to.destroy();
+      });
+      if (isHanging) from.pause();
+    }
+  }
+
+  async function listen(at: number): Promise<Server> {
+    const server = createServer(pass).listen(at, "127.0.0.1");
+    await once(server, "listening");
+    return server;
+  }
+
+  async function shut(): Promise<void> {
+    const closed = once(server, "close");
+    server.close();
+    for (const socket of sockets) socket.destroy();
+    await closed;
+  }
+
+  let server = await listen(0);
+  const address = server.address();
+  if (typeof address !== "object" || address === null) throw new Error("not listening");
+  return {
+    port: address.port,
+    async cut() {
+      await shut();
+      return async () => {
+        server = await listen(address.port);
+      };
+    },
+    hang() {
+      isHanging = true;
+      for (const socket of sockets) socket.pause();
+      return () => {
+        isHanging = false;
+        for (const socket of sockets) socket.resume();
+      };
+    },
+    async close() {
+      if (server.listening) await shut();
+    },
+  };
+}

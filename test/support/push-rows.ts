@@ -1,0 +1,74 @@
+/** Rows of the push service's tables, as sending leaves them behind, for tests of what reads or removes them. */
+import type { Database } from "../../src/platform/database.ts";
+import { uuidv7 } from "../../src/platform/ids.ts";
+import { deliveryChunks, history, notifications } from "../../src/push/schema.ts";
+
+export interface NotificationRow {
+  /** Milliseconds since the epoch. */
+  readonly acceptedAt: number;
+  readonly id?: string;
+  readonly title?: string;
+  readonly message?: string;
+  readonly image?: string | null;
+  /** COMPLETED unless given; CANCELLED and COMPLETED are finished. */
+  readonly state?: "COMPLETED" | "CANCELLED" | "PAUSED" | "SENDING";
+  readonly isTest?: boolean;
+  /** Whether they have viewed it, user by user. */
+  readonly viewedBy?: Readonly<Record<string, boolean>>;
+  /** States of its chunks, each of one device. */
+  readonly chunks?: readonly ("DONE" | "DEAD" | "PENDING" | "HELD" | "SENDING")[];
+}
+
+/** @returns the notification's id */
+export async function insertNotification(db: Database, row: NotificationRow): Promise<string> {
+  const { acceptedAt, id = uuidv7(acceptedAt), state = "COMPLETED", isTest = false } = row;
+  const at = new Date(acceptedAt);
+  const { title = "a title", message = "a message", image = null, viewedBy = {}, chunks = [] } = row;
+  await db.insert(notifications).values({
+    id,
+    title,
+    message,
+    image,
+    utcOffsets: isTest ? null : [0],
+    userIds: isTest ? Object.keys(viewedBy) : null,
+    clientId: isTest ? null : "backoffice",
+    state,
+    acceptedAt: at,
+    expiresAt: at,
+    plannedThrough: 0,
+    plannedAt: at,
+    recipients: Object.keys(viewedBy).length,
+    chunks: chunks.length,
+    completedAt: state === "COMPLETED" || state === "CANCELLED" ? at : null,
+  });
+  const entries = Object.entries(viewedBy).map(([userId, viewed]) => ({
+    userId,
+    notificationId: id,
+    viewed,
+  }));
+  if (entries.length > 0) await db.insert(history).values(entries);
+  const rows = chunks.map((chunk) => {
+    const isLeft = chunk !== "DONE";
+    const numbers = {
+      planned: 1,
+      sent: isLeft ? 0 : 1,
+      failed: 0,
+      dropped: 0,
+      dead: 0,
+      attempt: 1,
+      retries: 0,
+    };
+    const deviceIds = isLeft ? [7] : [];
+    return {
+      notificationId: id,
+      provider: "fcm",
+      utcOffset: 0,
+      state: chunk,
+      deviceIds,
+      ...numbers,
+      updatedAt: at,
+    };
+  });
+  if (rows.length > 0) await db.insert(deliveryChunks).values(rows);
+  return id;
+}

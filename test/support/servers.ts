@@ -1,0 +1,194 @@
+/** The program for tests: the whole of it, on real ports, in this process or in one of its own. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { authMigrations } from "../../src/auth/service.ts";
+import { type Clock, systemClock } from "../../src/platform/clock.ts";
+import { createLogger } from "../../src/platform/telemetry.ts";
+import { pushMigrations } from "../../src/push/database.ts";
+import { startServer } from "../../src/server.ts";
+import { readSettings, type Settings } from "../../src/services.ts";
+import { createTestDatabase, exercised, postgresReachable, type TestDatabase } from "./backends.ts";
+import { copyEmbeddedDatabase } from "./embedded-template.ts";
+
+/** Databases that the suites run on. PostgreSQL is left out where it cannot be reached; the run says so. */
+export const backends: readonly Backend[] = (await postgresReachable())
+  ? ["PGlite", "PostgreSQL"]
+  : ["PGlite"];
+export type Backend = "PGlite" | "PostgreSQL";
+
+export type Environment = Record<string, string>;
+
+/** A server that answers. */
+export interface Server {
+  /** http://127.0.0.1:port */
+  readonly origin: string;
+  /** host:port */
+  readonly grpc: string;
+  readonly management: string;
+  /** All of its environment: a server that is started with it again goes on with the same data. */
+  readonly env: Environment;
+  readonly settings: Settings;
+  /** Everything that was logged so far. */
+  logs(): string;
+  stop(): Promise<void>;
+}
+
+/** A server in a process of its own, which can be killed. */
+export interface ServerProcess extends Server {
+  readonly child: ChildProcess;
+  /** kill -9; resolves when it is gone. */
+  kill(): Promise<void>;
+}
+
+export interface ServerOptions {
+  /** Settings beside those of the test: ports, directory and database are seen to. */
+  readonly env?: Environment;
+}
+
+export interface OwnServerOptions extends ServerOptions {
+  readonly clock?: Clock;
+  /** False for a server whose database is away. */
+  readonly waitUntilReady?: boolean;
+}
+
+/** Ports that are free now. */
+export async function freePorts(count: number): Promise<number[]> {
+  const servers = Array.from({ length: count }, () => createServer().listen(0, "127.0.0.1"));
+  await Promise.all(servers.map((server) => once(server, "listening")));
+  const ports = servers.map((server) => {
+    const address = server.address();
+    return typeof address === "object" && address ? address.port : 0;
+  });
+  await Promise.all(servers.map((server) => once(server.close(), "close")));
+  return ports;
+}
+
+/** What a server on this PostgreSQL database needs in its environment. */
+export function databaseEnvironment(database: TestDatabase): Environment {
+  return {
+    DB_HOST: database.host,
+    DB_PORT: String(database.port),
+    DB_NAME: database.name,
+    DB_USER: database.user,
+    DB_PASSWORD: database.password,
+    DB_USER_MIGRATION: database.migrationUser,
+    DB_PASSWORD_MIGRATION: database.migrationPassword,
+  };
+}
+
+const migrations = { auth: authMigrations, push: pushMigrations };
+
+/** A directory of a test's own, and the environment of a server that keeps its things there. */
+async function prepareEnvironment(backend: Backend, env: Environment) {
+  const [http = 0, grpc = 0, management = 0] = await freePorts(3);
+  const dataDir = env["DATA_DIR"] ?? mkdtempSync(join(tmpdir(), "gatepost-test-"));
+  const ownsDataDir = env["DATA_DIR"] === undefined;
+  const ownDatabase =
+    backend === "PostgreSQL" && env["DB_HOST"] === undefined ? await createTestDatabase() : undefined;
+  const complete: Environment = {
+    LOGGING_LEVEL: "info",
+    SERVER_PORT: String(http),
+    GRPC_PORT: String(grpc),
+    MANAGEMENT_PORT: String(management),
+    DATA_DIR: dataDir,
+    ...(ownDatabase && databaseEnvironment(ownDatabase)),
+    ...env,
+  };
+  const settings = await readSettings(complete);
+  for (const service of ["auth", "push"] as const) {
+    const database = settings[service]?.database;
+    if (database?.kind !== "embedded") continue;
+    // What a server before has left in a test's own directory is gone on with.
+    if (!existsSync(database.dataDir)) await copyEmbeddedDatabase(database.dataDir, migrations[service]);
+    exercised("PGlite (embedded)");
+  }
+  const { server } = settings;
+  return {
+    env: complete,
+    settings,
+    addresses: {
+      origin: `http://127.0.0.1:${server.port}`,
+      grpc: `127.0.0.1:${server.grpcPort}`,
+      management: `http://127.0.0.1:${server.managementPort}`,
+    },
+    async cleanUp() {
+      await ownDatabase?.drop();
+      if (ownsDataDir) rmSync(dataDir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Starts the server in this process. */
+export async function startOwnServer(backend: Backend, options: OwnServerOptions = {}): Promise<Server> {
+  const { env, settings, addresses, cleanUp } = await prepareEnvironment(backend, options.env ?? {});
+  let logs = "";
+  const destination = {
+    write(line: string) {
+      logs += line;
+    },
+  };
+  const logger = createLogger({ level: settings.server.logLevel, environment: "production", destination });
+  const running = await startServer(settings, logger, options.clock ?? systemClock);
+  if (options.waitUntilReady !== false) await running.ready;
+  return {
+    ...addresses,
+    env,
+    settings,
+    logs: () => logs,
+    async stop() {
+      await running.lifecycle.shutdown("test is over");
+      await cleanUp();
+    },
+  };
+}
+
+/** Starts `src/main.ts` in a process of its own and waits until it is ready. */
+export async function spawnServer(backend: Backend, options: ServerOptions = {}): Promise<ServerProcess> {
+  const { env, settings, addresses, cleanUp } = await prepareEnvironment(backend, options.env ?? {});
+  const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+  const child = spawn(process.execPath, [main], {
+    env: { PATH: process.env["PATH"] ?? "", ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let logs = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding("utf8").on("data", (text: string) => {
+      logs += text;
+    });
+  }
+  const gone = once(child, "exit");
+  await isReady(addresses.management, child, () => logs);
+  return {
+    ...addresses,
+    env,
+    settings,
+    child,
+    logs: () => logs,
+    async kill() {
+      child.kill("SIGKILL");
+      await gone;
+    },
+    async stop() {
+      if (child.exitCode === null && child.signalCode === null) child.kill("SIGTERM");
+      await gone;
+      await cleanUp();
+    },
+  };
+}
+
+async function isReady(management: string, child: ChildProcess, logs: () => string): Promise<void> {
+  const deadline = Date.now() + 25_000;
+  while (Date.now() < deadline) {
+    if (child.exitCode !== null) throw new Error(`the server exited with ${child.exitCode}:\n${logs()}`);
+    const answer = await fetch(`${management}/health/ready`).catch(() => undefined);
+    if (answer?.ok) return;
+    await setTimeout(20);
+  }
+  throw new Error(`the server is not ready:\n${logs()}`);
+}
