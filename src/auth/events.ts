@@ -45,19 +45,20 @@ type FieldsOf<Message extends DescMessage> = {
 
 /**
  * The statement that writes an event: by itself, or as the last part of a statement with other parts.
+ * @param at when it happened; an expression of SQL where it is not the same for each
  * @param from `from` clause that gives a row for each event; without it, there is one
  */
 export function recordEvent<Message extends DescMessage>(
   { type }: EventKind<Message>,
   fields: FieldsOf<Message> & { readonly identityId: SQL },
-  at: Date,
+  at: Date | SQL,
   from: SQL = sql``,
 ): SQL {
   const members = Object.entries<SQL>(fields).map(([name, value]) => sql`${name}::text, ${value}`);
   return sql`
     insert into auth.outbox (id, type, subject, data, occurred_at)
     select gen_random_uuid(), ${type}::text, ${fields.identityId}, jsonb_build_object(${sql.join(members, sql`, `)}),
-      ${at.toISOString()}::timestamptz
+      ${at instanceof Date ? sql`${at.toISOString()}::timestamptz` : at}
     ${from}
     returning 1 as one`;
 }
