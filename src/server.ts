@@ -18,6 +18,7 @@ import { createHttpServer } from "./platform/http-server.ts";
 import { createLifecycle, type Lifecycle } from "./platform/lifecycle.ts";
 import { createManagementServer } from "./platform/management.ts";
 import { becomeReady, keepReady } from "./platform/readiness.ts";
+import { RememberingRouter } from "./platform/remembering-router.ts";
 import type { ServerSettings } from "./platform/server-settings.ts";
 import { createMetrics, type Logger } from "./platform/telemetry.ts";
 
@@ -62,7 +63,7 @@ export async function startServer(
   });
   lifecycle.add({ name: "auth", stop: () => auth.stop() });
 
-  const app = new Hono();
+  const app = new Hono({ router: new RememberingRouter() });
   if (server.corsOrigins.length > 0) app.use(httpCors(server.corsOrigins));
   app.route("/", createApiReference(auth.document, auth.document.basePath, logger));
   app.route("/", auth.http);

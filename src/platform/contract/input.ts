@@ -24,13 +24,23 @@ const maxErrors = 20;
  */
 async function readText(stream: Readable, declaredLength: string | null): Promise<string> {
   if (Number(declaredLength) > maxBodyBytes) throw tooLarge();
-  const bytes = await readBytes(stream);
+  const bytes = arrivedBytes(stream, declaredLength) ?? (await readBytes(stream));
   if (!isUtf8(bytes)) throw invalidInput([{ pointer: "/body", message: "is not UTF-8" }]);
   return bytes.toString("utf8");
 }
 
 function tooLarge(): ServiceError {
   return new ServiceError(ErrorKinds.contentTooLarge, `The body is larger than ${maxBodyBytes} bytes.`);
+}
+
+/** A body that is here already, as small ones are: to wait for it would cost several times what its bytes do. */
+function arrivedBytes(stream: Readable, declaredLength: string | null): Buffer | undefined {
+  const size = stream.readableLength;
+  if (size === 0 || String(size) !== declaredLength) return undefined;
+  const bytes: unknown = stream.read();
+  // To its end, which may be yet to come.
+  stream.resume();
+  return bytes instanceof Buffer ? bytes : undefined;
 }
 
 function readBytes(stream: Readable): Promise<Buffer> {
@@ -44,14 +54,14 @@ function readBytes(stream: Readable): Promise<Buffer> {
       if (size <= maxBodyBytes) chunks.push(chunk);
       else if (!isOver) endWith(tooLarge());
     });
-    stream.once("end", () => {
+    stream.on("end", () => {
       if (isOver) return;
       isOver = true;
       resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks));
     });
-    stream.once("error", endEarly);
+    stream.on("error", endEarly);
     // Comes after every body; an error is made only where one is due.
-    stream.once("close", () => endEarly(undefined));
+    stream.on("close", () => endEarly(undefined));
 
     function endWith(error: ServiceError): void {
       isOver = true;
