@@ -14,6 +14,7 @@ import { createHttpServer } from "./platform/http-server.ts";
 import { createLifecycle, type Lifecycle } from "./platform/lifecycle.ts";
 import { createManagementServer } from "./platform/management.ts";
 import { becomeReady, keepReady } from "./platform/readiness.ts";
+import { RememberingRouter } from "./platform/remembering-router.ts";
 import { createMetrics, type Logger } from "./platform/telemetry.ts";
 import type { Settings } from "./services.ts";
 
@@ -49,7 +50,7 @@ export async function startServer(
   const { services, built } = await composeServices(settings, { logger, metrics, clock });
   for (const { name, stop } of services) lifecycle.add({ name, stop });
 
-  const app = new Hono();
+  const app = new Hono({ router: new RememberingRouter() });
   if (server.corsOrigins.length > 0) app.use(httpCors(server.corsOrigins));
   for (const { document, basePath = document.basePath, http } of [...services, ...built]) {
     app.route("/", createApiReference(document, basePath, logger));

@@ -33,15 +33,16 @@ export const AuthEvents = {
 
 /**
  * The statement that writes an event: by itself, or as the last part of a statement with other parts.
+ * @param at when it happened; an expression of SQL where it is not the same for each
  * @param from `from` clause that gives a row for each event; without it, there is one
  */
 export function recordEvent<Message extends DescMessage>(
   kind: EventKind<Message>,
   fields: FieldsOf<Message> & { readonly identityId: SQL },
-  at: Date,
+  at: Date | SQL,
   from: SQL = sql``,
 ): SQL {
-  const time = sql`${at.toISOString()}::timestamptz`;
+  const time = at instanceof Date ? sql`${at.toISOString()}::timestamptz` : at;
   return insertEvents("auth", { kind, subject: fields.identityId, fields, at: time, from });
 }
 

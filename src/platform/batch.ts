@@ -1,7 +1,7 @@
 /**
  * Look-ups of many requests gathered into few queries. A key is only ever answered by a query that starts
  * after the key was asked for: what a caller gets is never older than its question. That is what lets
- * strict revocation cost a share of a query instead of a query.
+ * strict revocation cost a share of a query instead of a query. What is written for many is gathered alike.
  */
 import { unavailable } from "./errors.ts";
 

@@ -2,6 +2,7 @@
  * What a process tells of itself: its log and its metrics. Owns how lines are written and what is measured;
  * what lines must not carry is redaction.ts.
  */
+import { createRequire } from "node:module";
 import {
   type DestinationStream,
   destination as fileDestination,
@@ -9,7 +10,6 @@ import {
   type LoggerOptions,
   pino,
 } from "pino";
-import { prettyFactory } from "pino-pretty";
 import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client";
 import { loggable, redactLine } from "./redaction.ts";
 import type { RpcObserver } from "./rpc.ts";
@@ -81,6 +81,8 @@ function redactBindings(logger: Logger): Logger {
 }
 
 function forPeople(output: DestinationStream, isStandardOutput: boolean): DestinationStream {
+  // Loaded only where it is used: production spares its memory.
+  const { prettyFactory }: typeof import("pino-pretty") = createRequire(import.meta.url)("pino-pretty");
   const pretty = prettyFactory({
     colorize: isStandardOutput && process.stdout.isTTY && process.stdout.hasColors(),
     ignore: "pid,hostname",

@@ -301,4 +301,20 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
     expect(await apis().there.introspect(access_token)).toMatchObject({ active: true });
     await again.stop();
   });
+
+  test("an identity that somebody holds locked delays no other's grant, and gets its own once it is free", async () => {
+    const grant = (id: string) => apis().there.token({ grant_type: "auth", auth_id: id }, racer);
+    const [held, ...others] = await Promise.all(Array.from({ length: 20 }, async () => (await newUser()).id));
+    await store.read(async (query) => {
+      await query("begin");
+      await query(`select from auth.identities where id = '${held}' for update`);
+      const waiting = grant(held ?? "");
+      const answers = await Promise.all([...others, "nobody"].map(grant));
+      expect(issued(answers)).toHaveLength(others.length);
+      expect(answers.at(-1)).toMatchObject(invalidGrant);
+      await expect(Promise.race([waiting, "waiting"])).resolves.toBe("waiting");
+      await query("rollback");
+      expect(issued([await waiting])).toHaveLength(1);
+    });
+  });
 });

@@ -1,5 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
-import { arrayLiteral, type Database, rows } from "../../platform/database.ts";
+import { batched } from "../../platform/batch.ts";
+import { type Database, rows } from "../../platform/database.ts";
+import { isDatabaseUnavailable } from "../../platform/database-errors.ts";
 import type { Client } from "../clients/client.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { hashPart, type RefreshToken } from "./refresh-token.ts";
@@ -37,58 +39,105 @@ export function expiriesOf(client: Client, now: number): { access: string; refre
  * Must, in one statement, check that the identity and the client still are what the grant saw, redeem the
  * proof if there is one, create the authorization and write its event. An identity that is deleted, or whose
  * password is changed, at the same moment either sees the authorization and ends it, or makes this find
- * nothing.
- * @returns whether there is an authorization now
+ * nothing. Answers whether there is an authorization now.
  */
-export async function createAuthorization(db: Database, authorization: NewAuthorization): Promise<boolean> {
-  const created = await rows(db, statement(authorization));
-  return created.length === 1;
+export type CreateAuthorization = (authorization: NewAuthorization) => Promise<boolean>;
+
+/**
+ * Authorizations that are asked for at the same time share a statement, and a commit. That one waits for no
+ * lock and its failure counts for nothing, so that nobody depends on what only concerns another: what it has
+ * not created is tried again by itself, and only that tells that there is none.
+ */
+export function createCreateAuthorization(db: Database): CreateAuthorization {
+  const together = batched({
+    load: async (asked: readonly NewAuthorization[]) => {
+      const created = await create(db, asked, sql`skip locked`).catch((error: unknown) => {
+        // Whether it was committed is not known, so trying again could not tell either.
+        if (isDatabaseUnavailable(error)) throw error;
+        return new Set<string>();
+      });
+      const isCreated = ({ refreshToken }: NewAuthorization) => created.has(refreshToken.authorizationId);
+      return new Map(asked.filter(isCreated).map((authorization) => [authorization, true]));
+    },
+    maxKeys: 128,
+  });
+  return async (authorization) =>
+    (await together(authorization)) ?? (await create(db, [authorization], sql``)).size === 1;
 }
 
-function statement(authorization: NewAuthorization): SQL {
-  const { client, grantType, established, scopes, refreshToken, now } = authorization;
-  const { identityId, phone, passwordHash, otpProof } = established;
-  const { clientId } = client;
-  const { authorizationId, family, rotating } = refreshToken;
-  const expiries = expiriesOf(client, now);
-  const at = new Date(now).toISOString();
-  const passwordHolds = passwordHash === undefined ? sql`` : sql`and password_hash = ${passwordHash}`;
-  const phoneHolds = phone === undefined ? sql`` : sql`and phone = ${phone}`;
-  // Where there is no proof, the identity itself stands in for it.
-  const proof = otpProof
-    ? sql`insert into auth.redeemed_otp_proofs (proof_hash, expires_at)
-          select ${hex(otpProof.hash)}, ${otpProof.expiresAt.toISOString()}::timestamptz from holder
-          on conflict do nothing returning 1`
-    : sql`select 1 from holder`;
-  return sql`
-    with holder as (
-      select id from auth.identities where id = ${identityId} ${passwordHolds} ${phoneHolds} for share
+/** @returns the ids of those that were created */
+async function create(db: Database, asked: readonly NewAuthorization[], waiting: SQL): Promise<Set<string>> {
+  const created = await rows<{ id: string }>(
+    db,
+    sql`
+    with asked as (
+      select * from json_to_recordset(${JSON.stringify(asked.map(row))}::text::json) as row (
+        id uuid, identity_id text, phone text, password_hash text, proof_hash bytea, proof_expires_at timestamptz,
+        client_id text, grant_type text, scopes text[], created_at timestamptz, expires_at timestamptz,
+        access_expires_at timestamptz, family_hash bytea, refresh_hash bytea)
+    ), holder as (
+      select id, phone, password_hash from auth.identities where id in (select identity_id from asked)
+      for share ${waiting}
     ), registered as (
-      select client_id from auth.clients where client_id = ${clientId} and disabled_at is null for share
-    ), proof as (${proof}
+      select client_id from auth.clients where client_id in (select client_id from asked) and disabled_at is null
+      for share ${waiting}
+    ), holding as (
+      select asked.*, row_number() over (partition by asked.proof_hash order by asked.id) as turn
+      from asked join holder on holder.id = asked.identity_id join registered using (client_id)
+      where (asked.phone is null or asked.phone = holder.phone)
+        and (asked.password_hash is null or asked.password_hash = holder.password_hash)
+    ), redeemed as (
+      insert into auth.redeemed_otp_proofs (proof_hash, expires_at)
+      select proof_hash, proof_expires_at from holding where proof_hash is not null and turn = 1
+      -- In one order, so that no two statements wait for each other.
+      order by proof_hash
+      on conflict do nothing returning proof_hash
     ), granted as (
       insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at, expires_at,
         access_expires_at, family_hash, refresh_hash, superseded)
-      select ${authorizationId}::uuid, registered.client_id, holder.id, ${grantType}, ${arrayLiteral(scopes)}::text[],
-        ${at}::timestamptz, ${expiries.refresh}::timestamptz, ${expiries.access}::timestamptz,
-        ${hex(hashPart(family))}, ${hex(hashPart(rotating))}, '[]'::jsonb
-      from holder, registered, proof
-      returning id
-    )
-    ${recordEvent(
+      select id, client_id, identity_id, grant_type, scopes, created_at, expires_at,
+        access_expires_at, family_hash, refresh_hash, '[]'::jsonb
+      from holding
+      where proof_hash is null or (turn = 1 and proof_hash in (select proof_hash from redeemed))
+      returning id, client_id, identity_id, grant_type, created_at
+    ), recorded as (${recordEvent(
       AuthEvents.authorizationGranted,
       {
-        identityId: sql`${identityId}::text`,
+        identityId: sql`identity_id`,
         authorizationId: sql`id`,
-        clientId: sql`${clientId}::text`,
-        grantType: sql`${grantType}::text`,
+        clientId: sql`client_id`,
+        grantType: sql`grant_type`,
       },
-      new Date(now),
+      sql`created_at`,
       sql`from granted`,
-    )}`;
+    )})
+    select id from granted`,
+  );
+  return new Set(created.map(({ id }) => id));
 }
 
-/** Bytes as a parameter that both drivers send alike. */
-function hex(bytes: Buffer): SQL {
-  return sql`decode(${bytes.toString("hex")}, 'hex')`;
+function row({ client, grantType, established, scopes, refreshToken, now }: NewAuthorization) {
+  const { identityId, phone, passwordHash, otpProof } = established;
+  const expiries = expiriesOf(client, now);
+  return {
+    id: refreshToken.authorizationId,
+    identity_id: identityId,
+    phone,
+    password_hash: passwordHash,
+    proof_hash: otpProof && bytea(otpProof.hash),
+    proof_expires_at: otpProof?.expiresAt,
+    client_id: client.clientId,
+    grant_type: grantType,
+    scopes,
+    created_at: new Date(now),
+    expires_at: expiries.refresh,
+    access_expires_at: expiries.access,
+    family_hash: bytea(hashPart(refreshToken.family)),
+    refresh_hash: bytea(hashPart(refreshToken.rotating)),
+  };
+}
+
+/** Bytes as PostgreSQL reads them from text. */
+function bytea(bytes: Buffer): string {
+  return `\\x${bytes.toString("hex")}`;
 }

@@ -4,7 +4,7 @@ import type { Database } from "../../platform/database.ts";
 import { uuidv7 } from "../../platform/ids.ts";
 import type { Client } from "../clients/client.ts";
 import { type AccessTokens, newJti } from "./access-token.ts";
-import { createAuthorization, type Established } from "./create-authorization.ts";
+import { createCreateAuthorization, type Established } from "./create-authorization.ts";
 import { encodeRefreshToken, newRefreshToken, type RefreshToken } from "./refresh-token.ts";
 
 /** The answer of the token operation, as the contract has it. Lifetimes are in seconds. */
@@ -43,6 +43,8 @@ interface Dependencies {
 }
 
 export function createTokenIssuer({ db, clock, accessTokens, issuer }: Dependencies): TokenIssuer {
+  const createAuthorization = createCreateAuthorization(db);
+
   async function pair({ client, identityId, refreshToken, scopes }: PairRequest): Promise<TokenPair> {
     const { accessTokenSeconds, refreshTokenSeconds } = client.tokenSettings;
     const iat = unixSeconds(clock);
@@ -76,7 +78,7 @@ export function createTokenIssuer({ db, clock, accessTokens, issuer }: Dependenc
       // Signed before it is stored: a crash between the two leaves nothing behind that somebody waits for.
       const issued = await pair({ client, identityId, refreshToken, scopes });
       const authorization = { client, grantType, established, scopes, refreshToken, now };
-      return (await createAuthorization(db, authorization)) ? issued : undefined;
+      return (await createAuthorization(authorization)) ? issued : undefined;
     },
   };
 }

@@ -127,8 +127,8 @@ function bindOperation<O, Caller>(
 
   async function run(c: NodeContext, context: RequestContext): Promise<Success> {
     const { headers } = c.req.raw;
-    const call = { context, header: (name: string) => headers.get(name) ?? undefined };
-    const caller = authenticate && (await inTime(authenticate(call)));
+    const header = (name: string) => headers.get(name) ?? undefined;
+    const caller = authenticate && (await inTime(authenticate({ context, header })));
     if (hasSuccessBody && !acceptsJson(headers.get("accept"))) {
       const detail = "This operation answers application/json, which the Accept header rules out.";
       throw new ServiceError(ErrorKinds.notAcceptable, detail);
@@ -137,7 +137,7 @@ function bindOperation<O, Caller>(
     const requestBody = await readBody(c.req.raw, c.env.incoming, operation);
     validate(validators, requestBody === undefined ? parameters : { ...parameters, requestBody });
     const { path, query } = parameters;
-    return inTime(handler({ path, query, body: requestBody }, { ...call, caller }));
+    return inTime(handler({ path, query, body: requestBody }, { context, header, caller }));
   }
 
   function checked(context: RequestContext, answer: Answer): Answer {

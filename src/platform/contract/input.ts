@@ -18,13 +18,7 @@ const maxDepth = 32;
 /** At most this many places are named in one answer. */
 const maxErrors = 20;
 
-/**
- * The body's text, read off Node's own stream: a web stream in between costs more than all of the checks.
- * Refuses a body that is too large, as soon as it is, and one that is not UTF-8 or ends early.
- */
-async function readText(stream: Readable, declaredLength: string | null): Promise<string> {
-  if (Number(declaredLength) > maxBodyBytes) throw tooLarge();
-  const bytes = await readBytes(stream);
+function textOf(bytes: Buffer): string {
   if (!isUtf8(bytes)) throw invalidInput([{ pointer: "/body", message: "is not UTF-8" }]);
   return bytes.toString("utf8");
 }
@@ -33,6 +27,20 @@ function tooLarge(): ServiceError {
   return new ServiceError(ErrorKinds.contentTooLarge, `The body is larger than ${maxBodyBytes} bytes.`);
 }
 
+/** A body that is here already, as small ones are: to wait for it would cost several times what its bytes do. */
+function arrivedBytes(stream: Readable, declaredLength: string | null): Buffer | undefined {
+  const size = stream.readableLength;
+  if (size === 0 || String(size) !== declaredLength) return undefined;
+  const bytes: unknown = stream.read();
+  // To its end, which may be yet to come.
+  stream.resume();
+  return bytes instanceof Buffer ? bytes : undefined;
+}
+
+/**
+ * The body, read off Node's own stream: a web stream in between costs more than all of the checks. Refuses
+ * one that is too large, as soon as it is, and one that ends early.
+ */
 function readBytes(stream: Readable): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
@@ -44,14 +52,14 @@ function readBytes(stream: Readable): Promise<Buffer> {
       if (size <= maxBodyBytes) chunks.push(chunk);
       else if (!isOver) endWith(tooLarge());
     });
-    stream.once("end", () => {
+    stream.on("end", () => {
       if (isOver) return;
       isOver = true;
       resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks));
     });
-    stream.once("error", endEarly);
+    stream.on("error", endEarly);
     // Comes after every body; an error is made only where one is due.
-    stream.once("close", () => endEarly(undefined));
+    stream.on("close", () => endEarly(undefined));
 
     function endWith(error: ServiceError): void {
       isOver = true;
@@ -144,7 +152,9 @@ export async function readBody(
   const isTaken = mediaType !== undefined && operation.bodyTypes.includes(mediaType);
   if (mediaType === undefined || isTaken) {
     // Whether there is a body, only reading tells: HTTP/2 declares nothing.
-    const text = await readText(stream, request.headers.get("content-length"));
+    const declaredLength = request.headers.get("content-length");
+    if (Number(declaredLength) > maxBodyBytes) throw tooLarge();
+    const text = textOf(arrivedBytes(stream, declaredLength) ?? (await readBytes(stream)));
     if (text === "" && !operation.bodyRequired) return undefined;
     if (text === "" && mediaType === undefined) {
       throw invalidInput([{ pointer: "/body", message: "is required" }]);

@@ -71,7 +71,7 @@ function claimRun(id: string, now: number): SQL {
     insert into push.test_runs as last (id, notification_id, started_at)
     values (1, ${id}::uuid, ${new Date(now).toISOString()}::timestamptz)
     on conflict (id) do update set notification_id = excluded.notification_id, started_at = excluded.started_at
-    where not exists (
+    where last.started_at <= ${latest}::timestamptz and not exists (
       select from push.notifications n where n.id = last.notification_id and n.completed_at is null)
     returning 1 as one`;
 }
