@@ -58,6 +58,9 @@ CREATE TABLE "push"."notifications" (
 	"state" text NOT NULL,
 	"accepted_at" timestamp (3) with time zone NOT NULL,
 	"expires_at" timestamp (3) with time zone NOT NULL,
+	"recorded_user" text COLLATE "C" DEFAULT '' NOT NULL,
+	"recorded_device" bigint DEFAULT 0 NOT NULL,
+	"recorded_at" timestamp (3) with time zone,
 	"planned_through" bigint NOT NULL,
 	"plan_until" bigint,
 	"chunks" integer NOT NULL,
@@ -98,9 +101,11 @@ CREATE INDEX "delivery_chunks_notification" ON "push"."delivery_chunks" USING bt
 CREATE INDEX "delivery_chunks_open" ON "push"."delivery_chunks" USING btree ("notification_id") WHERE "push"."delivery_chunks"."state" in ('PENDING', 'SENDING', 'HELD');--> statement-breakpoint
 CREATE INDEX "delivery_chunks_dead" ON "push"."delivery_chunks" USING btree ("id") WHERE "push"."delivery_chunks"."state" = 'DEAD';--> statement-breakpoint
 CREATE UNIQUE INDEX "devices_token_unique" ON "push"."devices" USING btree ("token_hash");--> statement-breakpoint
-CREATE INDEX "devices_user" ON "push"."devices" USING btree ("user_id");--> statement-breakpoint
+CREATE INDEX "devices_user" ON "push"."devices" USING btree ("user_id","id");--> statement-breakpoint
 CREATE INDEX "devices_expiry" ON "push"."devices" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "history_unread" ON "push"."history" USING btree ("user_id") WHERE not "push"."history"."viewed";--> statement-breakpoint
 CREATE INDEX "history_age" ON "push"."history" USING btree ("notification_id" NULLS FIRST);--> statement-breakpoint
 CREATE INDEX "idempotency_keys_expiry" ON "push"."idempotency_keys" USING btree ("expires_at");--> statement-breakpoint
-CREATE INDEX "notifications_unfinished" ON "push"."notifications" USING btree ("id") WHERE "push"."notifications"."completed_at" is null;
+CREATE INDEX "notifications_unfinished" ON "push"."notifications" USING btree ("id") WHERE "push"."notifications"."completed_at" is null;--> statement-breakpoint
+-- The count of a user's history is quick where the pages are known to be visible to all, which vacuum sees to.
+ALTER TABLE "push"."history" SET (autovacuum_vacuum_insert_scale_factor = 0.01, autovacuum_vacuum_scale_factor = 0.01);

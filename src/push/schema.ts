@@ -50,7 +50,8 @@ export const devices = push.table(
   },
   (table) => [
     uniqueIndex("devices_token_unique").on(table.tokenHash),
-    index("devices_user").on(table.userId),
+    // With the id, for planning walks along the users too, from device to device.
+    index("devices_user").on(table.userId, table.id),
     index("devices_expiry").on(table.expiresAt),
   ],
 );
@@ -77,6 +78,11 @@ export const notifications = push.table(
     acceptedAt: instant("accepted_at").notNull(),
     /** When it is worth nothing any more; what is not sent by then is dropped. */
     expiresAt: instant("expires_at").notNull(),
+    /** Users up to this one, and of this one the devices up to that id, have been looked at for history entries. */
+    recordedUser: byteOrderedText("recorded_user").notNull().default(""),
+    recordedDevice: bigint("recorded_device", { mode: "number" }).notNull().default(0),
+    /** Set when all recipients have their history entries. */
+    recordedAt: instant("recorded_at"),
     /** Devices up to this id have been planned. */
     plannedThrough: bigint("planned_through", { mode: "number" }).notNull(),
     /** The last device there was when planning began, which is where it ends; null before. */

@@ -58,7 +58,7 @@ export async function fillAudience(
 async function insert(db: Database, audience: ReturnType<typeof sql>): Promise<void> {
   await db.execute(sql`
     insert into push.devices (user_id, token, utc_offset, expires_at, provider, token_hash, registered_at, renewed_at)
-    select user_id, token, utc_offset, expires_at, 'fcm', sha256(token::bytea), now(), now()
+    select user_id, token, utc_offset, expires_at, 'fcm', sha256(token::bytea), now() - interval '1 day', now() - interval '1 day'
     from (${audience}) as audience (user_id, token, utc_offset, expires_at)`);
 }
 

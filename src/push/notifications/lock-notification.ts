@@ -7,6 +7,8 @@ export type NotificationState = "PLANNING" | "SENDING" | "PAUSED" | "COMPLETED" 
 export interface LockedNotification {
   readonly state: NotificationState;
   readonly isTest: boolean;
+  /** Whether its recipients have their history entries. */
+  readonly isRecorded: boolean;
   readonly isPlanned: boolean;
   /** Milliseconds since the epoch. */
   readonly expiresAt: number;
@@ -25,16 +27,17 @@ export async function lockNotification(tx: Database, id: string): Promise<Locked
   const [row] = await rows<{
     state: NotificationState;
     isTest: boolean;
+    isRecorded: boolean;
     isPlanned: boolean;
     expires: number;
   }>(
     tx,
     sql`
-      select state, user_ids is not null as "isTest", planned_at is not null as "isPlanned",
-        (extract(epoch from expires_at) * 1000)::float8 as expires
+      select state, user_ids is not null as "isTest", recorded_at is not null as "isRecorded",
+        planned_at is not null as "isPlanned", (extract(epoch from expires_at) * 1000)::float8 as expires
       from push.notifications where id = ${id}::uuid for update`,
   );
   if (!row) return undefined;
-  const { state, isTest, isPlanned, expires } = row;
-  return { state, isTest, isPlanned, expiresAt: expires };
+  const { expires, ...notification } = row;
+  return { ...notification, expiresAt: expires };
 }

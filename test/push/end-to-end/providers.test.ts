@@ -168,35 +168,40 @@ describe.each(backends)("on %s", (backend) => {
     expect(fakes.apns.ledger.tokens().map(({ token }) => token)).toEqual([renewed]);
   });
 
-  it("a provider whose quota is used up gets the rest when it says so, and nothing is lost", {
-    timeout: 90_000,
-  }, async () => {
-    const tokens = Array.from({ length: 60 }, (_, n) => `quota_${n}`);
-    for (const token of tokens) await save("fcm", token);
-    const retryAfter = 7;
-    const quota = fakes.fcm.play({ tokenPrefix: "quota_", answer: "QUOTA_EXCEEDED", retryAfter });
-    const id = await operator.send({ utcOffsets: [offset] });
-    const refusedAt = await new Promise<number>((resolve) => {
-      const timer = setInterval(() => {
-        if (quota.played === 0) return;
-        clearInterval(timer);
-        quota.stop();
-        resolve(Date.now());
-      }, 5);
-    });
-    expect(await operator.ended(id)).toMatchObject({
-      state: "COMPLETED",
-      planned: 60,
-      sent: 60,
-      failed: 0,
-      deadLettered: 0,
-    });
-    const { tokens: reached, repeats, lastAt, answers } = fakes.fcm.ledger.summary();
-    expect({ reached, repeats }).toEqual({ reached: 60, repeats: 0 });
-    expect(answers["QUOTA_EXCEEDED"]).toBeLessThanOrEqual(60);
-    // Whoever was refused was asked no sooner than FCM wanted.
-    expect((lastAt ?? 0) - refusedAt).toBeGreaterThanOrEqual((retryAfter - 1) * 1000);
-  });
+  // It takes its time, and the database has no part in it.
+  it.runIf(backend === backends.at(-1))(
+    "a provider whose quota is used up gets the rest when it says so, and nothing is lost",
+    {
+      timeout: 90_000,
+    },
+    async () => {
+      const tokens = Array.from({ length: 60 }, (_, n) => `quota_${n}`);
+      for (const token of tokens) await save("fcm", token);
+      const retryAfter = 7;
+      const quota = fakes.fcm.play({ tokenPrefix: "quota_", answer: "QUOTA_EXCEEDED", retryAfter });
+      const id = await operator.send({ utcOffsets: [offset] });
+      const refusedAt = await new Promise<number>((resolve) => {
+        const timer = setInterval(() => {
+          if (quota.played === 0) return;
+          clearInterval(timer);
+          quota.stop();
+          resolve(Date.now());
+        }, 5);
+      });
+      expect(await operator.ended(id)).toMatchObject({
+        state: "COMPLETED",
+        planned: 60,
+        sent: 60,
+        failed: 0,
+        deadLettered: 0,
+      });
+      const { tokens: reached, repeats, lastAt, answers } = fakes.fcm.ledger.summary();
+      expect({ reached, repeats }).toEqual({ reached: 60, repeats: 0 });
+      expect(answers["QUOTA_EXCEEDED"]).toBeLessThanOrEqual(60);
+      // Whoever was refused was asked no sooner than FCM wanted.
+      expect((lastAt ?? 0) - refusedAt).toBeGreaterThanOrEqual((retryAfter - 1) * 1000);
+    },
+  );
 
   it("where most of a send is reported dead, removal stops and the notification says so", {
     timeout: 90_000,

@@ -8,7 +8,7 @@ import { backends } from "../../support/servers.ts";
 import { lookAllTheTime, operatorOf, until } from "./operator.ts";
 import { createWorld, type World } from "./world.ts";
 
-const devices = 4_000;
+const devices = 3_000;
 const audience = { devices, users: devices };
 /** Messages a second: a chunk, of which there is one for each zone, takes a good part of a second. */
 const env = { PUSH_MAX_PER_SECOND: "800", LOGGING_LEVEL: "warn" };
@@ -82,6 +82,29 @@ describe.runIf(backends.includes("PostgreSQL"))("SIGTERM in the middle of a send
       expect(await chunksOf(world)).toEqual({ sending: 0, takenAgain: 1 });
       expect(await jobsLost(world)).toBe(0);
       expect((await stopLooking()).problems).toEqual([]);
+    } finally {
+      await world.end();
+    }
+  });
+
+  it("waits for the answers of a slow provider, and no longer", { timeout: 90_000 }, async () => {
+    const world = await createWorld("PostgreSQL", { env, audience });
+    const { ledger } = world.fcm;
+    try {
+      const first = await world.start();
+      const operator = await operatorOf(first);
+      // Each message is taken at once, and that is known three seconds later.
+      world.fcm.play({ delayMs: 3_000 });
+      const id = await operator.send();
+      await until("it sends", 30, () => ledger.summary().messages > 100);
+
+      expect(await terminate(first)).toEqual({ code: 0, inTime: true });
+      expect((await chunksOf(world)).sending).toBe(0);
+
+      world.fcm.stopPlaying();
+      const again = await operatorOf(await world.start(first.env), operator.as);
+      expect(await again.ended(id)).toMatchObject({ state: "COMPLETED", sent: devices });
+      expect(ledger.summary()).toMatchObject({ tokens: devices, messages: devices, repeats: 0 });
     } finally {
       await world.end();
     }

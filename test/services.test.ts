@@ -1,0 +1,60 @@
+/** SERVICES says which services a process runs: the others take neither settings nor memory. */
+import { afterAll, describe, expect, test } from "vitest";
+import { killAll, startProgram } from "./support/program.ts";
+import { startOwnServer } from "./support/servers.ts";
+
+afterAll(killAll);
+
+/** Writes every module that is loaded to the error output. */
+const tellLoads = `data:text/javascript,${encodeURIComponent(`
+  import { registerHooks } from "node:module";
+  registerHooks({ load(url, context, next) { process.stderr.write("LOAD " + url + "\\n"); return next(url, context); } });
+`)}`;
+
+async function loadedBy(services: string): Promise<string[]> {
+  // The database is never connected to: making the services loads all that they are of.
+  const script = `
+    const { readSettings } = await import("./src/services.ts");
+    const { composeServices } = await import("./src/compose-services.ts");
+    const { createMetrics, createLogger } = await import("./src/platform/telemetry.ts");
+    const logger = createLogger({ level: "silent", environment: "production" });
+    const env = { SERVICES: "${services}", DB_HOST: "127.0.0.1", DB_PORT: "1" };
+    await composeServices(await readSettings(env), { logger, metrics: createMetrics(), clock: { now: Date.now } });
+    process.exit(0);`;
+  const program = startProgram(
+    [process.execPath, "--import", tellLoads, "--input-type=module", "-e", script],
+    {},
+  );
+  expect(await program.ended(), program.output()).toBe(0);
+  return program
+    .stderr()
+    .split("\n")
+    .filter((line) => line.startsWith("LOAD "));
+}
+
+describe("a process", () => {
+  test("of the auth service loads nothing of push, and no job queue", async () => {
+    const loaded = await loadedBy("auth");
+    expect(loaded.filter((url) => url.includes("/src/auth/")).length).toBeGreaterThan(10);
+    expect(loaded.filter((url) => /\/src\/push\/|\/node_modules\/(pg-boss|pg)\//.test(url))).toEqual([]);
+  });
+
+  test("of the push service loads nothing of auth, and no argon2", async () => {
+    const loaded = await loadedBy("push");
+    expect(loaded.filter((url) => url.includes("/src/push/")).length).toBeGreaterThan(10);
+    expect(loaded.filter((url) => /\/src\/auth\/|argon2/.test(url))).toEqual([]);
+  });
+
+  test.each(["auth", "push"] as const)("of the service %s has its API and no other", async (service) => {
+    const server = await startOwnServer("PGlite", { env: { SERVICES: service } });
+    try {
+      const bases = { auth: "/api/auth", push: "/api/push-orchestration" };
+      for (const [name, base] of Object.entries(bases)) {
+        const { status } = await fetch(`${server.origin}${base}/openapi.json`);
+        expect(status, base).toBe(name === service ? 200 : 404);
+      }
+    } finally {
+      await server.stop();
+    }
+  });
+});
