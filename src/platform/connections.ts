@@ -7,6 +7,7 @@ import type { Http2SecureServer, ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
+import { InHand } from "./in-hand.ts";
 
 /** How long a connection on which nothing was asked yet may still ask: its first request may be on the way. */
 const lingerMs = 250;
@@ -20,7 +21,9 @@ export class Connections {
   readonly #secureSockets = new Set<Socket>();
   readonly #sessions = new Set<ServerHttp2Session>();
   /** HTTP/1 responses not yet finished. */
-  readonly #busy = new Set<ServerResponse>();
+  readonly #busy = new InHand<{ readonly response: ServerResponse; readonly turn: number }>();
+  /** HTTP/1 responses, ever. */
+  #turns = 0;
   /** Connections, ever. */
   #accepted = 0;
   #isDraining = false;
@@ -44,17 +47,19 @@ export class Connections {
 
   /** Keeps account of an HTTP/1 response, from before anything is written to it. */
   track(response: ServerResponse): void {
-    this.#busy.add(response);
-    response.once("close", () => this.#finished(response));
+    const place = this.#busy.take({ response, turn: this.#turns++ });
+    response.once("close", () => {
+      this.#busy.putDown(place);
+      this.#finished(response);
+    });
     if (this.#isDraining) response.shouldKeepAlive = false;
   }
 
   #finished(response: ServerResponse): void {
-    this.#busy.delete(response);
     if (!this.#isClosing || !response.shouldKeepAlive) return;
     // Its headers had already promised to keep the connection, on which more may have been asked meanwhile.
     const { socket } = response.req;
-    if (!this.#busy.values().some((other) => other.req.socket === socket)) socket.destroySoon();
+    if (![...this.#busy].some((other) => other.response.req.socket === socket)) socket.destroySoon();
   }
 
   /** From now on every answer asks the client to take its next request elsewhere. New connections are still welcome. */
@@ -62,7 +67,8 @@ export class Connections {
     if (this.#isDraining) return;
     this.#isDraining = true;
     // Of pipelined requests only the last may close the connection.
-    const last = new Map(Array.from(this.#busy, (response) => [response.req.socket, response]));
+    const inTurn = [...this.#busy].sort((a, b) => a.turn - b.turn);
+    const last = new Map(inTurn.map(({ response }) => [response.req.socket, response]));
     for (const response of last.values()) if (!response.headersSent) response.shouldKeepAlive = false;
     // GOAWAY with the last stream that is answered: the client knows which it may safely ask elsewhere.
     for (const session of this.#sessions) session.close();

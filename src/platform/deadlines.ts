@@ -1,8 +1,9 @@
 /**
  * A limit on how long a request waits for what it depends on: whatever hangs, nobody waits for ever. One timer
- * serves all, as all have the same time: they pass in the order in which they came.
+ * serves all.
  */
 import { unavailable } from "./errors.ts";
+import { InHand } from "./in-hand.ts";
 
 /** Milliseconds that the check of credentials, and a handler, may take. */
 const workMs = 10_000;
@@ -12,8 +13,7 @@ interface Waiting {
   reject(reason: unknown): void;
 }
 
-/** The oldest first. */
-const waiting = new Set<Waiting>();
+const waiting = new InHand<Waiting>();
 let timer: NodeJS.Timeout | undefined;
 
 function wakeIn(milliseconds: number): void {
@@ -23,29 +23,27 @@ function wakeIn(milliseconds: number): void {
 function passDeadlines(): void {
   timer = undefined;
   const now = performance.now();
-  for (const one of waiting) {
-    if (one.until > now) {
-      wakeIn(one.until - now);
-      return;
-    }
-    waiting.delete(one);
-    one.reject(unavailable("A service that this one depends on", new Error("it took too long")));
+  let next = Number.POSITIVE_INFINITY;
+  for (const { until, reject } of waiting) {
+    // Putting it down is left to the end of its work, as ever.
+    if (until > now) next = Math.min(next, until);
+    else reject(unavailable("A service that this one depends on", new Error("it took too long")));
   }
+  if (next < Number.POSITIVE_INFINITY) wakeIn(next - now);
 }
 
 /** What the work comes to, or `unavailable` if it takes too long; the work itself goes on unseen. */
 export function inTime<T>(work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
-    const one = { until: performance.now() + workMs, reject };
-    waiting.add(one);
+    const place = waiting.take({ until: performance.now() + workMs, reject });
     if (timer === undefined) wakeIn(workMs);
     work.then(
       (result) => {
-        waiting.delete(one);
+        waiting.putDown(place);
         resolve(result);
       },
       (reason: unknown) => {
-        waiting.delete(one);
+        waiting.putDown(place);
         reject(reason);
       },
     );

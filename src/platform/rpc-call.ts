@@ -39,7 +39,7 @@ export class ActiveCall implements RpcCall {
   readonly #observer: RpcObserver;
   readonly #method: DescMethod;
   readonly #protocol: RpcProtocol;
-  readonly #ended: (call: ActiveCall) => void;
+  readonly #ended: () => void;
   #finished = false;
   /** What the caller is told, once the call has failed or been stopped. */
   #failure: ConnectError | undefined;
@@ -48,7 +48,7 @@ export class ActiveCall implements RpcCall {
   #interrupt: ((reason: ConnectError) => void) | undefined;
   #closeStream: (() => void) | undefined;
 
-  constructor(origin: CallOrigin, logger: Logger, observer: RpcObserver, ended: (call: ActiveCall) => void) {
+  constructor(origin: CallOrigin, logger: Logger, observer: RpcObserver, ended: () => void) {
     this.metadata = origin.metadata;
     this.context =
       origin.context ??
@@ -182,7 +182,7 @@ export class ActiveCall implements RpcCall {
   #finish(failure?: Code): void {
     if (this.#finished) return;
     this.#finished = true;
-    this.#ended(this);
+    this.#ended();
     const ending = {
       service: this.#method.parent.typeName,
       method: this.#method.name,

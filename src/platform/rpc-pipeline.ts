@@ -1,6 +1,7 @@
 /** The calls in hand of one server: it begins them, and ends them when the server shuts down. */
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Logger } from "pino";
+import { InHand } from "./in-hand.ts";
 import type { RpcObserver } from "./rpc.ts";
 import { ActiveCall, type CallOrigin, deadlineExceeded } from "./rpc-call.ts";
 
@@ -18,9 +19,7 @@ export class RpcPipeline {
   readonly #logger: Logger;
   readonly #observer: RpcObserver;
   readonly #defaultDeadlineMs: number;
-  /** The oldest first. */
-  readonly #open = new Set<ActiveCall>();
-  readonly #ended = (call: ActiveCall) => void this.#open.delete(call);
+  readonly #open = new InHand<ActiveCall>();
   #clock: NodeJS.Timeout | undefined;
   #draining = false;
 
@@ -31,8 +30,8 @@ export class RpcPipeline {
   }
 
   begin(origin: CallOrigin): ActiveCall {
-    const call = new ActiveCall(origin, this.#logger, this.#observer, this.#ended);
-    this.#open.add(call);
+    const call = new ActiveCall(origin, this.#logger, this.#observer, () => this.#open.putDown(place));
+    const place = this.#open.take(call);
     if (call.needsDeadline && !this.#clock) this.#wakeIn(this.#defaultDeadlineMs);
     if (call.streams && this.#draining) call.stop(shuttingDown);
     return call;
@@ -42,18 +41,18 @@ export class RpcPipeline {
     this.#clock = setTimeout(() => this.#passDeadlines(), milliseconds).unref();
   }
 
-  /** One timer for all: the default deadlines pass in the order in which the calls came. */
+  /** One timer for all. */
   #passDeadlines(): void {
     this.#clock = undefined;
+    const now = performance.now();
+    let next = Number.POSITIVE_INFINITY;
     for (const call of this.#open) {
       if (!call.needsDeadline) continue;
-      const left = call.startedAt + this.#defaultDeadlineMs - performance.now();
-      if (left > 0) {
-        this.#wakeIn(left);
-        break;
-      }
-      call.stop(deadlineExceeded);
+      const left = call.startedAt + this.#defaultDeadlineMs - now;
+      if (left > 0) next = Math.min(next, left);
+      else call.stop(deadlineExceeded);
     }
+    if (next < Number.POSITIVE_INFINITY) this.#wakeIn(next);
   }
 
   /** Ends streams, which would not end by themselves, and lets the others finish. */

@@ -31,6 +31,7 @@ async function listens(port: number): Promise<boolean> {
 
 function startProduct({ env }: Preparation): Promise<BenchServer> {
   const portSettings = {
+    SERVICES: "auth",
     SERVER_PORT: String(ports.http),
     GRPC_PORT: String(ports.grpc),
     MANAGEMENT_PORT: String(ports.management),
