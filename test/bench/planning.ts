@@ -53,7 +53,7 @@ async function plan(database: OpenDatabase): Promise<number> {
   const jobs = createJobs({ database, tables, logger });
   await jobs.start();
   const clock = systemClock;
-  const planner = createPlanner({ db, jobs, clock });
+  const planner = createPlanner({ db, jobs, clock, providers: ["fcm", "apns", "webpush", "outbox"] });
   const notifications = createNotifications({ db, jobs, clock, ttlSeconds: 3600, testUserIds: [], logger });
   const content = { title: "Good morning", message: "The shop opens at nine.", image: null };
   await notifications.accept("bench", { ...content, utcOffsets: worldOffsets }, undefined);
