@@ -10,10 +10,10 @@ import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { authApi, internal } from "./support/auth-api.ts";
-import { type AuthProcess, spawnAuthServer } from "./support/auth-server.ts";
 import { type AuthStore, createAuthStore, dump } from "./support/auth-store.ts";
 import { type Passing, startProxy } from "./support/changing-proxy.ts";
 import { killAll, type Program, startNode } from "./support/program.ts";
+import { type PushProcess, spawnPushServer } from "./support/push-server.ts";
 import { findSecrets, type Secret, secretsOf } from "./support/secret-search.ts";
 import { backends } from "./support/servers.ts";
 
@@ -31,13 +31,15 @@ afterAll(killAll);
 
 describe.each(backends)("the demo on %s", { timeout: 120_000 }, (backend) => {
   let store: AuthStore;
-  let server: AuthProcess;
+  let server: PushProcess;
   let directory: string;
 
   beforeAll(async () => {
     directory = mkdtempSync(join(tmpdir(), "gatepost-demo-"));
     store = await createAuthStore(backend);
-    server = await spawnAuthServer(backend, { env: { ...store.env, LOGGING_LEVEL: "trace" } });
+    // Its issuer is its own address, where the push service finds it.
+    const { OAUTH_SERVER_ISSUER: _none, ...env } = store.env;
+    server = await spawnPushServer(backend, { env: { ...env, LOGGING_LEVEL: "trace" } });
   }, 60_000);
   afterAll(async () => {
     await server.stop();
@@ -90,7 +92,7 @@ describe.each(backends)("the demo on %s", { timeout: 120_000 }, (backend) => {
 });
 
 /** Ends the process and leaves its data. */
-async function stop({ child }: AuthProcess): Promise<void> {
+async function stop({ child }: PushProcess): Promise<void> {
   const gone = new Promise((resolve) => child.once("exit", resolve));
   child.kill("SIGTERM");
   await gone;
@@ -129,9 +131,9 @@ function filesOf(directory: string): string[] {
 }
 
 describe("a demo that must not pass", { timeout: 120_000 }, () => {
-  let server: AuthProcess;
+  let server: PushProcess;
   beforeAll(async () => {
-    server = await spawnAuthServer("PGlite");
+    server = await spawnPushServer("PGlite");
   }, 60_000);
   afterAll(() => server.stop());
 
@@ -172,7 +174,7 @@ describe("a demo that must not pass", { timeout: 120_000 }, () => {
       expect(demo.stderr()).toMatch(message);
       expect(demo.stdout()).not.toMatch(/all as the contract says/);
       const id = /"id": "(demo-\w+)"/.exec(demo.stdout())?.[1] ?? "";
-      const api = authApi(server.base);
+      const api = authApi(server.authBase);
       const { status } = await api.call("getIdentity", { as: internal, path: { id } });
       expect(status, "the demo has cleaned up").toBe(404);
     } finally {

@@ -27,6 +27,10 @@ export async function obstacle({ http, grpc }: Addresses): Promise<string | unde
   if (typeof verifier === "string" || verifier.status !== 200) {
     return `The server at ${http} has no built-in OTP verifier. The demo needs one in development mode: without NODE_ENV=production and OTP_VERIFIER_URL.`;
   }
+  const push = await firstAnswer(`${http}/api/push-orchestration/openapi.json`);
+  if (typeof push === "string" || push.status !== 200) {
+    return `The server at ${http} does not run the push service. The demo needs both: without SERVICES, or with SERVICES=auth,push.`;
+  }
   const refusal = await connectionError(grpc);
   return refusal && `Nothing listens for gRPC at ${grpc} (${refusal}).`;
 }

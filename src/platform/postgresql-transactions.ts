@@ -8,6 +8,17 @@ import type postgres from "postgres";
 import { isDatabaseUnavailable } from "./database-errors.ts";
 import { type OpenClient, retire } from "./postgresql-pool.ts";
 
+/**
+ * Milliseconds that a transaction waits for a connection. Shorter than any caller waits for its answer, so that
+ * nothing is begun, and written, for somebody who was told that it cannot be done.
+ */
+const waitMs = 4_000;
+
+interface Waiter {
+  resolve(lane: Lane): void;
+  readonly timer: NodeJS.Timeout;
+}
+
 /** A client with one connection, for one transaction at a time. */
 class Lane {
   readonly client: postgres.Sql;
@@ -57,7 +68,7 @@ export class Transactions {
   readonly #max: number;
   readonly #lanes = new Set<Lane>();
   readonly #free: Lane[] = [];
-  readonly #waiting: ((lane: Lane) => void)[] = [];
+  #waiting: Waiter[] = [];
 
   /**
    * @param open opens a client with one connection
@@ -91,14 +102,23 @@ export class Transactions {
       this.#discard(free);
     }
     if (this.#lanes.size < this.#max) return this.#newLane();
-    return new Promise((resolve) => this.#waiting.push(resolve));
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.#waiting = this.#waiting.filter((one) => one !== waiter);
+        reject(noConnection());
+      }, waitMs);
+      const waiter = { resolve, timer };
+      this.#waiting.push(waiter);
+    });
   }
 
   #giveBack(lane: Lane): void {
     if (lane.isLost) this.#discard(lane);
     const next = this.#waiting.shift();
-    if (next) next(lane.isLost ? this.#newLane() : lane);
-    else if (!lane.isLost) this.#free.push(lane);
+    if (next) {
+      clearTimeout(next.timer);
+      next.resolve(lane.isLost ? this.#newLane() : lane);
+    } else if (!lane.isLost) this.#free.push(lane);
   }
 
   #newLane(): Lane {
@@ -116,4 +136,8 @@ export class Transactions {
 /** With the driver's own code, by which it is known that the database is away. */
 function connectionLost(): Error {
   return Object.assign(new Error("the connection ended inside a transaction"), { code: "CONNECTION_CLOSED" });
+}
+
+function noConnection(): Error {
+  return Object.assign(new Error("all connections for transactions are taken"), { code: "CONNECT_TIMEOUT" });
 }

@@ -150,4 +150,15 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
       });
     });
   });
+
+  test("one that waits too long for a connection is refused, and never begun afterwards", async () => {
+    const release = Promise.withResolvers<void>();
+    const taken = Array.from({ length: max }, () => transactions.begin(() => release.promise));
+    const late = transactions.begin((tx) => insert(tx, 7)).catch((error: unknown) => error);
+    expect(isDatabaseUnavailable(await late)).toBe(true);
+    release.resolve();
+    await Promise.all(taken);
+    await transactions.begin((tx) => insert(tx, 8));
+    expect(await stored()).toEqual([8]);
+  }, 15_000);
 });
