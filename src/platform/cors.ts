@@ -13,10 +13,11 @@ export const corsPolicy = {
   /** Those of the APIs, and those of Connect and gRPC-Web. */
   allowedHeaders: [
     ...["Authorization", "If-None-Match", "X-Api-Key", "X-Request-Id", "traceparent"],
+    ...["Idempotency-Key", "barrier-user-utc-offset"],
     ...connectCors.allowedHeaders,
   ],
   exposedHeaders: [
-    ...["Allow", "ETag", "Retry-After", "WWW-Authenticate", "X-Request-Id"],
+    ...["Allow", "ETag", "Notification-Id", "Retry-After", "WWW-Authenticate", "X-Request-Id"],
     ...connectCors.exposedHeaders,
   ],
   /** What browsers keep a preflight for, in seconds: so long an origin that is taken away may still ask. */

@@ -143,6 +143,10 @@ export function createJobs({
       // A queue is looked up at its first use: inside a transaction on the embedded database's one connection,
       // that would wait for itself.
       await Promise.all(tables.queues.map(({ name }) => boss.insert(name, [])));
+      // pg-boss looks after an interval only: a process that always dies before that would never get its jobs back.
+      void boss.supervise().catch((err: unknown) => {
+        logger.warn({ err }, "jobs of workers that died could not be looked for; it is tried again");
+      });
     },
     async stop() {
       await boss.stop({ graceful: false });

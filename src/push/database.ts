@@ -25,13 +25,19 @@ export interface DeliveryJob {
 /** Tries after which a job that throws, or whose worker dies, is a dead letter. */
 const retryLimit = 10;
 
+/**
+ * Never: there is no queue behind that one, and a dead letter that is lost leaves its chunk or its planning open for
+ * good. Once a minute is little for what only a defect or a broken database can hold up.
+ */
+const deadLetterRetryLimit = 1_000_000;
+
 export const pushMigrations: Migrations & { readonly jobs: JobTables } = {
   schema: "push",
   folder: new URL("../../drizzle/push", import.meta.url),
   jobs: {
     schema: "push_jobs",
     queues: [
-      { name: deadLetterQueue, retryLimit },
+      { name: deadLetterQueue, retryLimit: deadLetterRetryLimit },
       { name: planQueue, retryLimit, deadLetter: deadLetterQueue },
       ...providerNames.map((provider) => ({
         name: deliveryQueue(provider),

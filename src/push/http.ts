@@ -71,8 +71,10 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       const { notificationId } = await notifications.accept(clientOf(caller), notification, key);
       return { status: 204, headers: { "Notification-Id": notificationId } };
     },
-    async getNotificationsHistory({ query: { markViewed = false, ...query } }, { caller }) {
-      return { status: 200, body: await history.page(userOf(caller), pageOf(query), markViewed) };
+    async getNotificationsHistory({ query: { markViewed = false, ...query } }, { caller, method }) {
+      // Who asks with HEAD is shown none of them.
+      const marks = markViewed && method !== "HEAD";
+      return { status: 200, body: await history.page(userOf(caller), pageOf(query), marks) };
     },
     async getNotificationsSummary({ query }, { caller }) {
       const isPage = query.page !== undefined || query.size !== undefined;

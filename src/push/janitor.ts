@@ -1,16 +1,15 @@
 /**
  * Removes what has expired or is older than it is to be kept: a bounded number of rows in each of many short
- * transactions. Processes take turns: whoever finds another at it leaves it to that one.
+ * transactions. Processes take turns: whoever finds another at it leaves it to that one. Times are the database's, so
+ * that a machine with a wrong clock removes nothing that is live.
  */
 import { type SQL, sql } from "drizzle-orm";
-import type { Clock } from "../platform/clock.ts";
 import { type Database, rows } from "../platform/database.ts";
 import type { Logger } from "../platform/telemetry.ts";
 import { removeDevices } from "./devices/remove-devices.ts";
 
 interface Dependencies {
   readonly db: Database;
-  readonly clock: Clock;
   /** Days for which history is kept; and the notifications that it is of. */
   readonly historyRetentionDays: number;
 }
@@ -26,9 +25,9 @@ const notificationBatch = 100;
 type Step = (tx: Database) => Promise<boolean>;
 
 /** What to remove. What somebody is working on is left for the next round: nobody is waited for. */
-function stepsOf({ clock, historyRetentionDays }: Dependencies): Step[] {
-  const now = new Date(clock.now()).toISOString();
-  const kept = lowestId(clock.now() - historyRetentionDays * dayMs);
+function stepsOf(nowMs: number, historyRetentionDays: number): Step[] {
+  const now = new Date(nowMs).toISOString();
+  const kept = lowestId(Math.floor(nowMs - historyRetentionDays * dayMs));
   const batch = sql`limit ${batchSize} for update skip locked`;
   const removed = async (tx: Database, statement: SQL) => (await rows(tx, statement)).length === batchSize;
   return [
@@ -108,9 +107,15 @@ function lowestId(ms: number): string {
 
 /** One round: every step, until nothing is left of it, another process is at it, or it is time to stop. */
 export async function cleanUp(dependencies: Dependencies, stopping?: AbortSignal): Promise<void> {
-  for (const step of stepsOf(dependencies)) {
+  const { db, historyRetentionDays } = dependencies;
+  const [time] = await rows<{ now: number }>(
+    db,
+    sql`select floor(extract(epoch from now()) * 1000)::float8 as now`,
+  );
+  if (!time) throw new Error("the database does not know the time");
+  for (const step of stepsOf(time.now, historyRetentionDays)) {
     for (let more = true; more && !stopping?.aborted; ) {
-      more = await dependencies.db.transaction(async (tx) => {
+      more = await db.transaction(async (tx) => {
         const [lock] = await rows<{ mine: boolean }>(
           tx,
           sql`select pg_try_advisory_xact_lock(hashtext('push.janitor')) as mine`,

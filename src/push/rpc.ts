@@ -1,4 +1,5 @@
 /** push.v1 over gRPC, gRPC-Web and Connect: decode, authorise, one call, encode. */
+import { setTimeout } from "node:timers/promises";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import {
   DeliveryService,
@@ -16,23 +17,59 @@ import type { WatchProgress } from "./notifications/watch-progress.ts";
 interface Dependencies {
   readonly callers: Omit<Callers, "close">;
   readonly watchProgress: WatchProgress;
+  /** Milliseconds between two checks of the token of a stream that goes on. */
+  readonly checkMs?: number;
 }
 
 const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-export function pushRpc({ callers, watchProgress }: Dependencies): RpcService {
+export function pushRpc({ callers, watchProgress, checkMs = 15_000 }: Dependencies): RpcService {
   return implement(DeliveryService, {
     async *watchProgress({ notificationId }, { metadata, signal }) {
-      // A stream has no deadline of its own.
-      if (!(await inTime(callers.backoffice(metadata("authorization"))))) throw unauthenticated();
+      const authorization = metadata("authorization");
+      const check = async () => {
+        // A stream has no deadline of its own.
+        if (!(await inTime(callers.backoffice(authorization)))) throw unauthenticated();
+      };
+      await check();
       if (!uuid.test(notificationId)) {
         throw invalidInput([{ pointer: "/body/notification_id", message: "is not a UUID" }]);
       }
-      for await (const progress of watchProgress(notificationId.toLowerCase(), signal)) {
-        yield { progress: progressMessage(progress) };
+      const ending = new AbortController();
+      const watching = AbortSignal.any([signal, ending.signal]);
+      let refusal: { readonly error: unknown } | undefined;
+      void refusalOf(check, checkMs, watching).then((found) => {
+        refusal = found;
+        ending.abort();
+      });
+      try {
+        for await (const progress of watchProgress(notificationId.toLowerCase(), watching)) {
+          if (refusal) break;
+          yield { progress: progressMessage(progress) };
+        }
+        if (refusal) throw refusal.error;
+      } finally {
+        ending.abort();
       }
     },
   });
+}
+
+/** Checks at an interval until that fails, which is answered, or until the signal is aborted; never rejects. */
+async function refusalOf(
+  check: () => Promise<void>,
+  everyMs: number,
+  signal: AbortSignal,
+): Promise<{ readonly error: unknown } | undefined> {
+  while (!signal.aborted) {
+    try {
+      await setTimeout(everyMs, undefined, { signal, ref: false });
+      await check();
+    } catch (error) {
+      return signal.aborted ? undefined : { error };
+    }
+  }
+  return undefined;
 }
 
 function progressMessage(

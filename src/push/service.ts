@@ -109,7 +109,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     startWorkers() {
       if (stopping) return;
       const { historyRetentionDays, janitorIntervalSeconds: intervalSeconds } = settings;
-      const planner = createPlanner({ db, jobs, clock });
+      const planner = createPlanner({ db, jobs, clock, providers: settings.providers.names });
       workers.push(
         jobs.work({ queue: planQueue, handle: planner.handle }),
         startDelivery({
@@ -124,7 +124,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
           handleDeadLetter: createDeadLetterHandler({ db, jobs, clock, logger }).handle,
         }),
         startCompletionSweep({ db, clock, logger }),
-        startJanitor({ db, clock, historyRetentionDays, logger, intervalSeconds }),
+        startJanitor({ db, historyRetentionDays, logger, intervalSeconds }),
         startRelay({
           db,
           schema: "push",

@@ -52,6 +52,13 @@ describe("the HTTP APIs and the RPC protocols", () => {
   });
 });
 
+it("lets pages send and read the headers of push's operations", () => {
+  expect(corsPolicy.allowedHeaders).toEqual(
+    expect.arrayContaining(["barrier-user-utc-offset", "Idempotency-Key"]),
+  );
+  expect(corsPolicy.exposedHeaders).toContain("Notification-Id");
+});
+
 it("allows the methods that the APIs have", async () => {
   const documents = await Promise.all(
     ["auth", "otp-verifier"].map((name) =>

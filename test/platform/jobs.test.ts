@@ -188,3 +188,29 @@ describe.each(backends)("jobs on %s", (backend) => {
     expect(warnings).not.toContain("the job queue");
   }, 30_000);
 });
+
+describe.each(backends)("a process that starts on %s", (backend) => {
+  it("gives back the jobs of workers that died before, at once: it may not live long itself", async () => {
+    const holder = await createServiceDatabase(backend, { ...pushMigrations, jobs: tables });
+    const database = await holder.open();
+    await database.migrate();
+    const dead = createJobs({ database, tables, logger });
+    await dead.start();
+    await database.db.transaction((tx) => dead.enqueue(tx, "work", [{ data: { number: 1 } }]));
+    await dead.stop();
+    // Taken a minute ago, by a worker that has given no sign of life since. Nobody has looked meanwhile.
+    await database.db.execute(sql`
+      update push_jobs.job set state = 'active', started_on = now() - interval '1 minute',
+        heartbeat_on = now() - interval '1 minute'`);
+    await database.db.execute(sql`update push_jobs.queue set monitor_claim_on = now() - interval '1 minute'`);
+    const state = async () =>
+      (await rows<{ state: string }>(database.db, sql`select state::text from push_jobs.job`))[0]?.state;
+    expect(await state()).toBe("active");
+    const jobs = createJobs({ database, tables, logger });
+    await jobs.start();
+    // Before the first interval, which is five seconds.
+    await expect.poll(state, { timeout: 3_000 }).toBe("retry");
+    await jobs.stop();
+    await holder.drop();
+  }, 30_000);
+});

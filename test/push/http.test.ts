@@ -292,6 +292,16 @@ describe("pages", () => {
     ]);
   });
 
+  it("mark nothing as viewed for HEAD, which shows nothing", async () => {
+    const { operations } = readContract("push-orchestration");
+    const path = operations.find((operation) => operation.id === "getNotificationsHistory")?.path;
+    const ask = (method: string) =>
+      fetch(`${app.origin}${path}?markViewed=true`, { method, headers: { authorization: user } });
+    for (const method of ["HEAD", "GET"]) expect((await ask(method)).status).toBe(200);
+    const first = { page: 0, size: 20, sort: [] };
+    expect(asked).toEqual([...["u-1", first, false], ...["u-1", first, true]]);
+  });
+
   it("count for a summary only where a page was asked for", async () => {
     for (const query of ["", "?sort=id,asc", "?page=1", "?size=5"]) {
       expect((await asUser("getNotificationsSummary", { query })).body).toEqual({ viewed: true });

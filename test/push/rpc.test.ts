@@ -40,6 +40,8 @@ const ended = progress({ ...completed, remaining: 0 });
 /** How each notification stands, and how often it was looked at. */
 const standing = new Map<string, () => NotificationProgress>();
 const looks = new Map<string, number>();
+/** What the check of the token "later" comes to. */
+let later: () => { clientId: string } | undefined = () => ({ clientId: "office" });
 
 let servers: RpcServers;
 let transports: Record<string, Transport>;
@@ -59,11 +61,12 @@ beforeAll(async () => {
     user: async () => undefined,
     async backoffice(authorization: string | undefined) {
       if (authorization === "Bearer user") throw wrongApplication();
+      if (authorization === "Bearer later") return later();
       if (authorization === "Bearer unchecked") throw unavailable("The identity provider", new Error("away"));
       return authorization === office.authorization ? { clientId: "office" } : undefined;
     },
   };
-  servers = await startRpcServers({ services: [pushRpc({ callers, watchProgress })] });
+  servers = await startRpcServers({ services: [pushRpc({ callers, watchProgress, checkMs: 50 })] });
   const web = { baseUrl: `http://127.0.0.1:${servers.http1Port}`, httpVersion: "1.1" } as const;
   transports = {
     gRPC: createGrpcTransport({ baseUrl: `http://127.0.0.1:${servers.grpcPort}` }),
@@ -135,6 +138,32 @@ describe.each(["gRPC", "Connect", "gRPC-Web"])("%s", (protocol) => {
     const seen: unknown[] = [];
     for await (const message of watch(protocol, id(3))) seen.push(message.progress?.state);
     expect(seen).toEqual([NotificationState.COMPLETED]);
+  });
+
+  it("ends when its token is no longer good, though nothing changes", async () => {
+    standing.set(id(7), () => progress());
+    const refusals: [Code, typeof later][] = [
+      [Code.Unauthenticated, () => undefined],
+      [
+        Code.PermissionDenied,
+        () => {
+          throw wrongApplication();
+        },
+      ],
+      [
+        Code.Unavailable,
+        () => {
+          throw unavailable("The identity provider", new Error("away"));
+        },
+      ],
+    ];
+    for (const [code, refuse] of refusals) {
+      later = () => ({ clientId: "office" });
+      const ending = failure(watch(protocol, id(7), { headers: { authorization: "Bearer later" } }));
+      await delay(150);
+      later = refuse;
+      expect((await ending).code).toBe(code);
+    }
   });
 
   it("looks no more when nobody watches any more", async () => {

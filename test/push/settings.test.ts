@@ -1,10 +1,13 @@
 /** The push service's settings: what development mode needs none of, and what production will not do without. */
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
+import { parse } from "yaml";
 import { developmentSecrets } from "../../src/platform/development-secrets.ts";
 import type { EnvironmentVariables } from "../../src/platform/setting-text.ts";
+import { providerTable } from "../../src/push/provider-settings.ts";
+import { pushTable } from "../../src/push/settings-table.ts";
 import { readSettings } from "../../src/services.ts";
 import { problemLines } from "../support/setting-problems.ts";
 
@@ -148,6 +151,19 @@ describe("in production mode", () => {
       security: { apiKey: "0123456789abcdef" },
     });
     expect(auth).toMatchObject({ database: { kind: "embedded" }, janitorIntervalSeconds: 30 });
+  });
+
+  test("compose hands every setting on that a deployment may set, and its env file explains each", () => {
+    const file = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
+    const { environment } = parse(file("compose.yaml"), { merge: true }).services.gatepost;
+    // One is for tests of this service; the other is right as it is.
+    const ours = ["FCM_ENDPOINT", "JANITOR_INTERVAL_SECONDS"];
+    for (const { name } of Object.values({ ...pushTable, ...providerTable })) {
+      if (ours.includes(name)) continue;
+      expect(environment, name).toHaveProperty(name);
+      const isAsked = environment[name] === null || String(environment[name]).includes(`\${${name}:`);
+      if (isAsked) expect(file("production.env.example"), name).toMatch(new RegExp(`^(# )?${name}=`, "m"));
+    }
   });
 
   test("a service that does not run is asked for nothing", async () => {

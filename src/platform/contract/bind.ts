@@ -126,9 +126,9 @@ function bindOperation<O, Caller>(
   const validators = operation.requestValidators();
 
   async function run(c: NodeContext, context: RequestContext): Promise<Success> {
-    const { headers } = c.req.raw;
+    const { headers, method } = c.req.raw;
     const header = (name: string) => headers.get(name) ?? undefined;
-    const caller = authenticate && (await inTime(authenticate({ context, header })));
+    const caller = authenticate && (await inTime(authenticate({ context, method, header })));
     if (hasSuccessBody && !acceptsJson(headers.get("accept"))) {
       const detail = "This operation answers application/json, which the Accept header rules out.";
       throw new ServiceError(ErrorKinds.notAcceptable, detail);
@@ -137,7 +137,7 @@ function bindOperation<O, Caller>(
     const requestBody = await readBody(c.req.raw, c.env.incoming, operation);
     validate(validators, requestBody === undefined ? parameters : { ...parameters, requestBody });
     const { path, query } = parameters;
-    return inTime(handler({ path, query, body: requestBody }, { context, header, caller }));
+    return inTime(handler({ path, query, body: requestBody }, { context, method, header, caller }));
   }
 
   function checked(context: RequestContext, answer: Answer): Answer {

@@ -59,6 +59,8 @@ export type OperationResponse<Op> = Op extends { responses: infer R }
 /** Beside the request itself: who calls, and in what context. */
 export interface Call<Caller> {
   readonly context: RequestContext;
+  /** In upper case. An operation that is a GET is called for HEAD too, and must change nothing then. */
+  readonly method: string;
   /** Set on every operation that the document protects. */
   readonly caller: Caller | undefined;
   /** A request header by its name in lower case. */

@@ -5,6 +5,7 @@
 import { sql } from "drizzle-orm";
 import { type Database, rows } from "../../platform/database.ts";
 import type { ProviderName } from "../provider-settings.ts";
+import { shortenPause } from "./pace.ts";
 
 /** A chunk that this worker has taken: `attempt` is its proof. */
 export interface TakenChunk {
@@ -159,6 +160,7 @@ export async function refuseChunk(
   id: number,
   isRetry: boolean,
 ): Promise<RefusedChunk | undefined> {
+  await shortenPause(tx, provider);
   const [notification] = await rows<{ id: string; state: string; expired: boolean; paused: number | null }>(
     tx,
     sql`

@@ -168,7 +168,9 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
     metrics.chunkEnded(provider, (performance.now() - began) / 1000);
     tell(chunk, sending, result, settled);
     if (settled.state === "DONE" || settled.state === "DEAD") await complete(chunk.notification.id);
-    const isGood = sending.stop === undefined && counts.retry === 0;
+    const isGood =
+      sending.stop === undefined &&
+      (!dependencies.provider.isOneService || counts.retry <= sending.tally.answered * rules.toleratedErrors);
     if (isGood && chunk.share < 1) await pace.faster().catch(() => undefined);
   };
 }

@@ -26,8 +26,10 @@ export interface DeliveryRules {
   readonly probeMessages: number;
   /** The least share of the ceiling that failures slow down to; each halves it. */
   readonly leastShare: number;
-  /** What a chunk without failures adds to the share. */
+  /** What a chunk that went well adds to the share. */
   readonly shareStep: number;
+  /** Part of a chunk's messages that errors may leave in one that went well: providers that work have some. */
+  readonly toleratedErrors: number;
 
   /** The share of the ceiling that a notification begins with. */
   readonly rampFloor: number;
@@ -55,6 +57,7 @@ export const deliveryRules: DeliveryRules = {
   probeMessages: 10,
   leastShare: 0.1,
   shareStep: 0.1,
+  toleratedErrors: 0.05,
   rampFloor: 0.05,
   sliceMs: 500,
   tickMs: 5,

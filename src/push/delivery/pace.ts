@@ -2,7 +2,7 @@
  * The pace of one provider, shared by the whole fleet through its row in `provider_paces`: how many messages
  * may go out when, and whether any may. Times are the database's, so that machines with wrong clocks agree.
  */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { type Database, rows } from "../../platform/database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
@@ -11,6 +11,24 @@ import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts
 export type Grant =
   | { readonly messages: number; readonly startMs: number; readonly endMs: number }
   | { readonly pausedMs: number };
+
+/**
+ * What reservations in hand never reach ahead, and a pause never lasts: a row that says more was written before the
+ * database's clock stepped back.
+ */
+const farthestReservation = sql`interval '60 seconds'`;
+const longestPause = sql`interval '1 hour'`;
+
+/** `pausedUntil`, as far ahead of the moment as it can have been meant; null stays null. */
+const plausible = (pausedUntil: SQL, at: SQL) =>
+  sql`case when ${pausedUntil} > ${at} + ${longestPause} then ${at} + ${longestPause} else ${pausedUntil} end`;
+
+/** Shortens a pause that is longer than one can be. Whoever does not send because of it does this. */
+export async function shortenPause(db: Database, provider: ProviderName): Promise<void> {
+  await db.execute(sql`
+    update push.provider_paces set paused_until = now() + ${longestPause}
+    where provider = ${provider} and paused_until > now() + ${longestPause}`);
+}
 
 /** What a failure came to. */
 export interface Pause {
@@ -63,8 +81,11 @@ export class Pace {
       db,
       sql`
         update push.provider_paces p
-        set next_at = case when p.paused_until > t.at then p.next_at
-          else greatest(p.next_at, t.at) + make_interval(secs => ${lengthMs} / 1000) end
+        set next_at = case
+            when p.paused_until > t.at then p.next_at
+            when p.next_at > t.at + ${farthestReservation} then t.at + make_interval(secs => ${lengthMs} / 1000)
+            else greatest(p.next_at, t.at) + make_interval(secs => ${lengthMs} / 1000) end,
+          paused_until = ${plausible(sql`p.paused_until`, sql`t.at`)}
         from (select clock_timestamp() as at) t
         where p.provider = ${provider}
         returning (extract(epoch from p.paused_until - t.at) * 1000)::float8 as paused, ${messages} as messages,
@@ -118,7 +139,7 @@ export class Pace {
     return changed.length > 0;
   }
 
-  /** A chunk went through without failures: a little faster again. */
+  /** A chunk went well: a little faster again. */
   async faster(): Promise<void> {
     const { db, provider, rules } = this.#deps;
     await db.execute(sql`
@@ -139,7 +160,8 @@ export class Pace {
       const now = await this.#row<{ paused: number | null; failures: number; share: number }>(
         tx,
         sql`
-          select (extract(epoch from paused_until - clock_timestamp()) * 1000)::float8 as paused, failures, share
+          select failures, share, (extract(epoch from
+            ${plausible(sql`paused_until`, sql`clock_timestamp()`)} - clock_timestamp()) * 1000)::float8 as paused
           from push.provider_paces where provider = ${provider} for update`,
       );
       const pausedMs = now.paused ?? 0;

@@ -85,7 +85,7 @@ class ChunkSending {
     this.#chunk = chunk;
     this.#count = devices.length;
     this.#endBy = performance.now() + deps.rules.longestMs;
-    const tally = new Tally(devices, deps.rules.retriesInARow);
+    const tally = new Tally(devices, deps.provider.isOneService ? deps.rules.retriesInARow : Infinity);
     this.#tally = tally;
     this.#flow = new Flow({
       send: deps.provider.prepare(content),
@@ -130,6 +130,7 @@ class ChunkSending {
     await this.#flow.idle();
     if (this.#stop !== undefined || this.#count === 0) return false;
     if (this.#tally.answered === 0) {
+      if (!provider.isOneService) return true;
       const reason = this.#tally.reason ?? "no answer";
       this.#failed({ kind: "unavailable", afterMs: this.#tally.afterMs, reason });
       return false;

@@ -6,7 +6,7 @@ import type { DeliveryDevice } from "./chunk-repository.ts";
 /** The provider's word on itself, by which the sending of a chunk ends. */
 export interface ProviderFailure {
   readonly kind: "unavailable" | "refused";
-  /** Milliseconds that it asked for; 0 if it did not. */
+  /** Milliseconds that it asked for, the longest of a row; 0 if it did not. */
   readonly afterMs: number;
   readonly reason: string;
 }
@@ -25,6 +25,8 @@ export class Tally {
   /** The reasons of those that failed. */
   readonly failures = new Set<string>();
   #inARow = 0;
+  /** The longest wait asked for in the row. */
+  #rowAfterMs = 0;
 
   constructor(devices: readonly DeliveryDevice[], retriesInARow: number) {
     this.#devices = devices;
@@ -39,6 +41,7 @@ export class Tally {
     if (kind === "sent" || kind === "dead" || kind === "failed") {
       this.#done[index] = 1;
       this.#inARow = 0;
+      this.#rowAfterMs = 0;
       if (kind === "dead") this.#addDead(index, outcome.asOf);
       else if (kind === "failed" && this.failures.size < 5) this.failures.add(outcome.reason);
       return undefined;
@@ -49,8 +52,10 @@ export class Tally {
     const { afterMs = 0 } = outcome;
     this.afterMs = Math.max(this.afterMs, afterMs);
     this.#inARow += 1;
-    const isAway = kind === "unavailable" || this.#inARow >= this.#retriesInARow;
-    return isAway ? { kind: "unavailable", afterMs, reason } : undefined;
+    this.#rowAfterMs = Math.max(this.#rowAfterMs, afterMs);
+    if (kind === "unavailable") return { kind, afterMs, reason };
+    if (this.#inARow < this.#retriesInARow) return undefined;
+    return { kind: "unavailable", afterMs: this.#rowAfterMs, reason };
   }
 
   /** Messages that the provider answered for good: it works. */

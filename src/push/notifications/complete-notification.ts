@@ -9,9 +9,13 @@ import { type Database, rows } from "../../platform/database.ts";
 import type { Logger } from "../../platform/telemetry.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 
-/** Where `n` is a notification. */
+/** How long after a notification is worth nothing any more a chunk of it that is still open has nobody. */
+const abandonedAfter = sql`interval '1 hour'`;
+
+/** Where `n` is a notification. One that is paused for longer than it is worth anything has its end too. */
 const nothingIsLeft = sql`
-  n.completed_at is null and (n.state = 'CANCELLED' or n.state = 'SENDING' and n.planned_at is not null)
+  n.completed_at is null and (n.state = 'CANCELLED' or n.state = 'SENDING' and n.planned_at is not null
+    or n.state = 'PAUSED' and n.expires_at < now() - ${abandonedAfter})
   and not exists (
     select from push.delivery_chunks c
     where c.notification_id = n.id and c.state in ('PENDING', 'SENDING', 'HELD'))`;
@@ -53,7 +57,7 @@ export async function completeIfDone(
       sql`
         with done as (
           update push.notifications n
-          set state = case n.state when 'SENDING' then 'COMPLETED' else n.state end,
+          set state = case n.state when 'CANCELLED' then n.state else 'COMPLETED' end,
             completed_at = ${at.toISOString()}::timestamptz
           where n.id = ${notificationId}::uuid and ${nothingIsLeft}
           returning n.id, n.state, n.recipients
@@ -71,8 +75,35 @@ export async function completeIfDone(
 /** Notifications that one round looks at. */
 const roundSize = 1_000;
 
-/** Completes those that a process that died has left. @returns how many */
+/**
+ * Drops what nobody will ever take: chunks of notifications that are long too late to be sent. Their provider is no
+ * longer in use, their job has gone, or they were paused and never resumed. Whoever should have one in hand, after all, can write it no more.
+ */
+async function dropAbandoned(db: Database): Promise<void> {
+  const isAbandoned = sql`c.notification_id = n.id and c.state in ('PENDING', 'SENDING', 'HELD')`;
+  const found = await rows<{ id: string }>(
+    db,
+    sql`
+      select n.id::text from push.notifications n
+      where n.completed_at is null and n.expires_at < now() - ${abandonedAfter}
+        and exists (select from push.delivery_chunks c where ${isAbandoned})
+      limit ${roundSize}::int`,
+  );
+  for (const { id } of found) {
+    await db.transaction(async (tx) => {
+      await tx.execute(sql`select 1 from push.notifications where id = ${id}::uuid for update`);
+      await tx.execute(sql`
+        update push.delivery_chunks c
+        set state = 'DONE', dropped = dropped + cardinality(device_ids), device_ids = '{}', attempt = attempt + 1,
+          updated_at = now()
+        from push.notifications n where n.id = ${id}::uuid and ${isAbandoned}`);
+    });
+  }
+}
+
+/** Completes those that a process that died has left, or that nobody works on. @returns how many */
 export async function sweepCompletions(db: Database, clock: Clock = systemClock): Promise<number> {
+  await dropAbandoned(db);
   const left = await rows<{ id: string }>(
     db,
     sql`select n.id::text from push.notifications n where ${nothingIsLeft} limit ${roundSize}::int`,

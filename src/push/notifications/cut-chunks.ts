@@ -5,7 +5,7 @@
 import { sql } from "drizzle-orm";
 import { type Database, rows } from "../../platform/database.ts";
 import type { WaitingChunk } from "./chunk-jobs.ts";
-import type { PlanningStep } from "./record-history.ts";
+import { isServed, type PlanningStep } from "./record-history.ts";
 
 /** Devices of a chunk at most: what a worker has in hand, and what a crash may send again. */
 const chunkSize = 1_000;
@@ -22,17 +22,15 @@ export interface CutChunks {
 }
 
 /** Cuts the next devices of the notification, which is locked, into chunks. */
-export async function cutChunks(
-  tx: Database,
-  { notificationId, isTest, window, at }: PlanningStep,
-): Promise<CutChunks> {
+export async function cutChunks(tx: Database, step: PlanningStep): Promise<CutChunks> {
+  const { notificationId, isTest, window, at } = step;
   const limit = sql.raw(String(window));
   // By users few devices are looked at, found by their index; by offsets all of them are, in order.
   const seen = isTest
-    ? sql`select id, user_id, provider, utc_offset, expires_at, renewed_at, true as is_asked from push.devices
-          where user_id = any((select user_ids from n)::text[])`
+    ? sql`select id, user_id, provider, utc_offset, expires_at, renewed_at, ${isServed(step)} as is_asked
+          from push.devices where user_id = any((select user_ids from n)::text[])`
     : sql`select id, user_id, provider, utc_offset, expires_at, renewed_at,
-            utc_offset = any((select utc_offsets from n)::smallint[]) as is_asked
+            utc_offset = any((select utc_offsets from n)::smallint[]) and ${isServed(step)} as is_asked
           from push.devices where id > (select planned_through from n) order by id limit ${limit}`;
   const isRecipient = sql`is_asked and expires_at > ${at} and id <= (select until from n)`;
   const [planned] = await rows<{ chunks: number; isDone: boolean; made: WaitingChunk[] }>(

@@ -32,7 +32,7 @@ interface Dependencies {
 }
 
 export interface DeadLetters {
-  /** The newest first. */
+  /** Those given up last first. */
   list(request: PageRequest): Promise<Page<DeadLetter>>;
   /**
    * Sends one again. One whose notification was cancelled or has expired stays as it is: nobody wants it any more.
@@ -56,9 +56,9 @@ export function createDeadLetters({ db, jobs, clock }: Dependencies): DeadLetter
           from (select count(*)::int as total from push.delivery_chunks where state = 'DEAD') as counted
           left join (
             select * from push.delivery_chunks where state = 'DEAD'
-            order by id desc limit ${size}::int offset ${page * size}::bigint
+            order by updated_at desc, id desc limit ${size}::int offset ${page * size}::bigint
           ) as c on true
-          order by c.id desc`,
+          order by c.updated_at desc, c.id desc`,
       );
       const content = found.flatMap(({ id, total: _, ...letter }) =>
         id === null ? [] : [{ id, ...letter }],

@@ -13,6 +13,7 @@ import type { Clock } from "../../platform/clock.ts";
 import type { Database } from "../../platform/database.ts";
 import type { Job, Jobs } from "../../platform/jobs.ts";
 import { type PlanJob, planQueue } from "../database.ts";
+import type { ProviderName } from "../provider-settings.ts";
 import { enqueueChunks } from "./chunk-jobs.ts";
 import { completeIfDone } from "./complete-notification.ts";
 import { cutChunks } from "./cut-chunks.ts";
@@ -26,6 +27,8 @@ interface Dependencies {
   readonly db: Database;
   readonly jobs: Pick<Jobs, "enqueue" | "complete">;
   readonly clock: Clock;
+  /** Those in use; devices of others are not planned. */
+  readonly providers: readonly ProviderName[];
   /** Devices that one step looks at. */
   readonly window?: number;
 }
@@ -35,7 +38,9 @@ export interface Planner {
   handle(job: Job<PlanJob>, stopping: AbortSignal): Promise<void>;
 }
 
-export function createPlanner({ db, jobs, clock, window = defaultWindow }: Dependencies): Planner {
+export function createPlanner(dependencies: Dependencies): Planner {
+  const { db, jobs, clock, providers, window = defaultWindow } = dependencies;
+
   /** One step. @returns whether it ended the job: all is planned, or is not to be */
   function step(job: Job<PlanJob>): Promise<boolean> {
     return db.transaction(async (tx) => {
@@ -50,7 +55,7 @@ export function createPlanner({ db, jobs, clock, window = defaultWindow }: Depen
       await tx.execute(sql`select pg_advisory_xact_lock_shared(hashtext('push.plan'))`);
       const { isTest, isRecorded } = notification;
       const at = sql`${new Date(clock.now()).toISOString()}::timestamptz`;
-      const next = { notificationId, isTest, window, at };
+      const next = { notificationId, isTest, window, at, providers };
       if (!isRecorded) {
         await recordHistory(tx, next);
         return false;

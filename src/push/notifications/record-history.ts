@@ -6,7 +6,8 @@
  * visits each device once, records the users of devices that were registered or renewed since.
  */
 import { type SQL, sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database.ts";
+import { arrayLiteral, type Database, rows } from "../../platform/database.ts";
+import type { ProviderName } from "../provider-settings.ts";
 
 /** A step of planning, on a notification that is locked. */
 export interface PlanningStep {
@@ -16,20 +17,26 @@ export interface PlanningStep {
   readonly window: number;
   /** Devices that have expired by then get nothing. */
   readonly at: SQL;
+  /** Those in use: nobody would send to devices of others. */
+  readonly providers: readonly ProviderName[];
+}
+
+/** Whether a device can be sent to. The walks see the others as well, and pass them by. */
+export function isServed({ providers }: PlanningStep): SQL {
+  return sql`provider = any(${arrayLiteral(providers)}::text[])`;
 }
 
 /** Writes the entries of the next users. @returns whether all have theirs */
-export async function recordHistory(
-  tx: Database,
-  { notificationId, isTest, window, at }: PlanningStep,
-): Promise<boolean> {
+export async function recordHistory(tx: Database, step: PlanningStep): Promise<boolean> {
+  const { notificationId, isTest, window, at } = step;
   const limit = sql.raw(String(window));
   const isAfter = sql`(user_id, id) > ((select recorded_user from n), (select recorded_device from n))`;
   // The order and the limit make it walk along the index, whatever the statistics of the moment say.
   const next = isTest
-    ? sql`select user_id, expires_at, true as is_asked from push.devices
+    ? sql`select user_id, expires_at, ${isServed(step)} as is_asked from push.devices
           where user_id = any((select user_ids from n)::text[]) order by user_id`
-    : sql`select user_id, expires_at, utc_offset = any((select utc_offsets from n)::smallint[]) as is_asked
+    : sql`select user_id, expires_at,
+            utc_offset = any((select utc_offsets from n)::smallint[]) and ${isServed(step)} as is_asked
           from push.devices where ${isAfter} order by user_id, id limit ${limit}`;
   const [recorded] = await rows<{ isDone: boolean }>(
     tx,

@@ -28,7 +28,7 @@ interface Dependencies {
   readonly logger: Logger;
 }
 
-/** Starts a run, unless the last one has not ended or began less than a minute ago. */
+/** Starts a run, unless the last one is still going out or began less than a minute ago. */
 export function createTestRuns(dependencies: Dependencies): () => Promise<void> {
   const { db, jobs, clock, ttlSeconds, testUserIds, logger } = dependencies;
   let current: Promise<void> | undefined;
@@ -42,7 +42,7 @@ export function createTestRuns(dependencies: Dependencies): () => Promise<void> 
     const audience = { userIds: testUserIds };
     const times = { acceptedAt: new Date(now), expiresAt: new Date(now + ttlSeconds * 1000) };
     const run = { id, ...content, audience, clientId: null, ...times };
-    const isStarted = await db.transaction((tx) => storeNotification(tx, jobs, run, claimRun(id, now)));
+    const isStarted = await db.transaction((tx) => storeNotification(tx, jobs, run, claimRun(id)));
     if (!isStarted) return;
     startedAt = now;
     logger.info({ notificationId: id }, "a test run was started");
@@ -64,14 +64,17 @@ export function createTestRuns(dependencies: Dependencies): () => Promise<void> 
   };
 }
 
-/** Returns a row if a run may start. Who asks at the same time waits, and then finds it started. */
-function claimRun(id: string, now: number): SQL {
-  const latest = new Date(now - intervalMs).toISOString();
+/**
+ * Returns a row if a run may start. Who asks at the same time waits, and then finds it started. A run that is paused,
+ * or too late to be sent, holds up nobody. Times are the database's: whatever clock a process has, and though that
+ * of the database was set back.
+ */
+function claimRun(id: string): SQL {
   return sql`
-    insert into push.test_runs as last (id, notification_id, started_at)
-    values (1, ${id}::uuid, ${new Date(now).toISOString()}::timestamptz)
+    insert into push.test_runs as last (id, notification_id, started_at) values (1, ${id}::uuid, now())
     on conflict (id) do update set notification_id = excluded.notification_id, started_at = excluded.started_at
-    where last.started_at <= ${latest}::timestamptz and not exists (
-      select from push.notifications n where n.id = last.notification_id and n.completed_at is null)
+    where abs(extract(epoch from now() - last.started_at)) >= ${intervalMs / 1000}::float8 and not exists (
+      select from push.notifications n
+      where n.id = last.notification_id and n.completed_at is null and n.state <> 'PAUSED' and n.expires_at > now())
     returning 1 as one`;
 }

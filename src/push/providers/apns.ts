@@ -34,6 +34,7 @@ interface Chunk {
 
 export class ApnsProvider implements PushProvider {
   readonly name = "apns";
+  readonly isOneService = true;
   readonly maxInFlight = 1000;
   readonly #clock: Clock;
   readonly #inFlight = new InFlight();

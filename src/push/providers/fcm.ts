@@ -30,6 +30,9 @@ const maxPayloadBytes = 4096;
 /** Seconds: four weeks. */
 const maxTtl = 2_419_200;
 
+/** So many first answers that all say SENDER_ID_MISMATCH mean that the credentials are of another project. */
+const mismatchesOfProject = 10;
+
 /** What a chunk of messages has in common: the request's body around token and message id. */
 interface Chunk {
   readonly beforeToken: string;
@@ -39,9 +42,11 @@ interface Chunk {
 
 export class FcmProvider implements PushProvider {
   readonly name = "fcm";
+  readonly isOneService = true;
   readonly maxInFlight = connections.maxSessions * connections.maxStreams;
   readonly #clock: Clock;
-  #acceptedAt = 0;
+  /** SENDER_ID_MISMATCH answers before any other one; undefined: there was another one. */
+  #firstMismatches: number | undefined = 0;
   readonly #inFlight = new InFlight();
   readonly #pool: Http2Pool;
   readonly #oauthPool: Http2Pool;
@@ -109,26 +114,26 @@ export class FcmProvider implements PushProvider {
 
   /**
    * What FCM's answer means. 401 is a second one, with a new token. 403 and a 404 without UNREGISTERED are
-   * about the project; only where FCM names the token, it is dead. A token of another project's is ours to
-   * answer for where every token is; where others are accepted it is the one that a stranger registered, which
-   * must not stop everybody's notifications.
+   * about the project; only where FCM names the token, it is dead. A token of another project's is one that
+   * a stranger registered, which must not stop everybody's notifications; unless there are no others.
    */
   #outcomeOf(reply: Reply): Outcome {
     if (!reply.answered) return ofNoAnswer(reply);
     const { status } = reply;
     // Once the status is there, FCM has the message, even if the connection breaks before the body's end.
     if (status === 200) {
-      this.#acceptedAt = this.#clock.now();
+      this.#firstMismatches = undefined;
       return sent;
     }
     const error = member(jsonOf(reply), "error");
     const details = items(member(error, "details"));
     const errorCode = details.map((detail) => codeIn(member(detail, "errorCode"))).find(Boolean);
     const reason = reasonOf(status, errorCode ?? codeIn(member(error, "status")));
+    if (errorCode === "SENDER_ID_MISMATCH") return { kind: this.#ofMismatch(), reason };
+    this.#firstMismatches = undefined;
     if (status === 429) {
       return { kind: "unavailable", afterMs: retryAfterMs(reply, this.#clock) ?? quotaMs, reason };
     }
-    if (errorCode === "SENDER_ID_MISMATCH" && this.#works()) return { kind: "failed", reason };
     if (status === 401 || status === 403) return { kind: "refused", reason };
     if (status === 404) return { kind: errorCode === "UNREGISTERED" ? "dead" : "refused", reason };
     if (status >= 500) return ofServerFailure(reply, this.#clock, errorCode);
@@ -137,9 +142,10 @@ export class FcmProvider implements PushProvider {
     return { kind: status === 400 && namesToken ? "dead" : "failed", reason };
   }
 
-  /** Whether the project's credentials have been good for a message lately. */
-  #works(): boolean {
-    return this.#acceptedAt > this.#clock.now() - 3_600_000;
+  #ofMismatch(): "failed" | "refused" {
+    if (this.#firstMismatches === undefined) return "failed";
+    this.#firstMismatches += 1;
+    return this.#firstMismatches < mismatchesOfProject ? "failed" : "refused";
   }
 
   async close(): Promise<void> {

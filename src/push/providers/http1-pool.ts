@@ -4,6 +4,7 @@
  */
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
+import { urlToHttpOptions } from "node:url";
 import { codeOf } from "../../platform/error-code.ts";
 import { type Answer, maxBodyBytes, type NoAnswer, type RawHeaders, type Reply } from "./http2-exchange.ts";
 
@@ -21,14 +22,15 @@ export interface Http1PoolOptions {
 }
 
 export class Http1Pool {
-  readonly #origin: string;
+  /** Where every request goes. Never a URL made with the path: a path such as `//host` would lead elsewhere. */
+  readonly #origin: ReturnType<typeof urlToHttpOptions>;
   readonly #timeoutMs: number;
   readonly #agent: HttpAgent;
   readonly #isSecure: boolean;
   readonly #open = new Set<Promise<Reply>>();
 
   constructor({ origin, maxSockets, idleMs, timeoutMs }: Http1PoolOptions) {
-    this.#origin = origin;
+    this.#origin = urlToHttpOptions(new URL(origin));
     this.#timeoutMs = timeoutMs;
     this.#isSecure = origin.startsWith("https:");
     const options = { keepAlive: true, maxSockets, timeout: Math.max(idleMs, timeoutMs) };
@@ -39,7 +41,8 @@ export class Http1Pool {
   request(headers: RawHeaders, body: string | Uint8Array): Promise<Reply> {
     const reply = this.#ask(headers, body);
     this.#open.add(reply);
-    void reply.then(() => this.#open.delete(reply));
+    const forget = () => this.#open.delete(reply);
+    void reply.then(forget, forget);
     return reply;
   }
 
@@ -50,15 +53,22 @@ export class Http1Pool {
     );
     const signal = AbortSignal.timeout(this.#timeoutMs);
     const ask = this.#isSecure ? httpsRequest : httpRequest;
-    const request = ask(new URL(pseudoHeader(headers, ":path"), this.#origin), {
-      method: pseudoHeader(headers, ":method"),
-      headers: { ...Object.fromEntries(fields), "content-length": Buffer.byteLength(body) },
-      agent: this.#agent,
-      signal,
-    });
-    request.on("response", (response) => void readAnswer(response).then(resolve));
-    request.on("error", (error) => resolve(noAnswer(signal.aborted ? undefined : codeOf(error))));
-    request.end(body);
+    try {
+      const request = ask({
+        ...this.#origin,
+        method: pseudoHeader(headers, ":method"),
+        path: pseudoHeader(headers, ":path"),
+        headers: { ...Object.fromEntries(fields), "content-length": Buffer.byteLength(body) },
+        agent: this.#agent,
+        signal,
+      });
+      request.on("response", (response) => void readAnswer(response).then(resolve));
+      request.on("error", (error) => resolve(noAnswer(signal.aborted ? undefined : codeOf(error))));
+      request.end(body);
+    } catch (error) {
+      // Node does not send such a path or header.
+      return { answered: false, cause: "lost", reason: codeOf(error) ?? "the request cannot be made" };
+    }
     return promise;
   }
 

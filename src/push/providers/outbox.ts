@@ -11,6 +11,7 @@ import type { NotificationContent, Outcome, PushProvider, Send } from "./provide
 
 export class OutboxProvider implements PushProvider {
   readonly name = "outbox";
+  readonly isOneService = true;
   readonly maxInFlight = 1000;
   readonly #path: string;
   readonly #clock: Clock;

@@ -10,7 +10,7 @@ export const sent: Outcome = { kind: "sent" };
 
 /** Milliseconds after which a message is tried again where the provider does not say. FCM asks for at least 10 s. */
 export const retryMs = 10_000;
-/** Milliseconds after which a provider that is away may be back. */
+/** Milliseconds after which there may be quota again. */
 export const quotaMs = 60_000;
 /** A provider that wants to be left alone for longer is asked again after this. */
 const maxRetryAfterMs = 3_600_000;
@@ -53,15 +53,12 @@ export function retryAfterMs(answer: Answer, clock: Clock): number | undefined {
 }
 
 /**
- * An answer of the provider's own failure, 5xx: it is away if it says so, by 503 or by when to come back;
- * otherwise this message had bad luck.
+ * An answer of the provider's own failure, 5xx. Whatever it says, this message had bad luck: large providers answer
+ * a few so while they work. That it is away shows in a row of them.
  */
 export function ofServerFailure(answer: Answer, clock: Clock, code?: string): Outcome {
-  const reason = reasonOf(answer.status, code);
-  const afterMs = retryAfterMs(answer, clock);
-  if (afterMs !== undefined) return { kind: "unavailable", afterMs, reason };
-  if (answer.status === 503) return { kind: "unavailable", reason };
-  return { kind: "retry", afterMs: retryMs, reason };
+  const afterMs = retryAfterMs(answer, clock) ?? retryMs;
+  return { kind: "retry", afterMs, reason: reasonOf(answer.status, code) };
 }
 
 /** No answer. The message may have arrived: sent again, it collapses with the first one on the device. */

@@ -52,6 +52,11 @@ export type Send = (recipient: Recipient) => Promise<Outcome>;
 /** A way to devices. */
 export interface PushProvider {
   readonly name: ProviderName;
+  /**
+   * False: there are many services behind it, which clients name. Then retries, however many in a row, say
+   * nothing of the provider.
+   */
+  readonly isOneService: boolean;
   /** Messages that may be in flight at once in this process. */
   readonly maxInFlight: number;
   /** Whether this can be a token of the provider. @returns what is wrong with it, in words; undefined if nothing is */

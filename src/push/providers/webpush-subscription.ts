@@ -63,6 +63,8 @@ function allowedUrl(endpoint: unknown, allowedHosts: readonly string[]): URL | u
   if (url === null || url.hash !== "" || authority === undefined) return undefined;
   // Nobody hides in it: no user, no escapes, no other spelling of an address.
   if (authority !== url.host && authority !== `${url.host}:443`) return undefined;
+  // As a reference, such a path would name another host.
+  if (url.pathname.startsWith("//")) return undefined;
   if (allowedHosts.includes(url.origin)) return url;
   if (url.protocol !== "https:" || url.port !== "" || !hostForm.test(url.hostname)) return undefined;
   return allowedHosts.some((allowed) => isAt(url.hostname, allowed)) ? url : undefined;

@@ -27,11 +27,15 @@ const maxPayloadBytes = 3993;
 /** Seconds: four weeks, the most that push services keep a message. */
 const maxTtl = 2_419_200;
 const messageIdBytes = 36;
+/** 503s in a row after which a push service is away. Fewer are the bad luck of their messages. */
+const overloadsInARow = 5;
 
 /** A push service, by its origin. */
 interface Service {
   pool: Http2Pool | Http1Pool;
   readonly vapid: Vapid;
+  /** 503s since its last other answer. */
+  overloads: number;
   /** Until then it wants nothing; milliseconds since the epoch. */
   pausedUntil: number;
 }
@@ -44,6 +48,7 @@ interface Chunk {
 
 export class WebPushProvider implements PushProvider {
   readonly name = "webpush";
+  readonly isOneService = false;
   readonly maxInFlight = 200;
   readonly #settings: WebPushSettings;
   readonly #clock: Clock;
@@ -105,7 +110,7 @@ export class WebPushProvider implements PushProvider {
     let service = this.#services.get(origin);
     if (service === undefined) {
       const vapid = new Vapid(this.#settings, this.#key, origin, this.#clock);
-      service = { pool: new Http2Pool({ origin, ...connections }), vapid, pausedUntil: 0 };
+      service = { pool: new Http2Pool({ origin, ...connections }), vapid, overloads: 0, pausedUntil: 0 };
       this.#services.set(origin, service);
     }
     return service;
@@ -120,13 +125,14 @@ export class WebPushProvider implements PushProvider {
 
   /**
    * What a push service's answer means. None of them makes the provider unavailable or refused: there are
-   * several services, and any client could name one that answers so. A service that is overloaded is left
-   * alone by itself.
+   * several services, and any client could name one that answers so. A service that is overloaded, which
+   * shows in a row of 503s, is left alone by itself.
    */
   #outcomeOf(reply: Reply, service: Service): Outcome {
     if (!reply.answered) return { kind: "retry", afterMs: retryMs, reason: reply.reason };
     const { status } = reply;
     const reason = reasonOf(status);
+    service.overloads = status === 503 ? service.overloads + 1 : 0;
     if (status === 200 || status === 201 || status === 202) return sent;
     if (status === 404 || status === 410) return { kind: "dead", reason };
     // Microsoft says 406 where others say 429.
@@ -134,7 +140,9 @@ export class WebPushProvider implements PushProvider {
       return { kind: "retry", afterMs: retryAfterMs(reply, this.#clock) ?? quotaMs, reason };
     if (status < 500) return { kind: "failed", reason };
     const afterMs = retryAfterMs(reply, this.#clock) ?? retryMs;
-    if (status === 503) service.pausedUntil = this.#clock.now() + afterMs;
+    if (service.overloads >= overloadsInARow) {
+      service.pausedUntil = Math.max(service.pausedUntil, this.#clock.now() + afterMs);
+    }
     return { kind: "retry", afterMs, reason };
   }
 

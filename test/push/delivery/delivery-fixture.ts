@@ -41,6 +41,7 @@ export function recordingProvider(maxInFlight = 100): RecordingProvider {
   const sent: Sent[] = [];
   return {
     name: "fcm",
+    isOneService: true,
     maxInFlight,
     sent,
     answer: () => ({ kind: "sent" }),

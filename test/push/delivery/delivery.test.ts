@@ -231,6 +231,24 @@ describe.each(backends)("delivery on %s", (backend) => {
     expect(chunks.map(({ sent }) => sent)).toEqual([100, 100, 100]);
     expect(fake.ledger.summary()).toMatchObject({ tokens: 300, messages: 300 });
   });
+
+  it("503s now and then stop nobody: the others go on, and those that they hit are sent a little later", async () => {
+    const planned = await test.plan({ devices: 2_000, token: (index) => tokenOf("sporadic", index) });
+    const playing = fake.play({ answer: "UNAVAILABLE", share: 0.02, retryAfter: 3 });
+    test.startWorker({ providers: [fcm] });
+    await eventually(async () => (await test.chunks(planned)).every(({ attempt }) => attempt > 0));
+    const first = await test.until(planned, ["PENDING", "DONE"]);
+    expect(first.map(({ attempt }) => attempt)).toEqual([1, 1]);
+    const sentAtFirst = first.reduce((sum, { sent }) => sum + sent, 0);
+    expect(sentAtFirst).toBe(2_000 - playing.played);
+    expect(playing.played).toBeGreaterThan(0);
+    playing.stop();
+    const chunks = await test.until(planned, ["DONE"]);
+    expect(chunks.map(({ sent }) => sent)).toEqual([1_000, 1_000]);
+    expect(fake.ledger.summary()).toMatchObject({ tokens: 2_000, messages: 2_000, repeats: 0 });
+    // The row of a provider that was never paused is not even there.
+    expect(await rows(test.db, sql`select provider from push.provider_paces`)).toEqual([]);
+  });
 });
 
 /** Of a form that FCM has, with the index in the middle. */

@@ -165,6 +165,93 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     await test.setState(planned, "CANCELLED");
   });
 
+  it("lets a provider that failed come back to its pace, though an error comes now and then", async () => {
+    await test.db.execute(sql`
+      insert into push.provider_paces (provider, next_at, share, failures) values ('fcm', now(), 0.5, 0)`);
+    const planned = await test.plan({ devices: 300, chunkSize: 100 });
+    // Three, four and six in a hundred.
+    const unlucky = [
+      planned.tokens.slice(0, 3),
+      planned.tokens.slice(100, 104),
+      planned.tokens.slice(200, 206),
+    ];
+    const hit = new Set(unlucky.flat());
+    provider.answer = ({ token }) =>
+      hit.delete(token) ? { kind: "retry", afterMs: 60_000, reason: "503" } : { kind: "sent" };
+    test.startWorker({ providers: [provider] });
+    await eventually(async () => (await test.chunks(planned)).every(({ sent }) => sent > 0));
+    await test.until(planned, ["PENDING"]);
+    // The last chunk's turn comes after it is written down.
+    await test.stopWorkers();
+    expect((await pace())?.share).toBeCloseTo(0.7);
+    await test.setState(planned, "CANCELLED");
+  });
+
+  it("pauses a provider that is away for the longest time that its row of answers asked for", async () => {
+    const planned = await test.plan({ devices: 25 });
+    provider = recordingProvider(1);
+    // The first of the row asks for the most, and the last for nothing; what came before a success does not count.
+    provider.answer = (_, nth) => {
+      if (nth === 2) return { kind: "sent" };
+      const afterMs = { 1: 900_000, 3: 60_000 }[nth];
+      return { kind: "retry", reason: "503", ...(afterMs !== undefined && { afterMs }) };
+    };
+    test.startWorker({ providers: [provider] });
+    await eventually(async () => (await pace())?.paused === true);
+    const [{ seconds } = { seconds: 0 }] = await rows<{ seconds: number }>(
+      test.db,
+      sql`select extract(epoch from paused_until - now())::float8 as seconds from push.provider_paces`,
+    );
+    expect(seconds).toBeGreaterThan(50);
+    expect(seconds).toBeLessThan(61);
+    expect(provider.sent).toHaveLength(22);
+    await test.setState(planned, "CANCELLED");
+  });
+
+  describe("a provider that is many services", () => {
+    const rules = { firstRetryMs: 60_000, longestRetryMs: 60_000 };
+    const startWorkerOf = (services: RecordingProvider) =>
+      test.startWorker({ providers: [{ ...services, isOneService: false }], rules });
+
+    it("goes on while one of them is down, however many devices are there", async () => {
+      const planned = await test.plan({ devices: 200 });
+      const down = new Set(planned.tokens.slice(0, 60));
+      provider.answer = ({ token }) =>
+        down.has(token) ? { kind: "retry", reason: "503" } : { kind: "sent" };
+      startWorkerOf(provider);
+      await eventually(() => provider.sent.length > 0);
+      const [chunk] = await test.until(planned, ["PENDING"]);
+      expect(chunk).toMatchObject({ sent: 140, rest: 60, retries: 1, reason: "503" });
+      expect(await pace()).not.toMatchObject({ paused: true });
+      expect((await pace())?.failures ?? 0).toBe(0);
+      await test.setState(planned, "CANCELLED");
+    });
+
+    it("goes on where the probe met only one that is down", async () => {
+      await test.db.execute(sql`
+        insert into push.provider_paces (provider, next_at, share, failures) values ('fcm', now(), 0.5, 1)`);
+      const planned = await test.plan({ devices: 100 });
+      const down = new Set(planned.tokens.slice(0, 30));
+      provider.answer = ({ token }) =>
+        down.has(token) ? { kind: "retry", reason: "503" } : { kind: "sent" };
+      startWorkerOf(provider);
+      await eventually(() => provider.sent.length > 0);
+      const [chunk] = await test.until(planned, ["PENDING"]);
+      expect(chunk).toMatchObject({ sent: 70, rest: 30, reason: "503" });
+      expect(await pace()).toMatchObject({ failures: 1, paused: false });
+      await test.setState(planned, "CANCELLED");
+    });
+
+    it("is paused where it says itself that it is unavailable", async () => {
+      const planned = await test.plan({ devices: 10 });
+      provider.answer = () => ({ kind: "unavailable", afterMs: 5_000, reason: "closed" });
+      startWorkerOf(provider);
+      await eventually(async () => (await pace())?.paused === true);
+      await test.until(planned, ["PENDING"]);
+      await test.setState(planned, "CANCELLED");
+    });
+  });
+
   it("raises the alarm where the provider refuses us; nothing is counted, removed or lost", async () => {
     const planned = await test.plan({ devices: 50 });
     let isRefused = true;

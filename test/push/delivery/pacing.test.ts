@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { rows } from "../../../src/platform/database.ts";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
-import { Pace } from "../../../src/push/delivery/pace.ts";
+import { Pace, shortenPause } from "../../../src/push/delivery/pace.ts";
 import { backends } from "../../support/servers.ts";
 import { createDeliveryTest, type DeliveryTest, recordingProvider } from "./delivery-fixture.ts";
 
@@ -99,6 +99,30 @@ describe.each(backends)("the pace on %s", (backend) => {
     const slow = await paceOf({ maxPerSecond: 10, rampSeconds: 60 }).reserve(1000, Date.now());
     expect(slow).toMatchObject({ messages: 1 });
     expect("endMs" in slow && slow.endMs).toBeLessThan(2_500);
+  });
+
+  it("goes on after the database's clock was set back", async () => {
+    const pace = paceOf({ maxPerSecond: 100 });
+    await pace.reserve(10, 0);
+    await test.db.execute(sql`update push.provider_paces set next_at = now() + interval '1 hour'`);
+    const grant = await pace.reserve(10, 0);
+    expect("endMs" in grant && grant.endMs).toBeLessThan(1_000);
+    const pausedFor = async () =>
+      (
+        await rows<{ s: number }>(
+          test.db,
+          sql`select extract(epoch from paused_until - now())::float8 as s from push.provider_paces`,
+        )
+      )[0]?.s;
+    for (const shorten of [
+      () => pace.reserve(10, 0),
+      () => shortenPause(test.db, "fcm"),
+      () => pace.failed(0, "503"),
+    ]) {
+      await test.db.execute(sql`update push.provider_paces set paused_until = now() + interval '2 days'`);
+      await shorten();
+      expect(await pausedFor()).toBeLessThanOrEqual(3_601);
+    }
   });
 
   it("pauses longer with each failure in a row, counting what fails together once", async () => {

@@ -184,8 +184,8 @@ describe.runIf(backends.includes("PostgreSQL"))("reading a large history", () =>
     const { db, close } = await own.open();
     const day = 24 * 60 * 60_000;
     for (const days of [0, 1]) {
-      const now = firstAcceptedAt + (180 + days) * day;
-      await cleanUp({ db, clock: { now: () => now }, historyRetentionDays: 180 });
+      const age = Date.now() - (firstAcceptedAt + days * day);
+      await cleanUp({ db, historyRetentionDays: age / day });
     }
     // What a connection did is counted by the time that it has ended.
     await close();

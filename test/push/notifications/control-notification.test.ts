@@ -1,6 +1,7 @@
 /** Pause, resume, cancel and the end of a notification, and the progress that shows them: it adds up at each step. */
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { rows } from "../../../src/platform/database.ts";
 import { type PlanJob, planQueue } from "../../../src/push/database.ts";
 import {
   completeIfDone,
@@ -10,7 +11,7 @@ import {
 import type { NotificationProgress } from "../../../src/push/notifications/notifications.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
 import { backends } from "../../support/servers.ts";
-import { createLab, type Lab, never } from "./notification-lab.ts";
+import { allProviders, createLab, type Lab, never } from "./notification-lab.ts";
 
 const queue = "deliver-outbox";
 const finished = { kind: { code: "notification_finished", status: 409 } };
@@ -162,7 +163,9 @@ describe.each(backends)("control of notifications on %s", (backend) => {
   test("pause and resume in any order, while it is planned, lose and repeat nothing", async () => {
     await lab.addDevices(Array.from({ length: 100 }, (_, index) => ({ userId: `user-${index}` })));
     const id = await lab.accept();
-    const { handle } = createPlanner({ db: lab.db, jobs: lab.jobs, clock: lab.clock, window: 10 });
+    const { handle } = createPlanner({
+      ...{ db: lab.db, jobs: lab.jobs, clock: lab.clock, providers: allProviders, window: 10 },
+    });
     const worker = lab.jobs.work<PlanJob>({
       queue: planQueue,
       handle: (job) => handle(job, never),
@@ -220,6 +223,46 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     const sweep = startCompletionSweep({ ...common, intervalSeconds: 0.02 });
     await expect.poll(async () => (await progress(open)).state, { timeout: 10_000 }).toBe("COMPLETED");
     await sweep.stop();
+  });
+
+  test("the sweep ends what nobody takes an hour after it is worth nothing, and drops its devices", async () => {
+    const [late, recent, paused, cancelled] = [
+      await sending(),
+      await sending(),
+      await sending(),
+      await sending(),
+    ];
+    const [, taken] = (await lab.chunks(late)).map((chunk) => chunk.id);
+    // Its worker has died, and those of its provider are no more.
+    await lab.db.execute(
+      sql`update push.delivery_chunks set state = 'SENDING', attempt = 3 where id = ${taken ?? ""}::bigint`,
+    );
+    const [stuck] = (await lab.chunks(cancelled)).map((chunk) => chunk.id);
+    await lab.db.execute(
+      sql`update push.delivery_chunks set state = 'SENDING' where id = ${stuck ?? ""}::bigint`,
+    );
+    await lab.notifications.cancel(cancelled);
+    await lab.notifications.pause(paused);
+    const expire = (id: string, minutes: number) =>
+      lab.db.execute(sql`
+        update push.notifications set expires_at = now() - make_interval(mins => ${minutes}::int)
+        where id = ${id}::uuid`);
+    for (const id of [late, paused, cancelled]) await expire(id, 61);
+    await expire(recent, 59);
+    expect(await sweepCompletions(lab.db, lab.clock)).toBe(3);
+    expect(await progress(late)).toMatchObject({ state: "COMPLETED", dropped: 6, remaining: 0 });
+    expect(await progress(cancelled)).toMatchObject({
+      ...{ state: "CANCELLED", dropped: 24, completedAt: expect.any(String) },
+    });
+    expect(await progress(recent)).toMatchObject({ state: "SENDING", dropped: 0, remaining: 12 });
+    expect(await progress(paused)).toMatchObject({ state: "COMPLETED", dropped: 18, remaining: 0 });
+    // A worker that wakes up after all writes nothing.
+    const [row] = await rows<{ attempt: number }>(
+      lab.db,
+      sql`select attempt from push.delivery_chunks where id = ${taken ?? ""}::bigint`,
+    );
+    expect(row?.attempt).toBe(4);
+    expect(await lab.events("push.notification.completed.v1")).toHaveLength(3);
   });
 
   test("progress by offset and provider, of each state of a chunk", async () => {

@@ -47,6 +47,39 @@ describe.each(backends)("dead letters on %s", (backend) => {
     await lab.drain(deadLetterQueue, (job: Job<object>) => handle(job));
   }
 
+  test("the job that buries one is tried again for as long as it fails", async () => {
+    const { id, chunk } = await oneChunk();
+    await lab.jobs.enqueue(lab.db, deadLetterQueue, [{ data: { chunkId: Number(chunk) } }]);
+    const letter = sql`from push_jobs.job where name = ${deadLetterQueue}`;
+    await lab.db.execute(sql`update push_jobs.job set retry_count = 5000 where name = ${deadLetterQueue}`);
+    let isBroken = true;
+    const { handle } = createDeadLetterHandler({
+      ...{ db: lab.db, jobs: lab.jobs, clock: lab.clock, logger: lab.log.logger },
+    });
+    const worker = lab.jobs.work<{ chunkId: number }>({
+      queue: deadLetterQueue,
+      async handle(job) {
+        if (isBroken) throw new Error("the database is broken");
+        await handle(job);
+      },
+      idleMs: 10,
+    });
+    const state = async () =>
+      (
+        await rows<{ state: string; wait: number }>(
+          lab.db,
+          sql`select state::text, extract(epoch from start_after - now())::float8 as wait ${letter}`,
+        )
+      )[0];
+    await expect.poll(async () => (await state())?.state, { timeout: 5_000 }).toBe("retry");
+    expect((await state())?.wait).toBeLessThanOrEqual(60);
+    isBroken = false;
+    await lab.db.execute(sql`update push_jobs.job set start_after = now() where name = ${deadLetterQueue}`);
+    await expect.poll(async () => (await list()).map((dead) => dead.id), { timeout: 5_000 }).toEqual([chunk]);
+    await worker.stop();
+    expect(await progress(id)).toMatchObject({ state: "COMPLETED", deadLettered: 2 });
+  });
+
   test("they are listed with what they hold, page by page", async () => {
     const { id, chunk } = await oneChunk();
     expect(await lab.notifications.deadLetters({ page: 0, size: 10 })).toMatchObject({
@@ -74,6 +107,19 @@ describe.each(backends)("dead letters on %s", (backend) => {
       content: [],
       totalElements: 1,
     });
+  });
+
+  test("those given up last come first", async () => {
+    await lab.addDevices([{ userId: "ann" }, { userId: "bob", utcOffset: 60 }]);
+    const id = await lab.accept([0, 60]);
+    await lab.plan();
+    const [first, second] = (await lab.chunks(id)).map((chunk) => chunk.id);
+    await lab.db.execute(sql`
+      update push.delivery_chunks set state = 'DEAD', updated_at = now() - make_interval(mins => (id - ${first ?? ""}::bigint)::int)`);
+    expect((await list()).map((dead) => dead.id)).toEqual([first, second]);
+    expect((await lab.notifications.deadLetters({ page: 0, size: 1 })).content).toMatchObject([
+      { id: first },
+    ]);
   });
 
   test("one that is sent again has a new job and all its tries, and its notification goes on", async () => {

@@ -46,7 +46,7 @@ export interface Lab {
   /** Takes jobs of the queue as a worker does, and gives each to the handler, until there is none. @returns how many */
   drain<Data extends object>(queue: string, handle: (job: Job<Data>) => Promise<void>): Promise<number>;
   /** Plans all that is to be planned. */
-  plan(window?: number): Promise<void>;
+  plan(window?: number, providers?: readonly ProviderName[]): Promise<void>;
   /** Takes the plan job, as a worker does. */
   takePlanJob(): Promise<Job<PlanJob>>;
   /** Data of the jobs that wait, in the order in which they are taken. */
@@ -57,6 +57,9 @@ export interface Lab {
   events(type: string): Promise<Record<string, unknown>[]>;
   drop(): Promise<void>;
 }
+
+/** Those in use, unless a test says otherwise. */
+export const allProviders: readonly ProviderName[] = ["fcm", "apns", "webpush", "outbox"];
 
 /** The user of test runs. */
 export const testUser = "tester";
@@ -150,8 +153,8 @@ export async function createLab(backend: Backend): Promise<Lab> {
       }
       return count;
     },
-    async plan(window) {
-      const planner = createPlanner({ ...common, ...(window !== undefined && { window }) });
+    async plan(window, providers = allProviders) {
+      const planner = createPlanner({ ...common, providers, ...(window !== undefined && { window }) });
       await lab.drain<PlanJob>(planQueue, (job) => planner.handle(job, never));
     },
     async takePlanJob() {

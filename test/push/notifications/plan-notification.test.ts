@@ -6,7 +6,7 @@ import { deliveryQueue, type PlanJob, planQueue } from "../../../src/push/databa
 import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
 import { backends } from "../../support/servers.ts";
-import { createLab, type Lab, never, testUser } from "./notification-lab.ts";
+import { allProviders, createLab, type Lab, never, testUser } from "./notification-lab.ts";
 
 /** Devices a step, in tests that need steps. */
 const window = 10;
@@ -30,7 +30,7 @@ describe.each(backends)("planning on %s", (backend) => {
       await between();
     };
     const jobs = { enqueue, complete: lab.jobs.complete };
-    return createPlanner({ db: lab.db, jobs, clock: lab.clock, window });
+    return createPlanner({ db: lab.db, jobs, clock: lab.clock, providers: allProviders, window });
   };
   /** Plans up to `steps` steps, as if the process died then. */
   async function planSteps(steps: number): Promise<void> {
@@ -75,6 +75,30 @@ describe.each(backends)("planning on %s", (backend) => {
     expect(await lab.recipients(id)).toEqual(["ann", "bob", "cid"]);
     expect(await progress(id)).toMatchObject({ state: "SENDING", recipients: 3, planned: 4, remaining: 4 });
     expect(await lab.waiting(planQueue)).toEqual([]);
+  });
+
+  test("no device of a provider that is not in use: nobody would send to it", async () => {
+    const [a, , , d] = await lab.addDevices([
+      { userId: "ann", provider: "fcm" },
+      { userId: "ann", provider: "apns" },
+      { userId: "bob", provider: "apns" },
+      { userId: testUser, provider: "webpush" },
+      { userId: testUser, provider: "apns" },
+    ]);
+    const id = await lab.accept();
+    const testRun = await lab.accept();
+    await lab.db.execute(sql`
+      update push.notifications set utc_offsets = null, user_ids = ${`{${testUser}}`}::text[] where id = ${testRun}::uuid`);
+    await lab.plan(2, ["fcm", "webpush"]);
+    expect((await planned(id)).toSorted((one, other) => one - other)).toEqual([a, d]);
+    expect(await planned(testRun)).toEqual([d]);
+    expect(await lab.recipients(id)).toEqual(["ann", testUser]);
+    expect(await lab.recipients(testRun)).toEqual([testUser]);
+    // Only devices that nobody serves: it ends all the same.
+    await lab.db.execute(sql`delete from push.devices where provider <> 'apns'`);
+    const nobody = await lab.accept();
+    await lab.plan(2, ["fcm", "webpush"]);
+    expect(await progress(nobody)).toMatchObject({ state: "COMPLETED", recipients: 0, planned: 0 });
   });
 
   test("chunks have at most 1,000 devices and are even", async () => {
@@ -163,7 +187,9 @@ describe.each(backends)("planning on %s", (backend) => {
   test("a device that comes to another user after the entries were written is planned, and that user has one too", async () => {
     const devices = await manyDevices();
     const id = await lab.accept();
-    const wide = createPlanner({ db: lab.db, jobs: lab.jobs, clock: lab.clock });
+    const wide = createPlanner({
+      ...{ db: lab.db, jobs: lab.jobs, clock: lab.clock, providers: allProviders },
+    });
     await wide.handle(await lab.takePlanJob(), AbortSignal.abort());
     const at = new Date(lab.clock.now()).toISOString();
     for (const [device, user] of [

@@ -1,4 +1,5 @@
 /** Test runs: anybody may ask for one, so a thousand calls start one, and only the configured users get it. */
+import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { planQueue } from "../../../src/push/database.ts";
 import { createTestRuns } from "../../../src/push/notifications/test-run.ts";
@@ -20,6 +21,34 @@ describe.each(backends)("test runs on %s", (backend) => {
   /** The trigger of another process. */
   const another = (testUserIds: readonly string[] = [testUser], db = lab.db) =>
     createTestRuns({ db, jobs: lab.jobs, clock: lab.clock, ttlSeconds, testUserIds, logger: lab.log.logger });
+
+  /** Time goes by for the service and for the database. */
+  async function pass(seconds: number): Promise<void> {
+    lab.clock.move(seconds);
+    await lab.db.execute(
+      sql`update push.test_runs set started_at = started_at - make_interval(secs => ${seconds}::int)`,
+    );
+  }
+
+  test.each(["paused", "expired"])("a run that is %s holds up no other", async (how) => {
+    await lab.addDevices([{ userId: testUser }]);
+    await lab.notifications.startTestRun();
+    await lab.plan();
+    const [run] = await runs();
+    if (how === "paused") await lab.notifications.pause(run?.id ?? "");
+    else await lab.db.execute(sql`update push.notifications set expires_at = now()`);
+    await pass(60);
+    await lab.notifications.startTestRun();
+    expect(await runs()).toHaveLength(2);
+  });
+
+  test("a process with a wrong clock starts none within the minute", async () => {
+    await lab.notifications.startTestRun();
+    await lab.plan();
+    lab.clock.move(86_400);
+    await another()();
+    expect(await runs()).toHaveLength(1);
+  });
 
   test("the configured users get it on all their devices, and nobody else", async () => {
     const [a, b] = await lab.addDevices([{ userId: testUser }, { userId: testUser, utcOffset: 330 }]);
@@ -61,7 +90,7 @@ describe.each(backends)("test runs on %s", (backend) => {
     await lab.addDevices([{ userId: testUser }]);
     await lab.notifications.startTestRun();
     await lab.plan();
-    lab.clock.move(600);
+    await pass(600);
     await lab.notifications.startTestRun();
     expect(await runs()).toHaveLength(1);
   });
@@ -70,10 +99,10 @@ describe.each(backends)("test runs on %s", (backend) => {
     await lab.notifications.startTestRun();
     await lab.plan();
     expect(await runs()).toMatchObject([{ state: "COMPLETED" }]);
-    lab.clock.move(59);
+    await pass(59);
     await Promise.all([lab.notifications.startTestRun(), another()()]);
     expect(await runs()).toHaveLength(1);
-    lab.clock.move(1);
+    await pass(1);
     await Promise.all([lab.notifications.startTestRun(), another()()]);
     expect(await runs()).toHaveLength(2);
   });

@@ -92,8 +92,8 @@ describe("an answer of APNs", () => {
       { kind: "unavailable", afterMs: 60_000, reason: "429 TooManyProviderTokenUpdates" },
     ],
     ["InternalServerError", {}, { kind: "retry", afterMs: 10_000, reason: "500 InternalServerError" }],
-    ["ServiceUnavailable", {}, { kind: "unavailable", reason: "503 ServiceUnavailable" }],
-    ["Shutdown", { retryAfter: 5 }, { kind: "unavailable", afterMs: 5_000, reason: "503 Shutdown" }],
+    ["ServiceUnavailable", {}, { kind: "retry", afterMs: 10_000, reason: "503 ServiceUnavailable" }],
+    ["Shutdown", { retryAfter: 5 }, { kind: "retry", afterMs: 5_000, reason: "503 Shutdown" }],
   ])("%s %o", async (answer, more, outcome) => {
     const playing = fake.play({ answer, ...more });
     expect(await sendOne(apns, token)).toEqual(outcome);

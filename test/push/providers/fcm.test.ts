@@ -104,7 +104,7 @@ describe("an answer of FCM", () => {
     ],
     ["403", { answer: "PERMISSION_DENIED" }, { kind: "refused", reason: "403 PERMISSION_DENIED" }],
     [
-      "403 of another sender's token, among others that are taken",
+      "403 of another sender's token",
       { answer: "SENDER_ID_MISMATCH" },
       { kind: "failed", reason: "403 SENDER_ID_MISMATCH" },
     ],
@@ -137,11 +137,16 @@ describe("an answer of FCM", () => {
     ],
     ["500", { answer: "INTERNAL" }, { kind: "retry", afterMs: 10_000, reason: "500 INTERNAL" }],
     ["502 in HTML", { answer: "BAD_GATEWAY" }, { kind: "retry", afterMs: 10_000, reason: "502" }],
-    ["503", { answer: "UNAVAILABLE" }, { kind: "unavailable", reason: "503 UNAVAILABLE" }],
+    ["503", { answer: "UNAVAILABLE" }, { kind: "retry", afterMs: 10_000, reason: "503 UNAVAILABLE" }],
     [
       "503 with a time",
       { answer: "UNAVAILABLE", retryAfter: 30 },
-      { kind: "unavailable", afterMs: 30_000, reason: "503 UNAVAILABLE" },
+      { kind: "retry", afterMs: 30_000, reason: "503 UNAVAILABLE" },
+    ],
+    [
+      "504 with a time",
+      { answer: { status: 504, headers: { "retry-after": "3" } } },
+      { kind: "retry", afterMs: 3_000, reason: "504" },
     ],
     ["an unknown status", { answer: { status: 418 } }, { kind: "failed", reason: "418" }],
     [
@@ -169,12 +174,33 @@ describe("an answer of FCM", () => {
     expect(await sendOne(fcm, token), "afterwards it works").toEqual({ kind: "sent" });
   });
 
-  test("403 of another sender's token, before any was taken: the project may be wrong", async () => {
-    const sender = fcmOf(fake);
-    const played = fake.play({ answer: "SENDER_ID_MISMATCH" });
-    expect(await sendOne(sender, token)).toEqual({ kind: "refused", reason: "403 SENDER_ID_MISMATCH" });
-    played.stop();
-    await sender.close();
+  describe("403 of another sender's token", () => {
+    const mismatch = (kind: "failed" | "refused") => ({ kind, reason: "403 SENDER_ID_MISMATCH" });
+
+    test("is that token's fault, though it be the first of the process", async () => {
+      const sender = fcmOf(fake);
+      const playing = fake.play({ answer: "SENDER_ID_MISMATCH" });
+      for (let nth = 1; nth < 10; nth += 1) expect(await sendOne(sender, token)).toEqual(mismatch("failed"));
+      playing.stop();
+      expect(await sendOne(sender, token)).toEqual({ kind: "sent" });
+      fake.play({ answer: "SENDER_ID_MISMATCH" });
+      for (let nth = 1; nth < 20; nth += 1) expect(await sendOne(sender, token)).toEqual(mismatch("failed"));
+      await sender.close();
+    });
+
+    test("is the project's where the first ten answers were that, until there is another", async () => {
+      const sender = fcmOf(fake);
+      const playing = fake.play({ answer: "SENDER_ID_MISMATCH" });
+      for (let nth = 1; nth < 10; nth += 1) expect(await sendOne(sender, token)).toEqual(mismatch("failed"));
+      for (let nth = 10; nth < 13; nth += 1) {
+        expect(await sendOne(sender, token)).toEqual(mismatch("refused"));
+      }
+      playing.stop();
+      expect(await sendOne(sender, token)).toEqual({ kind: "sent" });
+      fake.play({ answer: "SENDER_ID_MISMATCH" });
+      expect(await sendOne(sender, token)).toEqual(mismatch("failed"));
+      await sender.close();
+    });
   });
 
   test("429 with a date", async () => {

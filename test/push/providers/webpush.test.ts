@@ -92,14 +92,28 @@ describe("an answer of a push service", () => {
     expect(await sendOne(webPush, subscribe()), "afterwards it works").toEqual({ kind: "sent" });
   });
 
-  test("503: this service is left alone for as long as it says", async () => {
+  test("503 now and then: the messages that it hit are tried again, and the others go on", async () => {
+    const sender = webPushOf(fake);
+    for (let turn = 0; turn < 3; turn += 1) {
+      fake.play({ answer: "ServiceUnavailable", retryAfter: 30, times: 2 });
+      for (let hit = 0; hit < 2; hit += 1) {
+        expect(await sendOne(sender, subscribe())).toEqual({ kind: "retry", afterMs: 30_000, reason: "503" });
+      }
+      expect(await sendOne(sender, subscribe())).toEqual({ kind: "sent" });
+    }
+    await sender.close();
+  });
+
+  test("503 five times in a row: this service is left alone for as long as it says", async () => {
     const clock = movableClock();
     const sender = webPushOf(fake, clock);
     const playing = fake.play({ answer: "ServiceUnavailable", retryAfter: 30 });
-    expect(await sendOne(sender, subscribe())).toEqual({ kind: "retry", afterMs: 30_000, reason: "503" });
+    for (let hit = 0; hit < 5; hit += 1) {
+      expect(await sendOne(sender, subscribe())).toEqual({ kind: "retry", afterMs: 30_000, reason: "503" });
+    }
     const paused = { kind: "retry", afterMs: 30_000, reason: "the push service is paused" };
     expect(await sendOne(sender, subscribe())).toEqual(paused);
-    expect(playing.played).toBe(1);
+    expect(playing.played).toBe(5);
     playing.stop();
     clock.move(30);
     expect(await sendOne(sender, subscribe())).toEqual({ kind: "sent" });

@@ -330,9 +330,9 @@ export const NotificationStateSchema: GenEnum<NotificationState> = /*@__PURE__*/
  * Credentials are sent as metadata: `authorization` with `Bearer` and an access
  * token of the back-office application. A missing or invalid token is
  * UNAUTHENTICATED, a good one of another application PERMISSION_DENIED. It is
- * looked at when a call begins; a stream goes on when its token expires. Where a
- * token cannot be checked or the progress not be read, the answer is
- * UNAVAILABLE.
+ * looked at when a call begins, and about every 15 seconds while a stream goes
+ * on: one whose token has expired or was revoked ends likewise. Where a token
+ * cannot be checked or the progress not be read, the answer is UNAVAILABLE.
  *
  * @generated from service push.v1.DeliveryService
  */
