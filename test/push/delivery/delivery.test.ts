@@ -86,10 +86,10 @@ describe.each(backends)("delivery on %s", (backend) => {
   it("keeps a device that was renewed after its chunk was loaded, whatever the provider says", async () => {
     const planned = await test.plan({ devices: 2 });
     const [renewed, other] = planned.deviceIds;
-    fake.play({ answer: "UNREGISTERED", delayMs: 500 });
+    const playing = fake.play({ answer: "UNREGISTERED", delayMs: 500 });
     test.startWorker({ providers: [fcm] });
-    await test.until(planned, ["SENDING"]);
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    // The messages have gone out, so the devices have been loaded.
+    await eventually(() => playing.played === 2);
     await test.db.execute(sql`update push.devices set renewed_at = now() where id = ${renewed}::bigint`);
     expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ failed: 2, dead: 2 });
     const left = await rows(

@@ -133,7 +133,9 @@ describe.each(backends)("the pace on %s", (backend) => {
     expect(all.every((pause) => pause?.failures === 1)).toBe(true);
     expect(Math.max(...all.map((pause) => pause?.pausedMs ?? 0))).toBeLessThanOrEqual(5_000);
     expect(await pace.reserve(10, 0)).toEqual({ pausedMs: expect.any(Number) });
-    const over = () => test.db.execute(sql`update push.provider_paces set paused_until = now()`);
+    // A second ago: the column is rounded to milliseconds, so that "now" may be ahead of the next statement.
+    const over = () =>
+      test.db.execute(sql`update push.provider_paces set paused_until = now() - interval '1 second'`);
     const pauses: number[] = [];
     for (let failure = 2; failure <= 9; failure += 1) {
       await over();

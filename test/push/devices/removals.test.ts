@@ -128,7 +128,9 @@ describe.each(backends)("removals on %s", (backend) => {
       await other.db.transaction(async (tx) => {
         await tx.execute(sql`select pg_advisory_xact_lock_shared(hashtext('push.plan'))`);
         forgotten = createForgetUser({ db: store.db })("anna").then(() => void order.push("forgotten"));
-        await new Promise((resolve) => setTimeout(resolve, 200));
+        const waiting = sql`select 1 from pg_locks where locktype = 'advisory' and not granted
+          and database = (select oid from pg_database where datname = current_database())`;
+        await expect.poll(async () => (await rows(tx, waiting)).length).toBe(1);
         expect(await tokens()).toEqual(["a"]);
         await tx.execute(sql`insert into push.history values ('anna', gen_random_uuid(), false)`);
         order.push("planned");
