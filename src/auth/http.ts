@@ -46,7 +46,7 @@ function authSecurity(authenticator: Authenticator): Record<string, SecurityHand
   return {
     InternalClient: ({ header }) => authenticator.internal(header("authorization")),
     RegisteredClient: ({ header }) => authenticator.client(header("authorization")),
-    PlatformApiKey: async ({ header }) => authenticator.platform(header("x-api-key")),
+    PlatformApiKey: ({ header }) => authenticator.platform(header("x-api-key")),
   };
 }
 

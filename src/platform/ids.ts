@@ -1,4 +1,4 @@
-import { randomBytes } from "node:crypto";
+import { randomBytes } from "./random.ts";
 
 /**
  * A UUID of version 7 (RFC 9562 section 5.7): ordered by time, so that new rows land at the end of an index.

@@ -25,8 +25,8 @@ interface Candidate {
 
 /** Checks of a caller's credentials, the same for every protocol. Each answers undefined for wrong ones. */
 export interface Authenticator {
-  /** Basic credentials of a registered client, or of the internal client. */
-  client(authorization: string | undefined): Promise<Caller | undefined>;
+  /** Basic credentials of a registered client, or of the internal client. No promise where they are known. */
+  client(authorization: string | undefined): Caller | undefined | Promise<Caller | undefined>;
   /** Basic credentials of the internal client only. */
   internal(authorization: string | undefined): Promise<Caller | undefined>;
   /** The key of the platform security interface. */
@@ -107,20 +107,27 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     return undefined;
   }
 
+  async function checked(authorization: string): Promise<Caller | undefined> {
+    const known = verified.recallHeader(authorization);
+    const before = known && (await clients.findEnabled(known.clientId));
+    if (before && before.secretHash === known.secretHash) return { kind: "client", client: before };
+    const readings = basicCredentials(authorization);
+    const others = readings.filter(({ id }) => id !== internalClient.clientId);
+    const caller = (await internal(readings)) ?? (await registered(others));
+    if (caller?.kind === "client") {
+      verified.rememberHeader(authorization, caller.client.clientId, caller.client.secretHash);
+    }
+    return caller;
+  }
+
   return {
     internal: (authorization) => internal(basicCredentials(authorization)),
-    async client(authorization) {
+    client(authorization) {
       if (authorization === undefined || authorization.length > maxHeaderLength) return undefined;
       const known = verified.recallHeader(authorization);
-      const before = known && (await clients.findEnabled(known.clientId));
-      if (before && before.secretHash === known.secretHash) return { kind: "client", client: before };
-      const readings = basicCredentials(authorization);
-      const others = readings.filter(({ id }) => id !== internalClient.clientId);
-      const caller = (await internal(readings)) ?? (await registered(others));
-      if (caller?.kind === "client") {
-        verified.rememberHeader(authorization, caller.client.clientId, caller.client.secretHash);
-      }
-      return caller;
+      const client = known && clients.recallEnabled(known.clientId);
+      if (client && client.secretHash === known.secretHash) return { kind: "client", client };
+      return checked(authorization);
     },
     platform: (apiKey) =>
       platformSecurityApiKey !== undefined && apiKey !== undefined && equal(apiKey, platformSecurityApiKey)

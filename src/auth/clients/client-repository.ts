@@ -15,6 +15,8 @@ export interface ClientRepository {
    * disabled; issuing and introspection check the client again, in the statement that decides.
    */
   findEnabled(clientId: string): Promise<Client | undefined>;
+  /** The same of one that was found within the last second; undefined for one that has to be looked up. */
+  recallEnabled(clientId: string): Client | undefined;
 }
 
 export function createClientRepository(db: Database): ClientRepository {
@@ -28,12 +30,19 @@ export function createClientRepository(db: Database): ClientRepository {
       return new Map(found.map((client) => [client.clientId, client]));
     },
   });
+  function recallEnabled(clientId: string): Client | undefined {
+    const remembered = known.get(clientId);
+    return remembered && performance.now() - remembered.readAt < freshMs ? remembered.client : undefined;
+  }
+
   return {
+    recallEnabled,
+
     async findEnabled(clientId) {
-      const remembered = known.get(clientId);
+      const remembered = recallEnabled(clientId);
+      if (remembered) return remembered;
       // Counted from before the question, so that what is remembered is never older than it seems.
       const readAt = performance.now();
-      if (remembered && readAt - remembered.readAt < freshMs) return remembered.client;
       const client = await look(clientId);
       if (client) known.set(clientId, { client, readAt });
       else known.delete(clientId);

@@ -28,21 +28,24 @@ export class VerifiedSecrets {
     return digest("sha256", this.#key + secret, "buffer");
   }
 
+  #headerDigest(authorization: string): string {
+    return digest("sha256", this.#key + authorization, "base64url");
+  }
+
   remember(clientId: string, secretHash: string, secret: string): void {
     this.#verified.set(clientId, { secretHash, digest: this.#digest(secret) });
   }
 
   /** Remembers a whole header that was found right, which spares taking it apart the next time. */
   rememberHeader(authorization: string, clientId: string, secretHash: string): void {
-    const digest = this.#digest(authorization).toString("base64url");
-    this.#headers.set(digest, { clientId, secretHash });
+    this.#headers.set(this.#headerDigest(authorization), { clientId, secretHash });
   }
 
   /** The client that the header was found right for, and the hash of its secret at that time. */
   recallHeader(
     authorization: string,
   ): { readonly clientId: string; readonly secretHash: string } | undefined {
-    return this.#headers.get(this.#digest(authorization).toString("base64url"));
+    return this.#headers.get(this.#headerDigest(authorization));
   }
 
   /** True if this very secret was found right for this very hash; false says nothing. */

@@ -2,11 +2,12 @@
  * Access tokens: JWTs of RFC 9068, signed with RS256. The jti begins with the id of the authorization, so
  * that a token leads to the state that decides whether it is active.
  */
-import { hash, randomBytes } from "node:crypto";
-import { errors, jwtVerify, SignJWT } from "jose";
+import { hash } from "node:crypto";
+import { errors, jwtVerify } from "jose";
 import { LRUCache } from "lru-cache";
 import { type Clock, unixSeconds } from "../../platform/clock.ts";
 import { hasStrictForm } from "../../platform/jws-form.ts";
+import { randomBytes } from "../../platform/random.ts";
 import type { KeyStore } from "../keys/key-store.ts";
 
 /** Claims of an access token (RFC 9068 section 2.2). Times are Unix seconds. */
@@ -30,18 +31,16 @@ export function newJti(authorizationId: string): string {
   return `${authorizationId}.${randomBytes(16).toString("base64url")}`;
 }
 
-/** The authorization that a token belongs to. */
-export function authorizationOf(jti: string): string {
-  return jti.slice(0, 36);
-}
+/** So many characters of a jti are the id of its authorization. */
+export const authorizationIdLength = 36;
 
 export interface AccessTokens {
   sign(claims: AccessTokenClaims): Promise<string>;
   /**
    * The claims of a token that this issuer signed and that has not expired; undefined for anything else.
-   * Says nothing of revocation.
+   * Says nothing of revocation. No promise where the signature is known.
    */
-  verify(token: string): Promise<AccessTokenClaims | undefined>;
+  verify(token: string): AccessTokenClaims | undefined | Promise<AccessTokenClaims | undefined>;
 }
 
 /** Seconds that the clocks of two processes may differ. */
@@ -83,24 +82,43 @@ export function createAccessTokens({
     }
   }
 
-  return {
-    sign: ({ scope, aud, ...claims }) =>
-      new SignJWT({ ...claims, aud: [...aud], ...(scope && { scope }) })
-        .setProtectedHeader({ alg: "RS256", typ: "at+jwt", kid: keys.current.keyId })
-        .sign(keys.current.privateKey),
+  /** Of a token whose signature is good. */
+  function currentClaims(token: string): AccessTokenClaims | undefined {
+    const claims = claimsOf(payloadOf(token));
+    const now = unixSeconds(clock);
+    // The skew is for a clock that runs ahead; an expired token is expired.
+    return claims && claims.exp > now && claims.iat <= now + clockSkewSeconds ? claims : undefined;
+  }
 
-    async verify(token) {
+  const { keyId, privateKey } = keys.current;
+  const header = base64url(JSON.stringify({ alg: "RS256", typ: "at+jwt", kid: keyId }));
+
+  return {
+    // The compact serialization (RFC 7515 section 7.1). jose takes 35 us for what is around the signature, an
+    // eighth of the signature itself; nothing but our own claims passes here.
+    async sign(claims) {
+      const input = `${header}.${base64url(JSON.stringify(claims))}`;
+      const signature = await crypto.subtle.sign(rs256, privateKey, Buffer.from(input, "latin1"));
+      return `${input}.${Buffer.from(signature).toString("base64url")}`;
+    },
+
+    verify(token) {
       const digest = hash("sha256", token, "base64url");
-      if (!verified.get(digest)) {
-        if (!(await isSignedHere(token))) return undefined;
+      if (verified.get(digest)) return currentClaims(token);
+      return isSignedHere(token).then((isSigned) => {
+        if (!isSigned) return undefined;
         verified.set(digest, true);
-      }
-      const claims = claimsOf(payloadOf(token));
-      const now = unixSeconds(clock);
-      // The skew is for a clock that runs ahead; an expired token is expired.
-      return claims && claims.exp > now && claims.iat <= now + clockSkewSeconds ? claims : undefined;
+        return currentClaims(token);
+      });
     },
   };
+}
+
+/** RS256 (RFC 7518 section 3.3) as WebCrypto names it; the hash is the key's. */
+const rs256 = "RSASSA-PKCS1-v1_5";
+
+function base64url(text: string): string {
+  return Buffer.from(text, "utf8").toString("base64url");
 }
 
 /** The payload of a token whose signature is good. */

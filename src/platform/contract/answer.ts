@@ -142,8 +142,8 @@ function bodyViolations(
 }
 
 /** Whether the Accept header lets JSON through (RFC 9110 section 12.5.1). */
-export function acceptsJson(accept: string | null): boolean {
-  if (accept === null || accept === "*/*" || accept === "" || accept === "application/json") return true;
+export function acceptsJson(accept: string | undefined): boolean {
+  if (accept === undefined || accept === "*/*" || accept === "" || accept === "application/json") return true;
   let best = { specificity: -1, quality: 0 };
   for (const part of accept.split(",")) {
     const [range = "", ...parameters] = part.split(";").map((piece) => piece.trim().toLowerCase());

@@ -21,6 +21,7 @@ import {
 } from "./answer.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
+import { type HeaderReader, headerReader } from "./headers.ts";
 import { readBody, validate } from "./input.ts";
 import { parameterReader } from "./parameters.ts";
 import type { Call, Handlers, SecurityHandler } from "./types.ts";
@@ -63,7 +64,7 @@ export function bindContract<Operations, Caller>(binding: Binding<Operations, Ca
     }
     const methods = allowedMethods(operations);
     app.options(route, (c) => {
-      const context = contextOf(binding.logger, c.req.raw);
+      const context = contextOf(binding.logger, headersOf(c));
       return new Response(null, {
         status: 204,
         headers: { Allow: methods.join(", "), "X-Request-Id": context.requestId },
@@ -92,8 +93,12 @@ function allowedMethods(operations: readonly ContractOperation[]): string[] {
   return [...methods, ...(methods.includes("GET") ? ["HEAD"] : []), "OPTIONS"];
 }
 
-function contextOf(logger: Logger, request: Request): RequestContext {
-  return new RequestContext(logger, request.headers.get("x-request-id"), request.headers.get("traceparent"));
+function headersOf(c: Context): HeaderReader {
+  return (name) => c.req.header(name);
+}
+
+function contextOf(logger: Logger, header: HeaderReader): RequestContext {
+  return new RequestContext(logger, header("x-request-id"), header("traceparent"));
 }
 
 function refuseMethod<O, Caller>(
@@ -107,7 +112,7 @@ function refuseMethod<O, Caller>(
   return (c: Context): Response => {
     const detail = `${c.req.method} is not a method of this path; it has: ${allow.join(", ")}.`;
     const error = new ServiceError(ErrorKinds.methodNotAllowed, detail, { allow });
-    return toResponse(answers.error(contextOf(logger, c.req.raw), error));
+    return toResponse(answers.error(contextOf(logger, headersOf(c)), error));
   };
 }
 
@@ -119,22 +124,32 @@ function bindOperation<O, Caller>(
 ) {
   const { logger, observer, service, validateResponses } = binding;
   const answers = answersOf(operation);
-  const authenticate = authenticator(binding, operation);
+  const securityHandlers = securityOf(binding, operation);
+  const unauthenticated = `Credentials are missing or wrong. ${challengeOf(operation)?.advice}`;
   const answersJson = Object.values(operation.responses).some(({ content }) => content?.["application/json"]);
   const hasSuccessBody = answersJson && operation.responses["406"] !== undefined;
   const readParameters = parameterReader(operation);
   const validators = operation.requestValidators();
 
-  async function run(c: NodeContext, context: RequestContext): Promise<Success> {
-    const { headers, method } = c.req.raw;
-    const header = (name: string) => headers.get(name) ?? undefined;
-    const caller = authenticate && (await inTime(authenticate({ context, method, header })));
-    if (hasSuccessBody && !acceptsJson(headers.get("accept"))) {
+  /** Waits only for what is not known yet, and for the handler: each wait costs as much as a small check. */
+  async function run(c: NodeContext, context: RequestContext, header: HeaderReader): Promise<Success> {
+    const { method } = c.req;
+    let caller: Caller | undefined;
+    for (const identify of securityHandlers) {
+      const found = identify({ context, method, header });
+      caller = found instanceof Promise ? await inTime(found) : found;
+      if (caller !== undefined) break;
+    }
+    if (caller === undefined && securityHandlers.length > 0) {
+      throw new ServiceError(ErrorKinds.unauthenticated, unauthenticated);
+    }
+    if (hasSuccessBody && !acceptsJson(header("accept"))) {
       const detail = "This operation answers application/json, which the Accept header rules out.";
       throw new ServiceError(ErrorKinds.notAcceptable, detail);
     }
-    const parameters = readParameters(c.req.param(), c.req.raw);
-    const requestBody = await readBody(c.req.raw, c.env.incoming, operation);
+    const parameters = readParameters(c.req.param(), c.req.url, header);
+    const reading = readBody(header, c.env.incoming, operation);
+    const requestBody = reading instanceof Promise ? await reading : reading;
     validate(validators, requestBody === undefined ? parameters : { ...parameters, requestBody });
     const { path, query } = parameters;
     return inTime(handler({ path, query, body: requestBody }, { context, method, header, caller }));
@@ -152,18 +167,19 @@ function bindOperation<O, Caller>(
 
   return async (c: NodeContext): Promise<Response> => {
     const started = performance.now();
-    const context = contextOf(logger, c.req.raw);
+    const header = headerReader(c.env.incoming);
+    const context = contextOf(logger, header);
     let answer: Answer;
     let response: Response | undefined;
     try {
-      answer = answers.success(context, await run(c, context));
+      answer = answers.success(context, await run(c, context, header));
       if (validateResponses) answer = checked(context, answer);
       // Throws on what JSON cannot hold.
       response = toResponse(answer);
     } catch (thrown) {
       const error = asServiceError(thrown);
       logError(context, operation.id, error);
-      answer = answers.error(context, error, c.req.header("authorization"));
+      answer = answers.error(context, error, header("authorization"));
       if (validateResponses) answer = checked(context, answer);
     }
     const seconds = (performance.now() - started) / 1000;
@@ -182,30 +198,21 @@ function logError(context: RequestContext, operation: string, error: ServiceErro
     context.log.warn({ operation, err: error.cause ?? error }, error.message);
 }
 
-/** Tries the document's alternatives in their order; undefined for a public operation. */
-function authenticator<O, Caller>({ security }: Binding<O, Caller>, operation: ContractOperation) {
-  if (operation.security.length === 0) return undefined;
-  const alternatives = operation.security.map((names) => {
+/** The document's alternatives in their order; none for a public operation. */
+function securityOf<O, Caller>({ security }: Binding<O, Caller>, operation: ContractOperation) {
+  return operation.security.map((names) => {
     const [name, ...more] = names;
     const handler = name === undefined ? undefined : security[name];
     if (!handler || more.length > 0)
       throw new Error(`${operation.id}: no handler for security ${names.join("+")}`);
     return handler;
   });
-  const detail = `Credentials are missing or wrong. ${challengeOf(operation)?.advice}`;
-  return async (call: Omit<Call<Caller>, "caller">): Promise<Caller> => {
-    for (const alternative of alternatives) {
-      const caller = await alternative(call);
-      if (caller !== undefined) return caller;
-    }
-    throw new ServiceError(ErrorKinds.unauthenticated, detail);
-  };
 }
 
 /** The answer to a path that no document has. */
 export function notFound(logger: Logger): (c: Context) => Response {
   return (c) => {
-    const context = contextOf(logger, c.req.raw);
+    const context = contextOf(logger, headersOf(c));
     const error = new ServiceError(
       ErrorKinds.notFound,
       "There is nothing at this path. The API reference lists what there is.",

@@ -8,11 +8,13 @@ import type { ErrorObject, ValidateFunction } from "ajv";
 import { ErrorKinds, type InputError, invalidInput, ServiceError } from "../errors.ts";
 import { repeatedMember } from "../json-members.ts";
 import type { ContractOperation } from "./document.ts";
+import type { HeaderReader } from "./headers.ts";
 import type { ParameterValues } from "./parameters.ts";
 import { escapePointer, hidesInvalidUtf8, textProblem } from "./text.ts";
 
 /** Bodies over this many bytes are refused. */
 const maxBodyBytes = 65_536;
+const formType = "application/x-www-form-urlencoded";
 /** So many levels of arrays and objects may stand in a member of a JSON body. */
 const maxDepth = 32;
 /** At most this many places are named in one answer. */
@@ -28,7 +30,7 @@ function tooLarge(): ServiceError {
 }
 
 /** A body that is here already, as small ones are: to wait for it would cost several times what its bytes do. */
-function arrivedBytes(stream: Readable, declaredLength: string | null): Buffer | undefined {
+function arrivedBytes(stream: Readable, declaredLength: string | undefined): Buffer | undefined {
   const size = stream.readableLength;
   if (size === 0 || String(size) !== declaredLength) return undefined;
   const bytes: unknown = stream.read();
@@ -120,11 +122,16 @@ function parseJson(text: string): unknown {
 /** A form (`application/x-www-form-urlencoded`). Empty counts as absent, repeated is refused (RFC 6749 section 3.2). */
 function parseForm(text: string): Record<string, string> {
   const fields: Record<string, string> = Object.create(null);
-  for (const pair of text.split("&")) {
-    if (pair === "") continue;
-    const equals = pair.indexOf("=");
-    const name = decodeFormText(equals === -1 ? pair : pair.slice(0, equals));
-    const value = equals === -1 ? "" : decodeFormText(pair.slice(equals + 1));
+  let end = -1;
+  while (end < text.length) {
+    const start = end + 1;
+    const ampersand = text.indexOf("&", start);
+    end = ampersand === -1 ? text.length : ampersand;
+    if (start === end) continue;
+    const equals = text.indexOf("=", start);
+    const nameEnd = equals === -1 || equals > end ? end : equals;
+    const name = decodeFormText(text.slice(start, nameEnd));
+    const value = decodeFormText(text.slice(nameEnd + 1, end));
     const problem = name in fields ? "is given more than once" : (textProblem(name) ?? textProblem(value));
     if (problem) throw invalidInput([{ pointer: `/body/${escapePointer(name)}`, message: problem }]);
     fields[name] = value;
@@ -140,29 +147,49 @@ function decodeFormText(text: string): string {
   return new URLSearchParams(`=${text}`).get("") ?? "";
 }
 
-/** Reads and parses the body. Undefined where the operation has none, or an optional one is absent. */
-export async function readBody(
-  request: Request,
+/**
+ * Reads and parses the body. Undefined where the operation has none, or an optional one is absent. A promise only
+ * of one that has not arrived yet.
+ */
+export function readBody(
+  header: HeaderReader,
   stream: Readable,
   operation: ContractOperation,
-): Promise<unknown> {
+): unknown | Promise<unknown> {
   if (!operation.bodyTypes) return undefined;
-  const contentType = request.headers.get("content-type");
-  const mediaType = contentType?.split(";", 1)[0]?.trim().toLowerCase();
-  const isTaken = mediaType !== undefined && operation.bodyTypes.includes(mediaType);
-  if (mediaType === undefined || isTaken) {
-    // Whether there is a body, only reading tells: HTTP/2 declares nothing.
-    const declaredLength = request.headers.get("content-length");
-    if (Number(declaredLength) > maxBodyBytes) throw tooLarge();
-    const text = textOf(arrivedBytes(stream, declaredLength) ?? (await readBytes(stream)));
-    if (text === "" && !operation.bodyRequired) return undefined;
-    if (text === "" && mediaType === undefined) {
-      throw invalidInput([{ pointer: "/body", message: "is required" }]);
-    }
-    if (isTaken) return mediaType === "application/x-www-form-urlencoded" ? parseForm(text) : parseJson(text);
+  const mediaType = mediaTypeOf(header("content-type"));
+  if (mediaType !== undefined && !operation.bodyTypes.includes(mediaType)) {
+    throw unsupportedMediaType(operation.bodyTypes);
   }
-  const expected = operation.bodyTypes.join(", ");
-  throw new ServiceError(ErrorKinds.unsupportedMediaType, `The Content-Type must be one of: ${expected}.`);
+  // Whether there is a body, only reading tells: HTTP/2 declares nothing.
+  const declaredLength = header("content-length");
+  if (Number(declaredLength) > maxBodyBytes) throw tooLarge();
+  const arrived = arrivedBytes(stream, declaredLength);
+  if (arrived) return parseBody(arrived, mediaType, operation);
+  return readBytes(stream).then((bytes) => parseBody(bytes, mediaType, operation));
+}
+
+function mediaTypeOf(contentType: string | undefined): string | undefined {
+  if (contentType === undefined || contentType === formType) return contentType;
+  return contentType.split(";", 1)[0]?.trim().toLowerCase();
+}
+
+/** @param mediaType one that the operation takes; undefined where the request names none */
+function parseBody(
+  bytes: Buffer,
+  mediaType: string | undefined,
+  { bodyTypes = [], bodyRequired }: ContractOperation,
+): unknown {
+  const text = textOf(bytes);
+  if (text === "" && !bodyRequired) return undefined;
+  if (mediaType !== undefined) return mediaType === formType ? parseForm(text) : parseJson(text);
+  if (text === "") throw invalidInput([{ pointer: "/body", message: "is required" }]);
+  throw unsupportedMediaType(bodyTypes);
+}
+
+function unsupportedMediaType(bodyTypes: readonly string[]): ServiceError {
+  const detail = `The Content-Type must be one of: ${bodyTypes.join(", ")}.`;
+  return new ServiceError(ErrorKinds.unsupportedMediaType, detail);
 }
 
 /** The values of a request, in the shape that openapi-backend's validators check (and coerce). */

@@ -1,6 +1,7 @@
 /** The parameters of a request: path, query and headers, as the texts that the validators check and coerce. */
 import { invalidInput } from "../errors.ts";
 import type { ContractOperation, ParameterObject } from "./document.ts";
+import type { HeaderReader } from "./headers.ts";
 import { escapePointer, hidesInvalidUtf8, textProblem } from "./text.ts";
 
 /** By place and name. */
@@ -17,10 +18,10 @@ export function parameterReader({ parameters }: ContractOperation) {
   const inQuery = parameters.filter((parameter) => parameter.in === "query");
   const inHeader = parameters.filter((parameter) => parameter.in === "header" && isConstrained(parameter));
 
-  return (path: Record<string, string>, { url, headers }: Request): ParameterValues => {
+  return (path: Record<string, string>, url: string, header: HeaderReader): ParameterValues => {
     for (const parameter of inPath) checkText(parameter, path[parameter.name] ?? "");
     const query = inQuery.length > 0 ? readQuery(inQuery, url) : {};
-    return inHeader.length > 0 ? { path, query, header: readHeaders(inHeader, headers) } : { path, query };
+    return inHeader.length > 0 ? { path, query, header: readHeaders(inHeader, header) } : { path, query };
   };
 }
 
@@ -51,13 +52,14 @@ function readQuery(declared: readonly ParameterObject[], url: string): Record<st
   return query;
 }
 
-function readHeaders(declared: readonly ParameterObject[], headers: Headers): Record<string, string> {
+function readHeaders(declared: readonly ParameterObject[], header: HeaderReader): Record<string, string> {
   const values: Record<string, string> = {};
   for (const parameter of declared) {
-    const value = headers.get(parameter.name);
-    if (value === null) continue;
+    const name = parameter.name.toLowerCase();
+    const value = header(name);
+    if (value === undefined) continue;
     checkText(parameter, value);
-    values[parameter.name.toLowerCase()] = value;
+    values[name] = value;
   }
   return values;
 }

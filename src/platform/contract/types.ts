@@ -4,6 +4,7 @@
  * misses an operation does not compile.
  */
 import type { RequestContext } from "../request-context.ts";
+import type { HeaderReader } from "./headers.ts";
 
 /** The members of T that are declared by name, without its index signature. */
 type Declared<T> = { [K in keyof T as string extends K ? never : number extends K ? never : K]: T[K] };
@@ -63,8 +64,7 @@ export interface Call<Caller> {
   readonly method: string;
   /** Set on every operation that the document protects. */
   readonly caller: Caller | undefined;
-  /** A request header by its name in lower case. */
-  header(name: string): string | undefined;
+  readonly header: HeaderReader;
 }
 
 /** One handler for each operation of a document. */
@@ -79,4 +79,6 @@ export type Handlers<Operations, Caller> = {
  * Checks the credentials of one security scheme. Answers the caller; undefined where the request carries no
  * credentials of this scheme or wrong ones; throws a ServiceError to refuse the request in another way.
  */
-export type SecurityHandler<Caller> = (call: Omit<Call<Caller>, "caller">) => Promise<Caller | undefined>;
+export type SecurityHandler<Caller> = (
+  call: Omit<Call<Caller>, "caller">,
+) => Caller | undefined | Promise<Caller | undefined>;

@@ -1,0 +1,21 @@
+import type { IncomingMessage } from "node:http";
+import type { Http2ServerRequest } from "node:http2";
+
+/** A header by its name in lower case; undefined where it was not sent. */
+export type HeaderReader = (name: string) => string | undefined;
+
+/**
+ * Reads headers as they were sent. Given more than once, one is joined with commas (RFC 9110 section 5.3): Node
+ * would drop all but the first of some, and what was sent would look like something else.
+ */
+export function headerReader({ rawHeaders }: IncomingMessage | Http2ServerRequest): HeaderReader {
+  return (name) => {
+    let value: string | undefined;
+    for (let at = 0; at < rawHeaders.length; at += 2) {
+      const sent = rawHeaders[at];
+      if (sent === undefined || sent.length !== name.length || sent.toLowerCase() !== name) continue;
+      value = value === undefined ? rawHeaders[at + 1] : `${value}, ${rawHeaders[at + 1]}`;
+    }
+    return value;
+  };
+}

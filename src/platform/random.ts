@@ -1,0 +1,18 @@
+import { randomFillSync } from "node:crypto";
+
+/** Fetched ahead: what a fetch costs hardly depends on its size, and a token pair needs four times some bytes. */
+const ahead = Buffer.allocUnsafeSlow(4096);
+let given = ahead.length;
+
+/** Unpredictable bytes, at most 4096; each is given once and kept nowhere else. */
+export function randomBytes(size: number): Buffer {
+  if (size > ahead.length) throw new RangeError(`at most ${ahead.length} bytes at once`);
+  if (given + size > ahead.length) {
+    randomFillSync(ahead);
+    given = 0;
+  }
+  const bytes = Buffer.from(ahead.subarray(given, given + size));
+  ahead.fill(0, given, given + size);
+  given += size;
+  return bytes;
+}
