@@ -148,8 +148,7 @@ function bindOperation<O, Caller>(
       throw new ServiceError(ErrorKinds.notAcceptable, detail);
     }
     const parameters = readParameters(c.req.param(), c.req.url, header);
-    const reading = readBody(header, c.env.incoming, operation);
-    const requestBody = reading instanceof Promise ? await reading : reading;
+    const requestBody = operation.bodyTypes && (await readBody(header, c.env.incoming, operation));
     validate(validators, requestBody === undefined ? parameters : { ...parameters, requestBody });
     const { path, query } = parameters;
     return inTime(handler({ path, query, body: requestBody }, { context, method, header, caller }));

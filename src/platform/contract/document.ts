@@ -3,7 +3,7 @@
  * operations and the validators of requests; its default Ajv speaks draft-07, so it is given the 2020-12 one.
  */
 import { readFileSync } from "node:fs";
-import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
+import { Ajv2020, type FuncKeywordDefinition, type ValidateFunction } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 import { type Document, OpenAPIBackend, type Operation } from "openapi-backend";
 import { parse } from "yaml";
@@ -65,9 +65,38 @@ export interface ContractDocument {
   readonly operations: readonly ContractOperation[];
 }
 
+/** Characters of a text, as JSON Schema counts them: a surrogate pair is one. */
+function characters(text: string): number {
+  let count = text.length;
+  for (let at = 0; at < text.length; at += 1) if ((text.codePointAt(at) ?? 0) > 0xffff) count -= 1;
+  return count;
+}
+
+/** Ajv counts the characters of every text. Most are short enough, or long enough, whatever they are made of. */
+const lengthKeywords = [
+  {
+    keyword: "maxLength",
+    type: "string",
+    schemaType: "number",
+    compile: (limit: number) => (text: string) => text.length <= limit || characters(text) <= limit,
+    error: { message: ({ schema }) => `must NOT have more than ${schema} characters` },
+  },
+  {
+    keyword: "minLength",
+    type: "string",
+    schemaType: "number",
+    compile: (limit: number) => (text: string) => text.length >= 2 * limit || characters(text) >= limit,
+    error: { message: ({ schema }) => `must NOT have fewer than ${schema} characters` },
+  },
+] satisfies FuncKeywordDefinition[];
+
 /** An Ajv for OpenAPI 3.1: dialect 2020-12, formats, and OpenAPI's annotations let through. */
 function createAjv(options: { coerceTypes: boolean }): Ajv2020 {
   const ajv = new Ajv2020({ strict: false, allErrors: true, coerceTypes: options.coerceTypes });
+  for (const keyword of lengthKeywords) {
+    ajv.removeKeyword(keyword.keyword);
+    ajv.addKeyword(keyword);
+  }
   addFormats.default(ajv);
   ajv.addFormat("password", true);
   return ajv;

@@ -121,7 +121,7 @@ function parseJson(text: string): unknown {
 
 /** A form (`application/x-www-form-urlencoded`). Empty counts as absent, repeated is refused (RFC 6749 section 3.2). */
 function parseForm(text: string): Record<string, string> {
-  const fields: Record<string, string> = Object.create(null);
+  const fields: Record<string, string> = {};
   let end = -1;
   while (end < text.length) {
     const start = end + 1;
@@ -132,9 +132,13 @@ function parseForm(text: string): Record<string, string> {
     const nameEnd = equals === -1 || equals > end ? end : equals;
     const name = decodeFormText(text.slice(start, nameEnd));
     const value = decodeFormText(text.slice(nameEnd + 1, end));
-    const problem = name in fields ? "is given more than once" : (textProblem(name) ?? textProblem(value));
+    const isRepeated = Object.hasOwn(fields, name);
+    const problem = isRepeated ? "is given more than once" : (textProblem(name) ?? textProblem(value));
     if (problem) throw invalidInput([{ pointer: `/body/${escapePointer(name)}`, message: problem }]);
-    fields[name] = value;
+    // Assigned, it would not become a field.
+    if (name === "__proto__")
+      Object.defineProperty(fields, name, { value, enumerable: true, configurable: true });
+    else fields[name] = value;
   }
   for (const name in fields) if (fields[name] === "") delete fields[name];
   return fields;
@@ -147,15 +151,12 @@ function decodeFormText(text: string): string {
   return new URLSearchParams(`=${text}`).get("") ?? "";
 }
 
-/**
- * Reads and parses the body. Undefined where the operation has none, or an optional one is absent. A promise only
- * of one that has not arrived yet.
- */
-export function readBody(
+/** Reads and parses the body. Undefined where the operation has none, or an optional one is absent. */
+export async function readBody(
   header: HeaderReader,
   stream: Readable,
   operation: ContractOperation,
-): unknown | Promise<unknown> {
+): Promise<unknown> {
   if (!operation.bodyTypes) return undefined;
   const mediaType = mediaTypeOf(header("content-type"));
   if (mediaType !== undefined && !operation.bodyTypes.includes(mediaType)) {
@@ -164,9 +165,10 @@ export function readBody(
   // Whether there is a body, only reading tells: HTTP/2 declares nothing.
   const declaredLength = header("content-length");
   if (Number(declaredLength) > maxBodyBytes) throw tooLarge();
-  const arrived = arrivedBytes(stream, declaredLength);
-  if (arrived) return parseBody(arrived, mediaType, operation);
-  return readBytes(stream).then((bytes) => parseBody(bytes, mediaType, operation));
+  // What came together with the headers is handed over once whoever was told of the headers lets go.
+  await undefined;
+  const bytes = arrivedBytes(stream, declaredLength) ?? (await readBytes(stream));
+  return parseBody(bytes, mediaType, operation);
 }
 
 function mediaTypeOf(contentType: string | undefined): string | undefined {
