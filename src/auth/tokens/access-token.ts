@@ -4,8 +4,8 @@
  */
 import { hash } from "node:crypto";
 import { errors, jwtVerify } from "jose";
-import { LRUCache } from "lru-cache";
 import { type Clock, unixSeconds } from "../../platform/clock.ts";
+import { DigestCache } from "../../platform/digest-cache.ts";
 import { hasStrictForm } from "../../platform/jws-form.ts";
 import { randomBytes } from "../../platform/random.ts";
 import type { KeyStore } from "../keys/key-store.ts";
@@ -43,6 +43,9 @@ export interface AccessTokens {
   verify(token: string): AccessTokenClaims | undefined | Promise<AccessTokenClaims | undefined>;
 }
 
+/** For some 100,000 tokens whose signatures are remembered to be good, in 4 MiB. */
+const rememberedSets = 32_768;
+
 /** Seconds that the clocks of two processes may differ. */
 const clockSkewSeconds = 30;
 
@@ -50,18 +53,11 @@ interface Dependencies {
   readonly keys: KeyStore;
   readonly issuer: string;
   readonly clock: Clock;
-  /** Signatures found good to remember, by the digest of the token; each takes about 100 bytes. */
-  readonly remembered?: number;
 }
 
-export function createAccessTokens({
-  keys,
-  issuer,
-  clock,
-  remembered = 100_000,
-}: Dependencies): AccessTokens {
+export function createAccessTokens({ keys, issuer, clock }: Dependencies): AccessTokens {
   // A signature is verified once. What is remembered is that it was good, never that the token is active.
-  const verified = new LRUCache<string, true>({ max: remembered });
+  const verified = new DigestCache(rememberedSets);
 
   async function isSignedHere(token: string): Promise<boolean> {
     if (!hasStrictForm(token)) return false;
@@ -103,11 +99,11 @@ export function createAccessTokens({
     },
 
     verify(token) {
-      const digest = hash("sha256", token, "base64url");
-      if (verified.get(digest)) return currentClaims(token);
+      const digest = hash("sha256", token, "binary");
+      if (verified.has(digest)) return currentClaims(token);
       return isSignedHere(token).then((isSigned) => {
         if (!isSigned) return undefined;
-        verified.set(digest, true);
+        verified.add(digest);
         return currentClaims(token);
       });
     },
