@@ -1,7 +1,4 @@
 /** The program: settings, server, signals. The only file with side effects of its own. */
-import { enableCompileCache } from "node:module";
-
-enableCompileCache();
 const { resolveDrizzleDirectly } = await import("./platform/drizzle-resolution.ts");
 resolveDrizzleDirectly();
 const { exitBadSettings, SettingsError } = await import("./platform/settings.ts");

@@ -55,7 +55,7 @@ async function start(env: Record<string, string>, taken: Partial<Ports> = {}): P
   const [http = 0, grpc = 0, management = 0] = await freePorts(3);
   const ports = { http, grpc, management, ...taken };
   const begun = performance.now();
-  const program = startNode("src/main.ts", {
+  const program = startNode("src/start.js", {
     SERVER_PORT: String(ports.http),
     GRPC_PORT: String(ports.grpc),
     MANAGEMENT_PORT: String(ports.management),

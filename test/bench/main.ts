@@ -37,7 +37,7 @@ function startProduct({ env }: Preparation): Promise<BenchServer> {
     MANAGEMENT_PORT: String(ports.management),
   };
   const isReady = async () => (await fetch(`http://127.0.0.1:${ports.management}/health/ready`)).ok;
-  return startBenchServer("../../src/main.ts", [], { ...env, ...portSettings }, isReady);
+  return startBenchServer("../../src/start.js", [], { ...env, ...portSettings }, isReady);
 }
 
 const median = (values: readonly number[]) =>

@@ -35,7 +35,7 @@ type Core = 0 | 1 | "any";
 
 function start(core: Core, file: string, args: readonly string[], env: Record<string, string>): ChildProcess {
   const script = fileURLToPath(new URL(file, import.meta.url));
-  const command = [process.execPath, ...(file.endsWith("/main.ts") ? productFlags : []), script, ...args];
+  const command = [process.execPath, ...(file.endsWith("/start.js") ? productFlags : []), script, ...args];
   const [program = "", ...rest] =
     canPin && core !== "any" ? ["taskset", "-c", String(core), ...command] : command;
   return spawn(program, rest, {

@@ -76,7 +76,7 @@ async function progressOf(token: string, id: string): Promise<Progress> {
 async function startServices(environment: Record<string, string>, provider: Record<string, string>) {
   const start = (service: string, http: number, grpc: number, management: number, env = {}) =>
     startBenchServer(
-      "../../src/main.ts",
+      "../../src/start.js",
       [],
       {
         ...environment,

@@ -148,10 +148,10 @@ export async function startOwnServer(backend: Backend, options: OwnServerOptions
   };
 }
 
-/** Starts `src/main.ts` in a process of its own and waits until it is ready. */
+/** Starts the program (`src/start.js`) in a process of its own and waits until it is ready. */
 export async function spawnServer(backend: Backend, options: ServerOptions = {}): Promise<ServerProcess> {
   const { env, settings, addresses, cleanUp } = await prepareEnvironment(backend, options.env ?? {});
-  const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+  const main = fileURLToPath(new URL("../../src/start.js", import.meta.url));
   const child = spawn(process.execPath, [main], {
     env: { PATH: process.env["PATH"] ?? "", ...env },
     stdio: ["ignore", "pipe", "pipe"],
