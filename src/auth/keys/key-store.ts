@@ -3,7 +3,7 @@
  * too, so that keys rotate without an outage. Keys come from the settings, which have checked them.
  */
 import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
-import { type CryptoKey, errors, exportJWK, importJWK, importPKCS8, type JWTHeaderParameters } from "jose";
+import { type CryptoKey, errors, exportJWK, importJWK, type JWTHeaderParameters } from "jose";
 import { entityTag } from "../../platform/entity-tags.ts";
 import type { PublishedKey } from "../key-settings.ts";
 
@@ -18,7 +18,7 @@ export interface PublicJwk {
 }
 
 export interface KeyStore {
-  readonly current: { readonly keyId: string; readonly privateKey: CryptoKey };
+  readonly current: { readonly keyId: string; readonly privateKey: KeyObject };
   readonly keySet: { readonly keys: PublicJwk[] };
   /** Quoted; changes when the keys change. */
   readonly etag: string;
@@ -45,7 +45,8 @@ async function verificationKey(jwk: PublicJwk): Promise<CryptoKey> {
 }
 
 export async function createKeyStore(signing: SigningSettings): Promise<KeyStore> {
-  const publicKeys = new Map([[signing.keyId, createPublicKey(createPrivateKey(signing.privateKey))]]);
+  const privateKey = createPrivateKey(signing.privateKey);
+  const publicKeys = new Map([[signing.keyId, createPublicKey(privateKey)]]);
   for (const jwk of signing.publishedKeys) {
     publicKeys.set(jwk.kid, createPublicKey({ key: { ...jwk }, format: "jwk" }));
   }
@@ -55,7 +56,7 @@ export async function createKeyStore(signing: SigningSettings): Promise<KeyStore
     await Promise.all(keys.map(async (jwk) => [jwk.kid, await verificationKey(jwk)] as const)),
   );
   return {
-    current: { keyId: signing.keyId, privateKey: await importPKCS8(signing.privateKey, "RS256") },
+    current: { keyId: signing.keyId, privateKey },
     keySet: { keys },
     etag: entityTag(JSON.stringify(keys)),
     verificationKey: ({ kid }) => {
