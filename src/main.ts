@@ -1,4 +1,4 @@
-/** The program: settings, server, signals. The only file with side effects of its own. */
+/** The program, once start.js has set Node up for it: settings, server, signals. */
 const { resolveDrizzleDirectly } = await import("./platform/drizzle-resolution.ts");
 resolveDrizzleDirectly();
 const { exitBadSettings, SettingsError } = await import("./platform/settings.ts");

@@ -2,6 +2,8 @@
  * Look-ups of many requests gathered into few queries. A key is only ever answered by a query that starts
  * after the key was asked for: what a caller gets is never older than its question. That is what lets
  * strict revocation cost a share of a query instead of a query. What is written for many is gathered alike.
+ * While a query runs, those who come meanwhile wait for its end to share the next one; where they fill one, or
+ * where it takes long, they do not.
  */
 import { unavailable } from "./errors.ts";
 
@@ -10,7 +12,7 @@ interface BatchOptions<K, V> {
   readonly load: (keys: readonly K[]) => Promise<ReadonlyMap<K, V>>;
   /** Keys in one query. */
   readonly maxKeys?: number;
-  /** Queries at once; further keys wait and are gathered meanwhile. */
+  /** Queries at once, at most. */
   readonly maxQueries?: number;
   /** Keys waiting; more than that means that the database does not keep up, and they are refused. */
   readonly maxWaiting?: number;
@@ -23,8 +25,8 @@ interface Batch<K, V> {
 }
 
 /**
- * Milliseconds after which keys wait no longer for the query in hand. A database nearby answers sooner, and then
- * one query for all who came meanwhile costs less than two for half of them each.
+ * Milliseconds after which keys wait no longer for the query in hand. One query for all who came meanwhile costs
+ * less than two for half of them each; a database too far away to answer sooner costs each of them no more than this.
  */
 const patienceMs = 2;
 

@@ -1,10 +1,10 @@
 import { randomFillSync } from "node:crypto";
 
-/** Fetched ahead: what a fetch costs hardly depends on its size, and a token pair needs four times some bytes. */
+/** Fetched ahead: what a fetch costs hardly depends on its size, and a token pair takes four. */
 const ahead = Buffer.allocUnsafeSlow(4096);
 let given = ahead.length;
 
-/** Unpredictable bytes, at most 4096; each is given once and kept nowhere else. */
+/** Unpredictable bytes, at most 4096. Each is given once, and is not kept here. */
 export function randomBytes(size: number): Buffer {
   if (size > ahead.length) throw new RangeError(`at most ${ahead.length} bytes at once`);
   if (given + size > ahead.length) {

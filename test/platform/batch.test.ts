@@ -161,6 +161,52 @@ describe("batched", () => {
     expect(await answers).toEqual(keys.map((key) => `value ${key}`));
   });
 
+  test("who comes while a query runs shares the next one, which starts when it ends", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      const database = controlled();
+      const look = batched<string, string>({ load: database.load });
+      const first = look("a");
+      await settle();
+      const others = Promise.all(["b", "c"].map(look));
+      await settle();
+      expect(database.started.map(({ keys }) => keys)).toEqual([["a"]]);
+      database.started[0]?.answer({ a: "1" });
+      expect(await first).toBe("1");
+      await settle();
+      expect(database.started.map(({ keys }) => keys)).toEqual([["a"], ["b", "c"]]);
+      database.started[1]?.answer({ b: "2", c: "3" });
+      expect(await others).toEqual(["2", "3"]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("nobody waits long for a query that does not end, and as many as fill one not at all", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      const database = controlled();
+      const look = batched<string, string>({ load: database.load, maxKeys: 3, maxQueries: 4 });
+      const answers = [look("stuck")];
+      await settle();
+      answers.push(look("a"));
+      await settle();
+      expect(database.started).toHaveLength(1);
+      vi.advanceTimersByTime(2);
+      await settle();
+      expect(database.started.map(({ keys }) => keys)).toEqual([["stuck"], ["a"]]);
+      answers.push(...["b", "c", "d"].map(look));
+      await settle();
+      expect(database.started.map(({ keys }) => keys)).toEqual([["stuck"], ["a"], ["b", "c", "d"]]);
+      for (const { keys, answer } of database.started)
+        answer(Object.fromEntries(keys.map((key) => [key, key])));
+      expect(await Promise.all(answers)).toEqual(["stuck", "a", "b", "c", "d"]);
+      expect(vi.getTimerCount()).toBe(0);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
   describe("when the database does not keep up", () => {
     afterEach(() => vi.restoreAllMocks());
 

@@ -29,7 +29,7 @@ function idBytes(authorizationId: string): Buffer {
 
 /**
  * Half of a hash of parts whose lengths are fixed: nobody can lengthen it, and who does not know the family
- * cannot make it. An HMAC would say the same for ten times the time (22 us against 2).
+ * cannot make it. An HMAC would say the same for several times the time.
  */
 function tagOf(id: Buffer, family: Buffer, rotating: Buffer): Buffer {
   return hash("sha256", Buffer.concat([family, id, rotating]), "buffer").subarray(0, sizes.tag);

@@ -137,7 +137,7 @@ function bindOperation<O, Caller>(
     let caller: Caller | undefined;
     for (const identify of securityHandlers) {
       const found = identify({ context, method, header });
-      caller = found instanceof Promise ? await inTime(found) : found;
+      caller = isPending(found) ? await inTime(found) : found;
       if (caller !== undefined) break;
     }
     if (caller === undefined && securityHandlers.length > 0) {
@@ -188,6 +188,11 @@ function bindOperation<O, Caller>(
     }
     return response ?? toResponse(answer);
   };
+}
+
+/** Whatever can be waited for: taken for a caller, it would let everybody in. */
+function isPending<T>(value: T | Promise<T>): value is Promise<T> {
+  return typeof value === "object" && value !== null && "then" in value;
 }
 
 function logError(context: RequestContext, operation: string, error: ServiceError): void {

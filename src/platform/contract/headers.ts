@@ -5,8 +5,9 @@ import type { Http2ServerRequest } from "node:http2";
 export type HeaderReader = (name: string) => string | undefined;
 
 /**
- * Reads headers as they were sent. Given more than once, one is joined with commas (RFC 9110 section 5.3): Node
- * would drop all but the first of some, and what was sent would look like something else.
+ * Reads the headers of a request off what Node has parsed, without making objects of all of them. One that is given
+ * more than once is joined with commas (RFC 9110 section 5.3): Node would drop all but the first of some, and what
+ * was sent would look like something else. Cookies have a rule of their own, and no use here.
  */
 export function headerReader({ rawHeaders }: IncomingMessage | Http2ServerRequest): HeaderReader {
   return (name) => {

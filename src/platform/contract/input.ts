@@ -122,26 +122,22 @@ function parseJson(text: string): unknown {
 /** A form (`application/x-www-form-urlencoded`). Empty counts as absent, repeated is refused (RFC 6749 section 3.2). */
 function parseForm(text: string): Record<string, string> {
   const fields: Record<string, string> = {};
-  let end = -1;
-  while (end < text.length) {
-    const start = end + 1;
-    const ampersand = text.indexOf("&", start);
-    end = ampersand === -1 ? text.length : ampersand;
-    if (start === end) continue;
-    const equals = text.indexOf("=", start);
-    const nameEnd = equals === -1 || equals > end ? end : equals;
-    const name = decodeFormText(text.slice(start, nameEnd));
-    const value = decodeFormText(text.slice(nameEnd + 1, end));
-    const isRepeated = Object.hasOwn(fields, name);
-    const problem = isRepeated ? "is given more than once" : (textProblem(name) ?? textProblem(value));
-    if (problem) throw invalidInput([{ pointer: `/body/${escapePointer(name)}`, message: problem }]);
-    // Assigned, it would not become a field.
-    if (name === "__proto__")
-      Object.defineProperty(fields, name, { value, enumerable: true, configurable: true });
-    else fields[name] = value;
-  }
+  for (const pair of text.split("&")) if (pair !== "") addField(fields, pair);
   for (const name in fields) if (fields[name] === "") delete fields[name];
   return fields;
+}
+
+function addField(fields: Record<string, string>, pair: string): void {
+  const equals = pair.indexOf("=");
+  const name = decodeFormText(equals === -1 ? pair : pair.slice(0, equals));
+  const value = equals === -1 ? "" : decodeFormText(pair.slice(equals + 1));
+  const isRepeated = Object.hasOwn(fields, name);
+  const problem = isRepeated ? "is given more than once" : (textProblem(name) ?? textProblem(value));
+  if (problem) throw invalidInput([{ pointer: `/body/${escapePointer(name)}`, message: problem }]);
+  // Assigned, it would not become a field.
+  if (name === "__proto__")
+    Object.defineProperty(fields, name, { value, enumerable: true, configurable: true });
+  else fields[name] = value;
 }
 
 function decodeFormText(text: string): string {
