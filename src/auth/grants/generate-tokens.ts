@@ -96,6 +96,8 @@ export function createGenerateTokens({ grants, clientLimit, issued }: Dependenci
 
 /** An empty parameter counts as absent (RFC 6749 section 3.2). */
 function withoutEmpty(body: TokenBody): Partial<TokenBody> {
+  // As most are; forms come without them.
+  if (!Object.values(body).includes("")) return body;
   return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ""));
 }
 
