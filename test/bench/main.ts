@@ -44,19 +44,20 @@ const median = (values: readonly number[]) =>
   [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 
 /**
- * Ceiling and product in turns; the median of the ratios is the result. A first turn of the product does not
- * count: V8 compiles what it has seen often, and a server is measured as it runs, not as it starts.
+ * Ceiling and product in turns; the median of the ratios is the result. Three turns' time of use before them does
+ * not count: V8 goes on compiling until it has seen a thing some ten thousand times, and a server is measured as
+ * it runs, not as it starts.
  */
 async function compare(
   name: string,
   target: number,
   ceiling: () => Promise<Measured>,
-  product: () => Promise<Measured>,
+  product: (duration: string) => Promise<Measured>,
 ) {
   const pairs: { ceiling: Measured; product: Measured }[] = [];
-  await product();
+  await product(String(3 * Number(seconds)));
   for (let round = 0; round < rounds; round += 1)
-    pairs.push({ ceiling: await ceiling(), product: await product() });
+    pairs.push({ ceiling: await ceiling(), product: await product(seconds) });
   const ratio = median(pairs.map((pair) => pair.product.perSecond / pair.ceiling.perSecond));
   const rate = (which: "ceiling" | "product") =>
     Math.round(median(pairs.map((pair) => pair[which].perSecond)))
@@ -98,8 +99,10 @@ async function bench(preparation: Preparation): Promise<void> {
     exp: String(message.exp),
     iat: String(message.iat),
   };
-  const load = (port: number, path: string, who: string, bodies: string, expected: string) =>
-    measure(1, "load-http.ts", [String(port), path, who, bodies, expected, "64", seconds]);
+  const load = (
+    duration: string,
+    [port, path, who, bodies, expected]: readonly [number, string, string, string, string],
+  ) => measure(1, "load-http.ts", [String(port), path, who, bodies, expected, "64", duration]);
 
   const product = await startProduct(preparation);
   print("Letting the server see every token once, as it would in its first minutes ...");
@@ -123,15 +126,9 @@ async function bench(preparation: Preparation): Promise<void> {
     await compare(
       "Introspection, HTTP (strict)",
       0.4,
-      () => load(ports.bareHttp, "/introspect", basic(introspector), introspections, '"active":true'),
       () =>
-        load(
-          ports.http,
-          "/api/auth/oauth2/v1/introspect",
-          basic(introspector),
-          introspections,
-          '"active":true',
-        ),
+        load(seconds, [ports.bareHttp, "/introspect", basic(introspector), introspections, '"active":true']),
+      (duration) => load(duration, [ports.http, path, basic(introspector), introspections, '"active":true']),
     );
     await bare.stop();
   }
@@ -142,13 +139,13 @@ async function bench(preparation: Preparation): Promise<void> {
       {},
       () => listens(ports.bareGrpc),
     );
-    const grpc = (port: number) =>
-      measure(1, "load-grpc.ts", [String(port), basic(introspector), tokens, "64", seconds]);
+    const grpc = (port: number, duration: string) =>
+      measure(1, "load-grpc.ts", [String(port), basic(introspector), tokens, "64", duration]);
     await compare(
       "Introspection, native gRPC (strict)",
       0.5,
-      () => grpc(ports.bareGrpc),
-      () => grpc(ports.grpc),
+      () => grpc(ports.bareGrpc, seconds),
+      (duration) => grpc(ports.grpc, duration),
     );
     await bare.stop();
   }
@@ -157,7 +154,14 @@ async function bench(preparation: Preparation): Promise<void> {
       "Token issuing (grant_type=auth)",
       0.6,
       () => measure(0, "rsa-ceiling.ts", [seconds]),
-      () => load(ports.http, "/api/auth/oauth2/v1/tokens", basic(application), grants, '"access_token"'),
+      (duration) =>
+        load(duration, [
+          ports.http,
+          "/api/auth/oauth2/v1/tokens",
+          basic(application),
+          grants,
+          '"access_token"',
+        ]),
     );
   }
   const memory = product.peakMemory();
@@ -178,7 +182,7 @@ const preparation = await prepare(count, (done) => {
 });
 if (process.stdout.isTTY) print("");
 print(
-  `Each figure: median of ${rounds} rounds of ${seconds} s after one that does not count, ceiling and product in turns, 64 in flight${pinned ? ", servers on core 0, load on core 1" : ""}.\n`,
+  `Each figure: median of ${rounds} rounds of ${seconds} s after three that do not count, ceiling and product in turns, 64 in flight${pinned ? ", servers on core 0, load on core 1" : ""}.\n`,
 );
 try {
   await bench(preparation);
