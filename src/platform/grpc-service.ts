@@ -106,6 +106,12 @@ async function pump(
   }
 }
 
+/**
+ * A deadline runs from when the call was made, and is counted here from when it arrived: a caller that gives up at
+ * its end cancels so much earlier, in milliseconds, as the request was on its way.
+ */
+const deadlineLeadMs = 50;
+
 function begin(pipeline: RpcPipeline, method: RpcMethod, surface: Surface): ActiveCall {
   const call = pipeline.begin({
     method: method.descriptor,
@@ -118,7 +124,8 @@ function begin(pipeline: RpcPipeline, method: RpcMethod, surface: Surface): Acti
   });
   // Comes for a deadline too, which the library keeps and answers; and after every call that has ended.
   surface.on("cancelled", () => {
-    call.stop(() => (Number(surface.getDeadline()) <= Date.now() ? deadlineExceeded() : cancelled()));
+    const left = Number(surface.getDeadline()) - Date.now();
+    call.stop(() => (left <= deadlineLeadMs ? deadlineExceeded() : cancelled()));
   });
   return call;
 }
