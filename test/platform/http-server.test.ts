@@ -110,7 +110,7 @@ describe("a client that sends nonsense or takes too long", () => {
 
   it("an HTTP/2 body by drips: the stream is reset after the request timeout, the session goes on", async () => {
     // The handshake has its time, however busy the machine is.
-    const { port } = await startServer({ tls: true, headersMs: 5_000, requestMs: 200 });
+    const { port } = await startServer({ tls: true, headersMs: 1_000, requestMs: 1_000 });
     const client = session(port);
     const stream = client.request({ ":path": "/a", ":method": "POST" });
     stream.on("error", () => {});
