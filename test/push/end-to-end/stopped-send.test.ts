@@ -60,7 +60,8 @@ async function jobsLost({ read }: World): Promise<number> {
 }
 
 describe.runIf(backends.includes("PostgreSQL"))("SIGTERM in the middle of a send", () => {
-  it("leaves the rest to the other process at once", { timeout: 90_000 }, async () => {
+  // Tried again where the signal came too late: a busy machine may be done with the chunk before it arrives.
+  it("leaves the rest to the other process at once", { timeout: 90_000, retry: 2 }, async () => {
     const world = await createWorld("PostgreSQL", { env, audience });
     const { ledger } = world.fcm;
     try {
@@ -110,7 +111,8 @@ describe.runIf(backends.includes("PostgreSQL"))("SIGTERM in the middle of a send
     }
   });
 
-  it("leaves the rest to the next process, where there is no other", { timeout: 90_000 }, async () => {
+  // Tried again where the signal came too late: a busy machine may be done with the chunk before it arrives.
+  it("leaves the rest to the next process, where there is no other", { timeout: 90_000, retry: 2 }, async () => {
     const world = await createWorld("PostgreSQL", { env, audience });
     const { ledger } = world.fcm;
     try {
