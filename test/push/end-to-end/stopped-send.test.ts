@@ -112,7 +112,10 @@ describe.runIf(backends.includes("PostgreSQL"))("SIGTERM in the middle of a send
   });
 
   // Tried again where the signal came too late: a busy machine may be done with the chunk before it arrives.
-  it("leaves the rest to the next process, where there is no other", { timeout: 90_000, retry: 2 }, async () => {
+  it("leaves the rest to the next process, where there is no other", {
+    timeout: 90_000,
+    retry: 2,
+  }, async () => {
     const world = await createWorld("PostgreSQL", { env, audience });
     const { ledger } = world.fcm;
     try {
