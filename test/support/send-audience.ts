@@ -14,10 +14,12 @@ export const elsewhereOffset = 15;
 export const emptyOffset = 75;
 
 export interface Audience {
-  /** Devices at {@link worldOffsets}, named `device-1` and so on. */
+  /** Devices named `device-1` and so on. */
   readonly devices: number;
   /** Users that they belong to, in turn. */
   readonly users: number;
+  /** Where the devices are, in turn; {@link worldOffsets} unless given. Each gives chunks of its own. */
+  readonly offsets?: readonly number[];
 }
 
 /**
@@ -26,17 +28,17 @@ export interface Audience {
  */
 export async function fillAudience(
   db: Database,
-  { devices, users }: Audience,
+  { devices, users, offsets = worldOffsets }: Audience,
   progress: (count: number) => void = () => undefined,
 ): Promise<void> {
   const step = 50_000;
-  const offsets = `{${worldOffsets.join(",")}}`;
+  const offsetArray = `{${offsets.join(",")}}`;
   for (let from = 1; from <= devices; from += step) {
     const to = Math.min(from + step - 1, devices);
     await insert(
       db,
       sql`select 'user-' || (n % ${users}::int), 'device-' || n,
-          (${offsets}::smallint[])[n % ${worldOffsets.length}::int + 1], now() + interval '30 days'
+          (${offsetArray}::smallint[])[n % ${offsets.length}::int + 1], now() + interval '30 days'
         from generate_series(${from}::int, ${to}::int) n`,
     );
     progress(to);

@@ -71,7 +71,7 @@ export async function createWorld(backend: Backend, options: WorldOptions = {}):
     return server;
   }
 
-  async function prepare({ devices, users }: Audience): Promise<void> {
+  async function prepare(audience: Audience): Promise<void> {
     if (backend === "PGlite") await copyEmbeddedDatabase(join(dataDir, "push"), pushMigrations);
     else {
       const { push } = await readSettings(env);
@@ -80,7 +80,7 @@ export async function createWorld(backend: Backend, options: WorldOptions = {}):
       await opened.migrate();
       await opened.close();
     }
-    await read((db) => fillAudience(db, { devices, users }));
+    await read((db) => fillAudience(db, audience));
   }
 
   if (options.audience) await prepare(options.audience);
