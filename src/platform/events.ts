@@ -87,22 +87,25 @@ export async function relayOnce(settings: RelaySettings): Promise<number> {
   });
 }
 
+/** An event in the outbox. */
+interface Pending extends Pick<CloudEvent, "id" | "type" | "subject" | "data" | "time"> {
+  readonly position: number;
+}
+
 async function relayBatch(db: Database, { schema, source, deliver }: RelaySettings): Promise<number> {
   const outbox = sql`${sql.identifier(schema)}.outbox`;
-  const pending = await rows<{
-    position: string;
-    id: string;
-    type: string;
-    subject: string;
-    data: Record<string, unknown>;
-    time: string;
-  }>(
+  const [outgoing] = await rows<{ events: Pending[] }>(
     db,
+    // In one row: a row for each costs the driver several times as much.
     sql`
-      select position::text, id::text, type, subject, data,
-        to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as time
-      from ${outbox} order by ${outbox}.position limit ${batchSize}`,
+      select coalesce(json_agg(event order by event.position), '[]') as events
+      from (
+        select position, id, type, subject, data,
+          to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as time
+        from ${outbox} order by ${outbox}.position limit ${batchSize}
+      ) as event`,
   );
+  const pending = outgoing?.events ?? [];
   for (const { id, type, subject, data, time } of pending) {
     await deliver({
       specversion: "1.0",

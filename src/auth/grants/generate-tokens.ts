@@ -5,7 +5,7 @@ import type { Caller, Client } from "../clients/client.ts";
 import { AuthErrorKinds, invalidClient, invalidGrant } from "../errors.ts";
 import type { AttemptLimit } from "../limits/attempts.ts";
 import type { TokenPair } from "../tokens/token-issuer.ts";
-import type { Grant, TokenParameters } from "./grant.ts";
+import type { Grant, TokenParameters, TokenRequest } from "./grant.ts";
 
 /** The body of a token request; members beyond the known ones are ignored. */
 export type TokenBody = TokenParameters & { readonly grant_type: string };
@@ -46,13 +46,16 @@ export function createGenerateTokens({ grants, clientLimit, issued }: Dependenci
     const client = permittedClient(caller, grantType);
     const grant = grants[grantType];
     requireParameters(grant, grantType, parameters);
-    const request = {
+    const request: TokenRequest = {
       client,
       parameters,
       context,
       chooseScopes: (permitted: readonly string[]) => chooseScopes(parameters.scope, permitted),
     };
-    const pair = await limited(grant, request.client.clientId, parameters, () => grant.redeem(request));
+    const { guessing } = grant;
+    const pair = await (guessing
+      ? limited(guessing, request, () => grant.redeem(request))
+      : grant.redeem(request));
     issued(grantType, pair ? "issued" : "refused");
     if (!pair) throw invalidGrant();
     return pair;
@@ -60,12 +63,10 @@ export function createGenerateTokens({ grants, clientLimit, issued }: Dependenci
 
   /** Counts an attempt that can be a guess, before it is made; takes it back if it was right. */
   async function limited(
-    { guessing }: Grant,
-    clientId: string,
-    parameters: TokenParameters,
+    guessing: NonNullable<Grant["guessing"]>,
+    { client: { clientId }, parameters }: TokenRequest,
     redeem: () => Promise<TokenPair | undefined>,
   ): Promise<TokenPair | undefined> {
-    if (!guessing) return redeem();
     const account = guessing.account(parameters);
     const withdraw = async (limit: AttemptLimit, key: string) => limit.withdraw(key).catch(() => undefined);
     const count = await guessing.limit.begin(account);

@@ -38,16 +38,22 @@ export function createAuthorizationRepository(db: Database): AuthorizationReposi
 }
 
 async function liveTokens(db: Database, jtis: readonly string[]): Promise<Map<string, true>> {
-  const found = await rows<{ jti: string }>(
+  const [found] = await rows<{ places: number[] }>(
     db,
+    // In one row, and not the jtis again: the driver takes several times as long over a row for each of them.
     sql`
-      select token.jti
-      from unnest(${arrayLiteral(jtis)}::text[]) as token (jti)
+      select coalesce(json_agg(token.place), '[]') as places
+      from unnest(${arrayLiteral(jtis)}::text[]) with ordinality as token (jti, place)
       join auth.authorizations a on a.id = left(token.jti, ${authorizationIdLength}::int)::uuid and a.revoked_at is null
       join auth.clients c on c.client_id = a.client_id and c.disabled_at is null
       where not exists (select from auth.revoked_access_tokens r where r.jti = token.jti)`,
   );
-  return new Map(found.map(({ jti }) => [jti, true]));
+  const live = new Map<string, true>();
+  for (const place of found?.places ?? []) {
+    const jti = jtis[place - 1];
+    if (jti !== undefined) live.set(jti, true);
+  }
+  return live;
 }
 
 /** What a rotation changes. */

@@ -65,6 +65,18 @@ export function createCreateAuthorization(db: Database): CreateAuthorization {
     (await together(authorization)) ?? (await create(db, [authorization], sql``)).size === 1;
 }
 
+const recordGranted = recordEvent(
+  AuthEvents.authorizationGranted,
+  {
+    identityId: sql`identity_id`,
+    authorizationId: sql`id`,
+    clientId: sql`client_id`,
+    grantType: sql`grant_type`,
+  },
+  sql`created_at`,
+  sql`from granted`,
+);
+
 /** @returns the ids of those that were created */
 async function create(db: Database, asked: readonly NewAuthorization[], waiting: SQL): Promise<Set<string>> {
   const created = await rows<{ id: string }>(
@@ -100,17 +112,7 @@ async function create(db: Database, asked: readonly NewAuthorization[], waiting:
       from holding
       where proof_hash is null or (turn = 1 and proof_hash in (select proof_hash from redeemed))
       returning id, client_id, identity_id, grant_type, created_at
-    ), recorded as (${recordEvent(
-      AuthEvents.authorizationGranted,
-      {
-        identityId: sql`identity_id`,
-        authorizationId: sql`id`,
-        clientId: sql`client_id`,
-        grantType: sql`grant_type`,
-      },
-      sql`created_at`,
-      sql`from granted`,
-    )})
+    ), recorded as (${recordGranted})
     select id from granted`,
   );
   return new Set(created.map(({ id }) => id));
