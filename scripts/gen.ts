@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import openapiTS, { astToString } from "openapi-typescript";
+import { parse } from "yaml";
 import { outputOf, ROOT, say } from "./command.ts";
 import { settingsTable } from "./settings-doc.ts";
 
@@ -29,15 +30,18 @@ interface Drift {
 const SETTINGS_BEGIN = "<!-- settings:begin -->";
 const SETTINGS_END = "<!-- settings:end -->";
 
-/** TypeScript types of every operation of every OpenAPI document. */
-const openapiTypes: Generator = {
+/** Of every OpenAPI document: TypeScript types of its operations, and the document as JSON, which servers read. */
+const openapiDocuments: Generator = {
   output: "gen/openapi",
   async generate(target) {
     await mkdir(join(target, "gen/openapi"), { recursive: true });
     for await (const document of glob("openapi/*.yaml", { cwd: ROOT })) {
       const types = astToString(await openapiTS(pathToFileURL(join(ROOT, document))));
       const header = `/** Generated from ${document} by \`npm run gen\`. Do not edit. */\n\n`;
-      await writeFile(join(target, "gen/openapi", `${basename(document, ".yaml")}.ts`), header + types);
+      const file = join(target, "gen/openapi", basename(document, ".yaml"));
+      await writeFile(`${file}.ts`, header + types);
+      const meaning: unknown = parse(await readFile(join(ROOT, document), "utf8"));
+      await writeFile(`${file}.json`, `${JSON.stringify(meaning, undefined, 1)}\n`);
     }
   },
 };
@@ -65,7 +69,7 @@ const settingsPage: Generator = {
   },
 };
 
-const GENERATORS: readonly Generator[] = [openapiTypes, protoMessages, settingsPage];
+const GENERATORS: readonly Generator[] = [openapiDocuments, protoMessages, settingsPage];
 
 /** The files at or below `path`, relative to `root`; none if there is no such path. */
 async function filesAt(root: string, path: string): Promise<Set<string>> {

@@ -1,12 +1,11 @@
 /**
- * Holds an answer against an OpenAPI document, read from the file, as any consumer could: is its status one
+ * Holds an answer against an OpenAPI document, read from its file, as any consumer could: is its status one
  * of the operation's, its media type one of the status's, its body what the schema says?
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Ajv2020, type ErrorObject } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
-import { parse } from "yaml";
 import { ROOT } from "../command.ts";
 import { Mismatch } from "./mismatch.ts";
 
@@ -40,7 +39,9 @@ export type Contract = (answered: Answered) => string;
 
 /** @param name of the document in openapi/ */
 export function readContract(name: string): Contract {
-  const document: DocumentObject = parse(readFileSync(join(ROOT, "openapi", `${name}.yaml`), "utf8"));
+  const document: DocumentObject = JSON.parse(
+    readFileSync(join(ROOT, "gen/openapi", `${name}.json`), "utf8"),
+  );
   const ajv = new Ajv2020({ strict: false, allErrors: true });
   addFormats.default(ajv);
   ajv.addFormat("password", true);

@@ -1,7 +1,7 @@
 /** Composition root of the auth service: its parts, made and joined in plain calls. */
 import type { Hono } from "hono";
 import { type Clock, systemClock } from "../platform/clock.ts";
-import { type ContractDocument, loadContract } from "../platform/contract/document.ts";
+import { type ContractDocument, contractTexts, loadContract } from "../platform/contract/document.ts";
 import type { OpenDatabase } from "../platform/database.ts";
 import { type Deliver, deliverToAll, logEvents, startRelay } from "../platform/events.ts";
 import { openDatabase } from "../platform/open-database.ts";
@@ -65,7 +65,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const [database, keys, document] = await Promise.all([
     openDatabase(settings.database, authMigrations),
     createKeyStore(settings.signing),
-    loadContract(new URL("../../openapi/auth.yaml", import.meta.url)),
+    loadContract(contractTexts("auth")),
   ]);
   const { db } = database;
   const verified = new VerifiedSecrets();

@@ -4,7 +4,7 @@
  */
 import { Hono } from "hono";
 import type { Clock } from "../platform/clock.ts";
-import { type ContractDocument, loadContract } from "../platform/contract/document.ts";
+import { type ContractDocument, contractTexts, loadContract } from "../platform/contract/document.ts";
 import type { HttpObserver, Logger } from "../platform/telemetry.ts";
 import { otpVerifierHttp } from "./http.ts";
 import { createSignOtpProof } from "./otp-proof-signer.ts";
@@ -32,7 +32,7 @@ interface Dependencies {
 /** @throws if the key is of no type that can sign proofs */
 export async function createOtpVerifier(dependencies: Dependencies): Promise<OtpVerifier> {
   const { logger, observer, clock, validateResponses, basePath } = dependencies;
-  const document = await loadContract(new URL("../../openapi/otp-verifier.yaml", import.meta.url));
+  const document = await loadContract(contractTexts("otp-verifier"));
   const bound = otpVerifierHttp({
     document,
     verifications: createVerifications(clock),

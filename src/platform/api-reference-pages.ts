@@ -72,7 +72,7 @@ export function pagesOf(contract: ContractDocument): ReadonlyMap<string, () => P
     once(() => toPage(Buffer.from(make()), headers, version));
   return new Map([
     ["openapi.json", text({ "Content-Type": "application/json" }, () => JSON.stringify(contract.json))],
-    ["openapi.yaml", text({ "Content-Type": "application/yaml" }, () => contract.source)],
+    ["openapi.yaml", text({ "Content-Type": "application/yaml" }, () => contract.yaml)],
     ["docs", text(pageHeaders, () => htmlOf(contract.title))],
     [
       "docs/assets/initialiser.js",

@@ -2,7 +2,7 @@
 import { setTimeout } from "node:timers/promises";
 import type { Hono } from "hono";
 import { type Clock, systemClock } from "../platform/clock.ts";
-import { type ContractDocument, loadContract } from "../platform/contract/document.ts";
+import { type ContractDocument, contractTexts, loadContract } from "../platform/contract/document.ts";
 import type { OpenDatabase } from "../platform/database.ts";
 import { unavailable } from "../platform/errors.ts";
 import { type Deliver, logEvents, startRelay } from "../platform/events.ts";
@@ -64,7 +64,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   const { settings, logger, metrics, validateResponses, clock = systemClock } = dependencies;
   const [database, document] = await Promise.all([
     openDatabase(settings.database, pushMigrations),
-    loadContract(new URL("../../openapi/push-orchestration.yaml", import.meta.url)),
+    loadContract(contractTexts("push-orchestration")),
   ]);
   const { db } = database;
   const queues = createJobs({ database, tables: pushMigrations.jobs, logger });

@@ -5,9 +5,10 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { createApiReference } from "../../src/platform/api-reference.ts";
 import { notFound } from "../../src/platform/contract/bind.ts";
-import { type ContractDocument, loadContract } from "../../src/platform/contract/document.ts";
+import { type ContractDocument, contractTexts, loadContract } from "../../src/platform/contract/document.ts";
 import { captureLog } from "../support/captured-log.ts";
 import { exchange, type ServedApp, serveApp } from "../support/http-app.ts";
+import { sampleTexts } from "../support/sample-api.ts";
 
 const file = (path: string) => new URL(`../../${path}`, import.meta.url);
 const auth = file("openapi/auth.yaml");
@@ -16,9 +17,9 @@ let served: ServedApp;
 let sample: ContractDocument;
 beforeAll(async () => {
   const { logger } = captureLog();
-  sample = await loadContract(file("test/support/contracts/sample.yaml"));
+  sample = await loadContract(sampleTexts);
   const app = new Hono();
-  app.route("/", createApiReference(await loadContract(auth), "/api/auth", logger));
+  app.route("/", createApiReference(await loadContract(contractTexts("auth")), "/api/auth", logger));
   app.route("/", createApiReference(sample, "/api/sample", logger));
   app.notFound(notFound(logger));
   served = await serveApp(app);

@@ -2,9 +2,9 @@
 import { Ajv2020 } from "ajv/dist/2020.js";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { loadContract } from "../../src/platform/contract/document.ts";
+import { contractTexts, loadContract } from "../../src/platform/contract/document.ts";
 
-const document = await loadContract(new URL("../../openapi/auth.yaml", import.meta.url));
+const document = await loadContract(contractTexts("auth"));
 
 function validatorsOf(operationId: string) {
   return (

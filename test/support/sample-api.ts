@@ -1,13 +1,20 @@
 /** The contract contracts/sample.yaml with handlers that answer what they got, served on a port. */
+import { readFileSync } from "node:fs";
+import { parse } from "yaml";
 import { type Binding, bindContract, notFound } from "../../src/platform/contract/bind.ts";
-import { type ContractDocument, loadContract } from "../../src/platform/contract/document.ts";
+import {
+  type ContractDocument,
+  type ContractTexts,
+  loadContract,
+} from "../../src/platform/contract/document.ts";
 import type { Handlers } from "../../src/platform/contract/types.ts";
 import { ErrorKinds, ServiceError, unavailable } from "../../src/platform/errors.ts";
 import type { HttpObserver } from "../../src/platform/telemetry.ts";
 import { type CapturedLog, captureLog } from "./captured-log.ts";
 import { type ServedApp, serveApp } from "./http-app.ts";
 
-const sampleFile = new URL("./contracts/sample.yaml", import.meta.url);
+const yaml = readFileSync(new URL("./contracts/sample.yaml", import.meta.url), "utf8");
+export const sampleTexts: ContractTexts = { yaml, json: JSON.stringify(parse(yaml)) };
 
 interface Answered<Body, Headers = Record<never, never>> {
   headers: { "X-Request-Id": string } & Headers;
@@ -141,7 +148,7 @@ export async function startSampleApi(
 ): Promise<SampleApi> {
   const log = captureLog();
   const completed: Completed[] = [];
-  const document = await loadContract(sampleFile);
+  const document = await loadContract(sampleTexts);
   const app = bindContract<SampleOperations, string>({
     service: "sample",
     document,

@@ -6,7 +6,6 @@ import { readFileSync } from "node:fs";
 import { Ajv2020, type FuncKeywordDefinition, type ValidateFunction } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 import { type Document, OpenAPIBackend, type Operation } from "openapi-backend";
-import { parse } from "yaml";
 
 /** What this product reads of a (dereferenced) OpenAPI response. */
 export interface ResponseObject {
@@ -55,9 +54,9 @@ export interface ContractOperation {
 
 /** A contract as it is served and bound. */
 export interface ContractDocument {
-  /** The document's text, YAML. */
-  readonly source: string;
-  /** Its meaning, as JSON. */
+  /** The document's text. */
+  readonly yaml: string;
+  /** Its meaning. */
   readonly json: object;
   readonly title: string;
   /** Path of the first server, such as /api/auth; "" for none. */
@@ -112,10 +111,21 @@ function serverPath(servers: readonly { url: string }[] | undefined): string | u
   return servers?.[0]?.url.replace(/^(\{\w+\}|https?:\/\/[^/]*)/, "").replace(/\/$/, "");
 }
 
-/** Reads a document. The file is part of the program: a mistake in it is a defect and throws. */
-export async function loadContract(file: URL): Promise<ContractDocument> {
-  const source = readFileSync(file, "utf8");
-  const json: Document = parse(source);
+/** A document as it is written, and what it means: `json` is generated from `yaml`, and read in no time. */
+export interface ContractTexts {
+  readonly yaml: string;
+  readonly json: string;
+}
+
+/** @param name of a document in openapi/ */
+export function contractTexts(name: string): ContractTexts {
+  const read = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), "utf8");
+  return { yaml: read(`openapi/${name}.yaml`), json: read(`gen/openapi/${name}.json`) };
+}
+
+/** Reads a document. It is part of the program: a mistake in it is a defect and throws. */
+export async function loadContract({ yaml, json: text }: ContractTexts): Promise<ContractDocument> {
+  const json: Document = JSON.parse(text);
   const strict = createAjv({ coerceTypes: false });
   const coercing = createAjv({ coerceTypes: true });
   const backend = new OpenAPIBackend({
@@ -131,7 +141,7 @@ export async function loadContract(file: URL): Promise<ContractDocument> {
     const path = (serverPath(pathItem?.servers) ?? basePath) + operation.path;
     return describeOperation(backend, operation, path, schemesOf(json, operation), strict);
   });
-  return { source, json, title: json.info.title, basePath, operations };
+  return { yaml, json, title: json.info.title, basePath, operations };
 }
 
 /** The dereferenced shape of what openapi-backend types as "object or reference". */
