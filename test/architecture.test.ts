@@ -167,4 +167,19 @@ describe("package.json", () => {
     const names = Object.keys({ ...manifest["dependencies"], ...manifest["devDependencies"] });
     expect(names.filter((name) => !reasons.includes(`\`${name}\``))).toEqual([]);
   });
+
+  it("starts the server with the flags that the image has and the documents name", () => {
+    const { start = "", dev = "" }: Partial<Record<string, string>> = JSON.parse(
+      readFileSync("package.json", "utf8"),
+    ).scripts;
+    const flagsIn = (text: string) =>
+      text.match(/--(max-semi-space|heap-growing|no-allocation-site)[\w=-]*/g);
+    const flags = flagsIn(start);
+    expect(flags).toHaveLength(3);
+    expect(flagsIn(dev)).toEqual(flags);
+    for (const file of ["Dockerfile", "README.md", "CONTRIBUTING.md"])
+      expect(flagsIn(readFileSync(file, "utf8")), file).toEqual(flags);
+    const [percent] = /(?<=--heap-growing-percent=)\d+/.exec(start) ?? [];
+    expect(readFileSync("CONTRIBUTING.md", "utf8")).toContain(`after it has grown by ${percent} %`);
+  });
 });

@@ -64,7 +64,7 @@ export function readContract(name: string): Contract {
   return (answered) => {
     const { method, path, status, mediaType, body } = answered;
     const operation = document.paths[path]?.[method.toLowerCase()];
-    if (!operation) throw new Error(`${name}.yaml has no ${method} ${path}`);
+    if (!operation) throw new Error(`the contract of ${name} has no ${method} ${path}`);
     const { response, pointer } = declared(answered, operation);
     const { operationId } = operation;
     if (!response.content) {

@@ -102,7 +102,7 @@ async function relayBatch(db: Database, { schema, source, deliver }: RelaySettin
       from (
         select position, id, type, subject, data,
           to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as time
-        from ${outbox} order by ${outbox}.position limit ${batchSize}
+        from ${outbox} order by position limit ${batchSize}
       ) as event`,
   );
   const pending = outgoing?.events ?? [];

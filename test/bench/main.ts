@@ -42,7 +42,7 @@ function startProduct({ env }: Preparation): Promise<BenchServer> {
 
 /** @param share 0.5 is the median */
 const quantile = (values: readonly number[], share: number) =>
-  [...values].sort((a, b) => a - b)[Math.floor((values.length - 1) * share)] ?? 0;
+  [...values].sort((a, b) => a - b)[Math.round((values.length - 1) * share)] ?? 0;
 const median = (values: readonly number[]) => quantile(values, 0.5);
 
 /** What is shown while something takes long, to who looks. */
@@ -50,12 +50,12 @@ function showProgress(text: string): void {
   if (process.stdout.isTTY) process.stdout.write(`\r  ${text}\x1b[K${text === "" ? "\r" : ""}`);
 }
 
-/** Turns whose time of use goes before the first and does not count. */
-const warmUpTurns = 5;
+/** Of use, before the first round. */
+const warmUpSeconds = "15";
 
 /**
  * Ceiling and product in turns, many short ones, as a machine with neighbours is slow and fast for seconds at a
- * time; the median of the ratios is the result, and half of them lie between the quartiles beside it. V8 goes on
+ * time. Every figure is the median of its rounds', so the share is not the quotient of the rates beside it. V8 goes on
  * compiling until it has seen a thing some ten thousand times, hence the warm-up: a server is measured as it runs,
  * not as it starts.
  */
@@ -67,7 +67,8 @@ async function compare(
 ) {
   const pairs: { ceiling: Measured; product: Measured }[] = [];
   showProgress(`${name}: warming up`);
-  await product(String(warmUpTurns * Number(seconds)));
+  await product(warmUpSeconds);
+  await ceiling();
   for (let round = 1; round <= rounds; round += 1) {
     showProgress(`${name}: round ${round} of ${rounds}`);
     pairs.push({ ceiling: await ceiling(), product: await product(seconds) });
@@ -76,7 +77,7 @@ async function compare(
   const ratios = pairs.map((pair) => pair.product.perSecond / pair.ceiling.perSecond);
   const ratio = median(ratios);
   const percent = (value: number) => (value * 100).toFixed(1);
-  const quartiles = `${percent(quantile(ratios, 0.25))} to ${percent(quantile(ratios, 0.75))}`;
+  const quartiles = `${percent(quantile(ratios, 0.25))} to ${percent(quantile(ratios, 0.75))} %`;
   const rate = (which: "ceiling" | "product") =>
     Math.round(median(pairs.map((pair) => pair[which].perSecond)))
       .toLocaleString("en-US")
@@ -85,8 +86,8 @@ async function compare(
   const p99 = median(pairs.map((pair) => pair.product.p99 ?? 0)).toFixed(2);
   const verdict = ratio >= target ? "met" : "NOT met";
   print(
-    `${name.padEnd(34)}${rate("product")}/s of ${rate("ceiling")}/s  = ${percent(ratio).padStart(5)} %` +
-      `  (${quartiles}; aim ${target * 100}: ${verdict})  p50 ${p50} ms  p99 ${p99} ms`,
+    `${name.padEnd(34)}${rate("product")}/s of ${rate("ceiling")}/s: ${percent(ratio).padStart(5)} %` +
+      `  (aim ${target * 100} %: ${verdict})  quartiles ${quartiles}  p50 ${p50} ms  p99 ${p99} ms`,
   );
 }
 
@@ -200,7 +201,7 @@ const preparation = await prepare(count, (done) => {
 });
 showProgress("");
 print(
-  `Each figure: median of ${rounds} rounds of ${seconds} s (half of them between the two in brackets), ceiling and product in turns, 64 in flight${pinned ? ", servers on core 0, load on core 1" : ""}.\n`,
+  `Each figure: median of ${rounds} rounds of ${seconds} s, each a ceiling and the product, after a warm-up; 64 in flight${pinned ? ", servers on core 0, load on core 1" : ""}.\n`,
 );
 try {
   await bench(preparation);

@@ -18,7 +18,7 @@ function pinningWorks(): boolean {
 }
 
 /** The flags that `npm start` runs the product with. */
-const productFlags = startFlags();
+export const productFlags = startFlags();
 
 function startFlags(): string[] {
   const { scripts }: { scripts: { start: string } } = JSON.parse(

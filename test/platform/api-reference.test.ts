@@ -26,6 +26,14 @@ beforeAll(async () => {
 });
 afterAll(() => served.close());
 
+it.each(["auth", "otp-verifier", "push-orchestration"])(
+  "%s is served and enforced as it is written",
+  (name) => {
+    const { yaml, json } = contractTexts(name);
+    expect(JSON.parse(json)).toEqual(parse(yaml));
+  },
+);
+
 const get = (path: string, init?: RequestInit) => fetch(served.origin + path, init);
 
 const pages = [

@@ -5,7 +5,7 @@ import type { Caller, Client } from "../clients/client.ts";
 import { AuthErrorKinds, invalidClient, invalidGrant } from "../errors.ts";
 import type { AttemptLimit } from "../limits/attempts.ts";
 import type { TokenPair } from "../tokens/token-issuer.ts";
-import type { Grant, TokenParameters, TokenRequest } from "./grant.ts";
+import type { Grant, Guessing, TokenParameters, TokenRequest } from "./grant.ts";
 
 /** The body of a token request; members beyond the known ones are ignored. */
 export type TokenBody = TokenParameters & { readonly grant_type: string };
@@ -50,7 +50,7 @@ export function createGenerateTokens({ grants, clientLimit, issued }: Dependenci
       client,
       parameters,
       context,
-      chooseScopes: (permitted: readonly string[]) => chooseScopes(parameters.scope, permitted),
+      chooseScopes: (permitted) => chooseScopes(parameters.scope, permitted),
     };
     const { guessing } = grant;
     const pair = await (guessing
@@ -63,7 +63,7 @@ export function createGenerateTokens({ grants, clientLimit, issued }: Dependenci
 
   /** Counts an attempt that can be a guess, before it is made; takes it back if it was right. */
   async function limited(
-    guessing: NonNullable<Grant["guessing"]>,
+    guessing: Guessing,
     { client: { clientId }, parameters }: TokenRequest,
     redeem: () => Promise<TokenPair | undefined>,
   ): Promise<TokenPair | undefined> {

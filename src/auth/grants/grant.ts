@@ -28,15 +28,18 @@ export interface TokenRequest {
   chooseScopes(permitted: readonly string[]): readonly string[];
 }
 
+/** What guessing is limited on. */
+export interface Guessing {
+  readonly limit: AttemptLimit;
+  /** The account in one canonical spelling. */
+  account(parameters: TokenParameters): string;
+}
+
 export interface Grant {
   /** Parameters without which the request is invalid. */
   readonly requires: readonly (keyof TokenParameters)[];
-  /** What guessing is limited on, for grants whose input can be guessed. */
-  readonly guessing?: {
-    readonly limit: AttemptLimit;
-    /** The account in one canonical spelling. */
-    account(parameters: TokenParameters): string;
-  };
+  /** For grants whose input can be guessed. */
+  readonly guessing?: Guessing;
   /** Exchanges what was presented for tokens; undefined for the one answer `invalid_grant`. */
   redeem(request: TokenRequest): Promise<TokenPair | undefined>;
 }

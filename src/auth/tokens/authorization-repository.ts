@@ -51,7 +51,8 @@ async function liveTokens(db: Database, jtis: readonly string[]): Promise<Map<st
   const live = new Map<string, true>();
   for (const place of found?.places ?? []) {
     const jti = jtis[place - 1];
-    if (jti !== undefined) live.set(jti, true);
+    if (jti === undefined) throw new Error(`the database answered place ${place} of ${jtis.length}`);
+    live.set(jti, true);
   }
   return live;
 }

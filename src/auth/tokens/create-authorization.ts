@@ -28,6 +28,19 @@ export interface NewAuthorization {
   readonly now: number;
 }
 
+/** Made once: it is the same for everybody. */
+const recordGranted = recordEvent(
+  AuthEvents.authorizationGranted,
+  {
+    identityId: sql`identity_id`,
+    authorizationId: sql`id`,
+    clientId: sql`client_id`,
+    grantType: sql`grant_type`,
+  },
+  sql`created_at`,
+  sql`from granted`,
+);
+
 /** When the tokens of a pair that is issued now expire. */
 export function expiriesOf(client: Client, now: number): { access: string; refresh: string } {
   const { accessTokenSeconds, refreshTokenSeconds } = client.tokenSettings;
@@ -64,18 +77,6 @@ export function createCreateAuthorization(db: Database): CreateAuthorization {
   return async (authorization) =>
     (await together(authorization)) ?? (await create(db, [authorization], sql``)).size === 1;
 }
-
-const recordGranted = recordEvent(
-  AuthEvents.authorizationGranted,
-  {
-    identityId: sql`identity_id`,
-    authorizationId: sql`id`,
-    clientId: sql`client_id`,
-    grantType: sql`grant_type`,
-  },
-  sql`created_at`,
-  sql`from granted`,
-);
 
 /** @returns the ids of those that were created */
 async function create(db: Database, asked: readonly NewAuthorization[], waiting: SQL): Promise<Set<string>> {

@@ -12,17 +12,18 @@ import { uuidv7 } from "../../../src/platform/ids.ts";
 import { createJobs } from "../../../src/platform/jobs.ts";
 import { createLogger } from "../../../src/platform/telemetry.ts";
 import { deliveryQueue, pushMigrations } from "../../../src/push/database.ts";
+import { productFlags } from "../../bench/processes.ts";
 import { createServiceDatabase } from "../../support/service-database.ts";
 import type { WorkerArgument } from "./worker-program.ts";
 
 const devices = Number(process.argv[2] ?? 200_000);
-/** As `npm start` has them. */
-const flags = ["--max-semi-space-size=8", "--heap-growing-percent=60"];
 const print = (text: string) => void process.stdout.write(`${text}\n`);
 
 function start(name: string, ...args: string[]) {
   const path = fileURLToPath(new URL(name, import.meta.url));
-  const child = spawn(process.execPath, [...flags, path, ...args], { stdio: ["pipe", "pipe", "inherit"] });
+  const child = spawn(process.execPath, [...productFlags, path, ...args], {
+    stdio: ["pipe", "pipe", "inherit"],
+  });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const line = async () => String((await lines.next()).value);
   return { child, line };

@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { rows } from "../../../src/platform/database.ts";
+import { type Database, rows } from "../../../src/platform/database.ts";
 import type { PushProcess } from "../../support/push-server.ts";
 import { backends } from "../../support/servers.ts";
 import { lookAllTheTime, operatorOf, until } from "./operator.ts";
@@ -25,27 +25,29 @@ async function terminate({ child }: PushProcess): Promise<{ code: unknown; inTim
   return { code, inTime: performance.now() - began < graceMs };
 }
 
-/** Waits until so many chunks are in hand, and a good part of the first messages is out. */
-async function inTheMiddle(world: World, chunks: number): Promise<void> {
-  const { ledger } = world.fcm;
-  await until(`${chunks} chunks are being sent`, 30, async () => {
-    if (ledger.summary().messages < 200) return false;
-    return (await chunksOf(world)).sending === chunks;
-  });
-}
-
 /** Chunks that are nobody's yet, or that somebody has in hand; and those that were taken more than once. */
-async function chunksOf({ read }: World): Promise<{ sending: number; takenAgain: number }> {
-  const [counted] = await read((db) =>
-    rows<{ sending: number; takenAgain: number }>(
-      db,
-      sql`
-        select count(*) filter (where state = 'SENDING')::int as sending,
-          count(*) filter (where attempt > 1)::int as "takenAgain"
-        from push.delivery_chunks`,
-    ),
+async function chunksIn(db: Database): Promise<{ sending: number; takenAgain: number }> {
+  const [counted] = await rows<{ sending: number; takenAgain: number }>(
+    db,
+    sql`
+      select count(*) filter (where state = 'SENDING')::int as sending,
+        count(*) filter (where attempt > 1)::int as "takenAgain"
+      from push.delivery_chunks`,
   );
   return counted ?? { sending: 0, takenAgain: 0 };
+}
+const chunksOf = ({ read }: World) => read(chunksIn);
+
+/** Waits until so many chunks are in hand, with messages out and less than one chunk in all: none of them is done. */
+async function inTheMiddle({ read, fcm: { ledger } }: World, chunks: number): Promise<void> {
+  await read((db) =>
+    until(`${chunks} chunks are being sent`, 30, async () => {
+      const { sending } = await chunksIn(db);
+      const { messages } = ledger.summary();
+      if (messages > 800) throw new Error(`${messages} messages are out: the signal would come too late`);
+      return messages > 100 && sending === chunks;
+    }),
+  );
 }
 
 /** Jobs that waited for a worker which was gone. */
