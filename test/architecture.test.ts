@@ -173,9 +173,9 @@ describe("package.json", () => {
       readFileSync("package.json", "utf8"),
     ).scripts;
     const flagsIn = (text: string) =>
-      text.match(/--(max-semi-space|heap-growing|no-allocation-site)[\w=-]*/g);
+      text.match(/--(max-semi-space|heap-growing|initial-old|no-allocation-site)[\w=-]*/g);
     const flags = flagsIn(start);
-    expect(flags).toHaveLength(3);
+    expect(flags).toHaveLength(4);
     expect(flagsIn(dev)).toEqual(flags);
     for (const file of ["Dockerfile", "README.md", "CONTRIBUTING.md"])
       expect(flagsIn(readFileSync(file, "utf8")), file).toEqual(flags);
