@@ -4,7 +4,7 @@
  */
 import { logVerbosity, Server, ServerCredentials, setLogVerbosity } from "@grpc/grpc-js";
 import { bracketed } from "./addresses.ts";
-import { releaseEndedStreams } from "./ended-streams.ts";
+import { releaseClosedStreams } from "./closed-streams.ts";
 import { addHealthAndReflection } from "./grpc-companions.ts";
 import { addService } from "./grpc-service.ts";
 import type { RpcService } from "./rpc.ts";
@@ -41,7 +41,7 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
   // The library writes to stderr by itself, and the values of metadata that it cannot read are in what it
   // writes: credentials, for example. What matters is in the statuses and in errors thrown.
   setLogVerbosity(logVerbosity.NONE);
-  releaseEndedStreams();
+  releaseClosedStreams();
   const pipeline = new RpcPipeline(options);
   const server = new Server({
     "grpc.max_receive_message_length": options.maxMessageBytes ?? 65_536,

@@ -3,7 +3,7 @@
  * to start again: it replaces itself (execve: same process id, same streams).
  */
 
-/** MiB; undefined: V8 decides. */
+/** MiB; undefined: as Node was started. */
 export interface HeapSettings {
   readonly memoryMinMb: number | undefined;
   readonly memoryMaxMb: number | undefined;

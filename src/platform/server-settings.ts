@@ -122,13 +122,14 @@ export const serverTable = {
   },
   memoryMinMb: {
     name: "MEMORY_MIN_MB",
-    description: "The V8 heap's initial size in MiB; V8 decides unless set.",
+    description:
+      "The initial size of V8's old generation in MiB; as Node was started (`npm start`: 32) unless set.",
     kind: integer(16, 1_048_576),
     example: "MEMORY_MIN_MB=256",
   },
   memoryMaxMb: {
     name: "MEMORY_MAX_MB",
-    description: "The V8 heap's greatest size in MiB; V8 decides unless set.",
+    description: "The greatest size of V8's old generation in MiB; V8 decides unless set.",
     kind: integer(64, 1_048_576),
     example: "MEMORY_MAX_MB=1024",
   },
@@ -156,7 +157,7 @@ export interface ServerSettings {
   readonly corsOrigins: readonly string[];
   readonly logLevel: LogLevel;
   readonly shutdownGraceSeconds: number;
-  /** MiB; undefined: V8 decides. */
+  /** MiB; undefined: as Node was started. */
   readonly memoryMinMb: number | undefined;
   readonly memoryMaxMb: number | undefined;
   /** Directory of development mode; in production nothing may be kept there. */

@@ -1,7 +1,8 @@
 /** Native gRPC: its clients, health, reflection, hostile input, and the end of the server. */
 import { execFile } from "node:child_process";
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
-import { connect } from "node:http2";
+import { connect, type ServerHttp2Stream } from "node:http2";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -99,6 +100,15 @@ describe("@grpc/grpc-js with the .proto file", () => {
     secured.close();
     await server.close(100);
   });
+});
+
+it("holds no call by its stream once that has closed", async () => {
+  const streams: ServerHttp2Stream[] = [];
+  const note = (message: unknown) => streams.push((message as { stream: ServerHttp2Stream }).stream);
+  subscribe("http2.server.stream.created", note);
+  await client.unary(introspect, { token: "active" });
+  unsubscribe("http2.server.stream.created", note);
+  await expect.poll(() => streams.map((stream) => stream.eventNames())).toEqual([[]]);
 });
 
 describe("buf curl, by reflection alone", () => {
