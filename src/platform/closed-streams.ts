@@ -28,5 +28,7 @@ function watch(message: unknown): void {
  * listened when it began.
  */
 function release(this: EventEmitter): void {
+  // First whoever would be told of every other's removal: Node itself, to no end now.
+  this.removeAllListeners("removeListener");
   this.removeAllListeners();
 }
