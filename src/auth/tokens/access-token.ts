@@ -45,7 +45,7 @@ export interface AccessTokens {
 }
 
 /** For some 100,000 tokens whose signatures are remembered to be good, in 4 MiB. */
-const rememberedSets = 32_768;
+const rememberedSets = 16_384;
 
 /** Seconds that the clocks of two processes may differ. */
 const clockSkewSeconds = 30;

@@ -147,11 +147,11 @@ function bindOperation<O, Caller>(
       const detail = "This operation answers application/json, which the Accept header rules out.";
       throw new ServiceError(ErrorKinds.notAcceptable, detail);
     }
-    const parameters = readParameters(c.req.param(), c.req.url, header);
+    const parameters = readParameters(c.req, header);
     const requestBody = operation.bodyTypes && (await readBody(header, c.env.incoming, operation));
     validate(validators, requestBody === undefined ? parameters : { ...parameters, requestBody });
     const { path, query } = parameters;
-    return inTime(handler({ path, query, body: requestBody }, { context, method, header, caller }));
+    return await inTime(handler({ path, query, body: requestBody }, { context, method, header, caller }));
   }
 
   function checked(context: RequestContext, answer: Answer): Answer {

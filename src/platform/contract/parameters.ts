@@ -1,4 +1,5 @@
 /** The parameters of a request: path, query and headers, as the texts that the validators check and coerce. */
+import type { HonoRequest } from "hono";
 import { invalidInput } from "../errors.ts";
 import type { ContractOperation, ParameterObject } from "./document.ts";
 import type { HeaderReader } from "./headers.ts";
@@ -18,9 +19,10 @@ export function parameterReader({ parameters }: ContractOperation) {
   const inQuery = parameters.filter((parameter) => parameter.in === "query");
   const inHeader = parameters.filter((parameter) => parameter.in === "header" && isConstrained(parameter));
 
-  return (path: Record<string, string>, url: string, header: HeaderReader): ParameterValues => {
+  return (request: HonoRequest, header: HeaderReader): ParameterValues => {
+    const path: Record<string, string> = inPath.length > 0 ? request.param() : {};
     for (const parameter of inPath) checkText(parameter, path[parameter.name] ?? "");
-    const query = inQuery.length > 0 ? readQuery(inQuery, url) : {};
+    const query = inQuery.length > 0 ? readQuery(inQuery, request.url) : {};
     return inHeader.length > 0 ? { path, query, header: readHeaders(inHeader, header) } : { path, query };
   };
 }
