@@ -63,7 +63,7 @@ const arrivalKey = createContextKey<Arrival | undefined>(undefined, { descriptio
 export function createConnectHandler(options: ConnectHandlerOptions): ConnectHandler {
   const pipeline = new RpcPipeline(options);
   options.draining?.addEventListener("abort", () => pipeline.drain(), { once: true });
-  const services = new Set(options.services.map((service) => `/${service.descriptor.typeName}`));
+  const prefixes = options.services.map((service) => `/${service.descriptor.typeName}/`);
   const router = createConnectRouter({
     readMaxBytes: options.maxMessageBytes ?? 65_536,
     writeMaxBytes: maxAnswerBytes,
@@ -109,7 +109,8 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
   }
 
   return {
-    matches: (path) => services.has(serviceOf(path)),
+    matches: (path) =>
+      prefixes.some((prefix) => path.startsWith(prefix) && !path.includes("/", prefix.length)),
     handle: (request, response) => void handle(request, response),
   };
 }
@@ -200,10 +201,6 @@ function asItIs<T>(message: T): T {
 
 function protocolOf(name: string): RpcProtocol {
   return name === "grpc" || name === "grpc-web" ? name : "connect";
-}
-
-function serviceOf(path: string): string {
-  return path.slice(0, path.lastIndexOf("/"));
 }
 
 function firstHeader(request: NodeRequest, name: string): string | undefined {

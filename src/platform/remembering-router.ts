@@ -10,22 +10,21 @@ import { TrieRouter } from "hono/router/trie-router";
 export class RememberingRouter<T> implements Router<T> {
   readonly name = "RememberingRouter";
   readonly #router = new TrieRouter<T>();
-  readonly #literal = new Set<string>();
-  readonly #found = new Map<string, Result<T>>();
+  /** What was found, by path and method. */
+  readonly #literal = new Map<string, Map<string, Result<T>>>();
 
   add(method: string, path: string, handler: T): void {
     this.#router.add(method, path, handler);
-    if (!/[:*]/.test(path)) this.#literal.add(path);
-    this.#found.clear();
+    if (!/[:*]/.test(path)) this.#literal.set(path, new Map());
+    for (const found of this.#literal.values()) found.clear();
   }
 
   match(method: string, path: string): Result<T> {
-    if (!this.#literal.has(path)) return this.#router.match(method, path);
-    const key = `${method} ${path}`;
-    const known = this.#found.get(key);
-    if (known) return known;
+    const known = this.#literal.get(path);
+    const before = known?.get(method);
+    if (before) return before;
     const found = this.#router.match(method, path);
-    if (METHODS.includes(method)) this.#found.set(key, found);
+    if (METHODS.includes(method)) known?.set(method, found);
     return found;
   }
 }

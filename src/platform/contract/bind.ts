@@ -133,7 +133,7 @@ function bindOperation<O, Caller>(
 
   /** Waits only for what is not known yet, and for the handler: each wait costs as much as a small check. */
   async function run(c: NodeContext, context: RequestContext, header: HeaderReader): Promise<Success> {
-    const { method } = c.req;
+    const { method = "" } = c.env.incoming;
     let caller: Caller | undefined;
     for (const identify of securityHandlers) {
       const found = identify({ context, method, header });
@@ -147,7 +147,7 @@ function bindOperation<O, Caller>(
       const detail = "This operation answers application/json, which the Accept header rules out.";
       throw new ServiceError(ErrorKinds.notAcceptable, detail);
     }
-    const parameters = readParameters(c.req, header);
+    const parameters = readParameters(c, header);
     const requestBody = operation.bodyTypes && (await readBody(header, c.env.incoming, operation));
     validate(validators, requestBody === undefined ? parameters : { ...parameters, requestBody });
     const { path, query } = parameters;

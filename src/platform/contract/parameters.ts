@@ -1,5 +1,5 @@
 /** The parameters of a request: path, query and headers, as the texts that the validators check and coerce. */
-import type { HonoRequest } from "hono";
+import type { Context } from "hono";
 import { invalidInput } from "../errors.ts";
 import type { ContractOperation, ParameterObject } from "./document.ts";
 import type { HeaderReader } from "./headers.ts";
@@ -19,10 +19,10 @@ export function parameterReader({ parameters }: ContractOperation) {
   const inQuery = parameters.filter((parameter) => parameter.in === "query");
   const inHeader = parameters.filter((parameter) => parameter.in === "header" && isConstrained(parameter));
 
-  return (request: HonoRequest, header: HeaderReader): ParameterValues => {
-    const path: Record<string, string> = inPath.length > 0 ? request.param() : {};
+  return (c: Context, header: HeaderReader): ParameterValues => {
+    const path: Record<string, string> = inPath.length > 0 ? c.req.param() : {};
     for (const parameter of inPath) checkText(parameter, path[parameter.name] ?? "");
-    const query = inQuery.length > 0 ? readQuery(inQuery, request.url) : {};
+    const query = inQuery.length > 0 ? readQuery(inQuery, c.req.url) : {};
     return inHeader.length > 0 ? { path, query, header: readHeaders(inHeader, header) } : { path, query };
   };
 }
