@@ -28,7 +28,8 @@ function watch(message: unknown): void {
  * listened when it began.
  */
 function release(this: EventEmitter): void {
-  // First whoever would be told of every other's removal: Node itself, to no end now.
+  // Whoever listens for removals would be told of each of the others: that is Node, which counts listeners for a
+  // session that the stream has left.
   this.removeAllListeners("removeListener");
   this.removeAllListeners();
 }

@@ -48,7 +48,7 @@ export class Connections {
   /** Keeps account of an HTTP/1 response, from before anything is written to it. */
   track(response: ServerResponse): void {
     const place = this.#busy.take({ response, turn: this.#turns++ });
-    response.on("close", () => {
+    response.once("close", () => {
       this.#busy.putDown(place);
       this.#finished(response);
     });

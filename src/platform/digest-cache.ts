@@ -1,6 +1,6 @@
 /**
  * Remembers digests in a piece of memory of a fixed size. As strings in a Map, a hundred thousand of them would
- * take four times as much, and V8 would mark each in every collection.
+ * take twice as much, and V8 would mark each in every collection.
  */
 
 /** Places that a digest may be in. */
@@ -11,10 +11,8 @@ const words = 4;
 export class DigestCache {
   readonly #places: Uint32Array;
   readonly #setMask: number;
-  /** Who gives way next where all places are taken. */
-  #turn = 0;
 
-  /** @param sets a power of two. Six times as many digests find room, nearly always (999 in 1000) */
+  /** @param sets a power of two. Of the newest six times as many digests, 9,999 in 10,000 are known */
   constructor(sets: number) {
     if (!Number.isInteger(Math.log2(sets))) throw new RangeError("the number of sets is no power of two");
     this.#places = new Uint32Array(sets * ways * words);
@@ -24,28 +22,28 @@ export class DigestCache {
   /** @param digest of 16 bytes or more, each a character from U+0000 to U+00FF */
   has(digest: string): boolean {
     const first = this.#firstPlace(digest);
-    for (let way = 0; way < ways; way += 1) if (this.#isAt(first + way * words, digest)) return true;
+    const word = wordOf(digest, 0);
+    for (let place = first; place < first + ways * words; place += words) {
+      if (this.#places[place] === word && this.#isAt(place, digest)) return true;
+    }
     return false;
   }
 
-  /** In the place of another where there is no room. */
+  /** In front of its set, the oldest of which gives way. */
   add(digest: string): void {
     if (this.has(digest)) return;
     const first = this.#firstPlace(digest);
-    let place = first + this.#turn * words;
-    for (let way = 0; way < ways; way += 1) {
-      if (this.#places[first + way * words] === 0) place = first + way * words;
-    }
-    for (let word = 0; word < words; word += 1) this.#places[place + word] = wordOf(digest, word);
-    this.#turn = (this.#turn + 1) % ways;
+    this.#places.copyWithin(first + words, first, first + (ways - 1) * words);
+    for (let word = 0; word < words; word += 1) this.#places[first + word] = wordOf(digest, word);
   }
 
   #firstPlace(digest: string): number {
     return (wordOf(digest, 0) & this.#setMask) * ways * words;
   }
 
+  /** But for the first word. */
   #isAt(place: number, digest: string): boolean {
-    for (let word = 0; word < words; word += 1) {
+    for (let word = 1; word < words; word += 1) {
       if (this.#places[place + word] !== wordOf(digest, word)) return false;
     }
     return true;

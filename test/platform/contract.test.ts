@@ -1,6 +1,10 @@
 /** What the binding of a document routes and answers; what it lets in is in contract-input.test.ts. */
+import { once } from "node:events";
+import { connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
+import { getRequestListener } from "@hono/node-server";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { bindContract } from "../../src/platform/contract/bind.ts";
+import { listening } from "../../src/platform/http-server.ts";
 import { captureLog } from "../support/captured-log.ts";
 import { exchange } from "../support/http-app.ts";
 import {
@@ -22,6 +26,16 @@ afterAll(() => Promise.all([api.close(), unchecked.close()]));
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const call = (path: string, init?: RequestInit) => fetch(api.base + path, init);
+/** For a test that binds the document itself. */
+const binding = () => ({
+  service: "sample",
+  document: api.document,
+  handlers: sampleHandlers,
+  security: sampleSecurity,
+  logger: captureLog().logger,
+  observer: { completed: () => undefined },
+  validateResponses: true,
+});
 
 describe("methods", () => {
   it.each([
@@ -58,6 +72,27 @@ describe("methods", () => {
     expect(head.headers.get("content-type")).toBe(get.headers.get("content-type"));
     expect(await head.text()).toBe("");
     expect((await call("/v1/items/123456789", { method: "HEAD" })).status).toBe(400);
+  });
+
+  it("tells the handler of HEAD in upper case, however HTTP/2 spells it", async () => {
+    const told: string[] = [];
+    const handlers: typeof sampleHandlers = {
+      ...sampleHandlers,
+      async getLatestItem(_request, { method }) {
+        told.push(method);
+        return { status: 200, body: { latest: true } };
+      },
+    };
+    const app = bindContract<SampleOperations, string>({ ...binding(), handlers });
+    const server = createHttp2Server(getRequestListener(app.fetch));
+    const session = connectHttp2(`http://127.0.0.1:${await listening(server, "127.0.0.1", 0)}`);
+    for (const method of ["GET", "HEAD", "head"]) {
+      const stream = session.request({ ":method": method, ":path": "/api/sample/v1/items/latest" });
+      await once(stream.resume(), "close");
+    }
+    session.close();
+    server.close();
+    expect(told).toEqual(["GET", "HEAD", "HEAD"]);
   });
 
   it.each(["/v1/nothing", "/v1/items/", "/v1/items/a/b", "/../v1/items"])(
@@ -306,17 +341,6 @@ describe("a handler that breaks the contract", () => {
 });
 
 describe("a document that does not fit its service", () => {
-  const { logger } = captureLog();
-  const binding = () => ({
-    service: "sample",
-    document: api.document,
-    handlers: sampleHandlers,
-    security: sampleSecurity,
-    logger,
-    observer: { completed: () => undefined },
-    validateResponses: true,
-  });
-
   it("stops the start at an operation without a handler", () => {
     const { behave: _without, ...handlers } = sampleHandlers;
     expect(() => bindContract<Omit<SampleOperations, "behave">, string>({ ...binding(), handlers })).toThrow(

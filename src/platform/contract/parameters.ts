@@ -13,7 +13,10 @@ export interface ParameterValues {
   readonly header?: Record<string, string>;
 }
 
-/** Reads the declared parameters of a request; others are ignored. Which there are is worked out once. */
+/**
+ * Reads the declared parameters of a request; others are ignored. Which there are is worked out once. Without any in
+ * path or query, Hono need not make its own request object.
+ */
 export function parameterReader({ parameters }: ContractOperation) {
   const inPath = parameters.filter((parameter) => parameter.in === "path");
   const inQuery = parameters.filter((parameter) => parameter.in === "query");
