@@ -58,11 +58,15 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
   test("more than there are connections wait for their turn, and all of them finish", async () => {
     let running = 0;
     let most = 0;
+    // The first ones wait for each other: otherwise two could do it all while the third still connects.
+    const together = Promise.withResolvers<void>();
     const results = await Promise.all(
       Array.from({ length: 10 * max }, (_, id) =>
         transactions.begin(async (tx) => {
           running += 1;
           most = Math.max(most, running);
+          if (running === max) together.resolve();
+          await together.promise;
           await insert(tx, id);
           running -= 1;
           return id;
