@@ -257,8 +257,9 @@ describe("a caller that goes away", () => {
         "content-type": "application/json",
       });
       stream.on("error", () => undefined);
+      const { length } = servers.seen.asked;
       stream.end(`{"token":"silent"}`);
-      await delay(100);
+      await vi.waitFor(() => expect(servers.seen.asked.slice(length)).toEqual(["silent"]));
       stream.close(code);
       await vi.waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
       session.destroy();
@@ -270,8 +271,9 @@ describe("a caller that goes away", () => {
     socket.write(
       `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 18\r\n\r\n`,
     );
+    const { length } = servers.seen.asked;
     socket.write(`{"token":"silent"}`);
-    await delay(100);
+    await vi.waitFor(() => expect(servers.seen.asked.slice(length)).toEqual(["silent"]));
     socket.resetAndDestroy();
     await vi.waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
   });
@@ -348,7 +350,7 @@ describe("draining", () => {
     const stream = counter.count({ value: silentCount })[Symbol.asyncIterator]();
     await stream.next();
     const slow = introspection.introspect({ token: "slow" });
-    await delay(100);
+    await vi.waitFor(() => expect(other.seen.asked).toEqual(["slow"]));
     other.draining.abort();
     await expect(stream.next()).rejects.toMatchObject({ code: Code.Unavailable });
     await expect(counter.count({ value: 1 })[Symbol.asyncIterator]().next()).rejects.toMatchObject({

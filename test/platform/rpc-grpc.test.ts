@@ -311,9 +311,9 @@ describe("close", () => {
   }
 
   it("lets calls in flight finish, and takes no more", async () => {
-    const { server, caller, port } = await start();
+    const { server, seen, caller, port } = await start();
     const calling = caller.unary(introspect, { token: "slow" });
-    await delay(100);
+    await vi.waitFor(() => expect(seen.asked).toEqual(["slow"]));
     const closing = server.close(5_000);
     expect(await calling).toEqual({});
     await closing;
@@ -331,13 +331,14 @@ describe("close", () => {
       service,
     });
     const counting = caller.serverStream(count, { value: silentCount });
+    const begun = [watching, counting].map((stream) => once(stream, "data"));
     const ends = [watching, counting].map(async (stream) => {
       await once(stream, "data");
       stream.resume();
       const [error] = await once(stream, "error").catch((thrown: unknown) => [thrown]);
       return error;
     });
-    await delay(100);
+    await Promise.all(begun);
     const before = performance.now();
     await server.close(5_000);
     expect(performance.now() - before).toBeLessThan(1_000);
@@ -356,7 +357,7 @@ describe("close", () => {
       caller.unary(introspect, { token: "deaf" }),
     ];
     const answers = Promise.allSettled(calling);
-    await delay(100);
+    await vi.waitFor(() => expect(seen.asked.toSorted()).toEqual(["deaf", "silent"]));
     await server.close(200);
     for (const answer of await answers) {
       expect(answer).toMatchObject({ status: "rejected", reason: { code: status.UNAVAILABLE } });
@@ -376,7 +377,7 @@ describe("close", () => {
     const load = Array.from({ length: 50 }, async () => {
       for (; !ended; answered++) await balanced.unary(introspect, { token: "active" });
     });
-    await delay(300);
+    await vi.waitFor(() => expect(answered).toBeGreaterThan(100));
     const before = answered;
     await server.close(5_000);
     await vi.waitFor(() => expect(answered).toBeGreaterThan(before + 100));

@@ -74,6 +74,8 @@ export const secret = "select password_hash from identities";
 
 /** What became of the calls, for a test to look at. */
 export interface Seen {
+  /** Tokens that were asked about, from the moment at which the method runs. */
+  readonly asked: string[];
   /** Reasons that signals were aborted with. */
   readonly aborted: unknown[];
   /** Streams whose `finally` ran. */
@@ -84,10 +86,11 @@ export interface Seen {
 
 /** The services, and what they have seen. */
 export function testServices(): { services: RpcService[]; seen: Seen } {
-  const seen: Seen = { aborted: [], closedStreams: 0, yielded: 0 };
+  const seen: Seen = { asked: [], aborted: [], closedStreams: 0, yielded: 0 };
   const introspection = implement(IntrospectionService, {
     // Not an async function: what it throws at once is an error like any other.
     introspect({ token }, call) {
+      seen.asked.push(token);
       if (token === "defect at once") throw new TypeError(secret);
       return introspect(token, call);
     },
