@@ -2,9 +2,9 @@
  * The settings page of the documentation, made from the tables that settings are read by.
  */
 import { authTable } from "../src/auth/settings-table.ts";
-import { databaseTable, migrationTable } from "../src/platform/database-settings.ts";
-import { environmentTable, serverTable } from "../src/platform/server-settings.ts";
-import type { Setting, SettingsTable } from "../src/platform/settings.ts";
+import { databaseTable, migrationTable } from "../src/platform/database/settings.ts";
+import { environmentTable, serverTable } from "../src/platform/settings/server.ts";
+import type { Setting, SettingsTable } from "../src/platform/settings/settings.ts";
 import { providerTable } from "../src/push/provider-settings.ts";
 import { pushTable } from "../src/push/settings-table.ts";
 import { servicesTable } from "../src/services.ts";

@@ -6,15 +6,15 @@ import { setTimeout } from "node:timers/promises";
 import type { Hono } from "hono";
 import type { AuthService, createAuthService } from "./auth/service.ts";
 import type { AuthSettings } from "./auth/settings.ts";
-import type { Clock } from "./platform/clock.ts";
-import type { ContractDocument } from "./platform/contract/document.ts";
-import type { OpenDatabase } from "./platform/database.ts";
-import { developmentSecrets } from "./platform/development-secrets.ts";
-import { DirectoryInUseError } from "./platform/directory-lock.ts";
-import { type Deliver, limited } from "./platform/events.ts";
-import type { RpcService } from "./platform/rpc.ts";
-import type { ServerSettings } from "./platform/server-settings.ts";
-import type { Logger, Metrics } from "./platform/telemetry.ts";
+import type { Clock } from "./platform/base/clock.ts";
+import type { OpenDatabase } from "./platform/database/database.ts";
+import { DirectoryInUseError } from "./platform/database/directory-lock.ts";
+import { type Deliver, limited } from "./platform/messaging/relay.ts";
+import type { Logger, Metrics } from "./platform/observability/logger.ts";
+import type { ContractDocument } from "./platform/openapi/document.ts";
+import type { RpcService } from "./platform/rpc/service.ts";
+import { developmentSecrets } from "./platform/settings/development-secrets.ts";
+import type { ServerSettings } from "./platform/settings/server.ts";
 import type { createPushService, PushService } from "./push/service.ts";
 import type { ServiceName, Settings } from "./services.ts";
 
@@ -117,7 +117,7 @@ async function builtInVerifier(
   { logger, metrics, clock }: Surroundings,
 ): Promise<ServedApi> {
   const [{ createOtpVerifier }, { builtInVerifierPath: basePath }] = await Promise.all([
-    import("./otp-verifier/service.ts"),
+    import("./development/otp-verifier/service.ts"),
     import("./auth/settings-table.ts"),
   ]);
   const verifier = await createOtpVerifier({

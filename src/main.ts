@@ -1,10 +1,10 @@
 /** The program, once start.js has set Node up for it: settings, server, signals. */
-const { resolveDrizzleDirectly } = await import("./platform/drizzle-resolution.ts");
+const { resolveDrizzleDirectly } = await import("./platform/process/drizzle-resolution.ts");
 resolveDrizzleDirectly();
-const { exitBadSettings, SettingsError } = await import("./platform/settings.ts");
+const { exitBadSettings, SettingsError } = await import("./platform/settings/settings.ts");
 const { readSettings } = await import("./services.ts");
-const { restartWithHeap } = await import("./platform/heap.ts");
-const { createLogger } = await import("./platform/telemetry.ts");
+const { restartWithHeap } = await import("./platform/process/heap.ts");
+const { createLogger } = await import("./platform/observability/logger.ts");
 const { startServer } = await import("./server.ts");
 const { startFailure } = await import("./start-failure.ts");
 

@@ -1,9 +1,10 @@
 /** Brings the databases' schemas up to date, as the migration user: `npm run migrate`. */
-import { migrateTask, resolveDatabaseSettings } from "./platform/database-settings.ts";
-import type { Migrations } from "./platform/migrations.ts";
-import { openDatabase } from "./platform/open-database.ts";
-import { resolveServerSettings } from "./platform/server-settings.ts";
-import { exitBadSettings, joinReadings, SettingsError, settle } from "./platform/settings.ts";
+
+import type { Migrations } from "./platform/database/migrations.ts";
+import { openDatabase } from "./platform/database/open.ts";
+import { migrateTask, resolveDatabaseSettings } from "./platform/database/settings.ts";
+import { resolveServerSettings } from "./platform/settings/server.ts";
+import { exitBadSettings, joinReadings, SettingsError, settle } from "./platform/settings/settings.ts";
 import { resolveServices, type ServiceName } from "./services.ts";
 import { databaseFailure } from "./start-failure.ts";
 

@@ -4,18 +4,18 @@
  */
 import { Hono } from "hono";
 import { composeServices, type RunnableService } from "./compose-services.ts";
-import { createApiReference } from "./platform/api-reference.ts";
-import { type Clock, systemClock } from "./platform/clock.ts";
-import { createConnectHandler } from "./platform/connect-handler.ts";
-import { notFound } from "./platform/contract/bind.ts";
-import { httpCors } from "./platform/cors.ts";
-import { createGrpcServer } from "./platform/grpc-server.ts";
-import { createHttpServer } from "./platform/http-server.ts";
-import { createLifecycle, type Lifecycle } from "./platform/lifecycle.ts";
-import { createManagementServer } from "./platform/management.ts";
-import { becomeReady, keepReady } from "./platform/readiness.ts";
-import { RememberingRouter } from "./platform/remembering-router.ts";
-import { createMetrics, type Logger } from "./platform/telemetry.ts";
+import { type Clock, systemClock } from "./platform/base/clock.ts";
+import { RememberingRouter } from "./platform/http/caching-router.ts";
+import { httpCors } from "./platform/http/cors.ts";
+import { createManagementServer } from "./platform/http/management-server.ts";
+import { createHttpServer } from "./platform/http/server.ts";
+import { createMetrics, type Logger } from "./platform/observability/logger.ts";
+import { notFound } from "./platform/openapi/bind.ts";
+import { createApiReference } from "./platform/openapi/reference.ts";
+import { createLifecycle, type Lifecycle } from "./platform/process/lifecycle.ts";
+import { becomeReady, keepReady } from "./platform/process/readiness.ts";
+import { createConnectHandler } from "./platform/rpc/connect-handler.ts";
+import { createGrpcServer } from "./platform/rpc/grpc-server.ts";
 import type { Settings } from "./services.ts";
 
 /** A server that listens. */

@@ -3,10 +3,15 @@
  * not named is not even loaded.
  */
 import type { AuthSettings } from "./auth/settings.ts";
-import { resolveServerSettings, type ServerSettings } from "./platform/server-settings.ts";
-import { listOf, oneOf } from "./platform/setting-kinds.ts";
-import type { EnvironmentVariables } from "./platform/setting-text.ts";
-import { joinReadings, type Reading, resolveSettings, type SettingsTable } from "./platform/settings.ts";
+import type { EnvironmentVariables } from "./platform/settings/environment.ts";
+import { listOf, oneOf } from "./platform/settings/kinds.ts";
+import { resolveServerSettings, type ServerSettings } from "./platform/settings/server.ts";
+import {
+  joinReadings,
+  type Reading,
+  resolveSettings,
+  type SettingsTable,
+} from "./platform/settings/settings.ts";
 import type { PushSettings } from "./push/settings.ts";
 
 export const serviceNames = ["auth", "push"] as const;

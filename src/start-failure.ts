@@ -1,6 +1,6 @@
 /** Why a program could not start, for a person who can do something about it. Each is undefined for a defect. */
-import { isDatabaseUnavailable, sqlState } from "./platform/database-errors.ts";
-import { DirectoryInUseError } from "./platform/directory-lock.ts";
+import { isDatabaseUnavailable, sqlState } from "./platform/base/database-errors.ts";
+import { DirectoryInUseError } from "./platform/database/directory-lock.ts";
 import type { Settings } from "./services.ts";
 
 /** Why the server could not start. */

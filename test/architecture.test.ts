@@ -10,7 +10,7 @@ import { describe, expect, it } from "vitest";
 interface SourceFile {
   readonly file: string;
   readonly lines: number;
-  /** From the root, such as `src/platform/ids.ts`; a package by its name. */
+  /** From the root, such as `src/platform/crypto/uuid.ts`; a package by its name. */
   readonly imports: readonly string[];
   readonly readsEnvironment: boolean;
 }
@@ -18,7 +18,7 @@ interface SourceFile {
 /** Longer than that and a file holds more than one thing. */
 const MAX_LINES = 400;
 const PROGRAMS = ["src/main.ts", "src/migrate.ts"];
-const SPEAKS_A_CONTRACT = /^src\/(?!platform\/)([^/]+\/(http|rpc|events)|.+-client)\.ts$/;
+const SPEAKS_A_CONTRACT = /^src\/(?!platform\/)((development\/)?[^/]+\/(http|rpc|events)|.+-client)\.ts$/;
 
 /** A room of src/; no import leads from one of a lower rank to one of a higher. */
 interface Room {
@@ -30,9 +30,9 @@ interface Room {
 /** The first one that fits a file is its room. */
 const ROOMS: readonly Room[] = [
   { name: "platform", rank: 0, files: /^src\/platform\// },
-  { name: "program", rank: 5, files: /^src\/[^/]+\.ts$/ },
-  { name: "service", rank: 4, files: /^src\/[^/]+\/service\.ts$/ },
-  { name: "transport", rank: 3, files: /^src\/[^/]+\/(http|rpc)\.ts$/ },
+  { name: "program", rank: 5, files: /^src\/(development\/)?[^/]+\.ts$/ },
+  { name: "service", rank: 4, files: /^src\/(development\/)?[^/]+\/service\.ts$/ },
+  { name: "transport", rank: 3, files: /^src\/(development\/)?[^/]+\/(http|rpc)\.ts$/ },
   { name: "ground", rank: 1, files: /^src\/[^/]+\/(settings[^/]*|[^/]+-settings|errors|schema|events)\.ts$/ },
   { name: "feature", rank: 2, files: /^src\/[^/]+\// },
 ];
@@ -44,7 +44,8 @@ function roomOf(file: string): Room | undefined {
 
 /** The folder of the service that a file belongs to. */
 function serviceOf(file: string): string | undefined {
-  const folder = /^src\/[^/]+\//.exec(file)?.[0];
+  if (roomOf(file)?.name === "program") return undefined;
+  const folder = /^src\/(development\/)?[^/]+\//.exec(file)?.[0];
   return folder === "src/platform/" ? undefined : folder;
 }
 

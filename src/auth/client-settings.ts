@@ -2,14 +2,14 @@
  * The registered clients as an operator lists them: their form, their defaults, and the clients of
  * development mode, which production refuses.
  */
-import { json } from "../platform/setting-json.ts";
+import { json } from "../platform/settings/json.ts";
 import {
   type Environment,
   matching,
   type SettingKind,
   secretMatching,
   stricterInProduction,
-} from "../platform/setting-kinds.ts";
+} from "../platform/settings/kinds.ts";
 
 /** The grants that a client can be permitted. */
 export const grantTypes = ["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"] as const;

@@ -3,7 +3,7 @@
  * lists of codes in openapi/auth.yaml hold these and the platform's.
  */
 import { Code } from "@connectrpc/connect";
-import { type ErrorKind, ServiceError } from "../platform/errors.ts";
+import { type ErrorKind, ServiceError } from "../platform/base/errors.ts";
 
 export const AuthErrorKinds = {
   identityNotFound: {

@@ -16,7 +16,7 @@ import {
   RevocationReason as ReasonValues,
   RevocationReasonSchema,
 } from "../../gen/proto/auth/v1/events_pb.ts";
-import { type EventKind, eventKind, type FieldsOf, insertEvents } from "../platform/outbox.ts";
+import { type EventKind, eventKind, type FieldsOf, insertEvents } from "../platform/messaging/outbox.ts";
 
 export const AuthEvents = {
   identityCreated: eventKind("auth.identity.created.v1", IdentityCreatedSchema),

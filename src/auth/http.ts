@@ -1,10 +1,10 @@
 /** The operations of openapi/auth.yaml: decode, authorise, one call, encode. */
 import type { Hono } from "hono";
 import type { components, operations } from "../../gen/openapi/auth.ts";
-import { type Binding, bindContract } from "../platform/contract/bind.ts";
-import type { Handlers, SecurityHandler } from "../platform/contract/types.ts";
-import { matchesEntityTag } from "../platform/entity-tags.ts";
-import { invalidInput } from "../platform/errors.ts";
+import { invalidInput } from "../platform/base/errors.ts";
+import { type Binding, bindContract } from "../platform/openapi/bind.ts";
+import { matchesEntityTag } from "../platform/openapi/entity-tag.ts";
+import type { Handlers, SecurityHandler } from "../platform/openapi/handlers.ts";
 import type { Authenticator } from "./clients/authenticate-client.ts";
 import { type Caller, mayIntrospect } from "./clients/client.ts";
 import { identityNotFound, invalidClient } from "./errors.ts";

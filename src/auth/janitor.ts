@@ -3,9 +3,9 @@
  * every step is right however often it is done.
  */
 import { type SQL, sql } from "drizzle-orm";
-import type { Clock } from "../platform/clock.ts";
-import { type Database, rows } from "../platform/database.ts";
-import type { Logger } from "../platform/telemetry.ts";
+import type { Clock } from "../platform/base/clock.ts";
+import { type Database, rows } from "../platform/database/database.ts";
+import type { Logger } from "../platform/observability/logger.ts";
 
 interface Dependencies {
   readonly db: Database;

@@ -1,7 +1,7 @@
 /** auth.v1 over gRPC, gRPC-Web and Connect: decode, authorise, one call, encode. */
 import { IntrospectionService } from "../../gen/proto/auth/v1/introspection_pb.ts";
-import { ServiceError } from "../platform/errors.ts";
-import { implement, type RpcService } from "../platform/rpc.ts";
+import { ServiceError } from "../platform/base/errors.ts";
+import { implement, type RpcService } from "../platform/rpc/service.ts";
 import type { Authenticator } from "./clients/authenticate-client.ts";
 import { mayIntrospect } from "./clients/client.ts";
 import { AuthErrorKinds, invalidClient } from "./errors.ts";

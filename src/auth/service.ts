@@ -1,12 +1,12 @@
 /** Composition root of the auth service: its parts, made and joined in plain calls. */
 import type { Hono } from "hono";
-import { type Clock, systemClock } from "../platform/clock.ts";
-import { type ContractDocument, contractTexts, loadContract } from "../platform/contract/document.ts";
-import type { OpenDatabase } from "../platform/database.ts";
-import { type Deliver, deliverToAll, logEvents, startRelay } from "../platform/events.ts";
-import { openDatabase } from "../platform/open-database.ts";
-import type { RpcService } from "../platform/rpc.ts";
-import type { Logger, Metrics } from "../platform/telemetry.ts";
+import { type Clock, systemClock } from "../platform/base/clock.ts";
+import type { OpenDatabase } from "../platform/database/database.ts";
+import { openDatabase } from "../platform/database/open.ts";
+import { type Deliver, deliverToAll, logEvents, startRelay } from "../platform/messaging/relay.ts";
+import type { Logger, Metrics } from "../platform/observability/logger.ts";
+import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
+import type { RpcService } from "../platform/rpc/service.ts";
 import { createAuthenticator } from "./clients/authenticate-client.ts";
 import { createClientRepository } from "./clients/client-repository.ts";
 import { VerifiedSecrets } from "./clients/client-secrets.ts";

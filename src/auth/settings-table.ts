@@ -2,9 +2,9 @@
  * The table of the auth service's settings: parsing, defaults, validation and documentation of each. What
  * takes several of them to check is in settings.ts.
  */
-import { platformApiKey } from "../platform/setting-api-key.ts";
-import { baseUrl, integer, issuerUrl, plainText } from "../platform/setting-kinds.ts";
-import type { SettingsTable } from "../platform/settings.ts";
+import { platformApiKey } from "../platform/settings/api-key.ts";
+import { baseUrl, integer, issuerUrl, plainText } from "../platform/settings/kinds.ts";
+import type { SettingsTable } from "../platform/settings/settings.ts";
 import { clientId, clientRegistrations, clientSecret, developmentInternalClient } from "./client-settings.ts";
 import { keyId, otpPublicKey, publishedKeys, signingPrivateKey, signingPublicKey } from "./key-settings.ts";
 

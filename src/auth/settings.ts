@@ -2,12 +2,12 @@
  * Settings of the auth service: its issuer, clients, keys, OTP verification and database. A name prefixed
  * `AUTH_` overrides the plain one. Nothing here reads `process.env`.
  */
-import { urlHost } from "../platform/addresses.ts";
-import { type DatabaseSettings, resolveDatabaseSettings } from "../platform/database-settings.ts";
-import { type DevelopmentSecrets, developmentSecrets } from "../platform/development-secrets.ts";
-import { originOf, type ServerSettings } from "../platform/server-settings.ts";
-import { isLoopback } from "../platform/setting-kinds.ts";
-import type { EnvironmentVariables } from "../platform/setting-text.ts";
+import { urlHost } from "../platform/base/addresses.ts";
+import { type DatabaseSettings, resolveDatabaseSettings } from "../platform/database/settings.ts";
+import { type DevelopmentSecrets, developmentSecrets } from "../platform/settings/development-secrets.ts";
+import type { EnvironmentVariables } from "../platform/settings/environment.ts";
+import { isLoopback } from "../platform/settings/kinds.ts";
+import { originOf, type ServerSettings } from "../platform/settings/server.ts";
 import {
   type Reading,
   resolveSettings,
@@ -15,7 +15,7 @@ import {
   servicePrefix,
   settle,
   type TableReading,
-} from "../platform/settings.ts";
+} from "../platform/settings/settings.ts";
 import { type ClientRegistration, developmentClients } from "./client-settings.ts";
 import { isKeyPair, type PublishedKey } from "./key-settings.ts";
 import { authTable, builtInVerifierPath } from "./settings-table.ts";

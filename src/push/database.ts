@@ -1,6 +1,7 @@
 /** What the push service keeps: the history of its schema's migrations, and its job queues. */
-import type { JobTables } from "../platform/jobs.ts";
-import type { Migrations } from "../platform/migrations.ts";
+
+import type { Migrations } from "../platform/database/migrations.ts";
+import type { JobTables } from "../platform/messaging/jobs.ts";
 import { type ProviderName, providerNames } from "./provider-settings.ts";
 
 /** The planning of a notification; data: {@link PlanJob}. */

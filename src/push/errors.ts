@@ -3,7 +3,7 @@
  * list of codes in openapi/push-orchestration.yaml holds these and the platform's.
  */
 import { Code } from "@connectrpc/connect";
-import { type ErrorKind, ErrorKinds, ServiceError } from "../platform/errors.ts";
+import { type ErrorKind, ErrorKinds, ServiceError } from "../platform/base/errors.ts";
 
 export const PushErrorKinds = {
   notificationNotFound: {

@@ -13,7 +13,7 @@ import {
   RemovalReason as ReasonValues,
   RemovalReasonSchema,
 } from "../../gen/proto/push/v1/events_pb.ts";
-import { type EventKind, eventKind, type FieldsOf, insertEvents } from "../platform/outbox.ts";
+import { type EventKind, eventKind, type FieldsOf, insertEvents } from "../platform/messaging/outbox.ts";
 
 export const PushEvents = {
   tokenRegistered: eventKind("push.token.registered.v1", PushTokenRegisteredSchema),

@@ -1,9 +1,9 @@
 /** The operations of openapi/push-orchestration.yaml: decode, authorise, one call, encode. */
 import type { Hono } from "hono";
 import type { components, operations } from "../../gen/openapi/push-orchestration.ts";
-import { type Binding, bindContract } from "../platform/contract/bind.ts";
-import type { Handlers, SecurityHandler } from "../platform/contract/types.ts";
-import { type InputError, invalidInput } from "../platform/errors.ts";
+import { type InputError, invalidInput } from "../platform/base/errors.ts";
+import { type Binding, bindContract } from "../platform/openapi/bind.ts";
+import type { Handlers, SecurityHandler } from "../platform/openapi/handlers.ts";
 import type { Callers } from "./callers/callers.ts";
 import type { Devices } from "./devices/devices.ts";
 import { minutesOf, readUtcOffset } from "./devices/utc-offset.ts";

@@ -4,8 +4,8 @@
  * that a machine with a wrong clock removes nothing that is live.
  */
 import { type SQL, sql } from "drizzle-orm";
-import { type Database, rows } from "../platform/database.ts";
-import type { Logger } from "../platform/telemetry.ts";
+import { type Database, rows } from "../platform/database/database.ts";
+import type { Logger } from "../platform/observability/logger.ts";
 import { removeDevices } from "./devices/remove-devices.ts";
 
 interface Dependencies {

@@ -3,15 +3,15 @@
  * provider will take. None of the secret ones is ever quoted.
  */
 import { createECDH, createPrivateKey, ECDH, type KeyObject } from "node:crypto";
-import { json } from "../platform/setting-json.ts";
+import { json } from "../platform/settings/json.ts";
 import {
   baseUrl,
   type Environment,
   type Parsed,
   type SettingKind,
   stricterInProduction,
-} from "../platform/setting-kinds.ts";
-import { pemBlock } from "../platform/setting-pem.ts";
+} from "../platform/settings/kinds.ts";
+import { pemBlock } from "../platform/settings/pem.ts";
 
 /** What is used of a Google service account. */
 export interface ServiceAccount {

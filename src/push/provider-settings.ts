@@ -3,6 +3,7 @@
  * them asks for. Nothing here reads `process.env`.
  */
 import { join } from "node:path";
+import type { EnvironmentVariables } from "../platform/settings/environment.ts";
 import {
   baseUrl,
   type Environment,
@@ -12,8 +13,7 @@ import {
   origin,
   type SettingKind,
   stricterInProduction,
-} from "../platform/setting-kinds.ts";
-import type { EnvironmentVariables } from "../platform/setting-text.ts";
+} from "../platform/settings/kinds.ts";
 import {
   type Reading,
   resolveSettings,
@@ -21,7 +21,7 @@ import {
   type SettingProblem,
   type SettingsTable,
   type TableReading,
-} from "../platform/settings.ts";
+} from "../platform/settings/settings.ts";
 import {
   apnsKey,
   type ServiceAccount,

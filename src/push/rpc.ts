@@ -6,9 +6,9 @@ import {
   type NotificationProgressSchema,
   NotificationState,
 } from "../../gen/proto/push/v1/delivery_pb.ts";
-import { inTime } from "../platform/deadlines.ts";
-import { invalidInput } from "../platform/errors.ts";
-import { implement, type RpcService } from "../platform/rpc.ts";
+import { inTime } from "../platform/base/deadlines.ts";
+import { invalidInput } from "../platform/base/errors.ts";
+import { implement, type RpcService } from "../platform/rpc/service.ts";
 import type { Callers } from "./callers/callers.ts";
 import { unauthenticated } from "./errors.ts";
 import type { NotificationProgress } from "./notifications/notifications.ts";

@@ -1,15 +1,15 @@
 /** Composition root of the push service: its parts, made and joined in plain calls. */
 import { setTimeout } from "node:timers/promises";
 import type { Hono } from "hono";
-import { type Clock, systemClock } from "../platform/clock.ts";
-import { type ContractDocument, contractTexts, loadContract } from "../platform/contract/document.ts";
-import type { OpenDatabase } from "../platform/database.ts";
-import { unavailable } from "../platform/errors.ts";
-import { type Deliver, logEvents, startRelay } from "../platform/events.ts";
-import { createJobs, type Jobs } from "../platform/jobs.ts";
-import { openDatabase } from "../platform/open-database.ts";
-import type { RpcService } from "../platform/rpc.ts";
-import type { Logger, Metrics } from "../platform/telemetry.ts";
+import { type Clock, systemClock } from "../platform/base/clock.ts";
+import { unavailable } from "../platform/base/errors.ts";
+import type { OpenDatabase } from "../platform/database/database.ts";
+import { openDatabase } from "../platform/database/open.ts";
+import { createJobs, type Jobs } from "../platform/messaging/jobs.ts";
+import { type Deliver, logEvents, startRelay } from "../platform/messaging/relay.ts";
+import type { Logger, Metrics } from "../platform/observability/logger.ts";
+import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
+import type { RpcService } from "../platform/rpc/service.ts";
 import { createCallers } from "./callers/callers.ts";
 import { planQueue, pushMigrations } from "./database.ts";
 import { startDelivery } from "./delivery/delivery.ts";

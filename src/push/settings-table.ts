@@ -2,7 +2,7 @@
  * The table of the push service's settings: parsing, defaults, validation and documentation of each. What
  * takes several of them to check is in settings.ts; those of the push providers are in provider-settings.ts.
  */
-import { platformApiKey } from "../platform/setting-api-key.ts";
+import { platformApiKey } from "../platform/settings/api-key.ts";
 import {
   baseUrl,
   integer,
@@ -11,8 +11,8 @@ import {
   matching,
   plainText,
   type SettingKind,
-} from "../platform/setting-kinds.ts";
-import type { SettingsTable } from "../platform/settings.ts";
+} from "../platform/settings/kinds.ts";
+import type { SettingsTable } from "../platform/settings/settings.ts";
 
 /** gRPC has no place for a path. */
 const grpcUrl: SettingKind<string> = {

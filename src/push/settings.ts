@@ -2,17 +2,17 @@
  * Settings of the push service: whose tokens it takes, how it sends, its providers and its database. A name
  * prefixed `PUSH_` overrides the plain one. Nothing here reads `process.env`.
  */
-import { type DatabaseSettings, resolveDatabaseSettings } from "../platform/database-settings.ts";
-import { developmentSecrets } from "../platform/development-secrets.ts";
-import { originOf, type ServerSettings } from "../platform/server-settings.ts";
-import type { EnvironmentVariables } from "../platform/setting-text.ts";
+import { type DatabaseSettings, resolveDatabaseSettings } from "../platform/database/settings.ts";
+import { developmentSecrets } from "../platform/settings/development-secrets.ts";
+import type { EnvironmentVariables } from "../platform/settings/environment.ts";
+import { originOf, type ServerSettings } from "../platform/settings/server.ts";
 import {
   type Reading,
   resolveSettings,
   type SettingProblem,
   servicePrefix,
   type TableReading,
-} from "../platform/settings.ts";
+} from "../platform/settings/settings.ts";
 import { type ProviderSettings, resolveProviderSettings } from "./provider-settings.ts";
 import { pushTable } from "./settings-table.ts";
 

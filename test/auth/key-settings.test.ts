@@ -7,9 +7,9 @@ import {
   signingPublicKey,
 } from "../../src/auth/key-settings.ts";
 import { readAuthSettings } from "../../src/auth/settings.ts";
-import { resolveServerSettings } from "../../src/platform/server-settings.ts";
-import type { SettingKind } from "../../src/platform/setting-kinds.ts";
-import { settle } from "../../src/platform/settings.ts";
+import type { SettingKind } from "../../src/platform/settings/kinds.ts";
+import { resolveServerSettings } from "../../src/platform/settings/server.ts";
+import { settle } from "../../src/platform/settings/settings.ts";
 import { localhostCertificate } from "../support/localhost-certificate.ts";
 import { problemLines } from "../support/setting-problems.ts";
 import { pemOf, productionEnv, rsaKeys } from "./settings-fixture.ts";

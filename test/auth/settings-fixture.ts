@@ -1,8 +1,8 @@
 import { generateKeyPairSync, type KeyObject, type KeyPairKeyObjectResult } from "node:crypto";
 import { readAuthSettings, resolveAuthSettings } from "../../src/auth/settings.ts";
-import { resolveServerSettings } from "../../src/platform/server-settings.ts";
-import type { EnvironmentVariables } from "../../src/platform/setting-text.ts";
-import { joinReadings, settle } from "../../src/platform/settings.ts";
+import type { EnvironmentVariables } from "../../src/platform/settings/environment.ts";
+import { resolveServerSettings } from "../../src/platform/settings/server.ts";
+import { joinReadings, settle } from "../../src/platform/settings/settings.ts";
 
 const pairs = new Map<string, KeyPairKeyObjectResult>();
 

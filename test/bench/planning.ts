@@ -1,9 +1,9 @@
 /** How fast planning is, beside the one statement that it could be if nothing had to survive and nobody had to wait. */
 import postgres from "postgres";
-import { systemClock } from "../../src/platform/clock.ts";
-import type { OpenDatabase } from "../../src/platform/database.ts";
-import { createJobs } from "../../src/platform/jobs.ts";
-import { createLogger } from "../../src/platform/telemetry.ts";
+import { systemClock } from "../../src/platform/base/clock.ts";
+import type { OpenDatabase } from "../../src/platform/database/database.ts";
+import { createJobs } from "../../src/platform/messaging/jobs.ts";
+import { createLogger } from "../../src/platform/observability/logger.ts";
 import { type PlanJob, planQueue, pushMigrations } from "../../src/push/database.ts";
 import { createNotifications } from "../../src/push/notifications/notifications.ts";
 import { createPlanner } from "../../src/push/notifications/plan-notification.ts";

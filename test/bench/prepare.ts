@@ -7,9 +7,9 @@ import postgres from "postgres";
 import { createKeyStore } from "../../src/auth/keys/key-store.ts";
 import { authMigrations } from "../../src/auth/service.ts";
 import { createAccessTokens, newJti } from "../../src/auth/tokens/access-token.ts";
-import { systemClock } from "../../src/platform/clock.ts";
-import { uuidv7 } from "../../src/platform/ids.ts";
-import { openDatabase } from "../../src/platform/open-database.ts";
+import { systemClock } from "../../src/platform/base/clock.ts";
+import { uuidv7 } from "../../src/platform/crypto/uuid.ts";
+import { openDatabase } from "../../src/platform/database/open.ts";
 import { createTestDatabase, postgresUrl, type TestDatabase } from "../support/backends.ts";
 
 const issuer = "http://127.0.0.1:8080/api/auth";

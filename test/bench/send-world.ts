@@ -19,9 +19,9 @@ export interface Fakes {
   stop(): Promise<void>;
 }
 
-/** Starts `src/fakes.ts` and waits for its first screen, which tells the settings. */
+/** Starts `src/development/fakes.ts` and waits for its first screen, which tells the settings. */
 export async function startFakes(directory: string): Promise<Fakes> {
-  const program = fileURLToPath(new URL("../../src/fakes.ts", import.meta.url));
+  const program = fileURLToPath(new URL("../../src/development/fakes.ts", import.meta.url));
   const flags = Object.entries(ports).flatMap(([name, port]) => [`--${name}-port`, `${port}`]);
   const child = spawn(process.execPath, [program, ...flags, "--data", directory], {
     env: { PATH: process.env["PATH"] ?? "" },

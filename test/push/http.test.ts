@@ -1,6 +1,6 @@
 /** What the operations of the push document let in, what they hand on of it, and what they answer. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { contractTexts, loadContract } from "../../src/platform/contract/document.ts";
+import { contractTexts, loadContract } from "../../src/platform/openapi/document.ts";
 import { wrongApplication } from "../../src/push/errors.ts";
 import { pushHttp } from "../../src/push/http.ts";
 import type { NotificationProgress } from "../../src/push/notifications/notifications.ts";

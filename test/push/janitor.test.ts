@@ -2,7 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { type Database, type OpenDatabase, rows } from "../../src/platform/database.ts";
+import { type Database, type OpenDatabase, rows } from "../../src/platform/database/database.ts";
 import { pushMigrations } from "../../src/push/database.ts";
 import { createDevices } from "../../src/push/devices/devices.ts";
 import { createHistory } from "../../src/push/history/history.ts";

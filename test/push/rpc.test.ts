@@ -8,7 +8,7 @@ import {
 } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DeliveryService, NotificationState } from "../../gen/proto/push/v1/delivery_pb.ts";
-import { unavailable } from "../../src/platform/errors.ts";
+import { unavailable } from "../../src/platform/base/errors.ts";
 import { notificationNotFound, wrongApplication } from "../../src/push/errors.ts";
 import type { NotificationProgress } from "../../src/push/notifications/notifications.ts";
 import { createWatchProgress } from "../../src/push/notifications/watch-progress.ts";

@@ -1,7 +1,7 @@
 /** One deployment of the auth service: servers that share a database, keys and an issuer. */
 import { expect, vi } from "vitest";
 import { developmentClients } from "../../src/auth/client-settings.ts";
-import type { Clock } from "../../src/platform/clock.ts";
+import type { Clock } from "../../src/platform/base/clock.ts";
 import { type AuthApi, authApi } from "./auth-api.ts";
 import { type AuthServer, spawnAuthServer, startAuthServer } from "./auth-server.ts";
 import { type AuthStore, createAuthStore } from "./auth-store.ts";

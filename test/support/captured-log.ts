@@ -1,5 +1,5 @@
 /** A log that a test can read: the real logger, writing into memory. */
-import { createLogger, type Logger } from "../../src/platform/telemetry.ts";
+import { createLogger, type Logger } from "../../src/platform/observability/logger.ts";
 
 export interface CapturedLog {
   readonly logger: Logger;

@@ -7,8 +7,8 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, r
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { authMigrations } from "../../src/auth/service.ts";
-import type { Migrations } from "../../src/platform/migrations.ts";
-import { openDatabase } from "../../src/platform/open-database.ts";
+import type { Migrations } from "../../src/platform/database/migrations.ts";
+import { openDatabase } from "../../src/platform/database/open.ts";
 
 function fingerprint({ folder, jobs }: Migrations): string {
   const hash = createHash("sha256");
@@ -18,7 +18,7 @@ function fingerprint({ folder, jobs }: Migrations): string {
   const sources = ["../../node_modules/@electric-sql/pglite/package.json"];
   if (jobs) {
     hash.update(JSON.stringify(jobs));
-    sources.push("../../node_modules/pg-boss/package.json", "../../src/platform/jobs.ts");
+    sources.push("../../node_modules/pg-boss/package.json", "../../src/platform/messaging/jobs.ts");
   }
   for (const source of sources) hash.update(readFileSync(new URL(source, import.meta.url)));
   return hash.digest("hex").slice(0, 16);

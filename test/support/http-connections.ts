@@ -14,7 +14,7 @@ import {
   type HttpServerSettings,
   type HttpTimeouts,
   type RpcHandler,
-} from "../../src/platform/http-server.ts";
+} from "../../src/platform/http/server.ts";
 import { captureLog } from "./captured-log.ts";
 import { localhostCertificate } from "./localhost-certificate.ts";
 

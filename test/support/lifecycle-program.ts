@@ -4,8 +4,9 @@
  * defects a moment after the start; "alone" stops by itself, with nothing else to live for, in a minute's
  * grace. It writes JSON lines, "running" when it has begun.
  */
-import { createLifecycle } from "../../src/platform/lifecycle.ts";
-import { createLogger } from "../../src/platform/telemetry.ts";
+
+import { createLogger } from "../../src/platform/observability/logger.ts";
+import { createLifecycle } from "../../src/platform/process/lifecycle.ts";
 
 const logger = createLogger({ level: "info", environment: "production" });
 const isAlone = process.argv.includes("alone");

@@ -1,4 +1,4 @@
-import type { Clock } from "../../src/platform/clock.ts";
+import type { Clock } from "../../src/platform/base/clock.ts";
 
 /** A clock that stands still until it is moved. */
 export interface MovableClock extends Clock {

@@ -1,6 +1,7 @@
 /** Rows of the push service's tables, as sending leaves them behind, for tests of what reads or removes them. */
-import type { Database } from "../../src/platform/database.ts";
-import { uuidv7 } from "../../src/platform/ids.ts";
+
+import { uuidv7 } from "../../src/platform/crypto/uuid.ts";
+import type { Database } from "../../src/platform/database/database.ts";
 import { deliveryChunks, history, notifications } from "../../src/push/schema.ts";
 
 export interface NotificationRow {

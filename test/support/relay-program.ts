@@ -1,7 +1,7 @@
 /** A process that relays events of the auth service to its parent, and takes its time over the second. */
 import { authMigrations } from "../../src/auth/service.ts";
-import { relayOnce } from "../../src/platform/events.ts";
-import { openDatabase } from "../../src/platform/open-database.ts";
+import { openDatabase } from "../../src/platform/database/open.ts";
+import { relayOnce } from "../../src/platform/messaging/relay.ts";
 import { captureLog } from "./captured-log.ts";
 
 const { db } = await openDatabase(JSON.parse(process.argv[2] ?? ""), authMigrations);

@@ -17,8 +17,8 @@ import {
   IntrospectionService,
   type IntrospectResponseSchema,
 } from "../../gen/proto/auth/v1/introspection_pb.ts";
-import { ErrorKinds, ServiceError } from "../../src/platform/errors.ts";
-import { implement, type RpcCall, type RpcService } from "../../src/platform/rpc.ts";
+import { ErrorKinds, ServiceError } from "../../src/platform/base/errors.ts";
+import { implement, type RpcCall, type RpcService } from "../../src/platform/rpc/service.ts";
 
 const file = fileDesc(
   base64Encode(

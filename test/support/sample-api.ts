@@ -1,15 +1,15 @@
 /** The contract contracts/sample.yaml with handlers that answer what they got, served on a port. */
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
-import { type Binding, bindContract, notFound } from "../../src/platform/contract/bind.ts";
+import { ErrorKinds, ServiceError, unavailable } from "../../src/platform/base/errors.ts";
+import type { HttpObserver } from "../../src/platform/observability/logger.ts";
+import { type Binding, bindContract, notFound } from "../../src/platform/openapi/bind.ts";
 import {
   type ContractDocument,
   type ContractTexts,
   loadContract,
-} from "../../src/platform/contract/document.ts";
-import type { Handlers } from "../../src/platform/contract/types.ts";
-import { ErrorKinds, ServiceError, unavailable } from "../../src/platform/errors.ts";
-import type { HttpObserver } from "../../src/platform/telemetry.ts";
+} from "../../src/platform/openapi/document.ts";
+import type { Handlers } from "../../src/platform/openapi/handlers.ts";
 import { type CapturedLog, captureLog } from "./captured-log.ts";
 import { type ServedApp, serveApp } from "./http-app.ts";
 

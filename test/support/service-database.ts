@@ -3,10 +3,10 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
-import type { OpenDatabase } from "../../src/platform/database.ts";
-import type { DatabaseSettings } from "../../src/platform/database-settings.ts";
-import type { Migrations } from "../../src/platform/migrations.ts";
-import { openDatabase } from "../../src/platform/open-database.ts";
+import type { OpenDatabase } from "../../src/platform/database/database.ts";
+import type { Migrations } from "../../src/platform/database/migrations.ts";
+import { openDatabase } from "../../src/platform/database/open.ts";
+import type { DatabaseSettings } from "../../src/platform/database/settings.ts";
 import { createTestDatabase, exercised, postgresUrl, type TestDatabase } from "./backends.ts";
 import type { Backend } from "./servers.ts";
 

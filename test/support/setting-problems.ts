@@ -1,4 +1,4 @@
-import { type SettingProblem, SettingsError } from "../../src/platform/settings.ts";
+import { type SettingProblem, SettingsError } from "../../src/platform/settings/settings.ts";
 
 /** The problems that a read throws; none if it throws nothing. */
 export async function problemsOf(read: () => unknown): Promise<readonly SettingProblem[]> {

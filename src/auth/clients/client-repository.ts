@@ -1,6 +1,6 @@
 import { inArray, isNull, notInArray, sql } from "drizzle-orm";
-import { batched } from "../../platform/batch.ts";
-import type { Database } from "../../platform/database.ts";
+import { batched } from "../../platform/database/batched-lookup.ts";
+import type { Database } from "../../platform/database/database.ts";
 import { clients } from "../schema.ts";
 import type { Client } from "./client.ts";
 

@@ -1,6 +1,6 @@
 import { inArray } from "drizzle-orm";
-import type { Clock } from "../../platform/clock.ts";
-import type { Database } from "../../platform/database.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import type { Database } from "../../platform/database/database.ts";
 import { clients } from "../schema.ts";
 import type { ClientRegistration } from "../settings.ts";
 import { endAuthorizations } from "../tokens/end-authorizations.ts";

@@ -1,5 +1,5 @@
-import { invalidInput, ServiceError } from "../../platform/errors.ts";
-import type { RequestContext } from "../../platform/request-context.ts";
+import { invalidInput, ServiceError } from "../../platform/base/errors.ts";
+import type { RequestContext } from "../../platform/base/request-context.ts";
 import { type GrantType, grantTypes } from "../client-settings.ts";
 import type { Caller, Client } from "../clients/client.ts";
 import { AuthErrorKinds, invalidClient, invalidGrant } from "../errors.ts";

@@ -3,7 +3,7 @@
  * client, permission, parameters, attempts, grant, issue. A grant is a small object that only says what it
  * needs and whom it establishes, so none can forget a check.
  */
-import type { RequestContext } from "../../platform/request-context.ts";
+import type { RequestContext } from "../../platform/base/request-context.ts";
 import type { Client } from "../clients/client.ts";
 import type { AttemptLimit } from "../limits/attempts.ts";
 import type { TokenPair } from "../tokens/token-issuer.ts";

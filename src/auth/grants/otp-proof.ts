@@ -1,7 +1,7 @@
 import { createHash, createPublicKey, type KeyObject } from "node:crypto";
 import { errors, type JWTPayload, jwtVerify } from "jose";
-import { type Clock, unixSeconds } from "../../platform/clock.ts";
-import { hasStrictForm } from "../../platform/jws-form.ts";
+import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
+import { hasStrictForm } from "../../platform/crypto/jws-form.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 
 /** Seconds between `iat` (or now) and `exp` of a proof, at most. */

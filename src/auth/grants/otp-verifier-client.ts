@@ -1,7 +1,7 @@
 import createClient from "openapi-fetch";
 import type { paths } from "../../../gen/openapi/otp-verifier.ts";
-import { unavailable } from "../../platform/errors.ts";
-import type { RequestContext } from "../../platform/request-context.ts";
+import { unavailable } from "../../platform/base/errors.ts";
+import type { RequestContext } from "../../platform/base/request-context.ts";
 
 /** Milliseconds that the OTP verification service may take. */
 const timeoutMs = 2_000;

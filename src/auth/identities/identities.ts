@@ -1,7 +1,7 @@
 import { eq, type SQL, sql } from "drizzle-orm";
-import type { Clock } from "../../platform/clock.ts";
-import { arrayLiteral, type Database } from "../../platform/database.ts";
-import { violatedUnique } from "../../platform/database-errors.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import { violatedUnique } from "../../platform/base/database-errors.ts";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { hashSecret } from "../clients/client-secrets.ts";
 import { identityNotFound } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";

@@ -3,7 +3,7 @@
  * and metadata, and passwords. It issues no tokens; deleting an identity or changing its password ends its
  * authorizations in the same transaction.
  */
-import { type InputError, invalidInput, ServiceError } from "../../platform/errors.ts";
+import { type InputError, invalidInput, ServiceError } from "../../platform/base/errors.ts";
 import { AuthErrorKinds } from "../errors.ts";
 import type { identities } from "../schema.ts";
 import { canonicalPhone } from "./phone.ts";

@@ -4,7 +4,7 @@
  */
 import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
 import { type CryptoKey, errors, exportJWK, importJWK, type JWTHeaderParameters } from "jose";
-import { entityTag } from "../../platform/entity-tags.ts";
+import { entityTag } from "../../platform/openapi/entity-tag.ts";
 import type { PublishedKey } from "../key-settings.ts";
 
 /** A public key as the key set shows it (RFC 7517). */

@@ -5,8 +5,8 @@
  */
 import { createHmac, hkdfSync } from "node:crypto";
 import { RateLimiterDrizzle, RateLimiterRes } from "rate-limiter-flexible";
-import type { Database } from "../../platform/database.ts";
-import { tooManyRequests } from "../../platform/errors.ts";
+import { tooManyRequests } from "../../platform/base/errors.ts";
+import type { Database } from "../../platform/database/database.ts";
 import { attempts } from "../schema.ts";
 
 /** How many failures in how many seconds. The lock-out lasts at most as long as the window. */

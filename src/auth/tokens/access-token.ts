@@ -5,10 +5,10 @@
 import { hash, sign } from "node:crypto";
 import { promisify } from "node:util";
 import { errors, jwtVerify } from "jose";
-import { type Clock, unixSeconds } from "../../platform/clock.ts";
-import { DigestCache } from "../../platform/digest-cache.ts";
-import { hasStrictForm } from "../../platform/jws-form.ts";
-import { randomBytes } from "../../platform/random.ts";
+import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
+import { DigestCache } from "../../platform/crypto/digest-cache.ts";
+import { hasStrictForm } from "../../platform/crypto/jws-form.ts";
+import { randomBytes } from "../../platform/crypto/random.ts";
 import type { KeyStore } from "../keys/key-store.ts";
 
 /** Claims of an access token (RFC 9068 section 2.2). Times are Unix seconds. */

@@ -1,6 +1,6 @@
 import { and, eq, sql } from "drizzle-orm";
-import { type BatchedLookup, batched } from "../../platform/batch.ts";
-import { arrayLiteral, type Database, rows } from "../../platform/database.ts";
+import { type BatchedLookup, batched } from "../../platform/database/batched-lookup.ts";
+import { arrayLiteral, type Database, rows } from "../../platform/database/database.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { authorizations } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";

@@ -1,7 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
-import { batched } from "../../platform/batch.ts";
-import { type Database, rows } from "../../platform/database.ts";
-import { isDatabaseUnavailable } from "../../platform/database-errors.ts";
+import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
+import { batched } from "../../platform/database/batched-lookup.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
 import type { Client } from "../clients/client.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { hashPart, type RefreshToken } from "./refresh-token.ts";

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
 import { AuthEvents, type RevocationReason, reasonName, recordEvent } from "../events.ts";
 
 /** Which authorizations. */

@@ -9,7 +9,7 @@
  * family cannot make a token that passes for an old one, whatever id it carries.
  */
 import { createCipheriv, createDecipheriv, hash, hkdfSync, timingSafeEqual } from "node:crypto";
-import { randomBytes } from "../../platform/random.ts";
+import { randomBytes } from "../../platform/crypto/random.ts";
 
 /** Marks the token for people and for scanners that look for leaked secrets. */
 const prefix = "gpr_";

@@ -1,6 +1,6 @@
-import type { Clock } from "../../platform/clock.ts";
-import type { Database } from "../../platform/database.ts";
-import { ServiceError } from "../../platform/errors.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import { ServiceError } from "../../platform/base/errors.ts";
+import type { Database } from "../../platform/database/database.ts";
 import type { Caller } from "../clients/client.ts";
 import { AuthErrorKinds } from "../errors.ts";
 import { revokedAccessTokens } from "../schema.ts";

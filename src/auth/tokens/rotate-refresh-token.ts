@@ -10,9 +10,9 @@
  *    pair is stored, sealed under the presented token, in the statement that makes it valid.
  */
 import { sql } from "drizzle-orm";
-import type { Clock } from "../../platform/clock.ts";
-import type { Database } from "../../platform/database.ts";
-import { ErrorKinds, ServiceError } from "../../platform/errors.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import { ErrorKinds, ServiceError } from "../../platform/base/errors.ts";
+import type { Database } from "../../platform/database/database.ts";
 import type { Client } from "../clients/client.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import {

@@ -1,7 +1,7 @@
 /** Issues token pairs: the tokens are made here, the authorization in create-authorization.ts. */
-import { type Clock, unixSeconds } from "../../platform/clock.ts";
-import type { Database } from "../../platform/database.ts";
-import { uuidv7 } from "../../platform/ids.ts";
+import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
+import { uuidv7 } from "../../platform/crypto/uuid.ts";
+import type { Database } from "../../platform/database/database.ts";
 import type { Client } from "../clients/client.ts";
 import { type AccessTokens, newJti } from "./access-token.ts";
 import { createCreateAuthorization, type Established } from "./create-authorization.ts";

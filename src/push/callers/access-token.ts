@@ -5,8 +5,8 @@
 import { hash } from "node:crypto";
 import { type CryptoKey, decodeProtectedHeader, errors, jwtVerify } from "jose";
 import { LRUCache } from "lru-cache";
-import { type Clock, unixSeconds } from "../../platform/clock.ts";
-import { hasStrictForm } from "../../platform/jws-form.ts";
+import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
+import { hasStrictForm } from "../../platform/crypto/jws-form.ts";
 import type { KeySet } from "./key-set.ts";
 
 /** What a token says of who calls. */

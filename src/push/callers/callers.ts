@@ -2,8 +2,8 @@
  * Who calls: the access token of the Authorization header, found to be signed by the identity provider, not
  * expired, not revoked, and issued to the application that the operation is for.
  */
-import type { Clock } from "../../platform/clock.ts";
-import type { Logger } from "../../platform/telemetry.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import type { Logger } from "../../platform/observability/logger.ts";
 import { wrongApplication } from "../errors.ts";
 import { createVerifyAccessToken, type TokenClaims } from "./access-token.ts";
 import { createIntrospectionClient } from "./introspection-client.ts";

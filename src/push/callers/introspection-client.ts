@@ -7,7 +7,7 @@ import {
   type IntrospectResponse,
   IntrospectResponseSchema,
 } from "../../../gen/proto/auth/v1/introspection_pb.ts";
-import { unavailable } from "../../platform/errors.ts";
+import { unavailable } from "../../platform/base/errors.ts";
 
 /** Milliseconds that an answer may take. */
 const deadlineMs = 2_000;

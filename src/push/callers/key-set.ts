@@ -4,9 +4,9 @@
  * ids, and what is known stays good while the issuer is away.
  */
 import { type CryptoKey, importJWK } from "jose";
-import type { Clock } from "../../platform/clock.ts";
-import { unavailable } from "../../platform/errors.ts";
-import type { Logger } from "../../platform/telemetry.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import { unavailable } from "../../platform/base/errors.ts";
+import type { Logger } from "../../platform/observability/logger.ts";
 import { fetchKeySet, type PublishedKey } from "./discovery.ts";
 
 export interface KeySet {

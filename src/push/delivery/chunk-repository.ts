@@ -3,7 +3,7 @@
  * a notification or a device has expired is judged by the database's clock, which all workers share.
  */
 import { sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { shortenPause } from "./pace.ts";
 

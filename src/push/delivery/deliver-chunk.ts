@@ -3,9 +3,9 @@
  * a process that dies in between has sent messages that are sent again, with the same ids, and no others.
  */
 import { setTimeout as pause } from "node:timers/promises";
-import type { Database } from "../../platform/database.ts";
-import { isDatabaseUnavailable, sqlState } from "../../platform/database-errors.ts";
-import { type Job, JobLostError, type Jobs } from "../../platform/jobs.ts";
+import { isDatabaseUnavailable, sqlState } from "../../platform/base/database-errors.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { type Job, JobLostError, type Jobs } from "../../platform/messaging/jobs.ts";
 import { type DeliveryJob, deliveryQueue } from "../database.ts";
 import { imageUrl } from "../providers/image-url.ts";
 import type { NotificationContent } from "../providers/provider.ts";

@@ -1,6 +1,6 @@
 /** What delivery tells in numbers. */
 import { Gauge, Histogram } from "prom-client";
-import type { EventCounter, Metrics } from "../../platform/telemetry.ts";
+import type { EventCounter, Metrics } from "../../platform/observability/logger.ts";
 
 export interface DeliveryMetrics {
   /** Messages by outcome; `dropped` too, which were not sent. */

@@ -2,9 +2,9 @@
  * Delivery: takes the chunks that planning has made and sends them, at a pace that the fleet shares. One chunk at
  * a time for each provider in a process, so that a crash repeats no more than those in flight.
  */
-import type { Database } from "../../platform/database.ts";
-import type { Job, Jobs } from "../../platform/jobs.ts";
-import type { Logger, Metrics } from "../../platform/telemetry.ts";
+import type { Database } from "../../platform/database/database.ts";
+import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
+import type { Logger, Metrics } from "../../platform/observability/logger.ts";
 import { type DeliveryJob, deadLetterQueue, deliveryQueue, type PlanJob } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import type { PushProvider } from "../providers/provider.ts";

@@ -3,7 +3,7 @@
  * may go out when, and whether any may. Times are the database's, so that machines with wrong clocks agree.
  */
 import { type SQL, sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
 

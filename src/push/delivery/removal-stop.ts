@@ -3,7 +3,7 @@
  * likely wrong than the devices, and no more of their tokens are removed.
  */
 import { sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 
 interface Report {

@@ -3,7 +3,7 @@
  * something stops it. Writes nothing down but the provider's pauses.
  */
 import { setTimeout as pause } from "node:timers/promises";
-import type { Logger } from "../../platform/telemetry.ts";
+import type { Logger } from "../../platform/observability/logger.ts";
 import type { NotificationContent, PushProvider } from "../providers/provider.ts";
 import type { DeliveryDevice, TakenChunk } from "./chunk-repository.ts";
 import type { DeliveryMetrics } from "./delivery-metrics.ts";

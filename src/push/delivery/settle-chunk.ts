@@ -3,8 +3,8 @@
  * its job, in one transaction. Only the worker that took the chunk last can write it.
  */
 import { sql } from "drizzle-orm";
-import { arrayLiteral, type Database, rows } from "../../platform/database.ts";
-import { type Job, JobLostError, type Jobs } from "../../platform/jobs.ts";
+import { arrayLiteral, type Database, rows } from "../../platform/database/database.ts";
+import { type Job, JobLostError, type Jobs } from "../../platform/messaging/jobs.ts";
 import { type DeliveryJob, deliveryQueue } from "../database.ts";
 import type { DeadDevice } from "../devices/remove-dead.ts";
 import type { ProviderName } from "../provider-settings.ts";

@@ -1,6 +1,6 @@
 /** Looks, for all chunks that this process is sending, whether each is still to be sent: one query for all of them. */
 import { sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
 
 /**
  * Why a chunk is not to be sent any further. `lost`: another worker has it. `notification`: paused, cancelled or

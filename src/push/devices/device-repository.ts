@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
 import { PushEvents, recordEvent, removalReasonName } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";
 

@@ -3,9 +3,9 @@
  * a token: whoever presents it has it, and nobody removes another's.
  */
 import { sql } from "drizzle-orm";
-import type { Clock } from "../../platform/clock.ts";
-import type { Database } from "../../platform/database.ts";
-import { type InputError, invalidInput, unavailable } from "../../platform/errors.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import { type InputError, invalidInput, unavailable } from "../../platform/base/errors.ts";
+import type { Database } from "../../platform/database/database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import type { PushProvider } from "../providers/provider.ts";
 import { hashOf, register, renew } from "./device-repository.ts";

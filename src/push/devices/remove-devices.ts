@@ -1,5 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
 import { PushEvents, type RemovalReason, recordEvent, removalReasonName } from "../events.ts";
 
 /**

@@ -1,5 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
-import { type InputError, invalidInput } from "../../platform/errors.ts";
+import { type InputError, invalidInput } from "../../platform/base/errors.ts";
 
 const fields = ["sendAt", "viewed", "id"] as const;
 type Field = (typeof fields)[number];

@@ -2,8 +2,9 @@
  * What users have been sent, and whether they have seen it. An entry is written by planning; here it is read,
  * and marked as viewed by nobody but its user.
  */
-import { type Database, rows } from "../../platform/database.ts";
-import { type InputError, invalidInput } from "../../platform/errors.ts";
+
+import { type InputError, invalidInput } from "../../platform/base/errors.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
 import { orderOf } from "./history-order.ts";
 import { allViewedStatement, pageStatement, pageViewedStatement, type Slice } from "./history-statements.ts";
 

@@ -4,10 +4,10 @@
  */
 import { createHash } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
-import type { Clock } from "../../platform/clock.ts";
-import { type Database, rows } from "../../platform/database.ts";
-import { uuidv7 } from "../../platform/ids.ts";
-import type { Jobs } from "../../platform/jobs.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import { uuidv7 } from "../../platform/crypto/uuid.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
+import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { idempotencyKeyReused } from "../errors.ts";
 import { storeNotification } from "./store-notification.ts";
 

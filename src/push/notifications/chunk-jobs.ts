@@ -1,6 +1,6 @@
 /** The jobs of chunks, and their turn among those of other notifications. */
-import type { Database } from "../../platform/database.ts";
-import type { Jobs } from "../../platform/jobs.ts";
+import type { Database } from "../../platform/database/database.ts";
+import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { type DeliveryJob, deliveryQueue } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 

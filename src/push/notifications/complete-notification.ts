@@ -4,9 +4,9 @@
  * look sees both. A process that dies in between leaves it to the sweep.
  */
 import { sql } from "drizzle-orm";
-import { type Clock, systemClock } from "../../platform/clock.ts";
-import { type Database, rows } from "../../platform/database.ts";
-import type { Logger } from "../../platform/telemetry.ts";
+import { type Clock, systemClock } from "../../platform/base/clock.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
+import type { Logger } from "../../platform/observability/logger.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 
 /** How long after a notification is worth nothing any more a chunk of it that is still open has nobody. */

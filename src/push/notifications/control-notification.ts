@@ -4,9 +4,9 @@
  * hold or drop: it looks at the state while it sends and when it writes them down.
  */
 import { type SQL, sql } from "drizzle-orm";
-import type { Clock } from "../../platform/clock.ts";
-import { type Database, rows } from "../../platform/database.ts";
-import type { Jobs } from "../../platform/jobs.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
+import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planQueue } from "../database.ts";
 import { notificationFinished, notificationNotFound } from "../errors.ts";
 import { enqueueChunks, type WaitingChunk } from "./chunk-jobs.ts";

@@ -3,7 +3,7 @@
  * chunks that are sent together. It ends at the last device that there was when it began.
  */
 import { sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
 import type { WaitingChunk } from "./chunk-jobs.ts";
 import { isServed, type PlanningStep } from "./record-history.ts";
 

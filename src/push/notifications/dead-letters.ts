@@ -3,9 +3,9 @@
  * also what becomes of jobs that failed for good, so that none takes its recipients with it.
  */
 import { sql } from "drizzle-orm";
-import type { Clock } from "../../platform/clock.ts";
-import { type Database, rows } from "../../platform/database.ts";
-import type { Jobs } from "../../platform/jobs.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
+import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { deadLetterNotFound, notificationFinished } from "../errors.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { enqueueChunks } from "./chunk-jobs.ts";

@@ -3,10 +3,10 @@
  * dead letter that an operator can send again, and planning is tried again for as long as it fails.
  */
 import { sql } from "drizzle-orm";
-import type { Clock } from "../../platform/clock.ts";
-import { type Database, rows } from "../../platform/database.ts";
-import type { Job, Jobs } from "../../platform/jobs.ts";
-import type { Logger } from "../../platform/telemetry.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
+import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
+import type { Logger } from "../../platform/observability/logger.ts";
 import { type DeliveryJob, deadLetterQueue, type PlanJob, planQueue } from "../database.ts";
 import { completeIfDone } from "./complete-notification.ts";
 import { lockNotification } from "./lock-notification.ts";

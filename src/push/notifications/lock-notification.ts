@@ -1,6 +1,6 @@
 /** The lock that everybody takes first who changes a notification's state or opens chunks of it. */
 import { sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
 
 export type NotificationState = "PLANNING" | "SENDING" | "PAUSED" | "COMPLETED" | "CANCELLED";
 

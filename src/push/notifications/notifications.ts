@@ -3,10 +3,10 @@
  * an operator, progress, completion and dead letters; the sending itself is delivery's. The two meet in the
  * tables: whoever locks, locks the notification first, then chunks, then writes jobs.
  */
-import type { Clock } from "../../platform/clock.ts";
-import type { Database } from "../../platform/database.ts";
-import type { Jobs } from "../../platform/jobs.ts";
-import type { Logger } from "../../platform/telemetry.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import type { Database } from "../../platform/database/database.ts";
+import type { Jobs } from "../../platform/messaging/jobs.ts";
+import type { Logger } from "../../platform/observability/logger.ts";
 import { createAccept, type SendRequest } from "./accept-notification.ts";
 import { createControl } from "./control-notification.ts";
 import { createDeadLetters, type DeadLetter } from "./dead-letters.ts";

@@ -9,9 +9,9 @@
  */
 import { setImmediate } from "node:timers/promises";
 import { sql } from "drizzle-orm";
-import type { Clock } from "../../platform/clock.ts";
-import type { Database } from "../../platform/database.ts";
-import type { Job, Jobs } from "../../platform/jobs.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import type { Database } from "../../platform/database/database.ts";
+import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planQueue } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { enqueueChunks } from "./chunk-jobs.ts";

@@ -4,7 +4,7 @@
  * planned = sent + failed + dropped + deadLettered + remaining.
  */
 import { type SQL, sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database.ts";
+import { type Database, rows } from "../../platform/database/database.ts";
 import { notificationNotFound } from "../errors.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { isNotificationId, type NotificationState } from "./lock-notification.ts";

@@ -6,7 +6,7 @@
  * visits each device once, records the users of devices that were registered or renewed since.
  */
 import { type SQL, sql } from "drizzle-orm";
-import { arrayLiteral, type Database, rows } from "../../platform/database.ts";
+import { arrayLiteral, type Database, rows } from "../../platform/database/database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 
 /** A step of planning, on a notification that is locked. */

@@ -1,7 +1,7 @@
 /** The moment in which a notification comes to be: its row, its event and the job that plans it, together. */
 import { type SQL, sql } from "drizzle-orm";
-import { arrayLiteral, type Database, rows } from "../../platform/database.ts";
-import type { Jobs } from "../../platform/jobs.ts";
+import { arrayLiteral, type Database, rows } from "../../platform/database/database.ts";
+import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planQueue } from "../database.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 

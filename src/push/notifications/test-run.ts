@@ -3,11 +3,11 @@
  * fixed, it goes to configured users only, one at a time, and at most one a minute in the whole fleet.
  */
 import { type SQL, sql } from "drizzle-orm";
-import type { Clock } from "../../platform/clock.ts";
-import type { Database } from "../../platform/database.ts";
-import { uuidv7 } from "../../platform/ids.ts";
-import type { Jobs } from "../../platform/jobs.ts";
-import type { Logger } from "../../platform/telemetry.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import { uuidv7 } from "../../platform/crypto/uuid.ts";
+import type { Database } from "../../platform/database/database.ts";
+import type { Jobs } from "../../platform/messaging/jobs.ts";
+import type { Logger } from "../../platform/observability/logger.ts";
 import { storeNotification } from "./store-notification.ts";
 
 const content = {

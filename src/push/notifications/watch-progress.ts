@@ -4,7 +4,7 @@
  */
 import { setTimeout } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
-import { inTime } from "../../platform/deadlines.ts";
+import { inTime } from "../../platform/base/deadlines.ts";
 import type { NotificationProgress, Notifications } from "./notifications.ts";
 
 /**

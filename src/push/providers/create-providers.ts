@@ -1,11 +1,11 @@
 /** Which providers there are: those that the settings list. */
-import type { Clock } from "../../platform/clock.ts";
+import type { Clock } from "../../platform/base/clock.ts";
 import type { ProviderName, ProviderSettings } from "../provider-settings.ts";
-import { ApnsProvider } from "./apns.ts";
-import { FcmProvider } from "./fcm.ts";
-import { OutboxProvider } from "./outbox.ts";
+import { ApnsProvider } from "./apns/apns.ts";
+import { FcmProvider } from "./fcm/fcm.ts";
+import { OutboxProvider } from "./outbox/outbox.ts";
 import type { PushProvider } from "./provider.ts";
-import { WebPushProvider } from "./webpush.ts";
+import { WebPushProvider } from "./webpush/webpush.ts";
 
 /** The providers by name, in the order in which they are listed. They connect when something is first sent. */
 export function createProviders(

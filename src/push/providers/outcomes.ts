@@ -2,9 +2,9 @@
  * From answers to outcomes: what all providers have in common. A reason is made of fixed words, a status and
  * a code of the provider's, never of its prose, which may quote the token.
  */
-import type { Clock } from "../../platform/clock.ts";
-import type { Answer, NoAnswer } from "./http2-exchange.ts";
+import type { Clock } from "../../platform/base/clock.ts";
 import type { Outcome } from "./provider.ts";
+import type { Answer, NoAnswer } from "./transport/http2-exchange.ts";
 
 export const sent: Outcome = { kind: "sent" };
 

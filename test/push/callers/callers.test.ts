@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Callers, createCallers } from "../../../src/push/callers/callers.ts";
-import { forgedJwts, genuinely } from "../../auth/forged-jwts.ts";
+import { forgedJwts, genuinely } from "../../auth/tokens/forged-jwts.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
 import { type Issuer, newKey, type SigningKey, startIssuer } from "./issuer.ts";

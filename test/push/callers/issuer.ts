@@ -2,7 +2,7 @@
 import { generateKeyPairSync, type KeyObject, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
-import { compact, type Genuine } from "../../auth/forged-jwts.ts";
+import { compact, type Genuine } from "../../auth/tokens/forged-jwts.ts";
 import { freePorts } from "../../support/servers.ts";
 
 /** How it answers: as it should, not at all, with errors, or with what must not be believed. */

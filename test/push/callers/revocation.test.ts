@@ -7,7 +7,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { systemClock } from "../../../src/platform/clock.ts";
+import { systemClock } from "../../../src/platform/base/clock.ts";
 import { type Callers, createCallers } from "../../../src/push/callers/callers.ts";
 import { type AuthApi, authApi, internal } from "../../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";

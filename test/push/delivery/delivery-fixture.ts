@@ -1,10 +1,10 @@
 /** What the tests of delivery share: a database with devices and planned chunks, and workers on it. */
 import { createHash } from "node:crypto";
 import { sql } from "drizzle-orm";
-import { type Database, rows } from "../../../src/platform/database.ts";
-import { uuidv7 } from "../../../src/platform/ids.ts";
-import { createJobs, type Jobs } from "../../../src/platform/jobs.ts";
-import { createMetrics, type Metrics } from "../../../src/platform/telemetry.ts";
+import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
+import { type Database, rows } from "../../../src/platform/database/database.ts";
+import { createJobs, type Jobs } from "../../../src/platform/messaging/jobs.ts";
+import { createMetrics, type Metrics } from "../../../src/platform/observability/logger.ts";
 import { deliveryQueue, pushMigrations } from "../../../src/push/database.ts";
 import { type DeliverySettings, startDelivery } from "../../../src/push/delivery/delivery.ts";
 import { type DeliveryRules, deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";

@@ -1,8 +1,8 @@
 /** What delivery does when providers fail: retries, the breaker, what is given up, and what is never lost. */
 import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { systemClock } from "../../../src/platform/clock.ts";
-import { rows } from "../../../src/platform/database.ts";
+import { systemClock } from "../../../src/platform/base/clock.ts";
+import { rows } from "../../../src/platform/database/database.ts";
 import { createDeadLetters } from "../../../src/push/notifications/dead-letters.ts";
 import { backends } from "../../support/servers.ts";
 import {

@@ -1,7 +1,7 @@
 /** The pace of the fleet: its ceiling, its ramp, and what failures make of it. */
 import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { rows } from "../../../src/platform/database.ts";
+import { rows } from "../../../src/platform/database/database.ts";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { Pace, shortenPause } from "../../../src/push/delivery/pace.ts";
 import { backends } from "../../support/servers.ts";

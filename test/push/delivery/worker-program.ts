@@ -3,16 +3,16 @@
  * {@link WorkerArgument}. Prints a line when it has started.
  */
 
-import { systemClock } from "../../../src/platform/clock.ts";
-import type { DatabaseSettings } from "../../../src/platform/database-settings.ts";
-import { createJobs } from "../../../src/platform/jobs.ts";
-import { openDatabase } from "../../../src/platform/open-database.ts";
-import { createLogger, createMetrics } from "../../../src/platform/telemetry.ts";
+import { systemClock } from "../../../src/platform/base/clock.ts";
+import { openDatabase } from "../../../src/platform/database/open.ts";
+import type { DatabaseSettings } from "../../../src/platform/database/settings.ts";
+import { createJobs } from "../../../src/platform/messaging/jobs.ts";
+import { createLogger, createMetrics } from "../../../src/platform/observability/logger.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
 import { startDelivery } from "../../../src/push/delivery/delivery.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
 import type { FcmSettings } from "../../../src/push/provider-settings.ts";
-import { FcmProvider } from "../../../src/push/providers/fcm.ts";
+import { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
 
 export interface WorkerArgument {
   readonly database: DatabaseSettings;

@@ -1,7 +1,7 @@
 /** Devices that go without their user's doing: reported dead, or with the user. */
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { rows } from "../../../src/platform/database.ts";
+import { rows } from "../../../src/platform/database/database.ts";
 import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
 import { createHistory } from "../../../src/push/history/history.ts";

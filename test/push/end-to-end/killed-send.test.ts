@@ -7,7 +7,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { rows } from "../../../src/platform/database.ts";
+import { rows } from "../../../src/platform/database/database.ts";
 import type { PushProcess } from "../../support/push-server.ts";
 import { historyOf } from "../../support/send-audience.ts";
 import { backends } from "../../support/servers.ts";

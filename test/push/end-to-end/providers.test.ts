@@ -8,7 +8,7 @@ import {
   type ProviderFakes,
   type RunningFake,
   startProviderFakes,
-} from "../../../src/provider-fakes/provider-fakes.ts";
+} from "../../../src/development/provider-fakes/provider-fakes.ts";
 import { type PushProcess, spawnPushServer } from "../../support/push-server.ts";
 import { backends } from "../../support/servers.ts";
 import { type Operator, operatorOf, type Progress } from "./operator.ts";

@@ -5,9 +5,9 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Database } from "../../../src/platform/database.ts";
-import { openDatabase } from "../../../src/platform/open-database.ts";
-import { type FcmFake, startFcmFake } from "../../../src/provider-fakes/provider-fakes.ts";
+import { type FcmFake, startFcmFake } from "../../../src/development/provider-fakes/provider-fakes.ts";
+import type { Database } from "../../../src/platform/database/database.ts";
+import { openDatabase } from "../../../src/platform/database/open.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
 import { readSettings } from "../../../src/services.ts";
 import { createTestDatabase } from "../../support/backends.ts";

@@ -1,8 +1,8 @@
 /** History: who sees what of it, in which order, and what marks an entry as viewed. */
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Database, type OpenDatabase, rows } from "../../../src/platform/database.ts";
-import { uuidv7 } from "../../../src/platform/ids.ts";
+import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
+import { type Database, type OpenDatabase, rows } from "../../../src/platform/database/database.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
 import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
 import { createHistory, type History, type PageRequest } from "../../../src/push/history/history.ts";

@@ -1,7 +1,7 @@
 /** Acceptance: once it is answered, a notification is durable; the same key sends nothing twice. */
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { rows } from "../../../src/platform/database.ts";
+import { rows } from "../../../src/platform/database/database.ts";
 import { planQueue } from "../../../src/push/database.ts";
 import { createNotifications, type SendRequest } from "../../../src/push/notifications/notifications.ts";
 import { backends } from "../../support/servers.ts";

@@ -1,7 +1,7 @@
 /** Pause, resume, cancel and the end of a notification, and the progress that shows them: it adds up at each step. */
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { rows } from "../../../src/platform/database.ts";
+import { rows } from "../../../src/platform/database/database.ts";
 import { type PlanJob, planQueue } from "../../../src/push/database.ts";
 import {
   completeIfDone,

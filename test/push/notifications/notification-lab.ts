@@ -1,7 +1,12 @@
 /** What the tests of notifications stand on: a database of their own with jobs, devices, and looks at the tables. */
 import { sql } from "drizzle-orm";
-import { arrayLiteral, type Database, type OpenDatabase, rows } from "../../../src/platform/database.ts";
-import { createJobs, type Job, type Jobs } from "../../../src/platform/jobs.ts";
+import {
+  arrayLiteral,
+  type Database,
+  type OpenDatabase,
+  rows,
+} from "../../../src/platform/database/database.ts";
+import { createJobs, type Job, type Jobs } from "../../../src/platform/messaging/jobs.ts";
 import { type PlanJob, planQueue, pushMigrations } from "../../../src/push/database.ts";
 import { createNotifications, type Notifications } from "../../../src/push/notifications/notifications.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";

@@ -1,7 +1,7 @@
 /** Planning: each device once, each user one history entry, whatever happens meanwhile. */
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { rows } from "../../../src/platform/database.ts";
+import { rows } from "../../../src/platform/database/database.ts";
 import { deliveryQueue, type PlanJob, planQueue } from "../../../src/push/database.ts";
 import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";

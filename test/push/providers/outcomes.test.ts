@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { NoAnswer } from "../../../src/push/providers/http2-exchange.ts";
 import { codeIn, ofNoAnswer } from "../../../src/push/providers/outcomes.ts";
+import type { NoAnswer } from "../../../src/push/providers/transport/http2-exchange.ts";
 
 test.each<[NoAnswer["cause"], object]>([
   ["unreachable", { kind: "unavailable", reason: "why" }],

@@ -1,17 +1,21 @@
 /** What the tests of the senders share: content, recipients, and senders of the fakes. */
 import { randomUUID } from "node:crypto";
-import type { Clock } from "../../../src/platform/clock.ts";
-import { systemClock } from "../../../src/platform/clock.ts";
-import type { ApnsFake, FcmFake, WebPushFake } from "../../../src/provider-fakes/provider-fakes.ts";
-import { ApnsProvider } from "../../../src/push/providers/apns.ts";
-import { FcmProvider } from "../../../src/push/providers/fcm.ts";
+import type {
+  ApnsFake,
+  FcmFake,
+  WebPushFake,
+} from "../../../src/development/provider-fakes/provider-fakes.ts";
+import type { Clock } from "../../../src/platform/base/clock.ts";
+import { systemClock } from "../../../src/platform/base/clock.ts";
+import { ApnsProvider } from "../../../src/push/providers/apns/apns.ts";
+import { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
 import type {
   NotificationContent,
   Outcome,
   PushProvider,
   Recipient,
 } from "../../../src/push/providers/provider.ts";
-import { WebPushProvider } from "../../../src/push/providers/webpush.ts";
+import { WebPushProvider } from "../../../src/push/providers/webpush/webpush.ts";
 
 export function content(changes: Partial<NotificationContent> = {}): NotificationContent {
   return {

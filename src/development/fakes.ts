@@ -1,0 +1,167 @@
+/** The program `npm run fakes`: fakes of the push providers on fixed ports, for development and staging. */
+import { readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { createLogger } from "../platform/observability/logger.ts";
+import { createLifecycle } from "../platform/process/lifecycle.ts";
+import { keptCredentials, writeSecret } from "./provider-fakes/kept-credentials.ts";
+import { type ProviderFakes, startProviderFakes } from "./provider-fakes/provider-fakes.ts";
+
+const usage = `Usage: npm run fakes -- [options]
+
+  --control-port <port>   9300; always on loopback
+  --fcm-port <port>       9301
+  --apns-port <port>      9302
+  --webpush-port <port>   9303
+  --host <address>        where the three providers listen (127.0.0.1)
+  --public-host <name>    what clients call that host, where it differs
+  --cert <file>           TLS certificate (PEM) of the three, with --key; cleartext without
+  --key <file>
+  --data <directory>      where the credentials are kept (.data/fakes)
+`;
+
+interface Options {
+  readonly ports: { control: number; fcm: number; apns: number; webpush: number };
+  readonly host: string;
+  readonly publicHost: string | undefined;
+  readonly tls: { cert: string; key: string } | undefined;
+  readonly data: string;
+}
+
+/** What somebody got wrong, in words. */
+class UsageError extends Error {}
+
+function readOptions(args: readonly string[]): Options | "help" {
+  const { values } = parse(args);
+  if (values.help) return "help";
+  const { cert, key } = values;
+  if ((cert === undefined) !== (key === undefined)) throw new UsageError("--cert and --key go together.");
+  return {
+    ports: {
+      control: port("control-port", values["control-port"]),
+      fcm: port("fcm-port", values["fcm-port"]),
+      apns: port("apns-port", values["apns-port"]),
+      webpush: port("webpush-port", values["webpush-port"]),
+    },
+    host: values.host,
+    publicHost: values["public-host"],
+    tls: cert && key ? { cert: readFileSync(cert, "utf8"), key: readFileSync(key, "utf8") } : undefined,
+    data: resolve(values.data),
+  };
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      options: {
+        "control-port": { type: "string", default: "9300" },
+        "fcm-port": { type: "string", default: "9301" },
+        "apns-port": { type: "string", default: "9302" },
+        "webpush-port": { type: "string", default: "9303" },
+        host: { type: "string", default: "127.0.0.1" },
+        "public-host": { type: "string" },
+        cert: { type: "string" },
+        key: { type: "string" },
+        data: { type: "string", default: ".data/fakes" },
+        help: { type: "boolean", short: "h", default: false },
+      },
+    });
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}
+
+function port(name: string, text: string): number {
+  const number = Number(text);
+  if (/^\d+$/.test(text) && number <= 65_535) return number;
+  throw new UsageError(`--${name} is a port, from 0 (any free one) to 65535.`);
+}
+
+/** The files that a sender's settings name. */
+function writeFiles(directory: string, { fcm, apns, webpush }: ProviderFakes): Record<string, string> {
+  const files = {
+    serviceAccount: join(directory, "fcm-service-account.json"),
+    apnsKey: join(directory, `AuthKey_${apns.credentials.keyId}.p8`),
+    subscription: join(directory, "webpush-subscription.json"),
+  };
+  writeSecret(files.serviceAccount, `${JSON.stringify(fcm.credentials, null, 2)}\n`);
+  writeSecret(files.apnsKey, apns.credentials.privateKey);
+  writeSecret(files.subscription, `${JSON.stringify(webpush.subscribe("sample"), null, 2)}\n`);
+  return files;
+}
+
+function firstScreen(fakes: ProviderFakes, files: Record<string, string>, data: string): string {
+  const { fcm, apns, webpush, control } = fakes;
+  return `
+  The fakes of the push providers are ready
+
+    FCM              ${fcm.origin}
+    APNs             ${apns.origin}   (HTTP/2 only)
+    Web Push         ${webpush.origin}
+    Control          ${control.origin}   (ledger, failures)
+
+  Point gatepost at them, in the terminal in which you start it:
+
+export PUSH_PROVIDERS=fcm,apns,webpush
+export FCM_ENDPOINT=${fcm.origin}
+export FCM_CREDENTIALS_FILE=${quoted(files["serviceAccount"])}
+export APNS_ENDPOINT=${apns.origin}
+export APNS_KEY_FILE=${quoted(files["apnsKey"])}
+export APNS_KEY_ID=${apns.credentials.keyId}
+export APNS_TEAM_ID=${apns.credentials.teamId}
+export APNS_TOPIC=${apns.credentials.topic}
+export WEBPUSH_VAPID_PUBLIC_KEY=${webpush.credentials.publicKey}
+export WEBPUSH_VAPID_PRIVATE_KEY=${webpush.credentials.privateKey}
+export WEBPUSH_SUBJECT=${webpush.credentials.subject}
+export WEBPUSH_ALLOWED_HOSTS=${webpush.origin}
+
+  Devices to register
+    FCM              any token, such as device-1; unregistered-1 is answered 404 UNREGISTERED
+    APNs             64 hexadecimal digits; those that begin with dead0410 are answered 410 Unregistered
+    Web Push         ${files["subscription"]}
+
+  Try it, in another terminal
+    curl ${control.origin}/ledger
+    curl -X POST '${control.origin}/play?provider=fcm' -d '{"answer":"QUOTA_EXCEEDED","retryAfter":5,"times":10}'
+    curl -X POST ${control.origin}/webpush/subscriptions
+
+  More in docs/provider-fakes.md. Stop with Ctrl+C. What they keep is in ${data}.
+
+`;
+}
+
+function quoted(path: string | undefined): string {
+  return path !== undefined && /^[\w./-]+$/.test(path) ? path : `'${path?.replaceAll("'", `'\\''`)}'`;
+}
+
+async function main(): Promise<void> {
+  const options = readOptions(process.argv.slice(2));
+  if (options === "help") {
+    process.stdout.write(usage);
+    return;
+  }
+  const { ports, host, publicHost, tls, data } = options;
+  const logger = createLogger({ level: "warn", environment: "development" });
+  const fakes = await startProviderFakes({
+    ports,
+    host,
+    credentials: await keptCredentials(data),
+    ...(publicHost !== undefined && { publicHost }),
+    ...(tls && { tls }),
+  });
+  const lifecycle = createLifecycle({ logger, graceSeconds: 5 });
+  lifecycle.add({ name: "fakes", stop: fakes.close });
+  lifecycle.run();
+  process.stdout.write(firstScreen(fakes, writeFiles(data, fakes), data));
+}
+
+try {
+  await main();
+} catch (error) {
+  if (error instanceof UsageError) process.stderr.write(`${error.message}\n\n${usage}`);
+  else if (error instanceof Error && "code" in error)
+    process.stderr.write(`The fakes cannot start: ${error.message}\n`);
+  else throw error;
+  process.exitCode = 1;
+}

@@ -1,0 +1,65 @@
+/** The operations of openapi/otp-verifier.yaml: decode, one call, encode. */
+import type { Hono } from "hono";
+import type { operations } from "../../../gen/openapi/otp-verifier.ts";
+import type { Logger } from "../../platform/observability/logger.ts";
+import { type Binding, bindContract } from "../../platform/openapi/bind.ts";
+import type { Handlers } from "../../platform/openapi/handlers.ts";
+import { proofSeconds, type SignOtpProof } from "./otp-proof-signer.ts";
+import { requirePhone } from "./phone.ts";
+import { codeSeconds, type Message, type Verifications } from "./verifications.ts";
+
+interface Dependencies {
+  readonly verifications: Verifications;
+  readonly signOtpProof: SignOtpProof;
+  /** Shows the codes. */
+  readonly logger: Logger;
+}
+
+/** The document bound to its handlers; nobody has to sign in. */
+export function otpVerifierHttp(
+  dependencies: Dependencies &
+    Pick<Binding<operations, never>, "document" | "observer" | "validateResponses">,
+): Hono {
+  const handlers = otpVerifierHandlers(dependencies);
+  return bindContract<operations, never>({
+    ...dependencies,
+    service: "otp-verifier",
+    handlers,
+    security: {},
+  });
+}
+
+function otpVerifierHandlers(dependencies: Dependencies): Handlers<operations, never> {
+  const { verifications, signOtpProof, logger } = dependencies;
+  return {
+    async startVerification({ body }) {
+      show(logger, verifications.start(requirePhone(body.phone, "/body/phone")));
+      return { status: 202, body: { expiresIn: codeSeconds } };
+    },
+    async checkVerification({ body: { phone, code } }) {
+      const canonical = requirePhone(phone, "/body/phone");
+      const verified =
+        code === undefined ? verifications.takePass(canonical) : verifications.check(canonical, code);
+      return { status: 200, body: { verified } };
+    },
+    async confirmVerification({ body: { phone, code } }) {
+      const canonical = requirePhone(phone, "/body/phone");
+      if (!verifications.confirm(canonical, code)) return { status: 200, body: { verified: false } };
+      const otpVerificationToken = await signOtpProof(canonical);
+      return { status: 200, body: { verified: true, otpVerificationToken, expiresIn: proofSeconds } };
+    },
+    async listMessages({ query: { phone } }) {
+      const messages = verifications.messages(requirePhone(phone, "/query/phone"));
+      const shown = messages.map(({ sentAt, ...message }) => ({ ...message, sentAt: sentAt.toISOString() }));
+      return { status: 200, body: { messages: shown } };
+    },
+  };
+}
+
+/**
+ * The text message, for the person at the terminal. The one code that is ever logged: it is worth something
+ * only to this verifier, which production refuses. The log masks the phone number, as everywhere.
+ */
+function show(logger: Logger, { phone, code }: Message): void {
+  logger.info({ sms: true }, `text message to ${phone}: your code is ${code}`);
+}

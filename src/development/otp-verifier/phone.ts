@@ -1,0 +1,17 @@
+import { parsePhoneNumberFromString } from "libphonenumber-js/max";
+import { invalidInput } from "../../platform/base/errors.ts";
+
+/**
+ * The canonical E.164 form of a phone number in international format. A leading space is read as the plus
+ * sign that a caller forgot to encode in a query.
+ * @param pointer where the number stands in the request
+ * @throws invalid_request if it cannot be a phone number
+ */
+export function requirePhone(text: string, pointer: string): string {
+  const international = text.replace(/^ (?=\d)/, "+");
+  const phone = international.startsWith("+")
+    ? parsePhoneNumberFromString(international, { extract: false })
+    : undefined;
+  if (phone?.isPossible() && !phone.ext) return phone.number;
+  throw invalidInput([{ pointer, message: "is not a possible phone number in international format" }]);
+}

@@ -1,0 +1,117 @@
+/**
+ * One-time codes and the rules they live by, in memory: this verifier stands in for a real one in
+ * development mode and forgets everything when the process ends. Phone numbers are canonical here.
+ */
+import { createHash, randomInt, timingSafeEqual } from "node:crypto";
+import { LRUCache } from "lru-cache";
+import type { Clock } from "../../platform/base/clock.ts";
+import { ErrorKinds, ServiceError } from "../../platform/base/errors.ts";
+
+/** Seconds that a code can be used. */
+export const codeSeconds = 300;
+/** Wrong tries that void a code. */
+const maxWrongTries = 5;
+/** Milliseconds for which a confirmed code counts as a check passed just now. */
+const passMs = 120_000;
+/** So many codes are sent to a phone in so many milliseconds. */
+const maxSends = 5;
+const sendWindowMs = 60_000;
+/** Phones that are remembered; of more, those that were used longest ago are forgotten. */
+const maxPhones = 10_000;
+/** Messages that are kept for a phone. */
+const maxMessages = 10;
+
+/** A text message that would have been sent. */
+export interface Message {
+  readonly phone: string;
+  readonly code: string;
+  readonly sentAt: Date;
+}
+
+interface Verification {
+  /** Undefined: used, void, or none was sent. */
+  code: { readonly text: string; readonly expiresAt: number; wrongTries: number } | undefined;
+  /** Until when a check without a code is answered true. */
+  passedUntil: number;
+  /** The newest first. */
+  messages: readonly Message[];
+}
+
+export interface Verifications {
+  /**
+   * Makes a new code for the phone and voids the one before.
+   * @throws too_many_requests
+   */
+  start(phone: string): Message;
+  /** Whether the code is right; a right one works once. */
+  check(phone: string, code: string): boolean;
+  /** As `check`; a right code counts as a check passed just now. */
+  confirm(phone: string, code: string): boolean;
+  /** Whether the phone passed a check just now; true is answered once. */
+  takePass(phone: string): boolean;
+  /** What was sent to the phone, the newest first. */
+  messages(phone: string): readonly Message[];
+}
+
+/** An empty set of verifications. */
+export function createVerifications(clock: Clock): Verifications {
+  const phones = new LRUCache<string, Verification>({ max: maxPhones });
+
+  function check(phone: string, code: string): boolean {
+    const verification = phones.get(phone);
+    const sent = verification?.code;
+    if (!verification || !sent || clock.now() >= sent.expiresAt) return false;
+    const isRight = isSame(sent.text, code);
+    if (!isRight) sent.wrongTries += 1;
+    if (isRight || sent.wrongTries >= maxWrongTries) verification.code = undefined;
+    return isRight;
+  }
+
+  return {
+    start(phone) {
+      const now = clock.now();
+      const { passedUntil, messages } = phones.get(phone) ?? { passedUntil: 0, messages: [] };
+      refuseTooMany(messages, now);
+      const text = randomInt(1_000_000).toString().padStart(6, "0");
+      const message = { phone, code: text, sentAt: new Date(now) };
+      phones.set(phone, {
+        code: { text, expiresAt: now + codeSeconds * 1000, wrongTries: 0 },
+        passedUntil,
+        messages: [message, ...messages].slice(0, maxMessages),
+      });
+      return message;
+    },
+    check,
+    confirm(phone, code) {
+      if (!check(phone, code)) return false;
+      const verification = phones.get(phone);
+      if (verification) verification.passedUntil = clock.now() + passMs;
+      return true;
+    },
+    takePass(phone) {
+      const verification = phones.get(phone);
+      if (!verification || clock.now() >= verification.passedUntil) return false;
+      verification.passedUntil = 0;
+      return true;
+    },
+    messages: (phone) => phones.get(phone)?.messages ?? [],
+  };
+}
+
+function refuseTooMany(messages: readonly Message[], now: number): void {
+  const first = messages[maxSends - 1];
+  const waitMs = first ? first.sentAt.getTime() + sendWindowMs - now : 0;
+  if (waitMs <= 0) return;
+  const seconds = Math.ceil(waitMs / 1000);
+  throw new ServiceError(
+    ErrorKinds.tooManyRequests,
+    `Codes are sent to this phone too often. Wait ${seconds} seconds and try again.`,
+    { retryAfterSeconds: seconds },
+  );
+}
+
+/** In the same time wherever they differ, and of whatever length they are. */
+function isSame(text: string, other: string): boolean {
+  const digest = (value: string) => createHash("sha256").update(value).digest();
+  return timingSafeEqual(digest(text), digest(other));
+}

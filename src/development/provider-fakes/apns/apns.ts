@@ -1,0 +1,192 @@
+/**
+ * APNs: `POST /3/device/{token}`, over HTTP/2 only. Owns the order in which a request is looked at, and what of
+ * it goes to the ledger. A connection has one stream until a provider token was found right on it.
+ */
+import { randomUUID } from "node:crypto";
+import type { IncomingHttpHeaders } from "node:http";
+import { type Clock, systemClock } from "../../../platform/base/clock.ts";
+import { type ApnsCredentials, newApnsCredentials } from "../credentials.ts";
+import type { Exchange } from "../exchange.ts";
+import { createLedger, type Ledger } from "../ledger.ts";
+import { type ListenerOptions, listen } from "../listener.ts";
+import { createProviderTokens, type ProviderTokens } from "../provider-tokens.ts";
+import type { RunningFake } from "../running-fake.ts";
+import { readScenario, type Scenario } from "../scenario.ts";
+import { createStage, type Stage } from "../stage.ts";
+import { type ApnsReason, apnsAnswer, apnsRows } from "./apns-answers.ts";
+
+const streamsAtFirst = 1;
+const streamsAfterwards = 1000;
+const maxPayload = 4096;
+const maxCollapseIdBytes = 64;
+const pushTypes = [
+  "alert",
+  "background",
+  "complication",
+  "controls",
+  "fileprovider",
+  "liveactivity",
+  "location",
+  "mdm",
+  "pushtotalk",
+  "voip",
+  "widgets",
+];
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const devicePath = "/3/device/";
+
+export interface ApnsFakeOptions extends ListenerOptions {
+  /** A new key for the app `com.example.app` unless given. */
+  readonly credentials?: ApnsCredentials;
+  readonly clock?: Clock;
+}
+
+export interface ApnsFake extends RunningFake<ApnsReason> {
+  /** What a sender signs its provider tokens with, and the only topic that it may send to. */
+  readonly credentials: ApnsCredentials;
+}
+
+/** @throws what listening throws (EADDRINUSE, EACCES) */
+export async function startApnsFake(options: ApnsFakeOptions = {}): Promise<ApnsFake> {
+  const { clock = systemClock, credentials = newApnsCredentials() } = options;
+  const ledger = createLedger(clock);
+  const providerTokens = createProviderTokens(credentials, clock);
+  const stage = createStage({
+    clock,
+    ledger,
+    repertoire: {
+      answer: (row, { timestamp }, { headers }) =>
+        apnsAnswer(row as ApnsReason, idOf(headers), timestamp ?? clock.now()),
+      byToken: conventionOf,
+    },
+    connections: () => listener,
+  });
+  const handle = apns({ topic: credentials.topic, ledger, stage, providerTokens });
+  const listener = await listen(options, { maxConcurrentStreams: streamsAtFirst, http1: false }, handle);
+
+  return {
+    provider: "apns",
+    origin: listener.origin,
+    credentials,
+    ledger,
+    play: (scenario) => stage.play(readScenario(scenario, apnsRows)),
+    playing: stage.playing,
+    stopPlaying: stage.clear,
+    clear() {
+      stage.clear();
+      ledger.clear();
+      providerTokens.clear();
+    },
+    close: listener.close,
+  };
+}
+
+/** Device tokens that play something by their first eight digits. */
+const conventions: Readonly<Record<string, Scenario<ApnsReason>>> = {
+  dead0400: { answer: "BadDeviceToken" },
+  dead0401: { answer: "DeviceTokenNotForTopic" },
+  dead0403: { answer: "InvalidProviderToken" },
+  dead0410: { answer: "Unregistered" },
+  dead0411: { answer: "ExpiredToken" },
+  dead0429: { answer: "TooManyRequests" },
+  dead0500: { answer: "InternalServerError" },
+  dead0503: { answer: "ServiceUnavailable" },
+  dead0001: { delayMs: 2000 },
+  dead0002: { fault: "timeout" },
+  dead0003: { fault: "reset-after-accept" },
+};
+
+function conventionOf(token: string): Scenario | undefined {
+  return token.startsWith("dead0") ? conventions[token.slice(0, 8)] : undefined;
+}
+
+interface Dependencies {
+  readonly topic: string;
+  readonly ledger: Ledger;
+  readonly stage: Stage;
+  readonly providerTokens: ProviderTokens;
+}
+
+function apns({ topic, ledger, stage, providerTokens }: Dependencies): (exchange: Exchange) => void {
+  function problemOf(exchange: Exchange): ApnsReason | undefined {
+    const { method, path, headers } = exchange;
+    if (method !== "POST") return "MethodNotAllowed";
+    if (!path.startsWith(devicePath)) return "BadPath";
+    const tokenProblem = providerTokens.problem(headers.authorization);
+    if (tokenProblem) return tokenProblem;
+    exchange.allowStreams(streamsAfterwards);
+    return (
+      deviceProblem(path.slice(devicePath.length)) ??
+      headerProblem(headers, topic) ??
+      bodyProblem(exchange.body)
+    );
+  }
+
+  return (exchange) => {
+    const problem = problemOf(exchange);
+    if (problem) {
+      ledger.answered(problem);
+      return exchange.answer(apnsAnswer(problem, idOf(exchange.headers), 0));
+    }
+    const payload = jsonObject(exchange.body);
+    if (payload === undefined) {
+      // Apple names no reason for it.
+      ledger.answered("PayloadEmpty");
+      return exchange.answer(apnsAnswer("PayloadEmpty", idOf(exchange.headers), 0));
+    }
+    const token = exchange.path.slice(devicePath.length).toLowerCase();
+    const messageId = idOf(exchange.headers) ?? randomUUID();
+    return stage.perform(exchange, token, () => {
+      ledger.record({ token, messageId, collapseId: header(exchange.headers, "apns-collapse-id"), payload });
+      return { status: 200, headers: { "apns-id": messageId } };
+    });
+  };
+}
+
+function deviceProblem(token: string): ApnsReason | undefined {
+  if (token === "") return "MissingDeviceToken";
+  // Apple: of variable length, do not rely on one. None is known to be shorter or longer than these.
+  return token.length % 2 === 0 && /^[0-9a-fA-F]{64,200}$/.test(token) ? undefined : "BadDeviceToken";
+}
+
+function headerProblem(headers: IncomingHttpHeaders, onlyTopic: string): ApnsReason | undefined {
+  const id = header(headers, "apns-id");
+  if (id !== undefined && !uuid.test(id)) return "BadMessageId";
+  const topic = header(headers, "apns-topic");
+  if (topic === undefined || topic === "") return "MissingTopic";
+  if (!/^[\w.-]+$/.test(topic)) return "BadTopic";
+  if (topic !== onlyTopic) return "TopicDisallowed";
+  if (!pushTypes.includes(header(headers, "apns-push-type") ?? "")) return "InvalidPushType";
+  const expiration = header(headers, "apns-expiration");
+  if (expiration !== undefined && !/^\d{1,10}$/.test(expiration)) return "BadExpirationDate";
+  const priority = header(headers, "apns-priority");
+  if (priority !== undefined && !["1", "5", "10"].includes(priority)) return "BadPriority";
+  const collapseId = header(headers, "apns-collapse-id");
+  const isTooLong = collapseId !== undefined && Buffer.byteLength(collapseId, "latin1") > maxCollapseIdBytes;
+  return isTooLong ? "BadCollapseId" : undefined;
+}
+
+function bodyProblem(body: Buffer): ApnsReason | undefined {
+  if (body.length > maxPayload) return "PayloadTooLarge";
+  return body.length === 0 ? "PayloadEmpty" : undefined;
+}
+
+/** Undefined if it is none, or has no `aps`. */
+function jsonObject(body: Buffer): object | undefined {
+  try {
+    const value: unknown = JSON.parse(body.toString());
+    return typeof value === "object" && value !== null && "aps" in value ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function idOf(headers: IncomingHttpHeaders): string | undefined {
+  const id = header(headers, "apns-id");
+  return id !== undefined && uuid.test(id) ? id : undefined;
+}
+
+function header(headers: IncomingHttpHeaders, name: string): string | undefined {
+  const value = headers[name];
+  return typeof value === "string" ? value : undefined;
+}

@@ -1,0 +1,167 @@
+/** The answers of FCM HTTP v1, as Google words them: each row of its table of errors by name. */
+import type { Answer } from "../exchange.ts";
+
+/** The rows that can be played; 401 has two, one for our own credentials and one for those that FCM uses. */
+export const fcmRows = [
+  /** 400 about the payload. */
+  "INVALID_ARGUMENT",
+  /** 400 about `message.token`. */
+  "INVALID_TOKEN",
+  /** 401: the access token. */
+  "UNAUTHENTICATED",
+  /** 401: APNs or Web Push credentials in the project. */
+  "THIRD_PARTY_AUTH_ERROR",
+  /** 403: the credentials may not send in this project. */
+  "PERMISSION_DENIED",
+  /** 403: the token belongs to another sender. */
+  "SENDER_ID_MISMATCH",
+  /** 404. */
+  "UNREGISTERED",
+  /** 429. */
+  "QUOTA_EXCEEDED",
+  /** 500. */
+  "INTERNAL",
+  /** 502, with an HTML body. */
+  "BAD_GATEWAY",
+  /** 503. */
+  "UNAVAILABLE",
+  /** 400, the OAuth token endpoint. */
+  "invalid_grant",
+  /** 500, the OAuth token endpoint. */
+  "internal_failure",
+] as const;
+
+export type FcmRow = (typeof fcmRows)[number];
+
+const json = { "content-type": "application/json; charset=UTF-8" };
+const types = "type.googleapis.com";
+
+/** One thing that is wrong with a request. */
+export interface FieldViolation {
+  /** Such as `message.android.ttl`. */
+  readonly field: string;
+  readonly description: string;
+}
+
+/** 400 because of a field. */
+export function invalidArgument(violation: FieldViolation): Answer {
+  const { field, description } = violation;
+  return error(400, "INVALID_ARGUMENT", description, [
+    fcmError("INVALID_ARGUMENT"),
+    { "@type": `${types}/google.rpc.BadRequest`, fieldViolations: [{ field, description }] },
+  ]);
+}
+
+/** 400 of Google's front end, which reads the JSON: FCM has not seen the request, so there is no FcmError. */
+export function invalidJson({ field, description }: FieldViolation): Answer {
+  const fieldViolations = [field === "" ? { description } : { field, description }];
+  return error(400, "INVALID_ARGUMENT", description, [
+    { "@type": `${types}/google.rpc.BadRequest`, fieldViolations },
+  ]);
+}
+
+/** The answer of a path or method that there is not. */
+export function notFoundPage(path: string): Answer {
+  return page(
+    404,
+    "Not Found",
+    `The requested URL <code>${path.replaceAll(/[<>&]/g, "")}</code> was not found`,
+  );
+}
+
+/** What the token endpoint answers to a bad assertion. */
+export function oauthError(status: number, code: string, description?: string): Answer {
+  const body = description === undefined ? { error: code } : { error: code, error_description: description };
+  return { status, headers: json, body: JSON.stringify(body) };
+}
+
+/** 200 with a JSON body, already written. */
+export function ok(body: string): Answer {
+  return { status: 200, headers: json, body };
+}
+
+/** 403 as the identity and access management has it. */
+export function permissionDenied(project: string): Answer {
+  const resource = `//cloudresourcemanager.googleapis.com/projects/${project}`;
+  const permission = "cloudmessaging.messages.create";
+  return error(
+    403,
+    "PERMISSION_DENIED",
+    `Permission '${permission}' denied on resource '${resource}' (or it may not exist).`,
+    [
+      {
+        "@type": `${types}/google.rpc.ErrorInfo`,
+        reason: "IAM_PERMISSION_DENIED",
+        domain: "cloudresourcemanager.googleapis.com",
+        metadata: { permission, resource: `projects/${project}` },
+      },
+    ],
+  );
+}
+
+/** The answer of a row. */
+export const fcmAnswers: Readonly<Record<FcmRow, () => Answer>> = {
+  INVALID_ARGUMENT: () =>
+    invalidArgument({ field: "message.notification", description: "Request contains an invalid argument." }),
+  INVALID_TOKEN: () =>
+    invalidArgument({
+      field: "message.token",
+      description: "The registration token is not a valid FCM registration token",
+    }),
+  UNAUTHENTICATED: () =>
+    error(
+      401,
+      "UNAUTHENTICATED",
+      "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid authentication credential. See https://developers.google.com/identity/sign-in/web/devconsole-project.",
+      [
+        {
+          "@type": `${types}/google.rpc.ErrorInfo`,
+          reason: "ACCESS_TOKEN_EXPIRED",
+          domain: "googleapis.com",
+          metadata: {
+            service: "fcm.googleapis.com",
+            method: "google.firebase.fcm.v1.FcmService.SendMessage",
+          },
+        },
+      ],
+    ),
+  THIRD_PARTY_AUTH_ERROR: () =>
+    error(401, "UNAUTHENTICATED", "Auth error from APNS or Web Push Service", [
+      fcmError("THIRD_PARTY_AUTH_ERROR"),
+    ]),
+  PERMISSION_DENIED: () => permissionDenied("another-project"),
+  SENDER_ID_MISMATCH: () =>
+    error(403, "PERMISSION_DENIED", "SenderId mismatch", [fcmError("SENDER_ID_MISMATCH")]),
+  UNREGISTERED: () => error(404, "NOT_FOUND", "Requested entity was not found.", [fcmError("UNREGISTERED")]),
+  QUOTA_EXCEEDED: () =>
+    error(
+      429,
+      "RESOURCE_EXHAUSTED",
+      "Quota exceeded for quota metric 'Send requests' and limit 'Send requests per minute' of service 'fcm.googleapis.com'.",
+      [fcmError("QUOTA_EXCEEDED")],
+    ),
+  INTERNAL: () => error(500, "INTERNAL", "Internal error encountered.", [fcmError("INTERNAL")]),
+  BAD_GATEWAY: () =>
+    page(502, "Server Error", "The server encountered a temporary error. Please try again in 30 seconds."),
+  UNAVAILABLE: () =>
+    error(503, "UNAVAILABLE", "The service is currently unavailable.", [fcmError("UNAVAILABLE")]),
+  invalid_grant: () => oauthError(400, "invalid_grant", "Invalid JWT Signature."),
+  internal_failure: () => oauthError(500, "internal_failure"),
+};
+
+function fcmError(errorCode: string): object {
+  return { "@type": `${types}/google.firebase.fcm.v1.FcmError`, errorCode };
+}
+
+function error(code: number, status: string, message: string, details: readonly object[]): Answer {
+  const body = JSON.stringify({ error: { code, message, status, details } }, null, 2);
+  return { status: code, headers: json, body: `${body}\n` };
+}
+
+function page(status: number, title: string, text: string): Answer {
+  return {
+    status,
+    headers: { "content-type": "text/html; charset=UTF-8" },
+    body: `<!DOCTYPE html>\n<html lang=en>\n  <title>Error ${status} (${title})!!1</title>\n  <p><b>${status}.</b> <ins>That's an error.</ins>\n  <p>${text} <ins>That's all we know.</ins>\n`,
+  };
+}

@@ -1,0 +1,197 @@
+/**
+ * A Web Push service (RFC 8030) and the browsers behind it: `POST /push/{subscription}`. Owns the order in
+ * which a request is looked at; what the browser decrypts goes to the ledger.
+ */
+import { randomBytes } from "node:crypto";
+import { type Clock, systemClock } from "../../../platform/base/clock.ts";
+import { newVapidCredentials, type VapidCredentials } from "../credentials.ts";
+import type { Exchange } from "../exchange.ts";
+import { createLedger, type Ledger } from "../ledger.ts";
+import { type ListenerOptions, listen } from "../listener.ts";
+import type { RunningFake } from "../running-fake.ts";
+import { readScenario, type Scenario } from "../scenario.ts";
+import { createStage, type Stage } from "../stage.ts";
+import { decryptPushMessage } from "./message-encryption.ts";
+import { createSubscriptions, type PushSubscription, type Subscriptions } from "./subscriptions.ts";
+import { type CheckVapid, createCheckVapid } from "./vapid.ts";
+import { type WebPushRow, webPushAnswer, webPushRows } from "./webpush-answers.ts";
+
+const maxConcurrentStreams = 100;
+const maxBody = 4096;
+const pushPath = "/push/";
+
+export interface WebPushFakeOptions extends ListenerOptions {
+  /** New ones unless given. */
+  readonly credentials?: VapidCredentials;
+  /** 32 bytes that the keys of subscriptions come from; random unless given. With the same, they outlive the fake. */
+  readonly seed?: Buffer;
+  readonly clock?: Clock;
+}
+
+export interface WebPushFake extends RunningFake<WebPushRow> {
+  /** What a sender identifies itself with; subscriptions are made for it. */
+  readonly credentials: VapidCredentials;
+  /**
+   * A new subscription of a browser.
+   * @param name begins its id, which is its token in the ledger and to scenarios; random unless given
+   */
+  subscribe(name?: string): PushSubscription;
+  /** Ends a subscription, as the user does who takes the permission back: 410 from now on. */
+  unsubscribe(subscription: PushSubscription): void;
+}
+
+/** @throws what listening throws (EADDRINUSE, EACCES) */
+export async function startWebPushFake(options: WebPushFakeOptions = {}): Promise<WebPushFake> {
+  const { clock = systemClock, credentials = newVapidCredentials(), seed = randomBytes(32) } = options;
+  const ledger = createLedger(clock);
+  const subscriptions = createSubscriptions(seed);
+  const ended = new Set<string>();
+  const stage = createStage({
+    clock,
+    ledger,
+    repertoire: { answer: (row) => webPushAnswer(row as WebPushRow), byToken: conventionOf },
+    connections: () => listener,
+  });
+  const origin = () => listener.origin;
+  const checkVapid = createCheckVapid(origin, clock);
+  const handle = webPush({ origin, ledger, stage, subscriptions, ended, checkVapid });
+  const listener = await listen(options, { maxConcurrentStreams, http1: true }, handle);
+
+  return {
+    provider: "webpush",
+    origin: listener.origin,
+    credentials,
+    ledger,
+    play: (scenario) => stage.play(readScenario(scenario, webPushRows)),
+    playing: stage.playing,
+    stopPlaying: stage.clear,
+    clear() {
+      stage.clear();
+      ledger.clear();
+      ended.clear();
+    },
+    subscribe(name) {
+      if (name !== undefined && !/^[\w-]+$/.test(name)) {
+        throw new TypeError("The name of a subscription is of letters, digits, _ and -.");
+      }
+      const id = subscriptions.subscribe(name, credentials.publicKey);
+      const { publicKey, auth } = subscriptions.keys(id);
+      return {
+        endpoint: `${listener.origin}${pushPath}${id}`,
+        keys: { p256dh: publicKey.toString("base64url"), auth: auth.toString("base64url") },
+      };
+    },
+    unsubscribe: ({ endpoint }) => void ended.add(endpoint.slice(endpoint.lastIndexOf("/") + 1)),
+    close: listener.close,
+  };
+}
+
+/** Subscriptions that play something by their name. */
+const conventions: Readonly<Record<string, Scenario<WebPushRow>>> = {
+  gone: { answer: "Gone" },
+  notfound: { answer: "NotFound" },
+  badrequest: { answer: "BadRequest" },
+  forbidden: { answer: "Forbidden" },
+  toomany: { answer: "TooManyRequests", retryAfter: 60 },
+  internal: { answer: "InternalServerError" },
+  badgateway: { answer: "BadGateway" },
+  unavailable: { answer: "ServiceUnavailable", retryAfter: 30 },
+  slow: { delayMs: 2000 },
+  timeout: { fault: "timeout" },
+  reset: { fault: "reset-after-accept" },
+};
+const convention = new RegExp(`^(${Object.keys(conventions).join("|")})-`);
+
+function conventionOf(id: string): Scenario | undefined {
+  const name = convention.exec(id)?.[1];
+  return name === undefined ? undefined : conventions[name];
+}
+
+interface Dependencies {
+  readonly origin: () => string;
+  readonly ledger: Ledger;
+  readonly stage: Stage;
+  readonly subscriptions: Subscriptions;
+  /** Ids of those that have ended. */
+  readonly ended: ReadonlySet<string>;
+  readonly checkVapid: CheckVapid;
+}
+
+type Problem = readonly [WebPushRow, string];
+
+function webPush(dependencies: Dependencies): (exchange: Exchange) => void {
+  const { origin, ledger, stage, subscriptions, ended, checkVapid } = dependencies;
+  let accepted = 0;
+
+  function problemOf(exchange: Exchange, id: string): Problem | undefined {
+    const { method, path, headers } = exchange;
+    if (!path.startsWith(pushPath) || !subscriptions.isKnown(id))
+      return ["NotFound", "No such subscription."];
+    if (method !== "POST") return ["MethodNotAllowed", "A subscription takes POST."];
+    const sender = checkVapid(headers.authorization);
+    if (typeof sender === "string") return ["Unauthorized", sender];
+    if (!subscriptions.isFor(id, sender.publicKey)) {
+      return ["Forbidden", "The subscription was made for another application server key."];
+    }
+    if (ended.has(id)) return ["Gone", "The subscription has ended."];
+    return headerProblem(exchange);
+  }
+
+  return (exchange) => {
+    const id = exchange.path.slice(pushPath.length);
+    const problem = problemOf(exchange, id);
+    const text = problem ? "" : decrypted(exchange.body, id, subscriptions);
+    if (problem || typeof text !== "string") {
+      const [row, message] = problem ?? ["BadRequest", (text as Error).message];
+      ledger.answered(row);
+      return exchange.answer(webPushAnswer(row as WebPushRow, message));
+    }
+    return stage.perform(exchange, id, () => {
+      const { messageId, tag } = membersOf(text);
+      ledger.record({ token: id, messageId, collapseId: tag, payload: text });
+      accepted += 1;
+      const ttl = String(exchange.headers["ttl"]);
+      return { status: 201, headers: { location: `${origin()}/message/${accepted}`, ttl } };
+    });
+  };
+}
+
+function headerProblem({ headers, body }: Exchange): Problem | undefined {
+  const { ttl, urgency, topic } = headers;
+  if (typeof ttl !== "string" || !/^\d{1,10}$/.test(ttl)) {
+    return ["BadRequest", "TTL is required, in whole seconds."];
+  }
+  if (urgency !== undefined && !["very-low", "low", "normal", "high"].includes(String(urgency))) {
+    return ["BadRequest", "Urgency is very-low, low, normal or high."];
+  }
+  if (topic !== undefined && !/^[\w-]{1,32}$/.test(String(topic))) {
+    return ["BadRequest", "Topic is at most 32 characters of the base64url alphabet."];
+  }
+  if (body.length > maxBody) return ["PayloadTooLarge", `The body is at most ${maxBody} bytes.`];
+  if (body.length > 0 && headers["content-encoding"] !== "aes128gcm") {
+    return ["BadRequest", "Content-Encoding is to be aes128gcm."];
+  }
+  return undefined;
+}
+
+/** A message without a body is allowed: it only wakes the service worker. */
+function decrypted(body: Buffer, id: string, subscriptions: Subscriptions): string | Error {
+  if (body.length === 0) return "";
+  try {
+    return decryptPushMessage(body, subscriptions.keys(id));
+  } catch (error) {
+    return error instanceof Error ? error : new Error(String(error));
+  }
+}
+
+/** What the ledger looks for in the text, which need not be JSON. */
+function membersOf(text: string): { messageId: string | undefined; tag: string | undefined } {
+  let value: { messageId?: unknown; tag?: unknown } | null;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    value = null;
+  }
+  const textOf = (member: unknown) => (typeof member === "string" ? member : undefined);
+  return { messageId: textOf(value?.messageId), tag: textOf(value?.tag) };
+}

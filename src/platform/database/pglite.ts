@@ -1,0 +1,33 @@
+import { mkdirSync } from "node:fs";
+import { PGlite } from "@electric-sql/pglite";
+import { drizzle } from "drizzle-orm/pglite";
+import { migrate } from "drizzle-orm/pglite/migrator";
+import { answers, type OpenDatabase } from "./database.ts";
+import { lockDirectory } from "./directory-lock.ts";
+import { isMigrated, type Migrations, migrationConfig } from "./migrations.ts";
+
+/** Opens the embedded database in this directory, for this process alone. @throws DirectoryInUseError */
+export async function openEmbedded(dataDir: string, migrations: Migrations): Promise<OpenDatabase> {
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  const release = lockDirectory(dataDir);
+  const client = await PGlite.create({ dataDir }).catch((error: unknown) => {
+    release();
+    throw error;
+  });
+  const db = drizzle({ client });
+  const script = async (text: string) => (await client.exec(text)).flatMap(({ rows }) => rows);
+  return {
+    db,
+    description: `embedded PostgreSQL in ${dataDir}`,
+    migrate: async () => {
+      await migrate(db, migrationConfig(migrations));
+      if (!migrations.jobs) return;
+      const { migrateJobs } = await import("../messaging/jobs.ts");
+      await migrateJobs({ db, script }, migrations.jobs);
+    },
+    isMigrated: () => isMigrated(db, migrations),
+    script,
+    answers: () => answers(db),
+    close: () => client.close().finally(release),
+  };
+}

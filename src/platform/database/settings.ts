@@ -1,0 +1,166 @@
+/**
+ * Settings of a service's database: the embedded one of development mode, or PostgreSQL with two users, of
+ * which the ordinary one reads and writes and the other one migrates.
+ */
+import { join } from "node:path";
+import type { EnvironmentVariables } from "../settings/environment.ts";
+import { fixedPort, host, integer, matching, oneOf, secretMatching } from "../settings/kinds.ts";
+import { certificatesPem } from "../settings/pem.ts";
+import {
+  type Reading,
+  type ReadOptions,
+  resolveSettings,
+  type SettingsTable,
+  servicePrefix,
+} from "../settings/settings.ts";
+
+/** The task under which the migration user's settings are required in production. */
+export const migrateTask = "migrate";
+
+const password = secretMatching("a password without control characters", /^\P{Cc}+$/u);
+
+const identifier = matching("1 to 63 characters, none of them a control character", /^\P{Cc}{1,63}$/u);
+
+/** The database and its ordinary user, row by row. */
+export const databaseTable = {
+  host: {
+    name: "DB_HOST",
+    description: "The host of PostgreSQL; without it, development mode uses an embedded database.",
+    kind: host,
+    required: true,
+    example: "DB_HOST=postgres.internal",
+  },
+  port: {
+    name: "DB_PORT",
+    description: "The port of PostgreSQL.",
+    kind: fixedPort,
+    default: "5432",
+    example: "DB_PORT=5432",
+  },
+  name: {
+    name: "DB_NAME",
+    description: "The name of the database.",
+    kind: identifier,
+    development: "gatepost",
+    required: true,
+    example: "DB_NAME=gatepost",
+  },
+  user: {
+    name: "DB_USER",
+    description: "The ordinary user, who reads and writes rows.",
+    kind: identifier,
+    development: "gatepost",
+    required: true,
+    example: "DB_USER=gatepost",
+  },
+  password: {
+    name: "DB_PASSWORD",
+    description: "The ordinary user's password.",
+    kind: password,
+    secret: true,
+    required: true,
+    example: "DB_PASSWORD_FILE=/run/secrets/db-password",
+  },
+  ssl: {
+    name: "DB_SSL",
+    description:
+      "Whether connections are encrypted, and whether the server's certificate and name are checked.",
+    kind: oneOf(["disable", "require", "verify-full"]),
+    development: "disable",
+    production: "require",
+    example: "DB_SSL=verify-full",
+  },
+  sslCa: {
+    name: "DB_SSL_CA",
+    description:
+      "The authorities that may have signed the database's certificate; those of Node.js unless set.",
+    kind: certificatesPem,
+    example: "DB_SSL_CA_FILE=/run/secrets/db-ca.pem",
+  },
+  poolSize: {
+    name: "DB_POOL_SIZE",
+    description: "How many connections a process holds at most.",
+    kind: integer(1, 1000),
+    default: "10",
+    example: "DB_POOL_SIZE=10",
+  },
+} as const satisfies SettingsTable;
+
+/** The user that migrates; read after {@link databaseTable}, whose user it is unless set in development. */
+export const migrationTable = {
+  migrationUser: {
+    name: "DB_USER_MIGRATION",
+    description: "The user that owns the schema and runs migrations.",
+    kind: identifier,
+    development: "<DB_USER>",
+    production: "gatepost_migration",
+    required: migrateTask,
+    example: "DB_USER_MIGRATION=gatepost_migration",
+  },
+  migrationPassword: {
+    name: "DB_PASSWORD_MIGRATION",
+    description: "The migration user's password.",
+    kind: password,
+    secret: true,
+    development: "<DB_PASSWORD>",
+    required: migrateTask,
+    example: "DB_PASSWORD_MIGRATION_FILE=/run/secrets/db-password-migration",
+  },
+} as const satisfies SettingsTable;
+
+export type DatabaseSettings =
+  | {
+      readonly kind: "embedded";
+      /** Directory of the service's own embedded database, as in `<DATA_DIR>/auth`. */
+      readonly dataDir: string;
+    }
+  | {
+      readonly kind: "postgres";
+      readonly host: string;
+      readonly port: number;
+      readonly name: string;
+      readonly user: string;
+      /** Undefined only in development: the server trusts the user. */
+      readonly password: string | undefined;
+      readonly migrationUser: string;
+      /** Undefined in development if there is none, in production unless the migrate task is at hand. */
+      readonly migrationPassword: string | undefined;
+      readonly ssl: "disable" | "require" | "verify-full";
+      /** PEM; undefined: the authorities that Node.js trusts. */
+      readonly sslCa: string | undefined;
+      /** Connections of a process, at least 1. */
+      readonly poolSize: number;
+    };
+
+export interface DatabaseReadOptions extends Pick<ReadOptions, "environment"> {
+  /** Whose database it is, as in "auth": settings prefixed `AUTH_` override the plain ones. */
+  readonly service: string;
+  /** `DATA_DIR` of the server's settings. */
+  readonly dataDir: string;
+  /** {@link migrateTask} where migrations are run: then production requires the migration user. */
+  readonly task?: typeof migrateTask;
+}
+
+/** Reads a service's database settings and reports what is wrong instead of throwing it. */
+export function resolveDatabaseSettings(
+  env: EnvironmentVariables,
+  options: DatabaseReadOptions,
+): Reading<DatabaseSettings> {
+  const { service, dataDir, ...reading } = options;
+  const prefixed: ReadOptions = { ...reading, prefix: servicePrefix(service) };
+  const ordinary = resolveSettings(databaseTable, env, prefixed);
+  const migration = resolveSettings(migrationTable, env, {
+    ...prefixed,
+    placeholders: {
+      DB_USER: () => ordinary.value?.user,
+      DB_PASSWORD: () => ordinary.value?.password,
+    },
+  });
+  const problems = [...ordinary.problems, ...migration.problems];
+  if (ordinary.value === undefined || migration.value === undefined) return { value: undefined, problems };
+  const { host, ...rest } = ordinary.value;
+  if (host === undefined) {
+    return { value: { kind: "embedded", dataDir: join(dataDir, service) }, problems };
+  }
+  return { value: { kind: "postgres", host, ...rest, ...migration.value }, problems };
+}

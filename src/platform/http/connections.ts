@@ -1,0 +1,121 @@
+/**
+ * The connections of a server, and how they end without losing a request: busy ones are told that they will
+ * be closed and finish, the others go at once, and what is left after the grace is cut.
+ */
+import type { Server, ServerResponse } from "node:http";
+import type { Http2SecureServer, ServerHttp2Session } from "node:http2";
+import type { Socket } from "node:net";
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { TLSSocket } from "node:tls";
+import { InHand } from "../base/slots.ts";
+
+/** How long a connection on which nothing was asked yet may still ask: its first request may be on the way. */
+const lingerMs = 250;
+/** More than Node's listen queue holds (511). */
+const maxTurns = 600;
+
+export class Connections {
+  readonly #server: Server | Http2SecureServer;
+  readonly #sockets = new Set<Socket>();
+  /** The TLS sockets that speak HTTP/1, each on one of #sockets. */
+  readonly #secureSockets = new Set<Socket>();
+  readonly #sessions = new Set<ServerHttp2Session>();
+  /** HTTP/1 responses not yet finished. */
+  readonly #busy = new InHand<{ readonly response: ServerResponse; readonly turn: number }>();
+  /** HTTP/1 responses, ever. */
+  #turns = 0;
+  /** Connections, ever. */
+  #accepted = 0;
+  #isDraining = false;
+  #isClosing = false;
+
+  /** @param idleMs of silence, after which an HTTP/2 session is closed; for HTTP/1, Node does it */
+  constructor(server: Server | Http2SecureServer, idleMs: number) {
+    this.#server = server;
+    server.on("connection", (socket: Socket) => {
+      this.#accepted += 1;
+      keepWhileOpen(this.#sockets, socket);
+    });
+    server.on("secureConnection", (socket: TLSSocket) => {
+      if (socket.alpnProtocol !== "h2") keepWhileOpen(this.#secureSockets, socket);
+    });
+    server.on("session", (session: ServerHttp2Session) => {
+      keepWhileOpen(this.#sessions, session);
+      session.setTimeout(idleMs, () => session.close());
+    });
+  }
+
+  /** Keeps account of an HTTP/1 response, from before anything is written to it. */
+  track(response: ServerResponse): void {
+    const place = this.#busy.take({ response, turn: this.#turns++ });
+    response.once("close", () => {
+      this.#busy.putDown(place);
+      this.#finished(response);
+    });
+    if (this.#isDraining) response.shouldKeepAlive = false;
+  }
+
+  #finished(response: ServerResponse): void {
+    if (!this.#isClosing || !response.shouldKeepAlive) return;
+    // Its headers had already promised to keep the connection, on which more may have been asked meanwhile.
+    const { socket } = response.req;
+    if (![...this.#busy].some((other) => other.response.req.socket === socket)) socket.destroySoon();
+  }
+
+  /** From now on every answer asks the client to take its next request elsewhere. New connections are still welcome. */
+  drain(): void {
+    if (this.#isDraining) return;
+    this.#isDraining = true;
+    // Of pipelined requests only the last may close the connection.
+    const inTurn = [...this.#busy].sort((a, b) => a.turn - b.turn);
+    const last = new Map(inTurn.map(({ response }) => [response.req.socket, response]));
+    for (const response of last.values()) if (!response.headersSent) response.shouldKeepAlive = false;
+    // GOAWAY with the last stream that is answered: the client knows which it may safely ask elsewhere.
+    for (const session of this.#sessions) session.close();
+  }
+
+  /**
+   * Lets Node take in what arrived while the process was busy: a connection may only look idle, and those
+   * still in the listen queue would be reset. libuv accepts one of them in each turn of the event loop.
+   */
+  async #takeIn(): Promise<void> {
+    let accepted = -1;
+    for (let turn = 0; turn < 3 || (turn < maxTurns && accepted < this.#accepted); turn += 1) {
+      accepted = this.#accepted;
+      await nextTurn();
+    }
+  }
+
+  /**
+   * Accepts no more, and resolves when every connection has ended.
+   * @returns how many had to be cut at the end of the grace
+   */
+  async close(graceMs: number): Promise<number> {
+    this.drain();
+    this.#isClosing = true;
+    await this.#takeIn();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    // Node closes idle HTTP/1 connections here, and each HTTP/2 session when its streams have ended.
+    this.#server.close(() => resolve());
+    // To Node, a connection on which nothing was ever asked is not idle.
+    const unasked = setTimeout(() => {
+      for (const socket of [...this.#sockets, ...this.#secureSockets]) {
+        if (socket.bytesRead === 0) socket.destroy();
+      }
+    }, lingerMs);
+    let cut = 0;
+    const end = setTimeout(() => {
+      cut = this.#sockets.size;
+      for (const socket of this.#sockets) socket.destroy();
+    }, graceMs);
+    await promise;
+    clearTimeout(unasked);
+    clearTimeout(end);
+    return cut;
+  }
+}
+
+function keepWhileOpen<T extends Socket | ServerHttp2Session>(set: Set<T>, connection: T): void {
+  set.add(connection);
+  connection.once("close", () => set.delete(connection));
+}

@@ -1,0 +1,182 @@
+/**
+ * The server of SERVER_PORT: HTTP/1.1 in cleartext, or HTTP/2 and HTTP/1.1 over TLS. Owns connections: how
+ * long a client may take, and how they end without losing a request. What a request means is for the two
+ * it hands them to, the RPC protocols and the HTTP APIs.
+ */
+import { createServer, type IncomingMessage, ServerResponse } from "node:http";
+import {
+  constants,
+  createSecureServer,
+  type Http2SecureServer,
+  Http2ServerRequest,
+  type Http2ServerResponse,
+} from "node:http2";
+import type { AddressInfo, Server as NetServer } from "node:net";
+import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from "@hono/node-server";
+import type { Logger } from "pino";
+import { withoutQuery } from "../base/addresses.ts";
+import { codeOf } from "../base/error-code.ts";
+import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
+import { RequestContext } from "../base/request-context.ts";
+import { type Answer, problem, toResponse } from "../openapi/response.ts";
+import { Connections } from "./connections.ts";
+
+type AnyRequest = IncomingMessage | Http2ServerRequest;
+type AnyResponse = ServerResponse | Http2ServerResponse;
+type Handler = (request: AnyRequest, response: AnyResponse) => void;
+
+/** The protocols that are told apart by path, in Node's own terms. */
+export interface RpcHandler {
+  /** @param path without the query */
+  matches(path: string): boolean;
+  handle(request: AnyRequest, response: AnyResponse): void;
+}
+
+/** What a client may take, in milliseconds. */
+export interface HttpTimeouts {
+  /** From the connection, or the first byte of a further request, to the end of the headers. */
+  readonly headersMs: number;
+  /** To the end of the body. */
+  readonly requestMs: number;
+  /** Of silence between requests. Longer than balancers keep theirs (60 s), so that they close first. */
+  readonly keepAliveMs: number;
+}
+
+/** The timeouts unless others are given. */
+export const defaultTimeouts: HttpTimeouts = { headersMs: 10_000, requestMs: 30_000, keepAliveMs: 75_000 };
+
+export interface HttpServerSettings {
+  readonly fetch: (request: Request, env: HttpBindings | Http2Bindings) => Response | Promise<Response>;
+  readonly rpc: RpcHandler | undefined;
+  /** PEM texts. With them the port speaks TLS. */
+  readonly tls?: { readonly cert: string; readonly key: string } | undefined;
+  readonly logger: Logger;
+  readonly timeouts?: HttpTimeouts;
+}
+
+export interface HttpServer {
+  /**
+   * @param port 0 is any free port
+   * @returns the port
+   */
+  listen(host: string, port: number): Promise<number>;
+  /** Goes on accepting, but asks clients to take their next request elsewhere (Connection: close, GOAWAY). */
+  drain(): void;
+  /** Accepts no more, closes idle connections, lets busy ones finish, and cuts them when the grace is over. */
+  close(graceMs: number): Promise<void>;
+}
+
+/** Starts listening. Rejects if the address cannot be had. */
+export async function listening(server: NetServer, host: string, port: number): Promise<number> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  server.once("error", reject);
+  server.listen({ host, port }, resolve);
+  await promise;
+  server.off("error", reject);
+  const address: AddressInfo | string | null = server.address();
+  return typeof address === "object" && address ? address.port : port;
+}
+
+/** The one HTTP server. It does not listen yet. */
+export function createHttpServer(settings: HttpServerSettings): HttpServer {
+  const { rpc, tls, logger, timeouts = defaultTimeouts } = settings;
+  const handleApi = apiHandler(settings);
+  const handleRpc: Handler = (request, response) => {
+    try {
+      rpc?.handle(request, response);
+    } catch (thrown) {
+      answerFailure(logger, response, thrown);
+    }
+  };
+  const server = tls ? secureServer(tls, timeouts) : createServer(connectionOptions(timeouts));
+  const connections = new Connections(server, timeouts.keepAliveMs);
+  let closing: Promise<void> | undefined;
+
+  server.on("request", (request: AnyRequest, response: AnyResponse) => {
+    if (response instanceof ServerResponse) connections.track(response);
+    else if (request instanceof Http2ServerRequest) limitUpload(request, timeouts.requestMs);
+    const isRpc = rpc?.matches(withoutQuery(request.url ?? "/"));
+    (isRpc ? handleRpc : handleApi)(request, response);
+  });
+
+  async function close(graceMs: number): Promise<void> {
+    const cut = await connections.close(graceMs);
+    if (cut > 0) logger.warn({ connections: cut }, "connections were cut at the end of the grace");
+  }
+
+  return {
+    listen: (host, port) => listening(server, host, port),
+    drain: () => connections.drain(),
+    close(graceMs) {
+      closing ??= close(graceMs);
+      return closing;
+    },
+  };
+}
+
+/** Enforced by Node; looked at this often. A malformed message is answered by Node too: 400, 408 or 431, no body. */
+function connectionOptions({ headersMs, requestMs, keepAliveMs }: HttpTimeouts) {
+  return {
+    headersTimeout: headersMs,
+    requestTimeout: requestMs,
+    keepAliveTimeout: keepAliveMs,
+    connectionsCheckingInterval: Math.min(5000, headersMs),
+  };
+}
+
+function secureServer(tls: { cert: string; key: string }, timeouts: HttpTimeouts): Http2SecureServer {
+  const http1Options = connectionOptions(timeouts);
+  return createSecureServer({
+    ...tls,
+    ...http1Options,
+    allowHTTP1: true,
+    handshakeTimeout: timeouts.headersMs,
+    settings: { maxConcurrentStreams: 256 },
+  });
+}
+
+/** HTTP/2 has no such timeout in Node. A stream that still sends its body when it is over is reset. */
+function limitUpload({ stream }: Http2ServerRequest, requestMs: number): void {
+  if (stream.endAfterHeaders) return;
+  const timer = setTimeout(() => stream.close(constants.NGHTTP2_CANCEL), requestMs);
+  stream.once("end", () => clearTimeout(timer));
+  stream.once("close", () => clearTimeout(timer));
+}
+
+/** The HTTP APIs behind Hono's listener. */
+function apiHandler({ fetch, logger }: HttpServerSettings): Handler {
+  const listener = getRequestListener(fetch, {
+    errorHandler: (thrown) => toResponse(failure(logger, thrown)),
+  });
+  return (request, response) => {
+    // Rejects where the answer cannot be written, such as a header with a line break.
+    listener(request, response).catch((thrown: unknown) => answerFailure(logger, response, thrown));
+  };
+}
+
+/** What is answered where neither an API nor RPC could. */
+function failure(logger: Logger, thrown: unknown): Answer {
+  const context = new RequestContext(logger);
+  const error = isBadTarget(thrown)
+    ? new ServiceError(ErrorKinds.invalidRequest, "The request's target or Host header is not valid.")
+    : asServiceError(thrown);
+  if (error.kind.status >= 500) context.log.error({ err: thrown }, "an HTTP request failed");
+  return problem(context, error.kind.status, { "X-Request-Id": context.requestId }, error);
+}
+
+/** Of Hono's listener, or of the URL that Connect makes of the two. */
+function isBadTarget(thrown: unknown): boolean {
+  if (thrown instanceof RequestError) return true;
+  return codeOf(thrown) === "ERR_INVALID_URL";
+}
+
+function answerFailure(logger: Logger, response: AnyResponse, thrown: unknown): void {
+  const { status, headers, body } = failure(logger, thrown);
+  if (response.headersSent) {
+    response.destroy();
+    return;
+  }
+  response.statusCode = status;
+  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+  response.end(JSON.stringify(body));
+}

@@ -1,0 +1,228 @@
+/**
+ * The binding of an OpenAPI document to Hono. Hono routes; the document says what is read, checked, refused
+ * and answered; a handler only does the work. The order is fixed for every operation: context, credentials,
+ * Accept, body, validation, handler, answer.
+ */
+import { METHODS } from "node:http";
+import type { Http2Bindings, HttpBindings } from "@hono/node-server";
+import { type Context, Hono } from "hono";
+import { inTime } from "../base/deadlines.ts";
+import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
+import { RequestContext } from "../base/request-context.ts";
+import type { HttpObserver, Logger } from "../observability/logger.ts";
+import { challengeOf } from "./challenge.ts";
+import type { ContractDocument, ContractOperation } from "./document.ts";
+import type { Call, Handlers, SecurityHandler } from "./handlers.ts";
+import { type HeaderReader, headerReader } from "./headers.ts";
+import { parameterReader } from "./parameters.ts";
+import { readBody, validate } from "./request-body.ts";
+import {
+  type Answer,
+  acceptsJson,
+  answersOf,
+  contractViolations,
+  problem,
+  type Success,
+  toResponse,
+} from "./response.ts";
+
+/** What a service supplies to bind its document. */
+export interface Binding<Operations, Caller> {
+  /** Name in metrics and logs. */
+  readonly service: string;
+  readonly document: ContractDocument;
+  readonly handlers: Handlers<Operations, Caller>;
+  /** By the name of the security scheme. */
+  readonly security: Readonly<Record<string, SecurityHandler<Caller>>>;
+  readonly logger: Logger;
+  readonly observer: HttpObserver;
+  /** Hold every response against the document; in tests and development. */
+  readonly validateResponses: boolean;
+}
+
+/** What @hono/node-server puts beside the request: Node's own. */
+type NodeContext = Context<{ Bindings: HttpBindings | Http2Bindings }>;
+
+type AnyHandler<Caller> = (
+  request: { path: object; query: object; body: unknown },
+  call: Call<Caller>,
+) => Promise<Success>;
+
+/**
+ * Routes for every operation of the document, with 405 and OPTIONS for its paths.
+ * @throws if the document names an operation or a security scheme that has no handler
+ */
+export function bindContract<Operations, Caller>(binding: Binding<Operations, Caller>): Hono {
+  const app = new Hono();
+  const handlers = new Map<string, AnyHandler<Caller>>(Object.entries(binding.handlers));
+  for (const [path, operations] of byPath(binding.document.operations)) {
+    const route = path.replaceAll(/\{(\w+)\}/g, ":$1");
+    for (const operation of operations) {
+      const handler = handlers.get(operation.id);
+      if (!handler) throw new Error(`${operation.id} has no handler`);
+      app.on(operation.method.toUpperCase(), route, bindOperation(binding, operation, handler));
+    }
+    const methods = allowedMethods(operations);
+    app.options(route, (c) => {
+      const context = contextOf(binding.logger, headersOf(c));
+      return new Response(null, {
+        status: 204,
+        headers: { Allow: methods.join(", "), "X-Request-Id": context.requestId },
+      });
+    });
+    // Each by its name: a route for all methods would stand in the way of every request.
+    app.on(
+      METHODS.filter((method) => !methods.includes(method)),
+      route,
+      refuseMethod(binding, operations, methods),
+    );
+  }
+  return app;
+}
+
+/** Literal paths before templated ones, as OpenAPI matches them. */
+function byPath(operations: readonly ContractOperation[]): [string, ContractOperation[]][] {
+  const parameters = (path: string) => path.split("{").length;
+  return [...Map.groupBy(operations, (operation) => operation.path)].sort(
+    ([a], [b]) => parameters(a) - parameters(b),
+  );
+}
+
+function allowedMethods(operations: readonly ContractOperation[]): string[] {
+  const methods = operations.map((operation) => operation.method.toUpperCase());
+  return [...methods, ...(methods.includes("GET") ? ["HEAD"] : []), "OPTIONS"];
+}
+
+function headersOf(c: Context): HeaderReader {
+  return (name) => c.req.header(name);
+}
+
+function contextOf(logger: Logger, header: HeaderReader): RequestContext {
+  return new RequestContext(logger, header("x-request-id"), header("traceparent"));
+}
+
+function refuseMethod<O, Caller>(
+  { logger }: Binding<O, Caller>,
+  operations: readonly ContractOperation[],
+  allow: readonly string[],
+) {
+  const first = operations[0];
+  if (!first) throw new Error("a path without operations");
+  const answers = answersOf(first);
+  return (c: Context): Response => {
+    const detail = `${c.req.method} is not a method of this path; it has: ${allow.join(", ")}.`;
+    const error = new ServiceError(ErrorKinds.methodNotAllowed, detail, { allow });
+    return toResponse(answers.error(contextOf(logger, headersOf(c)), error));
+  };
+}
+
+/** What is true of every request to one operation is worked out once, here. */
+function bindOperation<O, Caller>(
+  binding: Binding<O, Caller>,
+  operation: ContractOperation,
+  handler: AnyHandler<Caller>,
+) {
+  const { logger, observer, service, validateResponses } = binding;
+  const answers = answersOf(operation);
+  const securityHandlers = securityOf(binding, operation);
+  const unauthenticated = `Credentials are missing or wrong. ${challengeOf(operation)?.advice}`;
+  const answersJson = Object.values(operation.responses).some(({ content }) => content?.["application/json"]);
+  const hasSuccessBody = answersJson && operation.responses["406"] !== undefined;
+  const readParameters = parameterReader(operation);
+  const validators = operation.requestValidators();
+
+  /** Waits only for what is not known yet, and for the handler: each wait costs as much as a small check. */
+  async function run(c: NodeContext, context: RequestContext, header: HeaderReader): Promise<Success> {
+    // Not of c.req, which is made when it is first asked for. HTTP/2 has it in any case, and Hono routes by upper case.
+    const method = (c.env.incoming.method ?? "GET").toUpperCase();
+    let caller: Caller | undefined;
+    for (const identify of securityHandlers) {
+      const found = identify({ context, method, header });
+      caller = isPending(found) ? await inTime(found) : found;
+      if (caller !== undefined) break;
+    }
+    if (caller === undefined && securityHandlers.length > 0) {
+      throw new ServiceError(ErrorKinds.unauthenticated, unauthenticated);
+    }
+    if (hasSuccessBody && !acceptsJson(header("accept"))) {
+      const detail = "This operation answers application/json, which the Accept header rules out.";
+      throw new ServiceError(ErrorKinds.notAcceptable, detail);
+    }
+    const parameters = readParameters(c, header);
+    const requestBody = operation.bodyTypes && (await readBody(header, c.env.incoming, operation));
+    validate(validators, requestBody === undefined ? parameters : { ...parameters, requestBody });
+    const { path, query } = parameters;
+    // Returned as it is, a promise costs two more turns of the queue of microtasks.
+    return await inTime(handler({ path, query, body: requestBody }, { context, method, header, caller }));
+  }
+
+  function checked(context: RequestContext, answer: Answer): Answer {
+    const violations = contractViolations(operation, answer);
+    if (violations.length === 0) return answer;
+    context.log.error(
+      { operation: operation.id, status: answer.status, violations },
+      "answer breaks the contract",
+    );
+    return answers.error(context, asServiceError(new Error("answer breaks the contract")));
+  }
+
+  return async (c: NodeContext): Promise<Response> => {
+    const started = performance.now();
+    const header = headerReader(c.env.incoming);
+    const context = contextOf(logger, header);
+    let answer: Answer;
+    let response: Response | undefined;
+    try {
+      answer = answers.success(context, await run(c, context, header));
+      if (validateResponses) answer = checked(context, answer);
+      // Throws on what JSON cannot hold.
+      response = toResponse(answer);
+    } catch (thrown) {
+      const error = asServiceError(thrown);
+      logError(context, operation.id, error);
+      answer = answers.error(context, error, header("authorization"));
+      if (validateResponses) answer = checked(context, answer);
+    }
+    const seconds = (performance.now() - started) / 1000;
+    observer.completed({ service, operation: operation.id, status: answer.status, seconds });
+    if (logger.isLevelEnabled("debug")) {
+      context.log.debug({ operation: operation.id, status: answer.status, seconds }, "request");
+    }
+    return response ?? toResponse(answer);
+  };
+}
+
+/** Whatever can be waited for: taken for a caller, it would let everybody in. */
+function isPending<T>(value: T | Promise<T>): value is Promise<T> {
+  return typeof value === "object" && value !== null && "then" in value;
+}
+
+function logError(context: RequestContext, operation: string, error: ServiceError): void {
+  if (error.kind.status === 500)
+    context.log.error({ operation, err: error.cause ?? error }, "request failed");
+  else if (error.kind.status === 503)
+    context.log.warn({ operation, err: error.cause ?? error }, error.message);
+}
+
+/** The document's alternatives in their order; none for a public operation. */
+function securityOf<O, Caller>({ security }: Binding<O, Caller>, operation: ContractOperation) {
+  return operation.security.map((names) => {
+    const [name, ...more] = names;
+    const handler = name === undefined ? undefined : security[name];
+    if (!handler || more.length > 0)
+      throw new Error(`${operation.id}: no handler for security ${names.join("+")}`);
+    return handler;
+  });
+}
+
+/** The answer to a path that no document has. */
+export function notFound(logger: Logger): (c: Context) => Response {
+  return (c) => {
+    const context = contextOf(logger, headersOf(c));
+    const error = new ServiceError(
+      ErrorKinds.notFound,
+      "There is nothing at this path. The API reference lists what there is.",
+    );
+    return toResponse(problem(context, 404, { "X-Request-Id": context.requestId }, error));
+  };
+}

@@ -1,0 +1,84 @@
+/**
+ * What a handler gets and may return, read off the operations that openapi-typescript generates. A handler
+ * cannot return a status, body or header that its operation does not declare, and a table of handlers that
+ * misses an operation does not compile.
+ */
+import type { RequestContext } from "../base/request-context.ts";
+import type { HeaderReader } from "./headers.ts";
+
+/** The members of T that are declared by name, without its index signature. */
+type Declared<T> = { [K in keyof T as string extends K ? never : number extends K ? never : K]: T[K] };
+
+type ParametersOf<Op, In extends string> = Op extends { parameters: infer P }
+  ? In extends keyof P
+    ? [NonNullable<P[In]>] extends [never]
+      ? Record<never, never>
+      : NonNullable<P[In]>
+    : Record<never, never>
+  : Record<never, never>;
+
+type BodyOf<Op> = Op extends { requestBody: { content: infer C } }
+  ? C[keyof C]
+  : Op extends { requestBody?: { content: infer C } }
+    ? C[keyof C] | undefined
+    : undefined;
+
+/** A request that was parsed and found valid. */
+export interface OperationRequest<Op> {
+  readonly path: ParametersOf<Op, "path">;
+  readonly query: ParametersOf<Op, "query">;
+  readonly body: BodyOf<Op>;
+}
+
+/** Headers that the handler has to set: the binding sends those with one fixed value, and the request id. */
+type OwnHeaders<H> = {
+  [K in keyof Declared<H> as K extends "X-Request-Id"
+    ? never
+    : string extends Declared<H>[K]
+      ? K
+      : never]: string;
+};
+
+type HeadersOf<R> = R extends { headers: infer H }
+  ? keyof OwnHeaders<H> extends never
+    ? { readonly headers?: never }
+    : { readonly headers: OwnHeaders<H> }
+  : { readonly headers?: never };
+
+type ContentOf<R> = R extends { content: { "application/json": infer B } }
+  ? { readonly body: B }
+  : { readonly body?: never };
+
+type SuccessStatus = 200 | 201 | 202 | 204 | 304;
+
+/** A success as the operation declares it. Errors are thrown, as `ServiceError`. */
+export type OperationResponse<Op> = Op extends { responses: infer R }
+  ? { [S in keyof R & SuccessStatus]: { readonly status: S } & ContentOf<R[S]> & HeadersOf<R[S]> }[keyof R &
+      SuccessStatus]
+  : never;
+
+/** Beside the request itself: who calls, and in what context. */
+export interface Call<Caller> {
+  readonly context: RequestContext;
+  /** In upper case. An operation that is a GET is called for HEAD too, and must change nothing then. */
+  readonly method: string;
+  /** Set on every operation that the document protects. */
+  readonly caller: Caller | undefined;
+  readonly header: HeaderReader;
+}
+
+/** One handler for each operation of a document. */
+export type Handlers<Operations, Caller> = {
+  readonly [Id in keyof Operations]: (
+    request: OperationRequest<Operations[Id]>,
+    call: Call<Caller>,
+  ) => Promise<OperationResponse<Operations[Id]>>;
+};
+
+/**
+ * Checks the credentials of one security scheme. Answers the caller; undefined where the request carries no
+ * credentials of this scheme or wrong ones; throws a ServiceError to refuse the request in another way.
+ */
+export type SecurityHandler<Caller> = (
+  call: Omit<Call<Caller>, "caller">,
+) => Caller | undefined | Promise<Caller | undefined>;

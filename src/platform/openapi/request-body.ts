@@ -1,0 +1,230 @@
+/**
+ * From the bytes of a body to its value, and from the values of a request to those that its operation
+ * declares. Bad input is refused whole, with a pointer to each place that is wrong.
+ */
+import { isUtf8 } from "node:buffer";
+import type { Readable } from "node:stream";
+import type { ErrorObject, ValidateFunction } from "ajv";
+import { ErrorKinds, type InputError, invalidInput, ServiceError } from "../base/errors.ts";
+import { repeatedMember } from "../base/json-members.ts";
+import type { ContractOperation } from "./document.ts";
+import type { HeaderReader } from "./headers.ts";
+import type { ParameterValues } from "./parameters.ts";
+import { escapePointer, hidesInvalidUtf8, textProblem } from "./text.ts";
+
+/** Bodies over this many bytes are refused. */
+const maxBodyBytes = 65_536;
+const formType = "application/x-www-form-urlencoded";
+/** So many levels of arrays and objects may stand in a member of a JSON body. */
+const maxDepth = 32;
+/** At most this many places are named in one answer. */
+const maxErrors = 20;
+
+function textOf(bytes: Buffer): string {
+  if (!isUtf8(bytes)) throw invalidInput([{ pointer: "/body", message: "is not UTF-8" }]);
+  return bytes.toString("utf8");
+}
+
+function tooLarge(): ServiceError {
+  return new ServiceError(ErrorKinds.contentTooLarge, `The body is larger than ${maxBodyBytes} bytes.`);
+}
+
+/** A body that is here already, as small ones are: to wait for it would cost several times what its bytes do. */
+function arrivedBytes(stream: Readable, declaredLength: string | undefined): Buffer | undefined {
+  const size = stream.readableLength;
+  if (size === 0 || String(size) !== declaredLength) return undefined;
+  const bytes: unknown = stream.read();
+  // To its end, which may be yet to come.
+  stream.resume();
+  return bytes instanceof Buffer ? bytes : undefined;
+}
+
+/**
+ * The body, read off Node's own stream: a web stream in between costs more than all of the checks. Refuses
+ * one that is too large, as soon as it is, and one that ends early.
+ */
+function readBytes(stream: Readable): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    let isOver = false;
+    stream.on("data", (chunk: Buffer) => {
+      size += chunk.length;
+      // The rest of a body that is too large is let go by; its connection is closed after the answer.
+      if (size <= maxBodyBytes) chunks.push(chunk);
+      else if (!isOver) endWith(tooLarge());
+    });
+    stream.on("end", () => {
+      if (isOver) return;
+      isOver = true;
+      resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks));
+    });
+    stream.on("error", endEarly);
+    // Comes after every body; an error is made only where one is due.
+    stream.on("close", () => endEarly(undefined));
+
+    function endWith(error: ServiceError): void {
+      isOver = true;
+      reject(error);
+    }
+    function endEarly(cause: unknown): void {
+      if (isOver) return;
+      endWith(
+        new ServiceError(ErrorKinds.invalidRequest, "The body ended before it was complete.", { cause }),
+      );
+    }
+  });
+}
+
+/** What is wrong with one value that stands by itself. */
+function scalarProblem(value: unknown): string | undefined {
+  if (typeof value === "string") return textProblem(value);
+  if (typeof value === "number" && !Number.isFinite(value)) return "is a number out of range";
+  return undefined;
+}
+
+/** Walks a parsed JSON value, without recursion, for what no schema can say. */
+function jsonProblem(root: unknown): InputError | undefined {
+  const pending = [{ value: root, pointer: "/body", depth: 0 }];
+  for (let next = pending.pop(); next; next = pending.pop()) {
+    const { value, pointer, depth } = next;
+    const problem = scalarProblem(value);
+    if (problem) return { pointer, message: problem };
+    if (typeof value !== "object" || value === null) continue;
+    if (depth > maxDepth) return { pointer: "/body", message: `is nested deeper than ${maxDepth} levels` };
+    for (const [key, member] of Object.entries(value)) {
+      const message = textProblem(key);
+      if (message) return { pointer, message: `has a member name that ${message}` };
+      pending.push({ value: member, pointer: `${pointer}/${escapePointer(key)}`, depth: depth + 1 });
+    }
+  }
+  return undefined;
+}
+
+function parseJson(text: string): unknown {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    const position = /position (\d+)/.exec(String(error))?.[1];
+    const where = position ? ` (at character ${position})` : "";
+    throw invalidInput([{ pointer: "/body", message: `is not valid JSON${where}` }]);
+  }
+  const problem = jsonProblem(value);
+  if (problem) throw invalidInput([problem]);
+  const repeated = repeatedMember(text);
+  if (repeated !== undefined) {
+    throw invalidInput([{ pointer: "/body", message: `gives ${JSON.stringify(repeated)} more than once` }]);
+  }
+  return value;
+}
+
+/** A form (`application/x-www-form-urlencoded`). Empty counts as absent, repeated is refused (RFC 6749 section 3.2). */
+function parseForm(text: string): Record<string, string> {
+  const fields: Record<string, string> = {};
+  for (const pair of text.split("&")) if (pair !== "") addField(fields, pair);
+  for (const name in fields) if (fields[name] === "") delete fields[name];
+  return fields;
+}
+
+function addField(fields: Record<string, string>, pair: string): void {
+  const equals = pair.indexOf("=");
+  const name = decodeFormText(equals === -1 ? pair : pair.slice(0, equals));
+  const value = equals === -1 ? "" : decodeFormText(pair.slice(equals + 1));
+  const isRepeated = Object.hasOwn(fields, name);
+  const problem = isRepeated ? "is given more than once" : (textProblem(name) ?? textProblem(value));
+  if (problem) throw invalidInput([{ pointer: `/body/${escapePointer(name)}`, message: problem }]);
+  // Assigned, it would not become a field.
+  if (name === "__proto__")
+    Object.defineProperty(fields, name, { value, enumerable: true, configurable: true });
+  else fields[name] = value;
+}
+
+function decodeFormText(text: string): string {
+  if (!text.includes("%")) return text.includes("+") ? text.replaceAll("+", " ") : text;
+  // URLSearchParams would replace bytes that are not UTF-8, and so make two texts one.
+  if (hidesInvalidUtf8(text)) throw invalidInput([{ pointer: "/body", message: "is not UTF-8" }]);
+  return new URLSearchParams(`=${text}`).get("") ?? "";
+}
+
+/** Reads and parses the body. Undefined where the operation has none, or an optional one is absent. */
+export async function readBody(
+  header: HeaderReader,
+  stream: Readable,
+  operation: ContractOperation,
+): Promise<unknown> {
+  if (!operation.bodyTypes) return undefined;
+  const mediaType = mediaTypeOf(header("content-type"));
+  if (mediaType !== undefined && !operation.bodyTypes.includes(mediaType)) {
+    throw unsupportedMediaType(operation.bodyTypes);
+  }
+  // Whether there is a body, only reading tells: HTTP/2 declares nothing.
+  const declaredLength = header("content-length");
+  if (Number(declaredLength) > maxBodyBytes) throw tooLarge();
+  // What came together with the headers is handed over once whoever was told of the headers lets go.
+  await undefined;
+  const bytes = arrivedBytes(stream, declaredLength) ?? (await readBytes(stream));
+  return parseBody(bytes, mediaType, operation);
+}
+
+function mediaTypeOf(contentType: string | undefined): string | undefined {
+  if (contentType === undefined || contentType === formType) return contentType;
+  return contentType.split(";", 1)[0]?.trim().toLowerCase();
+}
+
+/** @param mediaType one that the operation takes; undefined where the request names none */
+function parseBody(
+  bytes: Buffer,
+  mediaType: string | undefined,
+  { bodyTypes = [], bodyRequired }: ContractOperation,
+): unknown {
+  const text = textOf(bytes);
+  if (text === "" && !bodyRequired) return undefined;
+  if (mediaType !== undefined) return mediaType === formType ? parseForm(text) : parseJson(text);
+  if (text === "") throw invalidInput([{ pointer: "/body", message: "is required" }]);
+  throw unsupportedMediaType(bodyTypes);
+}
+
+function unsupportedMediaType(bodyTypes: readonly string[]): ServiceError {
+  const detail = `The Content-Type must be one of: ${bodyTypes.join(", ")}.`;
+  return new ServiceError(ErrorKinds.unsupportedMediaType, detail);
+}
+
+/** The values of a request, in the shape that openapi-backend's validators check (and coerce). */
+interface RequestValues extends ParameterValues {
+  readonly requestBody?: unknown;
+}
+
+/** Throws `invalid_request` with a pointer to every place that is wrong. */
+export function validate(validators: readonly ValidateFunction[], values: RequestValues): void {
+  let errors: InputError[] | undefined;
+  for (const validator of validators) {
+    if (validator(values)) continue;
+    errors ??= [];
+    for (const error of validator.errors ?? []) {
+      if (errors.length < maxErrors) errors.push(inputError(error));
+    }
+  }
+  if (errors) throw invalidInput(errors);
+}
+
+function inputError({ instancePath, keyword, params, message = "is not valid" }: ErrorObject): InputError {
+  const pointer = instancePath.replace(/^\/requestBody/, "/body");
+  switch (keyword) {
+    case "required":
+      return { pointer: `${pointer}/${escapePointer(params["missingProperty"])}`, message: "is required" };
+    case "additionalProperties":
+      return {
+        pointer: `${pointer}/${escapePointer(params["additionalProperty"])}`,
+        message: "is not a member of this object",
+      };
+    case "minProperties":
+      return { pointer, message: `must have at least ${params["limit"]} member` };
+    case "const":
+      return { pointer, message: `must be ${JSON.stringify(params["allowedValue"])}` };
+    case "enum":
+      return { pointer, message: `must be one of ${JSON.stringify(params["allowedValues"])}` };
+    default:
+      return { pointer, message };
+  }
+}

@@ -1,0 +1,72 @@
+/** The calls in hand of one server: it begins them, and ends them when the server shuts down. */
+import { Code, ConnectError } from "@connectrpc/connect";
+import type { Logger } from "pino";
+import { InHand } from "../base/slots.ts";
+import { ActiveCall, type CallOrigin, deadlineExceeded } from "./call.ts";
+import type { RpcObserver } from "./service.ts";
+
+/** Longest answer, in bytes: what gRPC clients accept unless they are told otherwise. */
+export const maxAnswerBytes = 4 * 1024 * 1024;
+
+export interface RpcPipelineOptions {
+  readonly logger: Logger;
+  readonly observer: RpcObserver;
+  /** Of a unary call whose caller gave no deadline, in milliseconds. */
+  readonly defaultDeadlineMs?: number;
+}
+
+export class RpcPipeline {
+  readonly #logger: Logger;
+  readonly #observer: RpcObserver;
+  readonly #defaultDeadlineMs: number;
+  readonly #open = new InHand<ActiveCall>();
+  #clock: NodeJS.Timeout | undefined;
+  #draining = false;
+
+  constructor({ logger, observer, defaultDeadlineMs = 10_000 }: RpcPipelineOptions) {
+    this.#logger = logger;
+    this.#observer = observer;
+    this.#defaultDeadlineMs = defaultDeadlineMs;
+  }
+
+  begin(origin: CallOrigin): ActiveCall {
+    const call = new ActiveCall(origin, this.#logger, this.#observer, () => this.#open.putDown(place));
+    const place = this.#open.take(call);
+    if (call.needsDeadline && !this.#clock) this.#wakeIn(this.#defaultDeadlineMs);
+    if (call.streams && this.#draining) call.stop(shuttingDown);
+    return call;
+  }
+
+  #wakeIn(milliseconds: number): void {
+    this.#clock = setTimeout(() => this.#passDeadlines(), milliseconds).unref();
+  }
+
+  /** One timer for all. */
+  #passDeadlines(): void {
+    this.#clock = undefined;
+    const now = performance.now();
+    let next = Number.POSITIVE_INFINITY;
+    for (const call of this.#open) {
+      if (!call.needsDeadline) continue;
+      const left = call.startedAt + this.#defaultDeadlineMs - now;
+      if (left > 0) next = Math.min(next, left);
+      else call.stop(deadlineExceeded);
+    }
+    if (next < Number.POSITIVE_INFINITY) this.#wakeIn(next);
+  }
+
+  /** Ends streams, which would not end by themselves, and lets the others finish. */
+  drain(): void {
+    this.#draining = true;
+    for (const call of this.#open) if (call.streams) call.stop(shuttingDown);
+  }
+
+  /** Ends everything. */
+  stopAll(): void {
+    for (const call of this.#open) call.stop(shuttingDown);
+  }
+}
+
+function shuttingDown(): ConnectError {
+  return new ConnectError("The server is shutting down.", Code.Unavailable);
+}

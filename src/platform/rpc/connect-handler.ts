@@ -1,0 +1,209 @@
+/**
+ * Connect and gRPC-Web (and gRPC, where the caller speaks HTTP/2) on an HTTP port that belongs to somebody
+ * else: a handler for node:http and for the compatibility API of node:http2.
+ */
+import {
+  ConnectError,
+  type ConnectRouter,
+  createConnectRouter,
+  createContextKey,
+  createContextValues,
+  type HandlerContext,
+} from "@connectrpc/connect";
+import {
+  compressionBrotli,
+  compressionGzip,
+  universalRequestFromNodeRequest,
+  universalResponseToNodeResponse,
+} from "@connectrpc/connect-node";
+import { withoutQuery } from "../base/addresses.ts";
+import { RequestContext } from "../base/request-context.ts";
+import { maxAnswerBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
+import { type ActiveCall, cancelled } from "./call.ts";
+import {
+  answerPreflight,
+  answerUnknownMethod,
+  type NodeRequest,
+  type NodeResponse,
+  send,
+  setCorsHeaders,
+} from "./connect-responses.ts";
+import type { RpcMethod, RpcProtocol, RpcService } from "./service.ts";
+
+export interface ConnectHandlerOptions extends RpcPipelineOptions {
+  readonly services: readonly RpcService[];
+  /** Longest request message, before and after decompression. */
+  readonly maxMessageBytes?: number;
+  /** Origins whose pages may call, as browsers spell them. None if absent. */
+  readonly corsOrigins?: readonly string[];
+  /** Aborted when the server begins to shut down: streams end, other calls finish. */
+  readonly draining?: AbortSignal;
+}
+
+export interface ConnectHandler {
+  /** Whether a path (without a query) belongs to one of the services, so that `handle` answers it. */
+  matches(path: string): boolean;
+  /** Answers, whatever happens; never throws. */
+  handle(request: NodeRequest, response: NodeResponse): void;
+}
+
+/** Longest deadline that a caller may ask for: Node's timers overflow somewhere beyond. */
+const maxTimeoutMs = 3_600_000;
+
+/** What is known of a request before and after it has become a call. */
+interface Arrival {
+  readonly context: RequestContext;
+  /** Aborted when the caller has gone. */
+  connection?: AbortSignal;
+  call?: ActiveCall;
+}
+
+const arrivalKey = createContextKey<Arrival | undefined>(undefined, { description: "arrival" });
+
+export function createConnectHandler(options: ConnectHandlerOptions): ConnectHandler {
+  const pipeline = new RpcPipeline(options);
+  options.draining?.addEventListener("abort", () => pipeline.drain(), { once: true });
+  const prefixes = options.services.map((service) => `/${service.descriptor.typeName}/`);
+  const router = createConnectRouter({
+    readMaxBytes: options.maxMessageBytes ?? 65_536,
+    writeMaxBytes: maxAnswerBytes,
+    maxTimeoutMs,
+    acceptCompression: [compressionGzip, compressionBrotli],
+    requestGate: (context) => beginCall(pipeline, context),
+  });
+  for (const service of options.services) for (const method of service.methods) addMethod(router, method);
+  const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]));
+
+  /** @returns whether it has: otherwise there is a call to run */
+  function answerWithoutCall(request: NodeRequest, response: NodeResponse, path: string): boolean {
+    const handler = handlers.get(path);
+    const allowed = handler?.allowedMethods ?? ["POST"];
+    if (request.method === "OPTIONS") answerPreflight(request, response, options.corsOrigins, allowed);
+    else if (!allowed.includes(request.method ?? "")) send(response, 405, { allow: allowed.join(", ") });
+    else if (!handler) answerUnknownMethod(request, response);
+    else return false;
+    return true;
+  }
+
+  async function handle(request: NodeRequest, response: NodeResponse): Promise<void> {
+    const context = new RequestContext(
+      options.logger,
+      firstHeader(request, "x-request-id"),
+      firstHeader(request, "traceparent"),
+    );
+    try {
+      response.setHeader("x-request-id", context.requestId);
+      setCorsHeaders(request, response, options.corsOrigins);
+      const path = withoutQuery(request.url ?? "");
+      if (answerWithoutCall(request, response, path)) return;
+      const handler = handlers.get(path);
+      const arrival: Arrival = { context };
+      const universal = readRequest(request, response, arrival);
+      if (!handler || !universal) send(response, 400);
+      else await universalResponseToNodeResponse(await handler(universal), response);
+    } catch (thrown) {
+      // The caller went away in the middle of the answer, or there is no way to give one.
+      context.log.debug({ err: thrown }, "An RPC answer could not be sent");
+      response.destroy();
+    }
+  }
+
+  return {
+    matches: (path) =>
+      prefixes.some((prefix) => path.startsWith(prefix) && !path.includes("/", prefix.length)),
+    handle: (request, response) => void handle(request, response),
+  };
+}
+
+/** @returns nothing if the request names no valid authority */
+function readRequest(request: NodeRequest, response: NodeResponse, arrival: Arrival) {
+  const values = createContextValues().set(arrivalKey, arrival);
+  try {
+    const universal = universalRequestFromNodeRequest(request, response, undefined, values);
+    arrival.connection = universal.signal;
+    return { ...universal, body: readBody(request, arrival) };
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * The body, in two ways unlike the stream that Node has: waiting for more of it ends with the call, and a
+ * body that is not wanted to its end is read and dropped, not cut off with its connection, so that the
+ * caller gets the answer.
+ */
+function readBody(request: NodeRequest, arrival: Arrival): AsyncIterable<Uint8Array> {
+  const chunks: AsyncIterator<Uint8Array> = request.iterator({ destroyOnReturn: false });
+  const close = async () => chunks.return?.();
+  const drop = () =>
+    void close().then(
+      () => request.resume(),
+      () => undefined,
+    );
+  return {
+    [Symbol.asyncIterator]: () => ({
+      async next() {
+        try {
+          return await (arrival.call?.orStopped(() => chunks.next()) ?? chunks.next());
+        } catch (thrown) {
+          drop();
+          throw thrown;
+        }
+      },
+      async return() {
+        drop();
+        return { done: true, value: undefined };
+      },
+    }),
+  };
+}
+
+/** Runs before the body is read, so that calls with a bad one are seen and counted too. */
+function beginCall(pipeline: RpcPipeline, context: HandlerContext): void {
+  const arrival = context.values.get(arrivalKey);
+  const call = pipeline.begin({
+    method: context.method,
+    protocol: protocolOf(context.protocolName),
+    metadata: (name) => context.requestHeader.get(name) ?? undefined,
+    hasDeadline: context.timeoutMs() !== undefined,
+    context: arrival?.context,
+  });
+  if (arrival) arrival.call = call;
+  const { signal } = context;
+  const stop = () =>
+    call.stop(() => {
+      // Why the connection ended is told in many ways, and means one thing.
+      const gone = arrival?.connection?.aborted || !(signal.reason instanceof ConnectError);
+      return gone ? cancelled() : signal.reason;
+    });
+  // Comes after every call that has ended, too.
+  if (signal.aborted) stop();
+  else signal.addEventListener("abort", stop, { once: true });
+}
+
+function addMethod(router: ConnectRouter, method: RpcMethod): void {
+  if (method.kind === "unary") {
+    router.rpc(method.descriptor, (request, context) => callOf(context).unary(method, request, asItIs));
+  } else {
+    router.rpc(method.descriptor, (request, context) => callOf(context).stream(method, request, asItIs));
+  }
+}
+
+function callOf(context: HandlerContext): ActiveCall {
+  const call = context.values.get(arrivalKey)?.call;
+  if (!call) throw new Error("The request gate has not run");
+  return call;
+}
+
+function asItIs<T>(message: T): T {
+  return message;
+}
+
+function protocolOf(name: string): RpcProtocol {
+  return name === "grpc" || name === "grpc-web" ? name : "connect";
+}
+
+function firstHeader(request: NodeRequest, name: string): string | undefined {
+  const value = request.headers[name];
+  return Array.isArray(value) ? value[0] : value;
+}

@@ -1,0 +1,80 @@
+/**
+ * Answers on RPC paths that are no calls: preflight, and a method that the service does not have, in the
+ * words of the protocol that was spoken.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
+import { Code } from "@connectrpc/connect";
+import { codeToString } from "@connectrpc/connect/protocol-connect";
+import { corsPolicy } from "../http/cors.ts";
+
+/** As node:http and the compatibility API of node:http2 have them. */
+export type NodeRequest = IncomingMessage | Http2ServerRequest;
+export type NodeResponse = ServerResponse | Http2ServerResponse;
+
+const noSuchMethod = "The service has no such method.";
+
+export function setCorsHeaders(
+  request: NodeRequest,
+  response: NodeResponse,
+  origins: readonly string[] | undefined,
+): void {
+  if (!origins?.length) return;
+  response.setHeader("vary", "Origin");
+  const origin = request.headers.origin;
+  if (origin === undefined || !origins.includes(origin)) return;
+  response.setHeader("access-control-allow-origin", origin);
+  response.setHeader("access-control-expose-headers", corsPolicy.exposedHeaders.join(","));
+}
+
+/** `OPTIONS`, by a browser or by anybody. `setCorsHeaders` has run. */
+export function answerPreflight(
+  request: NodeRequest,
+  response: NodeResponse,
+  origins: readonly string[] | undefined,
+  allowed: readonly string[],
+): void {
+  const methods = allowed.join(", ");
+  if (request.headers.origin !== undefined && origins?.includes(request.headers.origin)) {
+    response.setHeader("access-control-allow-methods", methods);
+    response.setHeader("access-control-allow-headers", corsPolicy.allowedHeaders.join(","));
+    response.setHeader("access-control-max-age", corsPolicy.maxAgeSeconds);
+  }
+  send(response, 204, { allow: `OPTIONS, ${methods}` });
+}
+
+export function answerUnknownMethod(request: NodeRequest, response: NodeResponse): void {
+  const type = (request.headers["content-type"] ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
+  const error = { code: codeToString(Code.Unimplemented), message: noSuchMethod };
+  if (/^application\/grpc(-web)?(-text)?(\+(proto|json))?$/.test(type)) {
+    const message = encodeURIComponent(noSuchMethod);
+    send(response, 200, { "content-type": type, "grpc-status": Code.Unimplemented, "grpc-message": message });
+  } else if (/^application\/connect\+(proto|json)$/.test(type)) {
+    send(response, 200, { "content-type": type }, endOfStream({ error }));
+  } else if (/^application\/(proto|json)$/.test(type)) {
+    send(response, 501, { "content-type": "application/json" }, Buffer.from(JSON.stringify(error)));
+  } else {
+    send(response, 415);
+  }
+}
+
+/** An answer in one piece. */
+export function send(
+  response: NodeResponse,
+  status: number,
+  headers: Record<string, string | number> = {},
+  body: Buffer = Buffer.alloc(0),
+): void {
+  response.statusCode = status;
+  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+  response.end(body);
+}
+
+/** The last envelope of a stream in the Connect protocol: flag 2, length, JSON. */
+function endOfStream(end: object): Buffer {
+  const json = Buffer.from(JSON.stringify(end));
+  const head = Buffer.alloc(5);
+  head.writeUInt8(2, 0);
+  head.writeUInt32BE(json.length, 1);
+  return Buffer.concat([head, json]);
+}

@@ -1,0 +1,118 @@
+/**
+ * Native gRPC on a port of its own, by @grpc/grpc-js with the codecs of protobuf-es, with grpc.health.v1 and
+ * server reflection beside the services.
+ */
+import { logVerbosity, Server, ServerCredentials, setLogVerbosity } from "@grpc/grpc-js";
+import { bracketed } from "../base/addresses.ts";
+import { maxAnswerBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
+import { addService } from "./grpc-handlers.ts";
+import { addHealthAndReflection } from "./grpc-health-reflection.ts";
+import { releaseClosedStreams } from "./release-closed-streams.ts";
+import type { RpcService } from "./service.ts";
+
+export interface GrpcServerOptions extends RpcPipelineOptions {
+  readonly services: readonly RpcService[];
+  /** PEM. Cleartext HTTP/2 if absent. */
+  readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer } | undefined;
+  /** Longest request message, before and after decompression. */
+  readonly maxMessageBytes?: number;
+}
+
+export interface GrpcServer {
+  /**
+   * @param port 0 for any free one
+   * @returns the port
+   * @throws an error with `code` and `port`, such as EADDRINUSE
+   */
+  listen(host: string, port: number): Promise<number>;
+  /**
+   * What grpc.health.v1 answers for these services, all unless given; and for the server, which serves while all
+   * of them do. Not serving until it is called.
+   */
+  setServing(serving: boolean, services?: readonly RpcService[]): void;
+  /** Takes no more calls, ends streams, waits for the others, and after `graceMs` ends those too. */
+  close(graceMs: number): Promise<void>;
+}
+
+/** Time for the last statuses to reach their callers before connections are cut, in milliseconds. */
+const farewellMs = 50;
+
+export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
+  // The library writes to stderr by itself, and the values of metadata that it cannot read are in what it
+  // writes: credentials, for example. What matters is in the statuses and in errors thrown.
+  setLogVerbosity(logVerbosity.NONE);
+  releaseClosedStreams();
+  const pipeline = new RpcPipeline(options);
+  const server = new Server({
+    "grpc.max_receive_message_length": options.maxMessageBytes ?? 65_536,
+    "grpc.max_send_message_length": maxAnswerBytes,
+    "grpc.max_concurrent_streams": 1_000,
+    // A peer that vanished is noticed within 80 seconds; an idle one is asked to connect again when it needs to.
+    "grpc.keepalive_time_ms": 60_000,
+    "grpc.keepalive_timeout_ms": 20_000,
+    "grpc.max_connection_idle_ms": 600_000,
+    // It costs on every call, and nothing here reads it.
+    "grpc.enable_channelz": 0,
+  });
+  for (const service of options.services) addService(server, pipeline, service);
+  const companions = addHealthAndReflection(server, options.services);
+  let closing: Promise<void> | undefined;
+
+  return {
+    listen: (host, port) => listen(server, host, port, credentials(options.tls)),
+    setServing: (serving, services) => companions.setServing(serving, services),
+    close(graceMs) {
+      companions.setServing(false);
+      closing ??= close(server, graceMs, pipeline, companions.end);
+      return closing;
+    },
+  };
+}
+
+function credentials(tls: GrpcServerOptions["tls"]): ServerCredentials {
+  if (!tls) return ServerCredentials.createInsecure();
+  return ServerCredentials.createSsl(null, [
+    { cert_chain: Buffer.from(tls.cert), private_key: Buffer.from(tls.key) },
+  ]);
+}
+
+function listen(server: Server, host: string, port: number, secured: ServerCredentials): Promise<number> {
+  const address = `${bracketed(host)}:${port}`;
+  return new Promise((resolve, reject) => {
+    server.bindAsync(address, secured, (error, bound) =>
+      error ? reject(listenError(error, port)) : resolve(bound),
+    );
+  });
+}
+
+/** The library tells why only in its message; this error has the code and the port, as Node's own have. */
+function listenError(error: Error, port: number): Error {
+  const code = /\blisten (E[A-Z]+)\b/.exec(error.message)?.[1];
+  return code ? Object.assign(new Error(error.message, { cause: error }), { code, port }) : error;
+}
+
+async function close(
+  server: Server,
+  graceMs: number,
+  pipeline: RpcPipeline,
+  endCompanions: () => void,
+): Promise<void> {
+  const finished = new Promise<boolean>((resolve) => server.tryShutdown(() => resolve(true)));
+  endCompanions();
+  pipeline.drain();
+  if (await within(graceMs, finished)) return;
+  pipeline.stopAll();
+  await within(farewellMs, finished);
+  server.forceShutdown();
+}
+
+/** Whether `done` came within the time. */
+async function within(milliseconds: number, done: Promise<boolean>): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<boolean>((resolve) => {
+    timer = setTimeout(resolve, milliseconds, false);
+  });
+  const inTime = await Promise.race([done, late]);
+  clearTimeout(timer);
+  return inTime;
+}

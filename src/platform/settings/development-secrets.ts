@@ -1,0 +1,164 @@
+/**
+ * Keys and secrets of development mode: generated once and kept in DATA_DIR, so that tokens outlive a
+ * restart. Nothing here is read or written in production. What production must be able to tell as
+ * generated begins with `dev-`.
+ */
+import {
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  type KeyPairKeyObjectResult,
+  randomBytes,
+} from "node:crypto";
+import {
+  closeSync,
+  fsyncSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { codeOf } from "../base/error-code.ts";
+import { json } from "./json.ts";
+import { SettingsError } from "./settings.ts";
+
+/** Begins whatever development mode generates and production refuses. */
+export const generatedPrefix = "dev-";
+
+/** PEM texts: PKCS #8 and SPKI. */
+interface KeyPair {
+  readonly privateKey: string;
+  readonly publicKey: string;
+}
+
+export interface DevelopmentSecrets {
+  /** RSA, 2048 bits; signs access tokens. The id is {@link generatedPrefix} and 12 hexadecimal digits of the key's hash. */
+  readonly signing: KeyPair & { readonly keyId: string };
+  /** EC P-256; the built-in OTP verifier signs with it. */
+  readonly otp: KeyPair;
+  /** The platform security key. */
+  readonly apiKey: string;
+}
+
+/** The file's name in DATA_DIR. */
+export const developmentSecretsFile = "development-secrets.json";
+
+const text = { type: "string", minLength: 1, description: "text" };
+
+const fileKind = json<DevelopmentSecrets>(
+  "development secrets",
+  {
+    type: "object",
+    description: "an object",
+    required: ["signing", "otp", "apiKey"],
+    properties: {
+      signing: {
+        type: "object",
+        description: "a key pair with its id",
+        required: ["keyId", "privateKey", "publicKey"],
+        properties: { keyId: text, privateKey: text, publicKey: text },
+      },
+      otp: {
+        type: "object",
+        description: "a key pair",
+        required: ["privateKey", "publicKey"],
+        properties: { privateKey: text, publicKey: text },
+      },
+      apiKey: text,
+    },
+  },
+  ({ signing, otp }) =>
+    isPair(signing) && isPair(otp) ? [] : ["must hold pairs of keys that belong together"],
+);
+
+function isPair({ privateKey, publicKey }: KeyPair): boolean {
+  try {
+    return createPublicKey(createPrivateKey(privateKey)).equals(createPublicKey(publicKey));
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * The secrets kept in the directory; generated at first use. Processes that start at once get the same.
+ *
+ * @param dataDir DATA_DIR; made if it is not there
+ * @throws SettingsError if the directory cannot be used or the file holds something else
+ */
+export function developmentSecrets(dataDir: string): DevelopmentSecrets {
+  const path = join(dataDir, developmentSecretsFile);
+  try {
+    const kept = read(path);
+    if (kept !== undefined) return kept;
+    mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    publish(path, `${JSON.stringify(generate(), null, 2)}\n`);
+    const published = read(path);
+    if (published !== undefined) return published;
+  } catch (error) {
+    if (error instanceof SettingsError) throw error;
+    throw unusable(`is a directory in which ${path} cannot be kept (${codeOf(error) ?? "unknown reason"})`);
+  }
+  throw unusable(`is a directory in which ${path} does not stay`);
+}
+
+function unusable(what: string): SettingsError {
+  return new SettingsError([{ name: "DATA_DIR", what, example: "DATA_DIR=.data" }]);
+}
+
+function read(path: string): DevelopmentSecrets | undefined {
+  let content: string;
+  try {
+    content = readFileSync(path, "utf8");
+  } catch (error) {
+    if (codeOf(error) === "ENOENT") return undefined;
+    throw error;
+  }
+  const parsed = fileKind.parse(content, "development");
+  if ("value" in parsed) return parsed.value;
+  throw unusable(`holds a damaged file ${path} (it ${parsed.problems[0]}); delete it, and a new one is made`);
+}
+
+function generate(): DevelopmentSecrets {
+  const signing = pems(generateKeyPairSync("rsa", { modulusLength: 2048 }));
+  const hash = createHash("sha256").update(signing.publicKey).digest("hex");
+  return {
+    signing: { keyId: `${generatedPrefix}${hash.slice(0, 12)}`, ...signing },
+    otp: pems(generateKeyPairSync("ec", { namedCurve: "P-256" })),
+    apiKey: `${generatedPrefix}${randomBytes(24).toString("base64url")}`,
+  };
+}
+
+function pems({ privateKey, publicKey }: KeyPairKeyObjectResult): KeyPair {
+  return {
+    privateKey: privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
+    publicKey: publicKey.export({ type: "spki", format: "pem" }).toString(),
+  };
+}
+
+/** Puts a whole file in place unless another process was first: a link is made or refused in one step. */
+function publish(path: string, content: string): void {
+  const temporary = `${path}.${process.pid}.${randomBytes(4).toString("hex")}.tmp`;
+  try {
+    const file = openSync(temporary, "wx", 0o600);
+    try {
+      writeFileSync(file, content);
+      fsyncSync(file);
+    } finally {
+      closeSync(file);
+    }
+    linkSync(temporary, path);
+  } catch (error) {
+    const code = codeOf(error);
+    if (code === "EEXIST") return;
+    // A file system without hard links: the last of several processes wins, and the next read tells the others.
+    if (code !== "EPERM" && code !== "ENOTSUP" && code !== "EOPNOTSUPP") throw error;
+    renameSync(temporary, path);
+  } finally {
+    rmSync(temporary, { force: true });
+  }
+}

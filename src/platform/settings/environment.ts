@@ -1,0 +1,54 @@
+/**
+ * Where the text of a setting comes from. For a setting `NAME` it is the first of these that is set and not
+ * empty: `<prefix>NAME`, the file named by `<prefix>NAME_FILE`, `NAME`, the file named by `NAME_FILE`.
+ */
+import { readFileSync, statSync } from "node:fs";
+import { codeOf } from "../base/error-code.ts";
+
+/** The environment variables, as in `process.env`. */
+export type EnvironmentVariables = Readonly<Record<string, string | undefined>>;
+
+/** The text and the variable that it came by, or what is wrong with that variable: a phrase that follows its name. */
+export type FoundText =
+  | { readonly name: string; readonly text: string }
+  | { readonly name: string; readonly what: string };
+
+/** The text of a setting; undefined if nothing sets it. */
+export function findText(name: string, env: EnvironmentVariables, prefix = ""): FoundText | undefined {
+  for (const variable of new Set([prefix + name, name])) {
+    const fileVariable = `${variable}_FILE`;
+    const text = env[variable];
+    const path = env[fileVariable];
+    if (text && path) return { name: variable, what: `is set, and so is ${fileVariable}; set one of them` };
+    if (text) return { name: variable, text };
+    if (path) {
+      const content = readText(path);
+      if ("what" in content) return { name: fileVariable, what: content.what };
+      if (content.text !== "") return { name: fileVariable, text: content.text };
+    }
+  }
+  return undefined;
+}
+
+/** No setting comes near it; a log file given by mistake does. */
+const maxFileBytes = 1024 * 1024;
+
+/** A file's text without one trailing newline. */
+function readText(path: string): { readonly text: string } | { readonly what: string } {
+  try {
+    const stat = statSync(path);
+    if (!stat.isFile() && !stat.isFIFO()) return { what: `names ${quoted(path)}, which is not a file` };
+    if (stat.size > maxFileBytes) return { what: `names ${quoted(path)}, which is larger than 1 MiB` };
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(readFileSync(path));
+    return { text: text.replace(/\r?\n$/, "") };
+  } catch (error) {
+    const reason = codeOf(error) ?? "unknown reason";
+    return { what: `names ${quoted(path)}, which cannot be read as text (${reason})` };
+  }
+}
+
+/** Text as it may stand in a message: on one line, not too long, without the credentials of a URL. */
+export function quoted(text: string): string {
+  const shown = text.replace(/\/\/[^/\s]*@/g, "//***@");
+  return JSON.stringify(shown.length > 200 ? `${shown.slice(0, 200)}…` : shown);
+}

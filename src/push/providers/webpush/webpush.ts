@@ -1,0 +1,185 @@
+/**
+ * Web Push (RFC 8030): messages to browsers, over the push services that the browsers chose. Owns the form of
+ * its requests, the meaning of its answers, and a set of connections for each service.
+ */
+import { createECDH, type KeyObject } from "node:crypto";
+import ece from "http_ece";
+import { LRUCache } from "lru-cache";
+import type { Clock } from "../../../platform/base/clock.ts";
+import type { WebPushSettings } from "../../provider-settings.ts";
+import { fittingJson } from "../fitting-text.ts";
+import { quotaMs, reasonOf, retryAfterMs, retryMs, sent } from "../outcomes.ts";
+import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
+import { Http1Pool } from "../transport/http1-pool.ts";
+import type { NoAnswer, Reply } from "../transport/http2-exchange.ts";
+import { Http2Pool } from "../transport/http2-pool.ts";
+import { noHttp2 } from "../transport/http2-session.ts";
+import { InFlight } from "../transport/in-flight.ts";
+import { Vapid, vapidKey } from "./vapid.ts";
+import { parseSubscription, type Subscription } from "./webpush-subscription.ts";
+
+const connections = { maxSessions: 2, maxStreams: 100, idleMs: 60_000 };
+const http1Connections = { maxSockets: 50, idleMs: 60_000, timeoutMs: 10_000 };
+/** Push services that are held connections to. Microsoft's has a host for each region. */
+const maxServices = 32;
+/** Bytes: 4096 (RFC 8291 section 4) without the header, the tag and the padding's delimiter. */
+const maxPayloadBytes = 3993;
+/** Seconds: four weeks, the most that push services keep a message. */
+const maxTtl = 2_419_200;
+const messageIdBytes = 36;
+/** 503s in a row after which a push service is away. Fewer are the bad luck of their messages. */
+const overloadsInARow = 5;
+
+/** A push service, by its origin. */
+interface Service {
+  pool: Http2Pool | Http1Pool;
+  readonly vapid: Vapid;
+  /** 503s since its last other answer. */
+  overloads: number;
+  /** Until then it wants nothing; milliseconds since the epoch. */
+  pausedUntil: number;
+}
+
+/** What a chunk of messages has in common: the payload around the message id. */
+interface Chunk {
+  readonly ttl: string;
+  readonly end: string;
+}
+
+export class WebPushProvider implements PushProvider {
+  readonly name = "webpush";
+  readonly isOneService = false;
+  readonly maxInFlight = 200;
+  readonly #settings: WebPushSettings;
+  readonly #clock: Clock;
+  readonly #inFlight = new InFlight();
+  readonly #key: KeyObject;
+  readonly #services = new LRUCache<string, Service>({
+    max: maxServices,
+    dispose: ({ pool }) => this.#close(pool),
+  });
+  /** Of pools that are being closed. */
+  readonly #closings = new Set<Promise<void>>();
+
+  constructor(settings: WebPushSettings, clock: Clock) {
+    this.#settings = settings;
+    this.#clock = clock;
+    this.#key = vapidKey(settings);
+  }
+
+  tokenProblem(token: string): string | undefined {
+    const parsed = parseSubscription(token, this.#settings.allowedHosts);
+    return "problem" in parsed ? parsed.problem : undefined;
+  }
+
+  prepare(content: NotificationContent): Send {
+    const seconds = Math.ceil((content.expiresAt - this.#clock.now()) / 1000);
+    const room = maxPayloadBytes - messageIdBytes - '{"messageId":"",'.length + "{".length;
+    const chunk: Chunk = {
+      ttl: String(Math.min(Math.max(seconds, 0), maxTtl)),
+      end: fittingJson(content.message, room, (message) => payloadOf({ ...content, message })).slice(1),
+    };
+    return this.#inFlight.count((recipient) => this.#send(chunk, recipient));
+  }
+
+  async #send({ ttl, end }: Chunk, { token, messageId }: Recipient): Promise<Outcome> {
+    // Hosts may have been struck off the list since the token was registered.
+    const parsed = parseSubscription(token, this.#settings.allowedHosts);
+    if ("problem" in parsed) return { kind: "failed", reason: "the subscription is not allowed" };
+    const { endpoint } = parsed.value;
+    const service = this.#serviceAt(endpoint.origin);
+    const pausedMs = service.pausedUntil - this.#clock.now();
+    if (pausedMs > 0) return { kind: "retry", afterMs: pausedMs, reason: "the push service is paused" };
+    const authorization = await service.vapid.authorization();
+    const headers = [
+      ...[":method", "POST", ":scheme", endpoint.protocol.slice(0, -1), ":authority", endpoint.host],
+      ...[":path", endpoint.pathname + endpoint.search, "authorization", authorization],
+      ...["ttl", ttl, "urgency", "normal"],
+      ...["content-encoding", "aes128gcm", "content-type", "application/octet-stream"],
+    ];
+    const body = encrypted(parsed.value, `{"messageId":"${messageId}",${end}`);
+    let reply = await service.pool.request(headers, body);
+    if (!reply.answered && speaksNoHttp2(reply)) {
+      this.#speakHttp1(service, endpoint.origin);
+      reply = await service.pool.request(headers, body);
+    }
+    return this.#outcomeOf(reply, service);
+  }
+
+  #serviceAt(origin: string): Service {
+    let service = this.#services.get(origin);
+    if (service === undefined) {
+      const vapid = new Vapid(this.#settings, this.#key, origin, this.#clock);
+      service = { pool: new Http2Pool({ origin, ...connections }), vapid, overloads: 0, pausedUntil: 0 };
+      this.#services.set(origin, service);
+    }
+    return service;
+  }
+
+  /** From now on; as long as the service is remembered, HTTP/2 is not tried again. */
+  #speakHttp1(service: Service, origin: string): void {
+    if (service.pool instanceof Http1Pool) return;
+    this.#close(service.pool);
+    service.pool = new Http1Pool({ origin, ...http1Connections });
+  }
+
+  /**
+   * What a push service's answer means. None of them makes the provider unavailable or refused: there are
+   * several services, and any client could name one that answers so. A service that is overloaded, which
+   * shows in a row of 503s, is left alone by itself.
+   */
+  #outcomeOf(reply: Reply, service: Service): Outcome {
+    if (!reply.answered) return { kind: "retry", afterMs: retryMs, reason: reply.reason };
+    const { status } = reply;
+    const reason = reasonOf(status);
+    service.overloads = status === 503 ? service.overloads + 1 : 0;
+    if (status === 200 || status === 201 || status === 202) return sent;
+    if (status === 404 || status === 410) return { kind: "dead", reason };
+    // Microsoft says 406 where others say 429.
+    if (status === 429 || status === 406)
+      return { kind: "retry", afterMs: retryAfterMs(reply, this.#clock) ?? quotaMs, reason };
+    if (status < 500) return { kind: "failed", reason };
+    const afterMs = retryAfterMs(reply, this.#clock) ?? retryMs;
+    if (service.overloads >= overloadsInARow) {
+      service.pausedUntil = Math.max(service.pausedUntil, this.#clock.now() + afterMs);
+    }
+    return { kind: "retry", afterMs, reason };
+  }
+
+  #close(pool: Service["pool"]): void {
+    const closing = pool.close();
+    this.#closings.add(closing);
+    void closing.finally(() => this.#closings.delete(closing));
+  }
+
+  async close(): Promise<void> {
+    await this.#inFlight.ended();
+    this.#services.clear();
+    await Promise.all(this.#closings);
+  }
+}
+
+/** Nothing was sent: the peer did not agree on HTTP/2, or what it said at once was no HTTP/2. */
+function speaksNoHttp2({ cause, reason }: NoAnswer): boolean {
+  return (
+    cause === "unreachable" &&
+    (reason === noHttp2 || /^ERR_(?:HTTP2_ERROR|SSL_.*ALERT_NO_APPLICATION_PROTOCOL)$/.test(reason))
+  );
+}
+
+/** Encrypted for the browser alone (RFC 8291), with a key pair that is used once. */
+function encrypted({ p256dh, auth }: Subscription, payload: string): Buffer {
+  const privateKey = createECDH("prime256v1");
+  privateKey.generateKeys();
+  return ece.encrypt(Buffer.from(payload), {
+    version: "aes128gcm",
+    privateKey,
+    dh: p256dh,
+    authSecret: auth,
+  });
+}
+
+/** For the page's service worker, which shows it. Repeats collapse by `tag`; a Topic header would be throttled. */
+function payloadOf({ notificationId, title, message, imageUrl }: NotificationContent): string {
+  return JSON.stringify({ notificationId, tag: notificationId, title, body: message, image: imageUrl });
+}

@@ -1,0 +1,358 @@
+/** The grants that check a phone: one-time codes, an OTP verifier that misbehaves, and proofs. */
+import { createPrivateKey, createPublicKey, generateKeyPairSync, randomUUID } from "node:crypto";
+import { createServer, type RequestListener, type Server } from "node:http";
+import { SignJWT, UnsecuredJWT } from "jose";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { developmentSecrets } from "../../../src/platform/settings/development-secrets.ts";
+import {
+  type Answer,
+  type AuthApi,
+  authApi,
+  mobileApp,
+  newPhone,
+  type TokenPair,
+} from "../../support/auth-api.ts";
+import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
+import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
+import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
+import { otpVerifier } from "../../support/otp.ts";
+import { backends } from "../../support/servers.ts";
+
+type Claims = Record<string, unknown>;
+
+function expectRefused({ status, body }: Answer): void {
+  expect({ status, body }).toMatchObject({ status: 400, body: { error: "invalid_grant" } });
+}
+function pairOf({ status, text, body }: Answer): TokenPair {
+  expect(status, text).toBe(200);
+  return body as TokenPair;
+}
+
+describe.each(backends)("grants that check a phone, on %s", (backend) => {
+  let store: AuthStore;
+  let clock: MovableClock;
+  let server: AuthServer;
+  let api: AuthApi;
+  let otp: ReturnType<typeof otpVerifier>;
+  beforeAll(async () => {
+    store = await createAuthStore(backend);
+    clock = movableClock();
+    server = await startAuthServer(backend, { env: store.env, clock });
+    api = authApi(server.base);
+    otp = otpVerifier(server.origin);
+  });
+  afterAll(async () => {
+    await server.stop();
+    await store.drop();
+  });
+
+  const withCode = (phone: string, password?: string) =>
+    api.token({ grant_type: "phone_otp", phone, ...(password !== undefined && { password }) });
+
+  describe("phone_otp", () => {
+    test("a code works once, for the phone that it was sent to, in any spelling of the number", async () => {
+      const [{ phone, id }, other] = [await api.newIdentity(), await api.newIdentity()];
+      const code = await otp.send(phone);
+      expectRefused(await withCode(other.phone, code));
+      const { access_token } = pairOf(await withCode(phone.replace(/^\+1(\d{3})/, "+1 ($1) "), code));
+      expect(await api.introspect(access_token)).toMatchObject({ sub: id });
+      expectRefused(await withCode(phone, code));
+    });
+
+    test("without a code, a check that was passed just now counts, once", async () => {
+      const { phone } = await api.newIdentity();
+      expectRefused(await withCode(phone));
+      await otp.prove(phone);
+      pairOf(await withCode(phone));
+      expectRefused(await withCode(phone));
+    });
+
+    test("a wrong code is refused, and the right one still works", async () => {
+      const { phone } = await api.newIdentity();
+      const code = await otp.send(phone);
+      for (const wrong of [
+        code === "000000" ? "000001" : "000000",
+        code.slice(1),
+        `${code}0`,
+        "x".repeat(128),
+      ]) {
+        expectRefused(await withCode(phone, wrong));
+      }
+      pairOf(await withCode(phone, code));
+    });
+
+    test("a code that has expired, or was replaced by a newer one, is refused", async () => {
+      const { phone } = await api.newIdentity();
+      const [first, second] = [await otp.send(phone), await otp.send(phone)];
+      if (first !== second) expectRefused(await withCode(phone, first));
+      clock.move(300);
+      expectRefused(await withCode(phone, second));
+    });
+
+    test("one code presented fifty times at once gives one pair", async () => {
+      const { phone } = await api.newIdentity();
+      const code = await otp.send(phone);
+      // Ten attempts a phone are taken before the limit says 429; never do two of them succeed.
+      const answers = await Promise.all(Array.from({ length: 50 }, () => withCode(phone, code)));
+      expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
+      expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 400, 429]));
+    });
+  });
+
+  describe("phone_otp_token", () => {
+    const key = () => createPrivateKey(developmentSecrets(store.env["DATA_DIR"] ?? "").otp.privateKey);
+    const now = () => Math.floor(clock.now() / 1000);
+
+    /** A proof as the verifier makes it, with these claims instead; undefined leaves one out. */
+    function prove(phone: string, claims: Claims = {}, signer = key(), alg = "ES256", typ = "JWT") {
+      const payload = {
+        iss: "otp-verifier",
+        sub: phone,
+        phone_number: phone,
+        jti: randomUUID(),
+        iat: now(),
+        exp: now() + 300,
+        ...claims,
+      };
+      return new SignJWT(payload).setProtectedHeader({ alg, typ }).sign(signer);
+    }
+    const redeem = (phone: string, otp_verification_token: string) =>
+      api.token({ grant_type: "phone_otp_token", phone, otp_verification_token });
+
+    test("a proof works once, in any spelling of the phone number", async () => {
+      const { phone, id } = await api.newIdentity();
+      const proof = await prove(phone);
+      const { access_token } = pairOf(await redeem(phone.replace("+1", "+1 "), proof));
+      expect(await api.introspect(access_token)).toMatchObject({ sub: id });
+      expectRefused(await redeem(phone, proof));
+    });
+
+    test("a jti works once, whatever else the token says, and another jti of the same phone works", async () => {
+      const { phone } = await api.newIdentity();
+      const jti = randomUUID();
+      pairOf(await redeem(phone, await prove(phone, { jti })));
+      expectRefused(await redeem(phone, await prove(phone, { jti, exp: now() + 400 })));
+      const other = await api.newIdentity();
+      expectRefused(await redeem(other.phone, await prove(other.phone, { jti })));
+      pairOf(await redeem(phone, await prove(phone)));
+    });
+
+    test("an attempt that fails does not use the proof up", async () => {
+      const phone = newPhone();
+      const proof = await prove(phone);
+      expectRefused(await redeem((await api.newIdentity()).phone, proof));
+      expectRefused(await redeem(phone, proof));
+      await api.newIdentity({ phone });
+      pairOf(await redeem(phone, proof));
+    });
+
+    test("the phone is phone_number, and sub only where there is none", async () => {
+      const { phone } = await api.newIdentity();
+      pairOf(await redeem(phone, await prove(phone, { sub: "somebody" })));
+      pairOf(await redeem(phone, await prove(phone, { phone_number: undefined })));
+      expectRefused(await redeem(phone, await prove(phone, { phone_number: newPhone() })));
+      expectRefused(await redeem(phone, await prove(phone, { phone_number: undefined, sub: newPhone() })));
+      expectRefused(await redeem(phone, await prove(phone, { phone_number: undefined, sub: undefined })));
+      for (const phone_number of [null, [phone], 1, "", { phone }]) {
+        expectRefused(await redeem(phone, await prove(phone, { phone_number })));
+      }
+    });
+
+    test.each<[string, () => Claims]>([
+      ["of another issuer", () => ({ iss: "otp-verifier/" })],
+      ["of no issuer", () => ({ iss: undefined })],
+      ["without exp", () => ({ exp: undefined })],
+      ["without jti", () => ({ jti: undefined })],
+      ["with an empty jti", () => ({ jti: "" })],
+      ["whose jti is a number", () => ({ jti: 7 })],
+      ["that has just expired", () => ({ exp: now() })],
+      ["that lives longer than ten minutes", () => ({ exp: now() + 601 })],
+      ["that lives longer than ten minutes, without iat", () => ({ iat: undefined, exp: now() + 601 })],
+      ["that lived longer than ten minutes, near its end", () => ({ iat: now() - 500, exp: now() + 101 })],
+      ["issued in the future, beyond the skew", () => ({ iat: now() + 31 })],
+      ["not valid before later, beyond the skew", () => ({ nbf: now() + 31 })],
+      ["whose exp is no integer", () => ({ exp: now() + 100.5 })],
+    ])("a proof %s is refused", async (_, claims) => {
+      const { phone } = await api.newIdentity();
+      expectRefused(await redeem(phone, await prove(phone, claims())));
+    });
+
+    test.each<[string, () => Claims]>([
+      ["that lives ten minutes", () => ({ exp: now() + 600 })],
+      ["without iat", () => ({ iat: undefined })],
+      ["from a clock that is ahead within the skew", () => ({ iat: now() + 30, nbf: now() + 30 })],
+      ["in its last second", () => ({ exp: now() + 1 })],
+    ])("a proof %s is taken", async (_, claims) => {
+      const { phone } = await api.newIdentity();
+      pairOf(await redeem(phone, await prove(phone, claims())));
+    });
+
+    test("what another key has signed, or nobody, is refused", async () => {
+      const { phone } = await api.newIdentity();
+      const publicPem = createPublicKey(key()).export({ type: "spki", format: "pem" }).toString();
+      const claims = { iss: "otp-verifier", phone_number: phone, jti: randomUUID(), exp: now() + 300 };
+      const proof = await prove(phone);
+      const [header = "", payload = "", signature = ""] = proof.split(".");
+      const none = new UnsecuredJWT(claims).encode();
+      for (const forged of [
+        await prove(phone, {}, generateKeyPairSync("ec", { namedCurve: "P-256" }).privateKey),
+        await prove(phone, {}, generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey, "RS256"),
+        await new SignJWT(claims).setProtectedHeader({ alg: "HS256" }).sign(Buffer.from(publicPem)),
+        await new SignJWT(claims).setProtectedHeader({ alg: "HS256" }).sign(Buffer.alloc(32)),
+        none,
+        `${none}${signature}`,
+        `${header}.${payload}.`,
+        `${header}.${payload}`,
+        `${proof}.`,
+        `${proof}=`,
+        `${header}.${payload}.${Buffer.alloc(64).toString("base64url")}`,
+        `${header}.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.${signature}`,
+        (await api.newPair((await api.newIdentity()).id)).access_token,
+      ]) {
+        expectRefused(await redeem(phone, forged));
+      }
+      pairOf(await redeem(phone, proof));
+    });
+
+    test.each(["at+jwt", "AT+JWT", "application/at+jwt"])(
+      "an access token is no proof, whoever signed it: %s",
+      async (typ) => {
+        const { phone } = await api.newIdentity();
+        expectRefused(await redeem(phone, await prove(phone, {}, key(), "ES256", typ)));
+      },
+    );
+
+    test("a proof is no access token", async () => {
+      const { phone } = await api.newIdentity();
+      expect(await api.introspect(await prove(phone))).toEqual({ active: false });
+    });
+  });
+});
+
+describe("phone_otp where the verifier does not answer as its contract says", () => {
+  let verifier: Server;
+  let behave: RequestListener;
+  let server: AuthServer;
+  let api: AuthApi;
+  let phone: string;
+  const asked: { url: string | undefined; body: string; requestId: unknown }[] = [];
+  beforeAll(async () => {
+    verifier = createServer((request, response) => {
+      let body = "";
+      request.setEncoding("utf8").on("data", (text: string) => {
+        body += text;
+      });
+      request.on("end", () => {
+        asked.push({ url: request.url, body, requestId: request.headers["x-request-id"] });
+        behave(request, response);
+      });
+    });
+    await new Promise<void>((resolve) => verifier.listen(0, "127.0.0.1", resolve));
+    server = await startAuthServer("PGlite", {
+      env: { OTP_VERIFIER_URL: `http://127.0.0.1:${port()}/otp/` },
+    });
+    api = authApi(server.base);
+    phone = (await api.newIdentity()).phone;
+  });
+  afterAll(async () => {
+    verifier.closeAllConnections();
+    verifier.close();
+    await server.stop();
+  });
+
+  function port(): number {
+    const address = verifier.address();
+    return typeof address === "object" && address ? address.port : 0;
+  }
+  const json = { "content-type": "application/json" };
+  const answer =
+    (status: number, body: string, headers: Record<string, string> = json): RequestListener =>
+    (_, response) =>
+      void response.writeHead(status, headers).end(body);
+  const request = () => api.token({ grant_type: "phone_otp", phone, password: "123456" });
+
+  test("it is asked as its contract says, once for each attempt", async () => {
+    asked.length = 0;
+    behave = answer(200, '{"verified":true}');
+    await api.call("generateTokens", {
+      as: mobileApp,
+      form: { grant_type: "phone_otp", phone: phone.replace("+1", "+1 "), password: "123456" },
+      headers: { "x-request-id": "asked-1" },
+    });
+    await api.token({ grant_type: "phone_otp", phone });
+    expect(asked).toMatchObject([
+      { url: "/otp/v1/verifications/check", requestId: "asked-1" },
+      { url: "/otp/v1/verifications/check" },
+    ]);
+    expect(asked.map(({ body }) => JSON.parse(body))).toEqual([{ phone, code: "123456" }, { phone }]);
+  });
+
+  test("its no, and its refusal of the input, are invalid_grant", async () => {
+    behave = answer(200, '{"verified":false}');
+    expectRefused(await request());
+    behave = answer(400, '{"code":"invalid_request"}', { "content-type": "application/problem+json" });
+    expectRefused(await request());
+  });
+
+  const drip: RequestListener = (_, response) => {
+    response.writeHead(200, json);
+    const timer = setInterval(() => response.write(" "), 50);
+    response.on("close", () => clearInterval(timer));
+  };
+  test.each<[string, RequestListener]>([
+    ["never answers", () => undefined],
+    ["never ends its answer", drip],
+    ["cuts the connection", (_, response) => void response.destroy()],
+    [
+      "cuts the connection within its answer",
+      (_, response) => {
+        response.writeHead(200, { ...json, "content-length": "99" }).write('{"verified":true');
+        response.destroy();
+      },
+    ],
+    ["answers 500 with a yes", answer(500, '{"verified":true}')],
+    ["answers 503", answer(503, "")],
+    ["answers 404", answer(404, "{}")],
+    ["answers 429", answer(429, "{}")],
+    ["answers 204", (_, response) => void response.writeHead(204).end()],
+    ["answers nothing", answer(200, "")],
+    ["answers something that is no JSON", answer(200, "<html>verified: true</html>")],
+    ["answers null", answer(200, "null")],
+    ["answers yes as a text", answer(200, '{"verified":"true"}')],
+    ["answers yes as a number", answer(200, '{"verified":1}')],
+    ["answers yes in a list", answer(200, '[{"verified":true}]')],
+    ["answers another member", answer(200, '{"ok":true}')],
+  ])("one that %s is a 503 within three seconds, and issues nothing", async (_, behaviour) => {
+    behave = behaviour;
+    const began = performance.now();
+    const { status, body, headers } = await request();
+    expect({ status, body }).toMatchObject({ status: 503, body: { error: "temporarily_unavailable" } });
+    expect(Number(headers.get("retry-after"))).toBeGreaterThan(0);
+    expect(performance.now() - began).toBeLessThan(3_000);
+  });
+
+  test("one that points elsewhere is not followed", async () => {
+    asked.length = 0;
+    behave = (incoming, response) =>
+      incoming.url === "/yes"
+        ? answer(200, '{"verified":true}')(incoming, response)
+        : void response.writeHead(307, { location: `http://127.0.0.1:${port()}/yes` }).end();
+    expect((await request()).status).toBe(503);
+    expect(asked).toHaveLength(1);
+  });
+
+  test("attempts that could not be judged do not count against the phone", async () => {
+    behave = answer(500, "");
+    for (let attempt = 0; attempt < 15; attempt += 1) expect((await request()).status).toBe(503);
+    behave = answer(200, '{"verified":true}');
+    pairOf(await request());
+  });
+
+  test("one that is not there at all is a 503 within three seconds", async () => {
+    verifier.closeAllConnections();
+    await new Promise((resolve) => verifier.close(resolve));
+    const began = performance.now();
+    expect((await request()).status).toBe(503);
+    expect(performance.now() - began).toBeLessThan(3_000);
+  });
+});

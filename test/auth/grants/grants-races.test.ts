@@ -1,0 +1,320 @@
+/**
+ * Grants racing with what takes their ground away: a deletion, a change of password, a client that is no
+ * longer listed, a proof that somebody else redeems. No order of events leaves a token active that should not be.
+ */
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { grantTypes } from "../../../src/auth/client-settings.ts";
+import { decodeRefreshToken, hashPart } from "../../../src/auth/tokens/refresh-token.ts";
+import {
+  type Answer,
+  type AuthApi,
+  authApi,
+  basic,
+  internal,
+  mobileApp,
+  newPhone,
+  type TokenPair,
+} from "../../support/auth-api.ts";
+import { type AuthFleet, deployments, startFleet, withClients } from "../../support/auth-fleet.ts";
+import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
+import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
+import { type DatabaseGate, openDatabaseGate } from "../../support/database-gate.ts";
+import { otpVerifier } from "../../support/otp.ts";
+import { backends } from "../../support/servers.ts";
+
+const password = "correct horse battery staple";
+const invalidGrant = { status: 400, body: expect.objectContaining({ error: "invalid_grant" }) };
+
+function issued(answers: readonly Answer[]): TokenPair[] {
+  return answers.flatMap(({ status, body }) => (status === 200 ? [body as TokenPair] : []));
+}
+const deleteIdentity = (api: AuthApi, id: string) =>
+  api.call("deleteIdentity", { as: internal, path: { id } });
+const setPassword = (api: AuthApi, id: string, to: string) =>
+  api.call("setIdentityPassword", { as: internal, path: { id }, json: { password: to } });
+
+describe.each(deployments)("grants in flight: $name", (deployment) => {
+  let fleet: AuthFleet;
+  beforeAll(async () => {
+    fleet = await startFleet(deployment);
+  }, 60_000);
+  afterAll(() => fleet.stop());
+
+  async function expectDead(pairs: readonly TokenPair[]): Promise<void> {
+    for (const { access_token, refresh_token } of pairs) {
+      expect(await fleet.next().introspect(access_token)).toEqual({ active: false });
+      expect(await fleet.next().refresh(refresh_token)).toMatchObject(invalidGrant);
+    }
+  }
+
+  test("an OTP proof redeemed fifty times at once gives exactly one pair", async () => {
+    const { phone } = await fleet.next().newIdentity();
+    const proof = await otpVerifier(fleet.servers[0].origin).prove(phone);
+    const form = { grant_type: "phone_otp_token", phone, otp_verification_token: proof };
+    const answers = await Promise.all(Array.from({ length: 50 }, () => fleet.next().token(form)));
+    const [pair, ...more] = issued(answers);
+    expect(more).toEqual([]);
+    expect(answers.filter(({ status }) => status === 400)).toHaveLength(49);
+    expect(await fleet.next().introspect(pair?.access_token ?? "")).toMatchObject({ active: true });
+  });
+
+  test("an identity deleted while grants and refreshes are in flight leaves nothing active", async () => {
+    for (let round = 0; round < 10; round += 1) {
+      const { id, phone } = await fleet.next().newIdentity();
+      await setPassword(fleet.next(), id, password);
+      const proof = await otpVerifier(fleet.servers[0].origin).prove(phone);
+      const first = await fleet.next().newPair(id);
+      const requests: Record<string, string>[] = [
+        { grant_type: "auth", auth_id: id },
+        { grant_type: "refresh_token", refresh_token: first.refresh_token },
+        { grant_type: "password", username: id, password },
+        { grant_type: "phone_otp_token", phone, otp_verification_token: proof },
+      ];
+      const send = (form: Record<string, string>) => fleet.next().token(form);
+      const [before, deletion, after] = await Promise.all([
+        Promise.all([...requests, ...requests].map(send)),
+        deleteIdentity(fleet.next(), id),
+        Promise.all(requests.map(send)),
+      ]);
+      expect(deletion.status).toBe(204);
+      await expectDead([first, ...issued(before), ...issued(after)]);
+    }
+  });
+
+  test("a password changed while it is being used leaves nothing active that it has opened", async () => {
+    for (let round = 0; round < 8; round += 1) {
+      const { id } = await fleet.next().newIdentity();
+      await setPassword(fleet.next(), id, password);
+      const use = () => fleet.next().token({ grant_type: "password", username: id, password });
+      const [before, change, after] = await Promise.all([
+        Promise.all([use(), use()]),
+        setPassword(fleet.next(), id, "another password"),
+        Promise.all([use(), use()]),
+      ]);
+      expect(change.status).toBe(204);
+      await expectDead([...issued(before), ...issued(after)]);
+    }
+  });
+});
+
+describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to PostgreSQL", () => {
+  let store: AuthStore;
+  let gate: DatabaseGate;
+  /** Reaches the database through the gate. */
+  let slow: AuthServer;
+  let fast: AuthServer;
+  let [slowApi, fastApi]: AuthApi[] = [];
+  const racer = basic("racer", "racer-secret");
+  /** Of the statements that a grant runs, only the one that issues names the scope. */
+  const scope = "race-scope";
+  const clients = withClients({
+    clientId: "racer",
+    clientSecret: "racer-secret",
+    grantTypes,
+    scopes: [scope],
+  });
+  beforeAll(async () => {
+    store = await createAuthStore("PostgreSQL");
+    gate = await openDatabaseGate(store.env["DB_HOST"] ?? "", Number(store.env["DB_PORT"]));
+    fast = await startAuthServer("PostgreSQL", { env: { ...store.env, ...clients } });
+    const throughGate = { DB_HOST: "127.0.0.1", DB_PORT: String(gate.port) };
+    slow = await startAuthServer("PostgreSQL", { env: { ...store.env, ...clients, ...throughGate } });
+    fastApi = authApi(fast.base);
+    slowApi = authApi(slow.base, fastApi.contract);
+  });
+  afterAll(async () => {
+    await Promise.all([slow.stop(), fast.stop()]);
+    await gate.close();
+    await store.drop();
+  });
+
+  function apis() {
+    return { here: slowApi ?? expect.fail("not started"), there: fastApi ?? expect.fail("not started") };
+  }
+
+  /** What a grant needs, and what takes its ground away elsewhere. */
+  const cases: Record<
+    string,
+    (
+      id: string,
+      phone: string,
+    ) => Promise<{ form: Record<string, string>; undo(): Promise<{ status: number }> }>
+  > = {
+    "auth, the identity deleted": async (id) => ({
+      form: { grant_type: "auth", auth_id: id },
+      undo: () => deleteIdentity(apis().there, id),
+    }),
+    "password, the identity deleted": async (id) => ({
+      form: { grant_type: "password", username: id, password },
+      undo: () => deleteIdentity(apis().there, id),
+    }),
+    "password, the password changed": async (id) => ({
+      form: { grant_type: "password", username: id, password },
+      undo: () => setPassword(apis().there, id, "another password"),
+    }),
+    "password, the password removed": async (id) => ({
+      form: { grant_type: "password", username: id, password },
+      undo: () => apis().there.call("removeIdentityPassword", { as: internal, path: { id } }),
+    }),
+    "phone_otp, the identity deleted": async (id, phone) => ({
+      form: { grant_type: "phone_otp", phone, password: await otpVerifier(slow.origin).send(phone) },
+      undo: () => deleteIdentity(apis().there, id),
+    }),
+    "phone_otp_token, the identity deleted": async (id, phone) => ({
+      form: {
+        grant_type: "phone_otp_token",
+        phone,
+        otp_verification_token: await otpVerifier(slow.origin).prove(phone),
+      },
+      undo: () => deleteIdentity(apis().there, id),
+    }),
+  };
+
+  async function newUser() {
+    const user = await apis().there.newIdentity();
+    await setPassword(apis().there, user.id, password);
+    return user;
+  }
+  function authorizationsOf(id: string) {
+    return store.read((query) => query(`select * from auth.authorizations where identity_id = '${id}'`));
+  }
+
+  test.each(Object.keys(cases))("%s before the grant is stored: it is refused", async (name) => {
+    const { id, phone } = await newUser();
+    const { form, undo } = (await cases[name]?.(id, phone)) ?? expect.fail(name);
+    const holding = gate.hold(scope, "before");
+    const answer = apis().here.token({ ...form, scope }, racer);
+    const held = await holding;
+    expect((await undo()).status).toBe(204);
+    held.release();
+    expect(await answer).toMatchObject(invalidGrant);
+    expect(await authorizationsOf(id)).toEqual([]);
+  });
+
+  test.each(Object.keys(cases))("%s after the grant is stored: its pair is dead on arrival", async (name) => {
+    const { id, phone } = await newUser();
+    const { form, undo } = (await cases[name]?.(id, phone)) ?? expect.fail(name);
+    const holding = gate.hold(scope, "after");
+    const answering = apis().here.token({ ...form, scope }, racer);
+    const held = await holding;
+    await vi.waitFor(async () => expect(await authorizationsOf(id)).toHaveLength(1));
+    expect((await undo()).status).toBe(204);
+    held.release();
+    const answer = await answering;
+    const [pair] = issued([answer]);
+    expect(answer.status).toBe(200);
+    for (const api of Object.values(apis())) {
+      expect(await api.introspect(pair?.access_token ?? "")).toEqual({ active: false });
+      expect(await api.refresh(pair?.refresh_token ?? "", racer)).toMatchObject(invalidGrant);
+    }
+  });
+
+  test.each(["phone_otp", "phone_otp_token"])(
+    "%s: a phone that becomes another's while the grant waits for its identity opens nothing",
+    async (grant_type) => {
+      const { id, phone } = await newUser();
+      const verifier = otpVerifier(slow.origin);
+      const secret =
+        grant_type === "phone_otp"
+          ? { password: await verifier.send(phone) }
+          : { otp_verification_token: await verifier.prove(phone) };
+      const answer = await store.read(async (query) => {
+        await query("begin");
+        await query(`update auth.identities set phone = '${newPhone()}' where id = '${id}'`);
+        const answering = apis().here.token({ grant_type, phone, ...secret }, racer);
+        const waiting = () =>
+          query(
+            `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+          );
+        await vi.waitFor(async () => expect(await waiting()).toHaveLength(1), { timeout: 4_000 });
+        await query("commit");
+        return answering;
+      });
+      expect(answer).toMatchObject(invalidGrant);
+      expect(await authorizationsOf(id)).toEqual([]);
+    },
+  );
+
+  test("a proof that is redeemed elsewhere meanwhile is refused", async () => {
+    const { phone } = await newUser();
+    const otp_verification_token = await otpVerifier(slow.origin).prove(phone);
+    const form = { grant_type: "phone_otp_token", phone, otp_verification_token };
+    const holding = gate.hold(scope, "before");
+    const answer = apis().here.token({ ...form, scope }, racer);
+    const held = await holding;
+    expect((await apis().there.token(form, racer)).status).toBe(200);
+    held.release();
+    expect(await answer).toMatchObject(invalidGrant);
+  });
+
+  test.each(["before", "after"] as const)(
+    "an identity deleted %s a refresh is stored: nothing of it is active",
+    async (when) => {
+      const { id } = await newUser();
+      const first = await apis().there.newPair(id, racer);
+      const { rotating } = decodeRefreshToken(first.refresh_token) ?? expect.fail("no refresh token");
+      const holding = gate.hold(hashPart(rotating).toString("base64url"), when);
+      const answering = apis().here.refresh(first.refresh_token, racer);
+      const held = await holding;
+      if (when === "after") {
+        const superseded = async () => (await authorizationsOf(id))[0]?.["superseded"];
+        await vi.waitFor(async () => expect(await superseded()).toHaveLength(1));
+      }
+      expect((await deleteIdentity(apis().there, id)).status).toBe(204);
+      held.release();
+      const answer = await answering;
+      expect(answer.status).toBe(when === "after" ? 200 : 400);
+      for (const { access_token } of [first, ...issued([answer])]) {
+        expect(await apis().here.introspect(access_token)).toEqual({ active: false });
+      }
+    },
+  );
+
+  test("a client that another process no longer lists is refused, in flight too, and its tokens are dead", async () => {
+    const { id } = await newUser();
+    const pair = await apis().here.newPair(id, racer);
+    const other = await apis().here.newPair(id, mobileApp);
+    const holding = gate.hold(scope, "before");
+    const answer = apis().here.token({ grant_type: "auth", auth_id: id, scope }, racer);
+    const held = await holding;
+    const without = await startAuthServer("PostgreSQL", { env: { ...store.env, ...withClients() } });
+    held.release();
+    expect(await answer).toMatchObject(invalidGrant);
+    for (const api of Object.values(apis())) {
+      expect(await api.introspect(pair.access_token)).toEqual({ active: false });
+      expect(await api.introspect(other.access_token)).toMatchObject({ active: true });
+      expect((await api.refresh(pair.refresh_token, racer)).status).toBe(400);
+      expect((await api.token({ grant_type: "auth", auth_id: id }, racer)).status).toBe(400);
+      // Its credentials may be remembered for a moment; they open nothing meanwhile.
+      const refused = { status: 400, body: { error: "invalid_client" } };
+      await vi.waitFor(
+        async () => expect(await api.refresh(pair.refresh_token, racer)).toMatchObject(refused),
+        { timeout: 3_000 },
+      );
+    }
+    await without.stop();
+
+    const again = await startAuthServer("PostgreSQL", { env: { ...store.env, ...clients } });
+    expect(await apis().here.introspect(pair.access_token)).toEqual({ active: false });
+    expect(await apis().here.refresh(pair.refresh_token, racer)).toMatchObject(invalidGrant);
+    const { access_token } = await apis().here.newPair(id, racer);
+    expect(await apis().there.introspect(access_token)).toMatchObject({ active: true });
+    await again.stop();
+  });
+
+  test("an identity that somebody holds locked delays no other's grant, and gets its own once it is free", async () => {
+    const grant = (id: string) => apis().there.token({ grant_type: "auth", auth_id: id }, racer);
+    const [held, ...others] = await Promise.all(Array.from({ length: 20 }, async () => (await newUser()).id));
+    await store.read(async (query) => {
+      await query("begin");
+      await query(`select from auth.identities where id = '${held}' for update`);
+      const waiting = grant(held ?? "");
+      const answers = await Promise.all([...others, "nobody"].map(grant));
+      expect(issued(answers)).toHaveLength(others.length);
+      expect(answers.at(-1)).toMatchObject(invalidGrant);
+      await expect(Promise.race([waiting, "waiting"])).resolves.toBe("waiting");
+      await query("rollback");
+      expect(issued([await waiting])).toHaveLength(1);
+    });
+  });
+});

@@ -1,0 +1,203 @@
+/**
+ * kill -9 around a refresh: the client either has the new pair, or gets it by trying again. TEST_KILLS sets
+ * how many times a process is killed at a random moment.
+ */
+import { randomInt } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { decodeRefreshToken, hashPart } from "../../../src/auth/tokens/refresh-token.ts";
+import { type AuthApi, authApi, type TokenPair } from "../../support/auth-api.ts";
+import { type AuthProcess, spawnAuthServer } from "../../support/auth-server.ts";
+import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
+import { type DatabaseGate, openDatabaseGate } from "../../support/database-gate.ts";
+import { backends } from "../../support/servers.ts";
+
+const kills = Number(process.env["TEST_KILLS"] ?? 5);
+
+/** A window that is still open when a slow machine has started the process again. */
+const clients = {
+  OAUTH_SERVER_CLIENTS: JSON.stringify([
+    {
+      clientId: "mobile-app",
+      clientSecret: "mobile-app-dev-secret",
+      grantTypes: ["auth", "refresh_token"],
+      tokenSettings: { refreshGraceSeconds: 600 },
+    },
+  ]),
+};
+
+/** What a client knows: the pairs it was given, and the token whose answer never came. */
+interface Ledger {
+  readonly identityId: string;
+  readonly answered: TokenPair[];
+  unanswered: string | undefined;
+}
+
+function newest({ answered }: Ledger): TokenPair {
+  return answered.at(-1) ?? expect.fail("no pair was answered");
+}
+
+async function newLedger(api: AuthApi): Promise<Ledger> {
+  const { id } = await api.newIdentity();
+  return { identityId: id, answered: [await api.newPair(id)], unanswered: undefined };
+}
+
+/** Refreshes until the process is gone. */
+async function refreshUntilGone(api: AuthApi, ledger: Ledger, answered: () => void): Promise<void> {
+  for (;;) {
+    const token = newest(ledger).refresh_token;
+    ledger.unanswered = token;
+    const answer = await api.refresh(token).catch(() => undefined);
+    if (!answer) return;
+    expect(answer.status, answer.text).toBe(200);
+    ledger.answered.push(answer.body as TokenPair);
+    ledger.unanswered = undefined;
+    answered();
+  }
+}
+
+/** The promise, for one client, kept by another process. Answers whether the lost refresh had been committed. */
+async function expectKept(api: AuthApi, ledger: Ledger): Promise<void> {
+  const [previous, last] = ledger.answered.slice(-2);
+  if (previous && last) {
+    const again = await api.refresh(previous.refresh_token);
+    expect(again.body, "an answered refresh is answered alike again").toEqual(last);
+  }
+  expect((await api.introspect(newest(ledger).access_token)).active).toBe(true);
+  const retried = await api.refresh(ledger.unanswered ?? newest(ledger).refresh_token);
+  expect(retried.status, retried.text).toBe(200);
+  const pair = retried.body as TokenPair;
+  expect((await api.introspect(pair.access_token)).active).toBe(true);
+  expect((await api.refresh(ledger.unanswered ?? newest(ledger).refresh_token)).text).toBe(retried.text);
+  const next = await api.refresh(pair.refresh_token);
+  expect(next.status, next.text).toBe(200);
+  ledger.answered.push(pair, next.body as TokenPair);
+  ledger.unanswered = undefined;
+}
+
+describe.runIf(backends.includes("PostgreSQL"))("kill -9 of one of several processes: PostgreSQL", () => {
+  let store: AuthStore;
+  let survivor: AuthProcess;
+  let api: AuthApi;
+  beforeAll(async () => {
+    store = await createAuthStore("PostgreSQL");
+    survivor = await spawnAuthServer("PostgreSQL", { env: { ...store.env, ...clients } });
+    api = authApi(survivor.base);
+  }, 60_000);
+  afterAll(async () => {
+    await survivor.stop();
+    await store.drop();
+  });
+
+  describe("with its way to the database held up", () => {
+    let gate: DatabaseGate;
+    beforeAll(async () => {
+      gate = await openDatabaseGate(store.env["DB_HOST"] ?? "", Number(store.env["DB_PORT"]));
+    });
+    afterAll(() => gate.close());
+
+    async function storedHash(authorizationId: string): Promise<string> {
+      return store.read(async (query) => {
+        const statement = `select encode(refresh_hash, 'hex') as hash from auth.authorizations where id = '${authorizationId}'`;
+        return String((await query(statement))[0]?.["hash"]);
+      });
+    }
+
+    test.each([
+      { moment: "before the rotation gets to the database", when: "before" },
+      { moment: "between commit and answer", when: "after" },
+    ] as const)(
+      "killed $moment, it leaves the client able to get the pair by trying again",
+      async ({ when }) => {
+        const victim = await spawnAuthServer("PostgreSQL", {
+          env: { ...store.env, ...clients, DB_HOST: "127.0.0.1", DB_PORT: String(gate.port) },
+        });
+        const ledger = await newLedger(api);
+        const token = newest(ledger).refresh_token;
+        ledger.unanswered = token;
+        const { authorizationId, rotating } = decodeRefreshToken(token) ?? expect.fail("no refresh token");
+        const presented = hashPart(rotating);
+        expect(await storedHash(authorizationId)).toBe(presented.toString("hex"));
+
+        // Only the statement that rotates names the hash of the token in this spelling.
+        const held = gate.hold(presented.toString("base64url"), when);
+        const lost = authApi(victim.base, api.contract)
+          .refresh(token)
+          .then(
+            () => "answered",
+            () => "lost",
+          );
+        await held;
+        if (when === "after") {
+          await vi.waitFor(async () =>
+            expect(await storedHash(authorizationId)).not.toBe(presented.toString("hex")),
+          );
+        }
+        await victim.kill();
+        expect(await lost).toBe("lost");
+        await victim.stop();
+        await expectKept(api, ledger);
+        expect(ledger.answered).toHaveLength(3);
+      },
+    );
+  });
+
+  test(
+    `killed ${kills} times at random moments, every refresh is answered or can be retried`,
+    async () => {
+      for (let kill = 0; kill < kills; kill += 1) {
+        // New ones: an authorization cannot be refreshed without end within one window.
+        const ledgers = await Promise.all(Array.from({ length: 8 }, () => newLedger(api)));
+        const victim = await spawnAuthServer("PostgreSQL", { env: { ...store.env, ...clients } });
+        const victimApi = authApi(victim.base, api.contract);
+        const enough = Promise.withResolvers<void>();
+        const [target, start] = [randomInt(1, 60), answeredRefreshes(ledgers)];
+        const loops = ledgers.map((ledger) =>
+          refreshUntilGone(victimApi, ledger, () => {
+            if (answeredRefreshes(ledgers) - start >= target) enough.resolve();
+          }),
+        );
+        await Promise.race([enough.promise, Promise.all(loops)]);
+        await victim.kill();
+        await Promise.all(loops);
+        await victim.stop();
+        for (const ledger of ledgers) await expectKept(api, ledger);
+      }
+      const rows = await store.read((query) =>
+        query("select 1 from auth.authorizations where revoked_at is not null"),
+      );
+      expect(rows, "no authorization has ended").toEqual([]);
+    },
+    60_000 + kills * 10_000,
+  );
+});
+
+function answeredRefreshes(ledgers: readonly Ledger[]): number {
+  return ledgers.reduce((sum, { answered }) => sum + answered.length, 0);
+}
+
+describe("kill -9 of the only process: PGlite", () => {
+  test("started again in the same directory, it keeps what it answered and answers what it did not", async () => {
+    const store = await createAuthStore("PGlite");
+    let server = await spawnAuthServer("PGlite", { env: { ...store.env, ...clients } });
+    const contract = authApi(server.base).contract;
+    const ledgers = await Promise.all(
+      Array.from({ length: 4 }, () => newLedger(authApi(server.base, contract))),
+    );
+    for (let kill = 0; kill < 2; kill += 1) {
+      const enough = Promise.withResolvers<void>();
+      const [target, start] = [randomInt(1, 30), answeredRefreshes(ledgers)];
+      const loops = ledgers.map((ledger) =>
+        refreshUntilGone(authApi(server.base, contract), ledger, () => {
+          if (answeredRefreshes(ledgers) - start >= target) enough.resolve();
+        }),
+      );
+      await Promise.race([enough.promise, Promise.all(loops)]);
+      await server.kill();
+      await Promise.all(loops);
+      server = await spawnAuthServer("PGlite", { env: { ...store.env, ...clients } });
+      for (const ledger of ledgers) await expectKept(authApi(server.base, contract), ledger);
+    }
+    await server.stop();
+    await store.drop();
+  }, 90_000);
+});

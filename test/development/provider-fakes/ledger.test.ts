@@ -1,0 +1,98 @@
+import { describe, expect, it } from "vitest";
+import { createLedger } from "../../../src/development/provider-fakes/ledger.ts";
+import { movableClock } from "../../support/movable-clock.ts";
+
+function ledgerWith(...messages: [token: string, messageId?: string, collapseId?: string][]) {
+  const ledger = createLedger(movableClock());
+  for (const [token, messageId, collapseId] of messages) {
+    ledger.record({ token, messageId, collapseId, payload: undefined });
+  }
+  return ledger;
+}
+
+describe("the ledger", () => {
+  it("counts tokens and messages", () => {
+    const ledger = ledgerWith(["a", "1", "n"], ["b", "2", "n"], ["a", "3", "m"]);
+    expect(ledger.summary()).toMatchObject({ tokens: 2, messages: 3, repeats: 0, tokensNotifiedTwice: 0 });
+  });
+
+  it("counts the same message id of a token again as a repeat, whether first or later", () => {
+    const ledger = ledgerWith(
+      ["a", "1", "n"],
+      ["a", "1", "n"],
+      ["a", "2", "m"],
+      ["a", "2", "m"],
+      ["b", "1", "n"],
+    );
+    expect(ledger.summary()).toMatchObject({ messages: 5, repeats: 2, tokensNotifiedTwice: 0 });
+  });
+
+  it("counts a token once that had several ids of one notification", () => {
+    const ledger = ledgerWith(
+      ["a", "1", "n"],
+      ["a", "2", "n"],
+      ["a", "3", "n"],
+      ["b", "4", "n"],
+      ["b", "5", "m"],
+    );
+    expect(ledger.summary()).toMatchObject({ repeats: 0, tokensNotifiedTwice: 1 });
+  });
+
+  it("sees two ids of a notification that is not the token's first", () => {
+    const ledger = ledgerWith(["a", "1", "n"], ["a", "2", "m"], ["a", "3", "m"]);
+    expect(ledger.summary().tokensNotifiedTwice).toBe(1);
+  });
+
+  it("says nothing of repeats where messages have no id", () => {
+    const ledger = ledgerWith(["a"], ["a"], ["a", "1", "n"], ["a", "1", "n"]);
+    expect(ledger.summary()).toMatchObject({ messages: 4, repeats: 1 });
+    expect(ledger.token("a")).toEqual({
+      token: "a",
+      count: 4,
+      messages: [{ messageId: "1", collapseId: "n", count: 2 }],
+    });
+  });
+
+  it("pages through tokens in the order of their first message", () => {
+    const ledger = ledgerWith(["c", "1"], ["a", "2"], ["b", "3"], ["c", "4"]);
+    const names = (page: { token: string }[]) => page.map(({ token }) => token);
+    expect(names(ledger.tokens("", 2))).toEqual(["c", "a"]);
+    expect(names(ledger.tokens("a", 2))).toEqual(["b"]);
+    expect(ledger.tokens("b", 2)).toEqual([]);
+    expect(ledger.tokens("not there", 2)).toEqual([]);
+  });
+
+  it("tells the busiest second, the first and the last", () => {
+    const clock = movableClock();
+    clock.move(1 - (clock.now() % 1000) / 1000);
+    const ledger = createLedger(clock);
+    const start = clock.now();
+    for (const count of [2, 5, 3]) {
+      for (let at = 0; at < count; at += 1) {
+        ledger.record({ token: "a", messageId: undefined, collapseId: undefined, payload: undefined });
+      }
+      clock.move(1);
+    }
+    expect(ledger.summary()).toMatchObject({ peakPerSecond: 5, firstAt: start, lastAt: start + 2000 });
+  });
+
+  it("keeps the last hundred messages whole, the newest last", () => {
+    const ledger = createLedger(movableClock());
+    const record = (at: number) =>
+      ledger.record({ token: String(at), messageId: undefined, collapseId: undefined, payload: at });
+    for (let at = 0; at < 30; at += 1) record(at);
+    expect(ledger.recent().map(({ payload }) => payload)).toEqual(Array.from({ length: 30 }, (_, at) => at));
+    for (let at = 30; at < 250; at += 1) record(at);
+    expect(ledger.recent().map(({ payload }) => payload)).toEqual(
+      Array.from({ length: 100 }, (_, at) => at + 150),
+    );
+  });
+
+  it("is empty once cleared", () => {
+    const ledger = ledgerWith(["a", "1", "n"], ["a", "1", "n"], ["a", "2", "n"]);
+    ledger.answered("UNREGISTERED");
+    ledger.clear();
+    expect(ledger.summary()).toEqual(ledgerWith().summary());
+    expect([ledger.tokens(), ledger.recent(), ledger.token("a")]).toEqual([[], [], undefined]);
+  });
+});

@@ -1,0 +1,230 @@
+/** What can be played is the same with all fakes; FCM's stands for them. */
+import { once } from "node:events";
+import type { ClientHttp2Session } from "node:http2";
+import { setTimeout as elapsed } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import {
+  type FcmFake,
+  type Scenario,
+  startFcmFake,
+} from "../../../src/development/provider-fakes/provider-fakes.ts";
+import { movableClock } from "../../support/movable-clock.ts";
+import { accessToken, fcmMessage, send, session } from "./clients.ts";
+
+const clock = movableClock();
+let fake: FcmFake;
+let bearer: string;
+
+beforeAll(async () => {
+  fake = await startFcmFake({ clock, accessTokenSeconds: 1_000_000 });
+  bearer = await accessToken(fake.credentials);
+});
+afterEach(() => fake.clear());
+afterAll(() => fake.close());
+
+function post(token: string, client: ClientHttp2Session = session(fake.origin)) {
+  const path = `/v1/projects/${fake.credentials.project_id}/messages:send`;
+  const headers = { ":method": "POST", ":path": path, authorization: `Bearer ${bearer}` };
+  return send(client, headers, JSON.stringify({ message: fcmMessage(token) }));
+}
+
+async function statuses(tokens: readonly string[]): Promise<number[]> {
+  const client = session(fake.origin);
+  return Promise.all(tokens.map(async (token) => (await post(token, client)).status));
+}
+
+const many = Array.from({ length: 400 }, (_, at) => `device-${at}`);
+const messages = () => fake.ledger.summary().messages;
+
+describe("who is concerned", () => {
+  it("tokens that begin so", async () => {
+    fake.play({ answer: "UNREGISTERED", tokenPrefix: "old-" });
+    expect(await statuses(["old-1", "new-1", "older", "an-old-1"])).toEqual([404, 200, 200, 200]);
+  });
+
+  it("tokens that match", async () => {
+    fake.play({ answer: "UNREGISTERED", tokenPattern: "[13]$" });
+    expect(await statuses(["a1", "a2", "a3"])).toEqual([404, 200, 404]);
+  });
+
+  it("the next n requests", async () => {
+    const playing = fake.play({ answer: "INTERNAL", times: 2 });
+    const client = session(fake.origin);
+    const seen = [];
+    for (const token of ["a", "b", "c"]) seen.push((await post(token, client)).status);
+    expect(seen).toEqual([500, 500, 200]);
+    expect(playing.played).toBe(2);
+    expect(fake.playing()).toEqual([]);
+  });
+
+  it("requests for so many seconds, or until a time", async () => {
+    fake.play({ answer: "INTERNAL", seconds: 60 });
+    fake.play({ answer: "UNAVAILABLE", until: new Date(clock.now() + 90_000).toISOString() });
+    const seen = [];
+    for (const move of [59, 1, 29, 1]) {
+      clock.move(move);
+      seen.push(...(await statuses(["a"])));
+    }
+    expect(seen).toEqual([500, 503, 503, 200]);
+  });
+
+  it("a share of requests, at random", async () => {
+    fake.play({ answer: "INTERNAL", share: 0.5 });
+    const failed = (await statuses(many)).filter((status) => status === 500).length;
+    expect(failed).toBeGreaterThan(120);
+    expect(failed).toBeLessThan(280);
+  });
+
+  it("a share of tokens, always the same ones", async () => {
+    const playing = fake.play({ answer: "UNREGISTERED", share: 0.3, shareOf: "tokens" });
+    const first = await statuses(many);
+    const dead = first.filter((status) => status === 404).length;
+    expect(dead).toBeGreaterThan(80);
+    expect(dead).toBeLessThan(160);
+    expect(await statuses(many)).toEqual(first);
+    playing.stop();
+    fake.play({ answer: "UNREGISTERED", share: 0.6, shareOf: "tokens" });
+    const later = await statuses(many);
+    expect(first.every((status, at) => status === 200 || later[at] === 404)).toBe(true);
+  });
+
+  it("nobody after it was stopped", async () => {
+    const playing = fake.play({ answer: "INTERNAL" });
+    expect(await statuses(["a"])).toEqual([500]);
+    playing.stop();
+    expect(await statuses(["a"])).toEqual([200]);
+  });
+
+  it("the first scenario that fits wins", async () => {
+    fake.play({ answer: "UNREGISTERED", tokenPrefix: "b" });
+    fake.play({ answer: "INTERNAL" });
+    expect(await statuses(["a", "b"])).toEqual([500, 404]);
+  });
+
+  it("not requests with mistakes: they get the answer that they deserve", async () => {
+    const playing = fake.play({ answer: "INTERNAL" });
+    expect(await statuses(["no token"])).toEqual([400]);
+    expect(playing.played).toBe(0);
+  });
+});
+
+describe("what happens", () => {
+  it("Retry-After, in seconds or as a date", async () => {
+    fake.play({ answer: "QUOTA_EXCEEDED", retryAfter: 7, times: 1 });
+    fake.play({ answer: "UNAVAILABLE", retryAfter: "Wed, 21 Oct 2026 07:28:00 GMT" });
+    const client = session(fake.origin);
+    expect((await post("a", client)).headers["retry-after"]).toBe("7");
+    expect((await post("a", client)).headers["retry-after"]).toBe("Wed, 21 Oct 2026 07:28:00 GMT");
+  });
+
+  it("an answer that is made up", async () => {
+    fake.play({ answer: { status: 418, headers: { "x-odd": "1" }, body: "short and stout" } });
+    expect(await post("a")).toMatchObject({
+      status: 418,
+      text: "short and stout",
+      headers: { "x-odd": "1" },
+    });
+  });
+
+  it("a delay, of accepted messages and of answers", async () => {
+    fake.play({ delayMs: 120 });
+    fake.play({ answer: "INTERNAL", tokenPrefix: "b" });
+    const client = session(fake.origin);
+    const started = performance.now();
+    const slow = post("a", client);
+    await post("b", client);
+    expect((await slow).status).toBe(200);
+    expect(performance.now() - started).toBeGreaterThan(115);
+    expect(messages()).toBe(1);
+  });
+
+  it("no answer at all, and nothing recorded", async () => {
+    fake.play({ fault: "timeout", tokenPrefix: "a" });
+    const client = session(fake.origin);
+    const outcome = await Promise.race([post("a", client).catch(() => "ended"), elapsed(150, "waiting")]);
+    expect(outcome).toBe("waiting");
+    expect((await post("b", client)).status).toBe(200);
+    expect(messages()).toBe(1);
+  });
+
+  it.each([
+    ["reset", 0],
+    ["reset-after-accept", 1],
+  ] as const)("%s ends the stream and no other; %i recorded", async (fault, recorded) => {
+    fake.play({ fault, times: 1 });
+    const client = session(fake.origin);
+    await expect(post("a", client)).rejects.toThrow("NGHTTP2_INTERNAL_ERROR");
+    expect(messages()).toBe(recorded);
+    expect((await post("a", client)).status).toBe(200);
+  });
+
+  it.each([
+    ["disconnect", 0],
+    ["disconnect-after-accept", 1],
+  ] as const)("%s cuts the connection; %i recorded", async (fault, recorded) => {
+    fake.play({ fault, times: 1 });
+    const client = session(fake.origin);
+    const closed = once(client, "close");
+    await expect(post("a", client)).rejects.toThrow();
+    await closed;
+    expect(messages()).toBe(recorded);
+    expect(await statuses(["a"])).toEqual([200]);
+  });
+
+  it("GOAWAY lets open requests finish, with code 0", async () => {
+    fake.play({ fault: "goaway", times: 1 });
+    const client = session(fake.origin);
+    const goaway = once(client, "goaway");
+    const closed = once(client, "close");
+    expect((await post("a", client)).status).toBe(200);
+    const [code, , data] = await goaway;
+    expect([code, String(data)]).toEqual([0, '{"reason":"Shutdown"}']);
+    await closed;
+    expect(messages()).toBe(1);
+  });
+
+  it("GOAWAY ends the connection, with another code", async () => {
+    fake.play({ fault: "goaway", code: 2, reason: "InternalServerError" });
+    const client = session(fake.origin);
+    const goaway = once(client, "goaway");
+    await expect(post("a", client)).rejects.toThrow();
+    const [code, , data] = await goaway;
+    expect([code, String(data)]).toEqual([2, '{"reason":"InternalServerError"}']);
+    expect(messages()).toBe(0);
+  });
+
+  it("connections are refused, and accepted again on the same port", async () => {
+    const client = session(fake.origin);
+    expect((await post("a", client)).status).toBe(200);
+    const cut = once(client, "close");
+    const playing = fake.play({ fault: "refuse-connections" });
+    await cut;
+    await expect(fetch(fake.origin)).rejects.toMatchObject({ cause: { code: "ECONNREFUSED" } });
+    playing.stop();
+    await vi.waitFor(async () => expect(await statuses(["a"])).toEqual([200]));
+  });
+
+  it("connections are refused for a while", async () => {
+    fake.play({ fault: "refuse-connections", seconds: 0.3 });
+    await expect(fetch(fake.origin)).rejects.toMatchObject({ cause: { code: "ECONNREFUSED" } });
+    await vi.waitFor(async () => expect(await statuses(["a"])).toEqual([200]));
+  });
+});
+
+describe("what is no scenario", () => {
+  it.each<[string, object]>([
+    ["nothing to play", {}],
+    ["an unknown member", { answer: "INTERNAL", percent: 5 }],
+    ["an answer that the provider does not have", { answer: "BadDeviceToken" }],
+    ["an unknown fault", { fault: "explode" }],
+    ["an answer and a fault", { answer: "INTERNAL", fault: "reset" }],
+    ["a share above 1", { answer: "INTERNAL", share: 30 }],
+    ["no times", { answer: "INTERNAL", times: 0 }],
+    ["a time that is none", { answer: "INTERNAL", until: "soon" }],
+    ["an expression that is none", { answer: "INTERNAL", tokenPattern: "(" }],
+    ["a choice of whose connections are refused", { fault: "refuse-connections", times: 3 }],
+  ])("%s", (_, scenario) => {
+    expect(() => fake.play(scenario as Scenario<never>)).toThrow(TypeError);
+    expect(fake.playing()).toEqual([]);
+  });
+});

@@ -1,0 +1,124 @@
+import { describe, expect, test } from "vitest";
+import {
+  type DatabaseReadOptions,
+  migrateTask,
+  resolveDatabaseSettings,
+} from "../../../src/platform/database/settings.ts";
+import type { EnvironmentVariables } from "../../../src/platform/settings/environment.ts";
+import { settle } from "../../../src/platform/settings/settings.ts";
+import { localhostCertificate } from "../../support/localhost-certificate.ts";
+import { problemLines, problemsOf } from "../../support/setting-problems.ts";
+
+const read = (env: EnvironmentVariables, options: DatabaseReadOptions) =>
+  settle(resolveDatabaseSettings(env, options));
+const development: DatabaseReadOptions = { environment: "development", service: "auth", dataDir: "/data" };
+const production: DatabaseReadOptions = { ...development, environment: "production" };
+const complete = { DB_HOST: "db.internal", DB_NAME: "gatepost", DB_USER: "app", DB_PASSWORD: "hunter2" };
+
+describe("development", () => {
+  test("without DB_HOST the database is embedded, each service's in a directory of its own", () => {
+    expect(read({}, development)).toEqual({ kind: "embedded", dataDir: "/data/auth" });
+  });
+
+  test("with DB_HOST the rest has defaults, and the ordinary user migrates", () => {
+    expect(read({ DB_HOST: "localhost", DB_PASSWORD: "p" }, development)).toEqual({
+      kind: "postgres",
+      host: "localhost",
+      port: 5432,
+      name: "gatepost",
+      user: "gatepost",
+      password: "p",
+      migrationUser: "gatepost",
+      migrationPassword: "p",
+      ssl: "disable",
+      sslCa: undefined,
+      poolSize: 10,
+    });
+  });
+
+  test("no password is needed, nor for migrating", () => {
+    const settings = read({ DB_HOST: "localhost", DB_USER: "me" }, { ...development, task: migrateTask });
+    expect(settings).toMatchObject({
+      user: "me",
+      password: undefined,
+      migrationUser: "me",
+      migrationPassword: undefined,
+    });
+  });
+
+  test("what is wrong is reported even where the database is embedded", async () => {
+    const lines = await problemLines(() => read({ DB_PORT: "0" }, development));
+    expect(lines).toEqual(['DB_PORT must be an integer from 1 to 65535, but is "0"']);
+  });
+});
+
+describe("production", () => {
+  test("requires host, name, user and password, and no migration user", async () => {
+    const problems = await problemsOf(() => read({}, production));
+    expect(problems.map(({ name }) => name)).toEqual(["DB_HOST", "DB_NAME", "DB_USER", "DB_PASSWORD"]);
+    for (const { what, example } of problems) {
+      expect(what).toMatch(/^is missing; it must be /);
+      expect(example).toMatch(/^DB_[A-Z_]+=./);
+    }
+  });
+
+  test("encrypts connections unless told otherwise", () => {
+    expect(read(complete, production)).toEqual({
+      kind: "postgres",
+      host: "db.internal",
+      port: 5432,
+      name: "gatepost",
+      user: "app",
+      password: "hunter2",
+      migrationUser: "gatepost_migration",
+      migrationPassword: undefined,
+      ssl: "require",
+      sslCa: undefined,
+      poolSize: 10,
+    });
+  });
+
+  test("requires the migration user where migrations are run", async () => {
+    const reading = (env: Record<string, string>) => () =>
+      read({ ...complete, ...env }, { ...production, task: migrateTask });
+    const names = (await problemsOf(reading({}))).map(({ name }) => name);
+    expect(names).toEqual(["DB_USER_MIGRATION", "DB_PASSWORD_MIGRATION"]);
+    const settings = reading({ DB_USER_MIGRATION: "owner", DB_PASSWORD_MIGRATION: "p" })();
+    expect(settings).toMatchObject({ migrationUser: "owner", migrationPassword: "p", user: "app" });
+  });
+
+  test("takes authorities for verify-full", () => {
+    const { cert } = localhostCertificate;
+    const settings = read({ ...complete, DB_SSL: "verify-full", DB_SSL_CA: cert }, production);
+    expect(settings).toMatchObject({ ssl: "verify-full", sslCa: cert });
+  });
+});
+
+test("a service's own names override the plain ones", () => {
+  const env = { ...complete, AUTH_DB_NAME: "auth", PUSH_DB_NAME: "push" };
+  expect(read(env, production)).toMatchObject({ name: "auth", user: "app" });
+  expect(read(env, { ...production, service: "push" })).toMatchObject({
+    name: "push",
+    user: "app",
+  });
+});
+
+describe("hostile values", () => {
+  test.each([
+    ["DB_HOST", "postgres://app:hunter2@db/gatepost", "must be a host name or an IP address"],
+    ["DB_HOST", "db;drop", "must be a host name or an IP address"],
+    ["DB_PORT", "65536", "must be an integer from 1 to 65535"],
+    ["DB_NAME", "x".repeat(64), "must be 1 to 63 characters, none of them a control character"],
+    ["DB_USER", "a\nb", "must be 1 to 63 characters, none of them a control character"],
+    ["DB_PASSWORD", "hunter2\u0000", "must be a password without control characters"],
+    ["DB_PASSWORD", "hunter2\n", "must be a password without control characters"],
+    ["DB_SSL", "verify-ca", "must be one of disable, require, verify-full"],
+    ["DB_SSL_CA", "hunter2", "must be certificates in PEM form, but holds no whole PEM block"],
+    ["DB_POOL_SIZE", "0", "must be an integer from 1 to 1000"],
+  ])("%s=%j", async (name, value, what) => {
+    const lines = await problemLines(() => read({ ...complete, [name]: value }, production));
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toContain(`${name} ${what}`);
+    expect(lines[0]).not.toContain("hunter2");
+  });
+});

@@ -1,0 +1,168 @@
+/** Transactions on connections of their own: they take turns, and never commit or run less than the whole. */
+import postgres from "postgres";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
+import { Transactions } from "../../../src/platform/database/transactions.ts";
+import { createTestDatabase, postgresUrl, type TestDatabase } from "../../support/backends.ts";
+import { backends } from "../../support/servers.ts";
+
+describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", () => {
+  let database: TestDatabase;
+  let admin: postgres.Sql;
+  let transactions: Transactions;
+  const max = 3;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    const url = new URL(postgresUrl());
+    url.pathname = `/${database.name}`;
+    const quiet = { onnotice: () => undefined };
+    admin = postgres(url.href, { ...quiet, max: 1 });
+    await admin`create table public.entries (id int)`;
+    transactions = new Transactions(
+      (onclose) => postgres(url.href, { ...quiet, max: 1, onclose, backoff: () => 0.01 }),
+      max,
+    );
+  });
+  afterAll(async () => {
+    await transactions.close(1);
+    await admin.end();
+    await database.drop();
+  });
+  beforeEach(() => admin`delete from public.entries`);
+
+  const stored = async () => (await admin`select id from public.entries order by id`).map(({ id }) => id);
+  const insert = (tx: postgres.Sql, id: number) => tx.unsafe("insert into public.entries values ($1)", [id]);
+
+  /** Ends the connection of a transaction from the side of the server. */
+  async function terminate(tx: postgres.Sql): Promise<void> {
+    const [row] = await tx.unsafe("select pg_backend_pid() as pid");
+    const pid = Number(row?.["pid"]);
+    await admin`select pg_terminate_backend(${pid}::int)`;
+    const alive = () => admin`select 1 from pg_stat_activity where pid = ${pid}::int`;
+    await vi.waitFor(async () => expect(await alive()).toEqual([]));
+  }
+
+  /** Asks until the answer is an error, as the end of a connection may take a moment to be seen. */
+  async function untilLost(tx: postgres.Sql): Promise<void> {
+    await vi.waitFor(async () => {
+      const works = await Promise.resolve()
+        .then(() => tx.unsafe("select 1"))
+        .then(
+          () => true,
+          () => false,
+        );
+      expect(works).toBe(false);
+    });
+  }
+
+  test("more than there are connections wait for their turn, and all of them finish", async () => {
+    let running = 0;
+    let most = 0;
+    // The first ones wait for each other: otherwise two could do it all while the third still connects.
+    const together = Promise.withResolvers<void>();
+    const results = await Promise.all(
+      Array.from({ length: 10 * max }, (_, id) =>
+        transactions.begin(async (tx) => {
+          running += 1;
+          most = Math.max(most, running);
+          if (running === max) together.resolve();
+          await together.promise;
+          await insert(tx, id);
+          running -= 1;
+          return id;
+        }),
+      ),
+    );
+    const all = Array.from({ length: 10 * max }, (_, id) => id);
+    expect(results).toEqual(all);
+    expect(await stored()).toEqual(all);
+    expect(most).toBe(max);
+  });
+
+  test("those that wait get their turn after some that fail, too", async () => {
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 6 * max }, (_, id) =>
+        transactions.begin(async (tx) => {
+          await insert(tx, id);
+          if (id % 2 === 0) throw new Error("no");
+        }),
+      ),
+    );
+    expect(outcomes.filter(({ status }) => status === "rejected")).toHaveLength(3 * max);
+    expect(await stored()).toEqual(Array.from({ length: 3 * max }, (_, index) => 2 * index + 1));
+  });
+
+  test("a statement that failed unnoticed keeps the transaction from ending as if it were done", async () => {
+    const work = transactions.begin(async (tx) => {
+      await insert(tx, 1);
+      await tx.unsafe("select 1 / 0").catch(() => undefined);
+      return "done";
+    });
+    await expect(work).rejects.toThrow("failed unnoticed");
+    expect(await stored()).toEqual([]);
+  });
+
+  describe("one whose connection is lost", () => {
+    test("runs nothing of the rest on another connection", async () => {
+      const tried: unknown[] = [];
+      const ended = Promise.withResolvers<void>();
+      const work = transactions.begin(async (tx) => {
+        await insert(tx, 1);
+        await terminate(tx);
+        await untilLost(tx);
+        for (const id of [2, 3]) {
+          try {
+            await insert(tx, id);
+          } catch (error) {
+            tried.push(error);
+          }
+        }
+        ended.resolve();
+        return "done";
+      });
+      const error = await work.catch((reason: unknown) => reason);
+      expect(isDatabaseUnavailable(error)).toBe(true);
+      await ended.promise;
+      expect(tried.map(isDatabaseUnavailable)).toEqual([true, true]);
+      expect(await stored()).toEqual([]);
+    });
+
+    test("is not taken for committed where nothing was asked after the loss", async () => {
+      const work = transactions.begin(async (tx) => {
+        await insert(tx, 1);
+        await terminate(tx);
+        return "done";
+      });
+      const error = await work.catch((reason: unknown) => reason);
+      expect(isDatabaseUnavailable(error)).toBe(true);
+      expect(await stored()).toEqual([]);
+    });
+
+    test("leaves its place to others, who are on a connection that works", async () => {
+      for (let round = 0; round < 2 * max; round += 1) {
+        const lost = transactions.begin(async (tx) => {
+          await terminate(tx);
+          await insert(tx, 100 + round);
+        });
+        await expect(lost).rejects.toBeDefined();
+      }
+      await vi.waitFor(async () => {
+        await admin`delete from public.entries`;
+        const ids = Array.from({ length: 3 * max }, (_, id) => id);
+        await Promise.all(ids.map((id) => transactions.begin((tx) => insert(tx, id))));
+        expect(await stored()).toEqual(ids);
+      });
+    });
+  });
+
+  test("one that waits too long for a connection is refused, and never begun afterwards", async () => {
+    const release = Promise.withResolvers<void>();
+    const taken = Array.from({ length: max }, () => transactions.begin(() => release.promise));
+    const late = transactions.begin((tx) => insert(tx, 7)).catch((error: unknown) => error);
+    expect(isDatabaseUnavailable(await late)).toBe(true);
+    release.resolve();
+    await Promise.all(taken);
+    await transactions.begin((tx) => insert(tx, 8));
+    expect(await stored()).toEqual([8]);
+  }, 15_000);
+});

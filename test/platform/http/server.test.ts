@@ -1,0 +1,142 @@
+/** What the server hands to whom, and what it answers to a client that sends nonsense or takes too long. */
+import { once } from "node:events";
+import { constants } from "node:http2";
+import { setTimeout as elapsed } from "node:timers/promises";
+import { describe, expect, it } from "vitest";
+import { defaultTimeouts } from "../../../src/platform/http/server.ts";
+import { ask, askHttp2, raw, serverLog, session, startServer } from "../../support/http-connections.ts";
+
+describe("dispatch", () => {
+  it("gives RPC paths to RPC, whatever the query, and the rest to the APIs", async () => {
+    const { port } = await startServer();
+    const bodies = ["/rpc.v1.Service/Method?a=/x", "/rpc.v1.Service/Methods", "/a?b=/rpc.v1.Service/Method"];
+    expect(await Promise.all(bodies.map(async (path) => (await ask(port, path)).body))).toEqual([
+      "rpc /rpc.v1.Service/Method?a=/x",
+      "GET /rpc.v1.Service/Methods ",
+      "GET /a ",
+    ]);
+  });
+
+  it("answers a request whose target or Host is not valid 400", async () => {
+    const { port } = await startServer();
+    const { socket, received } = raw(port);
+    socket.write("GET /a HTTP/1.1\r\nHost: a b/c\r\nConnection: close\r\n\r\n");
+    expect(await received).toMatch(
+      /^HTTP\/1\.1 400 Bad Request\r\n[\s\S]*application\/problem\+json[\s\S]*"invalid_request"/,
+    );
+  });
+
+  it("answers what the APIs throw 500, without the cause, and logs it under the id that was answered", async () => {
+    const { port } = await startServer();
+    const response = await ask(port, "/fail");
+    expect(response.statusCode).toBe(500);
+    expect(response.body).not.toContain("inner matter");
+    const { requestId } = JSON.parse(response.body);
+    expect(response.headers["x-request-id"]).toBe(requestId);
+    expect(serverLog()).toContainEqual(
+      expect.objectContaining({ requestId, err: expect.objectContaining({ message: "inner matter" }) }),
+    );
+  });
+});
+
+describe("what cannot be handled does not end the process", () => {
+  it.each([
+    ["an invalid URL in RPC, 400", () => new URL("/rpc", "http://a b/c"), 400],
+    ["a defect in RPC, 500", () => JSON.parse("inner matter"), 500],
+  ])("%s", async (_what, fail, status) => {
+    const { port } = await startServer({
+      fetch: () => new Response("alive"),
+      rpc: { matches: (path) => path === "/rpc", handle: () => void fail() },
+    });
+    const response = await ask(port, "/rpc");
+    expect(response.statusCode).toBe(status);
+    expect(JSON.parse(response.body)).toMatchObject({ status });
+    expect((await ask(port, "/")).body).toBe("alive");
+  });
+
+  it("a header that cannot be written, 500", async () => {
+    const fetch = () => new Response("x", { headers: { "x-a": "\u0001" } });
+    const { port } = await startServer({ fetch });
+    const response = await ask(port, "/");
+    expect(response.statusCode).toBe(500);
+    expect(JSON.parse(response.body)).toMatchObject({ code: "internal_error" });
+  });
+});
+
+describe("a client that sends nonsense or takes too long", () => {
+  it.each([
+    ["no HTTP", "hello\r\n\r\n", "HTTP/1.1 400 Bad Request"],
+    ["no Host", "GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 400 Bad Request"],
+    [
+      "two lengths",
+      "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+      "HTTP/1.1 400 Bad Request",
+    ],
+    [
+      "huge headers",
+      `GET / HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(20_000)}\r\n\r\n`,
+      "HTTP/1.1 431 Request Header Fields Too Large",
+    ],
+  ])("%s is answered tersely and the connection closed", async (_what, message, status) => {
+    const { port } = await startServer();
+    const { socket, received } = raw(port);
+    socket.write(message);
+    const [head = "", body] = (await received).split("\r\n\r\n");
+    expect(head.split("\r\n")[0]).toBe(status);
+    // Nothing, or nothing in chunks.
+    expect(["", "0"]).toContain(body);
+  });
+
+  it.each([
+    ["nothing at all", ""],
+    ["headers by drips", "GET / HTTP/1.1\r\nHost: a\r\n"],
+  ])("%s: 408 after the headers timeout", async (_what, message) => {
+    const { port } = await startServer({ headersMs: 150, requestMs: 10_000 });
+    const { socket, received } = raw(port);
+    const drips = setInterval(() => message && !socket.destroyed && socket.write("X: y\r\n"), 20);
+    socket.write(message);
+    expect(await received).toMatch(/^HTTP\/1\.1 408 /);
+    clearInterval(drips);
+  });
+
+  it("a body by drips: 408 after the request timeout", async () => {
+    const { port } = await startServer({ headersMs: 100, requestMs: 300 });
+    const { socket, received } = raw(port);
+    socket.write("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n");
+    const drips = setInterval(() => !socket.destroyed && socket.write("x"), 20);
+    expect(await received).toMatch(/^HTTP\/1\.1 408 /);
+    clearInterval(drips);
+  });
+
+  it("an HTTP/2 body by drips: the stream is reset after the request timeout, the session goes on", async () => {
+    // The handshake has its time, however busy the machine is.
+    const { port } = await startServer({ tls: true, headersMs: 1_000, requestMs: 1_000 });
+    const client = session(port);
+    const stream = client.request({ ":path": "/a", ":method": "POST" });
+    stream.on("error", () => {});
+    const drips = setInterval(() => !stream.destroyed && stream.write("x"), 20);
+    await once(stream, "close");
+    clearInterval(drips);
+    expect(stream.rstCode).toBe(constants.NGHTTP2_CANCEL);
+    expect((await askHttp2(client, "/b", "body")).body).toBe("POST /b body");
+  });
+
+  it("a connection is kept between requests for longer than the headers timeout, not than keep-alive", async () => {
+    const { port } = await startServer({ headersMs: 100, keepAliveMs: 600 });
+    const { socket, received } = raw(port);
+    socket.write("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    await elapsed(400);
+    socket.write("GET /b HTTP/1.1\r\nHost: a\r\n\r\n");
+    const began = performance.now();
+    expect(await received).toMatch(/GET \/a [\s\S]*GET \/b /);
+    const kept = performance.now() - began;
+    expect(kept).toBeGreaterThan(500);
+    // Node adds a second of its own, for requests that are on the way.
+    expect(kept).toBeLessThan(4500);
+  });
+
+  it("keep-alive outlasts the 60 s of common balancers", () => {
+    expect(defaultTimeouts.keepAliveMs).toBeGreaterThan(65_000);
+    expect(defaultTimeouts.headersMs).toBeLessThanOrEqual(15_000);
+  });
+});

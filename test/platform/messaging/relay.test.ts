@@ -1,0 +1,180 @@
+/** The relay of events: at least once, in order, one process at a time, whatever the delivery does. */
+import { fork } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { sql } from "drizzle-orm";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { createIdentities } from "../../../src/auth/identities/identities.ts";
+import { authMigrations } from "../../../src/auth/service.ts";
+import { type OpenDatabase, rows } from "../../../src/platform/database/database.ts";
+import { type CloudEvent, relayOnce, startRelay } from "../../../src/platform/messaging/relay.ts";
+import { newPhone } from "../../support/auth-api.ts";
+import { captureLog } from "../../support/captured-log.ts";
+import { backends } from "../../support/servers.ts";
+import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+
+const clock = { now: () => Date.UTC(2026, 10, 21, 9, 30, 15, 123) };
+
+describe.each(backends)("the relay on %s", (backend) => {
+  let own: ServiceDatabase;
+  let database: OpenDatabase;
+  const log = captureLog();
+  beforeAll(async () => {
+    own = await createServiceDatabase(backend, authMigrations);
+    database = await own.open();
+    await database.migrate();
+  });
+  afterAll(() => own.drop());
+  beforeEach(() => database.db.execute(sql`delete from auth.outbox`));
+
+  /** Writes as many events as the service does for as many new identities; answers their ids in order. */
+  async function write(count: number): Promise<string[]> {
+    const identities = createIdentities(database.db, clock);
+    const ids = Array.from({ length: count }, () => randomUUID());
+    for (const id of ids) await identities.create(id, { phone: newPhone() });
+    return ids;
+  }
+  async function waiting(): Promise<number> {
+    const [found] = await rows<{ n: number }>(database.db, sql`select count(*)::int as n from auth.outbox`);
+    return Number(found?.n);
+  }
+  function settings(deliver: (event: CloudEvent) => Promise<void>, db = database.db) {
+    return { db, schema: "auth", source: "https://id.example.com/api/auth", deliver, logger: log.logger };
+  }
+  /** Takes note of what it is given; the event with this number (from 1) is refused. */
+  function recorder(refused?: number) {
+    const subjects: string[] = [];
+    const deliver = async ({ subject }: CloudEvent) => {
+      subjects.push(subject);
+      if (subjects.length === refused) throw new Error("the broker is away");
+    };
+    return { subjects, deliver };
+  }
+
+  test("an event is a CloudEvent with the id and the time of its writing", async () => {
+    const [subject] = await write(1);
+    const events: CloudEvent[] = [];
+    expect(await relayOnce(settings(async (event) => void events.push(event)))).toBe(1);
+    expect(events).toEqual([
+      {
+        specversion: "1.0",
+        id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+        source: "https://id.example.com/api/auth",
+        type: "auth.identity.created.v1",
+        subject,
+        time: "2026-11-21T09:30:15.123Z",
+        datacontenttype: "application/json",
+        data: { identityId: subject },
+      },
+    ]);
+    expect(await waiting()).toBe(0);
+  });
+
+  test("events are delivered in order, a batch at a time, and are gone afterwards", async () => {
+    const ids = await write(230);
+    const { subjects, deliver } = recorder();
+    const counts: number[] = [];
+    for (let round = 0; round < 4; round += 1) counts.push(await relayOnce(settings(deliver)));
+    expect(counts).toEqual([100, 100, 30, 0]);
+    expect(subjects).toEqual(ids);
+    expect(await waiting()).toBe(0);
+  });
+
+  test("after a delivery that failed, that event and all of its batch come again, under the same ids", async () => {
+    const ids = await write(5);
+    const first = recorder(3);
+    await expect(relayOnce(settings(first.deliver))).rejects.toThrow("the broker is away");
+    expect(first.subjects).toEqual(ids.slice(0, 3));
+    expect(await waiting()).toBe(5);
+    const second = recorder();
+    expect(await relayOnce(settings(second.deliver))).toBe(5);
+    expect(second.subjects).toEqual(ids);
+    expect(await waiting()).toBe(0);
+  });
+
+  test("an event whose change was rolled back is never delivered", async () => {
+    const identities = createIdentities(database.db, clock);
+    const phone = newPhone();
+    const kept = randomUUID();
+    await identities.create(kept, { phone });
+    await expect(identities.create(randomUUID(), { phone })).rejects.toThrow();
+    const { subjects, deliver } = recorder();
+    await relayOnce(settings(deliver));
+    expect(subjects).toEqual([kept]);
+  });
+
+  test("the running relay goes on after a failure, says so in the log, and stops when told", async () => {
+    const ids = await write(3);
+    const { subjects, deliver } = recorder(2);
+    const relay = startRelay({ ...settings(deliver), intervalMs: 5 });
+    await vi.waitFor(() => expect(subjects).toEqual([...ids.slice(0, 2), ...ids]));
+    const [late] = await write(1);
+    await vi.waitFor(() => expect(subjects.at(-1)).toBe(late));
+    await relay.stop();
+    const [never] = await write(1);
+    expect(await waiting()).toBe(1);
+    expect(subjects).not.toContain(never);
+    expect(log.text()).toContain("events could not be delivered; they are tried again");
+  });
+
+  describe.runIf(backend === "PostgreSQL")("of several processes", () => {
+    test("one relays at a time; the others wait for their turn", async () => {
+      const ids = await write(2);
+      const other = await own.open();
+      const [begun, mayEnd] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      const first = recorder();
+      const relaying = relayOnce(
+        settings(async (event) => {
+          await first.deliver(event);
+          begun.resolve();
+          await mayEnd.promise;
+        }),
+      );
+      await begun.promise;
+      const second = recorder();
+      expect(await relayOnce(settings(second.deliver, other.db))).toBe(0);
+      mayEnd.resolve();
+      expect(await relaying).toBe(2);
+      expect(await relayOnce(settings(second.deliver, other.db))).toBe(0);
+      expect([first.subjects, second.subjects]).toEqual([ids, []]);
+    });
+
+    test("where one is killed in the middle, another goes on where it was", async () => {
+      const ids = await write(3);
+      const program = fileURLToPath(new URL("../../support/relay-program.ts", import.meta.url));
+      const child = fork(program, [JSON.stringify(own.settings)]);
+      const gone = once(child, "exit");
+      const first: unknown[] = [];
+      child.on("message", (subject) => {
+        first.push(subject);
+        if (first.length === 2) child.kill("SIGKILL");
+      });
+      await gone;
+      expect(first).toEqual(ids.slice(0, 2));
+      const second = recorder();
+      // The server needs a moment to notice that nobody is there any more.
+      await vi.waitFor(async () => expect(await relayOnce(settings(second.deliver))).toBe(3), 10_000);
+      expect(second.subjects).toEqual(ids);
+    });
+
+    test("two running relays deliver each event once between them, each process in order", async () => {
+      const other = await own.open();
+      const [first, second] = [recorder(), recorder()];
+      const relays = [
+        startRelay({ ...settings(first.deliver), intervalMs: 2 }),
+        startRelay({ ...settings(second.deliver, other.db), intervalMs: 2 }),
+      ];
+      const ids = (await Promise.all([write(60), write(60), write(60)])).flat();
+      await vi.waitFor(() => expect(first.subjects.length + second.subjects.length).toBe(ids.length), {
+        timeout: 10_000,
+      });
+      await Promise.all(relays.map((relay) => relay.stop()));
+      expect([...first.subjects, ...second.subjects].sort()).toEqual([...ids].sort());
+      for (const { subjects } of [first, second]) {
+        const own = subjects.filter((subject) => ids.indexOf(subject) < 60);
+        expect(own).toEqual(ids.slice(0, 60).filter((id) => own.includes(id)));
+      }
+    });
+  });
+});

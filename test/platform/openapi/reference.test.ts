@@ -1,0 +1,192 @@
+/** A contract as it is served to people and to generators of clients. */
+import { readFileSync } from "node:fs";
+import { Hono } from "hono";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parse } from "yaml";
+import { notFound } from "../../../src/platform/openapi/bind.ts";
+import {
+  type ContractDocument,
+  contractTexts,
+  loadContract,
+} from "../../../src/platform/openapi/document.ts";
+import { createApiReference } from "../../../src/platform/openapi/reference.ts";
+import { captureLog } from "../../support/captured-log.ts";
+import { exchange, type ServedApp, serveApp } from "../../support/http-app.ts";
+import { sampleTexts } from "../../support/sample-api.ts";
+
+const file = (path: string) => new URL(`../../../${path}`, import.meta.url);
+const auth = file("openapi/auth.yaml");
+
+let served: ServedApp;
+let sample: ContractDocument;
+beforeAll(async () => {
+  const { logger } = captureLog();
+  sample = await loadContract(sampleTexts);
+  const app = new Hono();
+  app.route("/", createApiReference(await loadContract(contractTexts("auth")), "/api/auth", logger));
+  app.route("/", createApiReference(sample, "/api/sample", logger));
+  app.notFound(notFound(logger));
+  served = await serveApp(app);
+});
+afterAll(() => served.close());
+
+it.each(["auth", "otp-verifier", "push-orchestration"])(
+  "%s is served and enforced as it is written",
+  (name) => {
+    const { yaml, json } = contractTexts(name);
+    expect(JSON.parse(json)).toEqual(parse(yaml));
+  },
+);
+
+const get = (path: string, init?: RequestInit) => fetch(served.origin + path, init);
+
+const pages = [
+  ["/api/auth/openapi.json", "application/json"],
+  ["/api/auth/openapi.yaml", "application/yaml"],
+  ["/api/auth/docs", "text/html; charset=utf-8"],
+  ["/api/auth/docs/assets/swagger-ui.css", "text/css; charset=utf-8"],
+  ["/api/auth/docs/assets/swagger-ui-bundle.js", "text/javascript; charset=utf-8"],
+  ["/api/auth/docs/assets/initialiser.js", "text/javascript; charset=utf-8"],
+  ["/api/auth/docs/assets/favicon-32x32.png", "image/png"],
+] as const;
+
+describe("the document", () => {
+  it("is served as YAML byte for byte", async () => {
+    const bytes = Buffer.from(await (await get("/api/auth/openapi.yaml")).arrayBuffer());
+    expect(bytes.equals(readFileSync(auth))).toBe(true);
+  });
+
+  it("is served as JSON with the same meaning, references and all", async () => {
+    const json = await (await get("/api/auth/openapi.json")).json();
+    expect(json).toEqual(parse(readFileSync(auth, "utf8")));
+    expect(JSON.stringify(json)).toContain('"$ref":"#/components/');
+  });
+
+  it("is each service's own", async () => {
+    expect(await (await get("/api/sample/openapi.json")).json()).toEqual(sample.json);
+  });
+});
+
+describe.each(pages)("%s", (path, type) => {
+  it(`is ${type}, kept for five minutes`, async () => {
+    const response = await get(path, { headers: { "x-request-id": "r-1" } });
+    expect(response.status).toBe(200);
+    const { headers } = response;
+    expect(headers.get("content-type")).toBe(type);
+    expect(headers.get("x-content-type-options")).toBe("nosniff");
+    expect(headers.get("cache-control")).toBe("public, max-age=300");
+    expect(headers.get("x-request-id")).toBe("r-1");
+    expect(headers.get("etag")).toMatch(/^"[\w-]{16}"$/);
+    expect((await response.arrayBuffer()).byteLength).toBe(Number(headers.get("content-length")));
+  });
+
+  it("is 304 for who has it already", async () => {
+    const etag = (await get(path)).headers.get("etag") ?? "";
+    for (const tag of [etag, `W/${etag}`, `"other", ${etag}`, "*"]) {
+      const response = await get(path, { headers: { "if-none-match": tag } });
+      expect(response.status, tag).toBe(304);
+      expect(response.headers.get("etag")).toBe(etag);
+      expect(response.headers.get("cache-control")).toBe("public, max-age=300");
+      expect(response.headers.get("x-request-id")).not.toBeNull();
+      expect(await response.text()).toBe("");
+    }
+    const other = await get(path, { headers: { "if-none-match": '"other"' } });
+    expect(other.status).toBe(200);
+    await other.body?.cancel();
+  });
+
+  it("answers HEAD and OPTIONS, and refuses the rest", async () => {
+    const [full, head] = await Promise.all([get(path), get(path, { method: "HEAD" })]);
+    const named = ["content-type", "content-length", "etag", "cache-control"];
+    const of = ({ headers }: Response) => named.map((name) => headers.get(name));
+    expect([head.status, ...of(head)]).toEqual([200, ...of(full)]);
+    expect(await head.text()).toBe("");
+    await full.body?.cancel();
+
+    const options = await get(path, { method: "OPTIONS" });
+    expect([options.status, options.headers.get("allow")]).toEqual([204, "GET, HEAD, OPTIONS"]);
+    for (const method of ["POST", "PUT", "DELETE"]) {
+      const refused = await get(path, { method });
+      expect([refused.status, refused.headers.get("allow")]).toEqual([405, "GET, HEAD, OPTIONS"]);
+      expect(refused.headers.get("content-type")).toBe("application/problem+json");
+      const requestId = refused.headers.get("x-request-id");
+      expect(await refused.json()).toMatchObject({ code: "method_not_allowed", status: 405, requestId });
+    }
+  });
+});
+
+describe("the page", () => {
+  const linksOf = (html: string) =>
+    [...html.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, link]) => link ?? "");
+
+  it("may load from this server only, and run no script of its own text", async () => {
+    const response = await get("/api/auth/docs");
+    const policy = response.headers.get("content-security-policy")?.split("; ") ?? [];
+    expect(policy.slice(0, 5)).toEqual([
+      "default-src 'none'",
+      "script-src 'self'",
+      "style-src 'self' 'unsafe-inline'",
+      "img-src 'self' data:",
+      "connect-src 'self'",
+    ]);
+    const html = await response.text();
+    for (const [, text] of html.matchAll(/<script[^>]*>([^<]*)<\/script>/g)) expect(text).toBe("");
+    expect(html).not.toMatch(/ on\w+=|https?:|\/\//);
+    const script = await (await get("/api/auth/docs/assets/initialiser.js")).text();
+    expect(script).not.toMatch(/https?:/);
+    expect(() => new Function(script)).not.toThrow();
+  });
+
+  it("finds all it links to, and what has a version is kept for ever", async () => {
+    const links = linksOf(await (await get("/api/auth/docs")).text());
+    expect(links.length).toBe(5);
+    for (const link of links) {
+      const response = await get(
+        new URL(link, "http://a/api/auth/docs").pathname + new URL(link, "http://a").search,
+      );
+      expect(response.status, link).toBe(200);
+      const lasting = link.includes("?v=") ? "public, max-age=31536000, immutable" : "public, max-age=300";
+      expect(response.headers.get("cache-control"), link).toBe(lasting);
+      await response.body?.cancel();
+    }
+  });
+
+  it("does not promise for ever what another version asks for", async () => {
+    const response = await get("/api/auth/docs/assets/swagger-ui.css?v=1.0.0");
+    expect(response.headers.get("cache-control")).toBe("public, max-age=300");
+  });
+
+  it("shows a title as text, whatever is in it", async () => {
+    const html = await (await get("/api/sample/docs")).text();
+    expect(html).toContain("<title>Sample &#60;for tests&#62;: API reference</title>");
+  });
+
+  it("is found with a slash at the end as well", async () => {
+    const response = await get("/api/auth/docs/", { redirect: "manual" });
+    expect([response.status, response.headers.get("location")]).toEqual([308, "../docs"]);
+    expect((await get("/api/auth/docs/")).url).toBe(`${served.origin}/api/auth/docs`);
+  });
+});
+
+describe("the disk", () => {
+  it.each([
+    "/api/auth/docs/assets/",
+    "/api/auth/docs/assets/package.json",
+    "/api/auth/docs/assets/swagger-ui-bundle.js.map",
+    "/api/auth/docs/assets/index.html",
+    "/api/auth/docs/assets/..%2Fpackage.json",
+    "/api/auth/docs/assets/%2e%2e/package.json",
+    "/api/auth/docs/assets/../../../../../package.json",
+    "/api/auth/docs/assets//etc/passwd",
+    "/api/auth/docs/assets/swagger-ui.css%00.png",
+    "/api/auth/openapi.yaml/../auth.yaml",
+    "/openapi.yaml",
+  ])("is closed but for what the page needs: %s", async (path) => {
+    const answer = await exchange(
+      served.port,
+      `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`,
+    );
+    expect(answer).toMatch(/^HTTP\/1.1 404 /);
+    expect(answer).toContain('"code":"not_found"');
+  });
+});

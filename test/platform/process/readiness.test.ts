@@ -1,0 +1,96 @@
+/** Ready when the database is, told of it in the log once, and kept true to it. */
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { describe, expect, it, vi } from "vitest";
+import { openDatabase } from "../../../src/platform/database/open.ts";
+import { resolveDatabaseSettings } from "../../../src/platform/database/settings.ts";
+import { createLifecycle } from "../../../src/platform/process/lifecycle.ts";
+import { becomeReady, keepReady } from "../../../src/platform/process/readiness.ts";
+import { settle } from "../../../src/platform/settings/settings.ts";
+import { captureLog } from "../../support/captured-log.ts";
+
+function parts() {
+  const log = captureLog();
+  const lifecycle = createLifecycle({ logger: log.logger, graceSeconds: 1 });
+  const stopping = new AbortController();
+  return { log, lifecycle, stopping, readiness: lifecycle.readiness.register("database") };
+}
+
+describe("becoming ready", () => {
+  it("goes through what is in the way, tells each once, and prepares at the end", {
+    timeout: 10_000,
+  }, async () => {
+    const { log, lifecycle, stopping, readiness } = parts();
+    const prepared = vi.fn(async () => {});
+    const isMigrated = vi
+      .fn<() => Promise<boolean>>()
+      .mockRejectedValueOnce(new Error("away"))
+      .mockRejectedValueOnce(new Error("away"))
+      .mockResolvedValueOnce(false)
+      .mockResolvedValue(true);
+    await becomeReady({
+      ...{ readiness, logger: log.logger, stopping: stopping.signal },
+      ...{ migrate: undefined, isMigrated, prepare: prepared },
+    });
+    expect(lifecycle.isReady()).toBe(true);
+    expect(prepared).toHaveBeenCalledOnce();
+    const told = log.lines().filter(({ level }) => level === "warn" || level === "error");
+    expect(told.map(({ msg }) => msg)).toEqual([
+      "the database is not ready; trying again every second",
+      "migrations are pending: run npm run migrate as the migration user",
+    ]);
+  });
+
+  it("gives up at once when it is time to stop", async () => {
+    const { log, lifecycle, stopping, readiness } = parts();
+    const ready = becomeReady({
+      ...{ readiness, logger: log.logger, stopping: stopping.signal },
+      ...{ migrate: () => Promise.reject(new Error("away")), isMigrated: async () => true },
+      prepare: async () => {},
+    });
+    await vi.waitFor(() => expect(lifecycle.unready()).toMatchObject([{ reason: "does not answer" }]));
+    stopping.abort();
+    await ready;
+    expect(lifecycle.isReady()).toBe(false);
+  });
+});
+
+describe("keeping it true", () => {
+  it("follows the database away and back, and says so each time", { timeout: 10_000 }, async () => {
+    const { lifecycle, stopping, readiness } = parts();
+    const seen: [boolean, boolean][] = [];
+    const answers = vi.fn<() => Promise<boolean>>().mockResolvedValueOnce(false).mockResolvedValue(true);
+    await keepReady({
+      ...{ readiness, answers, stopping: stopping.signal },
+      looked: (answered) => {
+        seen.push([answered, lifecycle.isReady()]);
+        if (answered) stopping.abort();
+      },
+    });
+    expect(seen).toEqual([
+      [false, false],
+      [true, true],
+    ]);
+  });
+});
+
+it("takes a database that accepts and says nothing for one that does not answer", {
+  timeout: 15_000,
+}, async () => {
+  const silent = createServer().listen(0, "127.0.0.1");
+  await once(silent, "listening");
+  const address = silent.address();
+  if (typeof address !== "object" || address === null) throw new Error("not listening");
+  const env = { DB_HOST: "127.0.0.1", DB_PORT: String(address.port) };
+  const options = { environment: "development", service: "auth", dataDir: "/nowhere" } as const;
+  const folder = new URL("../../../drizzle/auth", import.meta.url);
+  const database = await openDatabase(settle(resolveDatabaseSettings(env, options)), {
+    schema: "auth",
+    folder,
+  });
+  const asked = performance.now();
+  expect(await database.answers()).toBe(false);
+  expect(performance.now() - asked).toBeLessThan(4_000);
+  await database.close();
+  silent.close();
+});
