@@ -12,6 +12,7 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     exclude: ["test/bench/**"],
+    globalSetup: ["test/support/postgresql/global-setup.ts"],
     reporters: ["default", new ClosingLines()],
     // Each test file may start services and a database of its own: two at a time fit a small machine.
     fileParallelism: true,

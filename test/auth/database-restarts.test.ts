@@ -6,7 +6,7 @@ import { type AuthApi, authApi, internal } from "../support/auth-api.ts";
 import { eventsIn } from "../support/auth-fleet.ts";
 import { type AuthProcess, spawnAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
-import { postgresUrl } from "../support/backends.ts";
+import { requiredPostgresUrl } from "../support/postgresql/server.ts";
 import { backends } from "../support/servers.ts";
 
 /** Milliseconds for which connections are ended, over and over. */
@@ -29,7 +29,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL ends connectio
 
   /** Ends all the server's connections, over and over. @returns how many it ended */
   async function endConnections(until: number): Promise<number> {
-    const admin = postgres(postgresUrl(), { max: 1, onnotice: () => undefined });
+    const admin = postgres(requiredPostgresUrl().href, { max: 1, onnotice: () => undefined });
     let ended = 0;
     while (Date.now() < until) {
       const found = await admin`

@@ -1,6 +1,6 @@
 /**
  * `npm run bench`: what the product does in a second, as a share of what the stack under it could do at most,
- * both measured in this run, on the same core, in turns. Needs PostgreSQL (TEST_POSTGRES_URL).
+ * both measured in this run, on the same core, in turns. Needs PostgreSQL: this machine's, or TEST_POSTGRES_URL.
  *
  *   BENCH_SECONDS=3  BENCH_ROUNDS=9  BENCH_AUTHORIZATIONS=100000  BENCH_ONLY=http,grpc,tokens
  */
@@ -8,7 +8,8 @@
 import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { connect } from "node:net";
-import { postgresReachable } from "../support/backends.ts";
+import { installPostgresql } from "../support/postgresql/binaries.ts";
+import { postgresUrl, providePostgresql } from "../support/postgresql/server.ts";
 import { application, introspector, type Preparation, prepare } from "./prepare.ts";
 import { type BenchServer, type Measured, measure, pinned, startBenchServer } from "./processes.ts";
 
@@ -191,8 +192,9 @@ async function bench(preparation: Preparation): Promise<void> {
   await product.stop();
 }
 
-if (!(await postgresReachable())) {
-  print("The benchmark needs PostgreSQL. Start one, or set TEST_POSTGRES_URL to a superuser's connection.");
+const stopPostgresql = await providePostgresql({ durable: true });
+if (!postgresUrl()) {
+  print(`The benchmark needs PostgreSQL. ${installPostgresql}`);
   process.exit(1);
 }
 print(`Preparing ${count.toLocaleString("en-US")} authorizations and their tokens in PostgreSQL ...`);
@@ -207,5 +209,6 @@ try {
   await bench(preparation);
 } finally {
   await preparation.database.drop();
+  await stopPostgresql();
   rmSync(preparation.directory, { recursive: true, force: true });
 }

@@ -10,7 +10,8 @@ import { createAccessTokens, newJti } from "../../src/auth/tokens/access-token.t
 import { systemClock } from "../../src/platform/base/clock.ts";
 import { uuidv7 } from "../../src/platform/crypto/uuid.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
-import { createTestDatabase, postgresUrl, type TestDatabase } from "../support/backends.ts";
+import { createTestDatabase, type TestDatabase } from "../support/backends.ts";
+import { requiredPostgresUrl } from "../support/postgresql/server.ts";
 
 const issuer = "http://127.0.0.1:8080/api/auth";
 export const introspector = { id: "resource-server", secret: randomBytes(24).toString("base64url") };
@@ -77,7 +78,7 @@ export async function prepare(count: number, progress: (done: number) => void): 
     tokens.push(...(await Promise.all(some)));
     progress(tokens.length);
   }
-  const admin = new URL(postgresUrl());
+  const admin = requiredPostgresUrl();
   admin.pathname = `/${name}`;
   const sql = postgres(admin.href, { max: 1, onnotice: () => undefined });
   await sql`

@@ -1,6 +1,6 @@
 /**
  * `npm run bench:send`: a send to a million devices, from acceptance to the provider's ledger. An auth and a push
- * process on one PostgreSQL (TEST_POSTGRES_URL), and the FCM fake, each a process of its own, on loopback.
+ * process on one PostgreSQL, and the FCM fake, each a process of its own, on loopback.
  *
  *   BENCH_DEVICES=1000000  BENCH_USERS=400000
  */
@@ -12,7 +12,9 @@ import { progressBar } from "../../scripts/progress-bar.ts";
 import type { OpenDatabase } from "../../src/platform/database/database.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { pushMigrations } from "../../src/push/database.ts";
-import { createTestDatabase, postgresReachable, postgresUrl } from "../support/backends.ts";
+import { createTestDatabase } from "../support/backends.ts";
+import { installPostgresql } from "../support/postgresql/binaries.ts";
+import { postgresUrl, providePostgresql, requiredPostgresUrl } from "../support/postgresql/server.ts";
 import { emptyOffset, fillAudience, historyOf, worldOffsets } from "../support/send-audience.ts";
 import { databaseEnvironment } from "../support/servers.ts";
 import { postgresSettings } from "../support/service-database.ts";
@@ -194,13 +196,14 @@ async function run(
   }
 }
 
-if (!(await postgresReachable())) {
-  print("This measurement needs PostgreSQL; see CONTRIBUTING.md for TEST_POSTGRES_URL.");
+const stopPostgresql = await providePostgresql({ durable: true });
+if (!postgresUrl()) {
+  print(`This measurement needs PostgreSQL. ${installPostgresql}`);
   process.exit(1);
 }
 const dataDir = mkdtempSync(join(tmpdir(), "gatepost-bench-"));
 const holder = await createTestDatabase();
-const adminUrl = new URL(postgresUrl());
+const adminUrl = requiredPostgresUrl();
 adminUrl.pathname = `/${holder.name}`;
 const database = await openDatabase({ ...postgresSettings(holder), poolSize: 4 }, pushMigrations);
 try {
@@ -209,5 +212,6 @@ try {
 } finally {
   await database.close();
   await holder.drop();
+  await stopPostgresql();
   rmSync(dataDir, { recursive: true, force: true });
 }

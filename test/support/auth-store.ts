@@ -7,7 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PGlite } from "@electric-sql/pglite";
 import postgres from "postgres";
-import { createTestDatabase, postgresUrl } from "./backends.ts";
+import { createTestDatabase } from "./backends.ts";
+import { requiredPostgresUrl } from "./postgresql/server.ts";
 import { type Backend, databaseEnvironment } from "./servers.ts";
 
 /** Runs a statement as the database's superuser; every value is as the driver has it. */
@@ -43,7 +44,7 @@ export async function createAuthStore(backend: Backend): Promise<AuthStore> {
     };
   }
   const database = await createTestDatabase();
-  const url = new URL(postgresUrl());
+  const url = requiredPostgresUrl();
   url.pathname = `/${database.name}`;
   return {
     env: { ...env, ...databaseEnvironment(database) },

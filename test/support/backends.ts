@@ -6,6 +6,7 @@
 import { randomBytes } from "node:crypto";
 import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import postgres from "postgres";
+import { requiredPostgresUrl } from "./postgresql/server.ts";
 
 /** Names the file of this run that {@link exercised} writes to; set in vitest.config.ts, inherited by the workers. */
 export const BACKENDS_FILE = "GATEPOST_TEST_BACKENDS_FILE";
@@ -24,7 +25,7 @@ export interface TestDatabase {
   /** The role that owns the database. */
   readonly migrationUser: string;
   readonly migrationPassword: string;
-  /** Drops the database, open connections or not; `TEST_KEEP_DATABASES=1` keeps it, to look into. */
+  /** Drops the database, open connections or not; `TEST_KEEP_DATABASES=1` keeps it. */
   drop(): Promise<void>;
 }
 
@@ -41,29 +42,13 @@ export function exercisedBackends(): string[] {
   return [...new Set(readFileSync(file, "utf8").trim().split("\n"))].filter((line) => line !== "").sort();
 }
 
-/** A superuser's way into the PostgreSQL server for tests: `TEST_POSTGRES_URL`, or the local one. */
-export function postgresUrl(): string {
-  return process.env["TEST_POSTGRES_URL"] ?? "postgres://postgres@127.0.0.1:5432/postgres";
-}
-
-let reachable: Promise<boolean> | undefined;
-
-/** Whether the server answers within two seconds. Asked once in each process. */
-export function postgresReachable(): Promise<boolean> {
-  reachable ??= asAdmin(postgresUrl(), async (sql) => sql`select 1`).then(
-    () => true,
-    () => false,
-  );
-  return reachable;
-}
-
 /**
  * Creates `gatepost_test_<random>` with the two roles, which exist once on the server. The database
  * belongs to the migration role; the ordinary one gets nothing but CONNECT, so a migration that forgets
  * a grant fails in the tests and not in production. Records the server as exercised.
  */
 export async function createTestDatabase(): Promise<TestDatabase> {
-  const admin = new URL(postgresUrl());
+  const admin = requiredPostgresUrl();
   const name = `gatepost_test_${randomBytes(6).toString("hex")}`;
   const version = await asAdmin(admin.href, async (sql) => {
     for (const role of [MIGRATION_ROLE, APP_ROLE]) await createRole(sql, role);

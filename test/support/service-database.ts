@@ -7,7 +7,8 @@ import type { OpenDatabase } from "../../src/platform/database/database.ts";
 import type { Migrations } from "../../src/platform/database/migrations.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import type { DatabaseSettings } from "../../src/platform/database/settings.ts";
-import { createTestDatabase, exercised, postgresUrl, type TestDatabase } from "./backends.ts";
+import { createTestDatabase, exercised, type TestDatabase } from "./backends.ts";
+import { requiredPostgresUrl } from "./postgresql/server.ts";
 import type { Backend } from "./servers.ts";
 
 export interface ServiceDatabase {
@@ -60,7 +61,7 @@ export async function createServiceDatabase(
     settings,
     open: (changes) => open({ ...settings, ...changes }),
     async terminate() {
-      const admin = postgres(postgresUrl(), { max: 1, onnotice: () => undefined });
+      const admin = postgres(requiredPostgresUrl().href, { max: 1, onnotice: () => undefined });
       await admin`
         select pg_terminate_backend(pid) from pg_stat_activity
         where datname = ${database.name} and application_name = 'gatepost'`;

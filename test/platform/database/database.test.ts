@@ -24,7 +24,8 @@ import {
 } from "../../../src/platform/database/database.ts";
 import { isMigrated } from "../../../src/platform/database/migrations.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
-import { createTestDatabase, postgresUrl } from "../../support/backends.ts";
+import { createTestDatabase } from "../../support/backends.ts";
+import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { backends, databaseEnvironment } from "../../support/servers.ts";
 import {
   createServiceDatabase,
@@ -175,7 +176,7 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
 
   test("kill -9 in the middle of a migration leaves nothing half done, and it can be run again", async () => {
     const target = await createTestDatabase();
-    const inside = new URL(postgresUrl());
+    const inside = requiredPostgresUrl();
     inside.pathname = `/${target.name}`;
     const admin = postgres(inside.href, { max: 2, onnotice: () => undefined });
     const waiting = () => admin`

@@ -3,7 +3,8 @@ import postgres from "postgres";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
 import { Transactions } from "../../../src/platform/database/transactions.ts";
-import { createTestDatabase, postgresUrl, type TestDatabase } from "../../support/backends.ts";
+import { createTestDatabase, type TestDatabase } from "../../support/backends.ts";
+import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { backends } from "../../support/servers.ts";
 
 describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", () => {
@@ -13,7 +14,7 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
   const max = 3;
   beforeAll(async () => {
     database = await createTestDatabase();
-    const url = new URL(postgresUrl());
+    const url = requiredPostgresUrl();
     url.pathname = `/${database.name}`;
     const quiet = { onnotice: () => undefined };
     admin = postgres(url.href, { ...quiet, max: 1 });

@@ -16,7 +16,7 @@ import {
   pageViewedStatement,
 } from "../../../src/push/history/history-statements.ts";
 import { cleanUp } from "../../../src/push/janitor.ts";
-import { postgresUrl } from "../../support/backends.ts";
+import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 import { fillHistory, firstAcceptedAt, largest, notificationCount, unseen } from "./large-history.ts";
@@ -65,7 +65,7 @@ describe.runIf(backends.includes("PostgreSQL"))("reading a large history", () =>
     own = await createServiceDatabase("PostgreSQL", pushMigrations);
     await (await own.open()).migrate();
     if (own.settings.kind !== "postgres") throw new Error("not PostgreSQL");
-    const url = new URL(postgresUrl());
+    const url = requiredPostgresUrl();
     url.pathname = `/${own.settings.name}`;
     owner = postgres(url.href, { max: 1, onnotice: () => undefined });
     await fillHistory(owner, historyRows);
