@@ -29,9 +29,8 @@ export function firstWords({ auth, push }: Settings): string {
 }
 
 /** Said once the server is ready. */
-export function firstScreen(settings: Settings, running: RunningServer): string {
+export function firstScreen({ settings, ports, database }: RunningServer): string {
   const { server, auth, push } = settings;
-  const { ports, database } = running;
   const host = urlHost(server.host);
   const http = `${server.tls ? "https" : "http"}://${host}:${ports.http}`;
   const verifier = `    OTP verifier     ${auth?.otp.verifierUrl}   (shows its codes below)\n`;

@@ -28,10 +28,11 @@ const screen = environment === "development" ? await import("./first-screen.ts")
 try {
   if (screen) process.stdout.write(screen.firstWords(settings));
   const running = await startServer(settings, logger);
+  logger.info({ ports: running.ports }, "listening");
   running.lifecycle.run();
   await running.ready;
   if (running.lifecycle.isReady()) {
-    if (screen) process.stdout.write(screen.firstScreen(settings, running));
+    if (screen) process.stdout.write(screen.firstScreen(running));
     logger.info({ ports: running.ports, database: running.database }, "ready");
   }
 } catch (error) {

@@ -21,6 +21,8 @@ import type { Settings } from "./services.ts";
 /** A server that listens. */
 export interface RunningServer {
   readonly lifecycle: Lifecycle;
+  /** With the ports that it listens on. */
+  readonly settings: Settings;
   readonly ports: { readonly http: number; readonly grpc: number; readonly management: number };
   /** What the databases are, for people. */
   readonly database: string;
@@ -38,6 +40,7 @@ export async function startServer(
   clock: Clock = systemClock,
 ): Promise<RunningServer> {
   const { server } = settings;
+  const { host, tls } = server;
   const metrics = createMetrics();
   const isDevelopment = server.environment === "development";
   const lifecycle = createLifecycle({
@@ -47,7 +50,15 @@ export async function startServer(
   });
   const draining = new AbortController();
   const stopping = draining.signal;
-  const { services, built } = await composeServices(settings, { logger, metrics, clock });
+
+  const http = createHttpServer({ tls, logger });
+  const grpc = createGrpcServer({ logger, observer: metrics.rpc, tls });
+  // Nobody calls a port that the system chose before its number is known: it may be opened before there is an answer.
+  const known = await settings.listeningOn({
+    http: server.port || (await http.listen(host, 0)),
+    grpc: server.grpcPort || (await grpc.listen(host, 0)),
+  });
+  const { services, built } = await composeServices(known, { logger, metrics, clock });
   for (const { name, stop } of services) lifecycle.add({ name, stop });
 
   const app = new Hono({ router: new RememberingRouter() });
@@ -58,25 +69,26 @@ export async function startServer(
   }
   app.notFound(notFound(logger));
 
-  const rpc = { services: services.flatMap((service) => service.rpc), logger, observer: metrics.rpc };
-  const http = createHttpServer({
-    fetch: app.fetch,
-    rpc: createConnectHandler({ ...rpc, corsOrigins: server.corsOrigins, draining: stopping }),
-    tls: server.tls,
+  const rpc = {
+    services: services.flatMap((service) => service.rpc),
     logger,
-  });
-  const grpc = createGrpcServer({ ...rpc, tls: server.tls });
+    observer: metrics.rpc,
+    corsOrigins: server.corsOrigins,
+    draining: stopping,
+  };
+  http.serve({ fetch: app.fetch, rpc: createConnectHandler(rpc) });
+  grpc.serve(rpc.services);
   const management = createManagementServer({ metrics, lifecycle, logger });
   const handles = new Map(
     services.map((service) => [service, lifecycle.readiness.register(`${service.name} database`)]),
   );
 
   // Stopped in reverse: first the ports, last the management port, so that an operator can watch.
-  const ports = { management: await management.listen(server.host, server.managementPort), grpc: 0, http: 0 };
+  const managementPort = await management.listen(host, server.managementPort);
   lifecycle.add({ name: "management", stop: () => management.close() });
-  ports.grpc = await grpc.listen(server.host, server.grpcPort);
+  if (server.grpcPort !== 0) await grpc.listen(host, server.grpcPort);
   lifecycle.add({ name: "grpc", stop: (graceMs) => grpc.close(graceMs) });
-  ports.http = await http.listen(server.host, server.port);
+  if (server.port !== 0) await http.listen(host, server.port);
   lifecycle.add({ name: "http", stop: (graceMs) => http.close(graceMs) });
   lifecycle.onDrain(() => {
     grpc.setServing(false);
@@ -109,5 +121,6 @@ export async function startServer(
   }
   const ready = Promise.all(services.map(start)).then(() => undefined);
   const databases = new Set(services.toReversed().map(({ database }) => database.description));
-  return { lifecycle, ports, database: [...databases].join(", "), ready };
+  const ports = { http: known.server.port, grpc: known.server.grpcPort, management: managementPort };
+  return { lifecycle, settings: known, ports, database: [...databases].join(", "), ready };
 }

@@ -32,6 +32,17 @@ export interface Settings {
   readonly server: ServerSettings;
   readonly auth?: AuthSettings | undefined;
   readonly push?: PushSettings | undefined;
+  /**
+   * The settings of a server that got these ports. Where a port was left to the system (0), the addresses that
+   * development mode makes of it, such as the issuer's, follow it.
+   */
+  listeningOn(ports: ListeningPorts): Promise<Settings>;
+}
+
+/** The numbers of the ports that others are told. */
+export interface ListeningPorts {
+  readonly http: number;
+  readonly grpc: number;
 }
 
 /** Reads which services run. */
@@ -56,7 +67,16 @@ export async function readSettings(env: EnvironmentVariables): Promise<Settings>
     ? await pushSettings(env, server.value, auth?.value?.issuer)
     : undefined;
   joinReadings({ server, services, ...(auth && { auth }), ...(push && { push }) });
-  return { server: server.value, auth: auth?.value, push: push?.value };
+  return {
+    server: server.value,
+    auth: auth?.value,
+    push: push?.value,
+    async listeningOn({ http, grpc }) {
+      if (http === server.value.port && grpc === server.value.grpcPort) return this;
+      const { SERVER_PORT_FILE: _http, GRPC_PORT_FILE: _grpc, ...others } = env;
+      return readSettings({ ...others, SERVER_PORT: String(http), GRPC_PORT: String(grpc) });
+    },
+  };
 }
 
 async function authSettings(env: EnvironmentVariables, server: ServerSettings) {

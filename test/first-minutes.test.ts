@@ -21,15 +21,10 @@ import { createAuthStore } from "./support/auth-store.ts";
 import { exercised } from "./support/backends.ts";
 import { copyEmbeddedDatabase } from "./support/embedded-template.ts";
 import { killAll, type Program, root, startNode } from "./support/program.ts";
-import { type Backend, backends, freePorts } from "./support/servers.ts";
-
-interface Ports {
-  readonly http: number;
-  readonly grpc: number;
-  readonly management: number;
-}
+import { type Backend, backends, type Ports, portsIn } from "./support/servers.ts";
 
 interface Started extends Program {
+  /** Throws before it listens. */
   readonly ports: Ports;
   readonly base: string;
   /** Milliseconds until /health/ready answered 200. Fails if the process ends before. */
@@ -51,25 +46,28 @@ async function copyEmbedded(dataDir: string): Promise<void> {
   await copyEmbeddedDatabase(join(dataDir, "push"), pushMigrations);
 }
 
-async function start(env: Record<string, string>, taken: Partial<Ports> = {}): Promise<Started> {
-  const [http = 0, grpc = 0, management = 0] = await freePorts(3);
-  const ports = { http, grpc, management, ...taken };
+/** On any free ports, unless others are named. */
+async function start(env: Record<string, string>): Promise<Started> {
   const begun = performance.now();
-  const program = startNode("src/start.js", {
-    SERVER_PORT: String(ports.http),
-    GRPC_PORT: String(ports.grpc),
-    MANAGEMENT_PORT: String(ports.management),
-    ...env,
-  });
+  const anyPort = { SERVER_PORT: "0", GRPC_PORT: "0", MANAGEMENT_PORT: "0" };
+  const program = startNode("src/start.js", { ...anyPort, ...env });
+  const ports = () => {
+    const found = portsIn(program.output());
+    if (!found) throw new Error(`it does not listen:\n${program.output()}`);
+    return found;
+  };
   return {
     ...program,
-    ports,
-    base: `http://127.0.0.1:${ports.http}/api/auth`,
+    get ports() {
+      return ports();
+    },
+    get base() {
+      return `http://127.0.0.1:${ports().http}/api/auth`;
+    },
     async ready() {
       while (program.child.exitCode === null) {
-        const answer = await fetch(`http://127.0.0.1:${ports.management}/health/ready`).catch(
-          () => undefined,
-        );
+        const { management } = portsIn(program.output()) ?? {};
+        const answer = await fetch(`http://127.0.0.1:${management}/health/ready`).catch(() => undefined);
         if (answer?.ok) {
           if (env["DB_HOST"] === undefined) exercised("PGlite (embedded)");
           return performance.now() - begun;
@@ -284,7 +282,7 @@ describe("something in the way", { timeout: 120_000 }, () => {
       const { port, release } = await occupyPort();
       const dataDir = join(directory, kind);
       await copyEmbedded(dataDir);
-      const server = await start({ DATA_DIR: dataDir }, { [kind]: port });
+      const server = await start({ DATA_DIR: dataDir, [name]: String(port) });
       expect(await server.ended()).toBe(1);
       release();
       expect(server.output()).toContain(

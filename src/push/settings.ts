@@ -61,9 +61,7 @@ export function resolvePushSettings(
     prefix,
     placeholders: {
       OAUTH_SERVER_ISSUER: () => surroundings.issuer ?? `${originOf(server)}/api/auth`,
-      // Any free port is known to nobody yet.
-      "http://HOST:GRPC_PORT": () =>
-        server.grpcPort === 0 ? undefined : originOf({ ...server, port: server.grpcPort }),
+      "http://HOST:GRPC_PORT": () => originOf({ ...server, port: server.grpcPort }),
       "generated API key": () => developmentSecrets(dataDir).apiKey,
     },
   });
@@ -101,7 +99,7 @@ export function resolvePushSettings(
 
 function crossChecks(
   { sound, isGiven, problem }: TableReading<typeof pushTable>,
-  { environment, grpcPort }: ServerSettings,
+  { environment }: ServerSettings,
 ): readonly SettingProblem[] {
   const problems: SettingProblem[] = [];
   if (sound.backofficeClientId !== undefined && sound.backofficeClientId === sound.userAppClientId) {
@@ -110,10 +108,6 @@ function crossChecks(
   const { securityUrl, securityApiKey } = pushTable;
   if (environment === "production" && isGiven(securityUrl) && !isGiven(securityApiKey)) {
     problems.push(problem(securityApiKey, "is missing, but PLATFORM_SECURITY_URL is set"));
-  }
-  const hasDefault = isGiven(pushTable.issuer) || grpcPort !== 0;
-  if (environment === "development" && !isGiven(securityUrl) && !hasDefault) {
-    problems.push(problem(securityUrl, "is missing, and has no default as GRPC_PORT is 0"));
   }
   return problems;
 }

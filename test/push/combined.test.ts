@@ -11,6 +11,7 @@ import type { components } from "../../gen/openapi/push-orchestration.ts";
 import { eventsIn } from "../support/auth-fleet.ts";
 import { createTestDatabase } from "../support/backends.ts";
 import { type DatabaseGate, openDatabaseGate } from "../support/database-gate.ts";
+import { openFront } from "../support/front.ts";
 import {
   type PushProcess,
   type PushServer,
@@ -128,7 +129,10 @@ describe.each(backends)("on %s, where the process is killed", (backend) => {
     async () => {
       const dataDir = mkdtempSync(join(tmpdir(), "gatepost-test-"));
       directories.push(dataDir);
-      const first = await spawnPushServer(backend, { env: { DATA_DIR: dataDir } });
+      const front = await openFront();
+      const env = { DATA_DIR: dataDir, OAUTH_SERVER_ISSUER: `${front.origin}/api/auth` };
+      const first = await spawnPushServer(backend, { env });
+      front.leadTo(Number(new URL(first.origin).port));
       let second: PushProcess | undefined;
       try {
         const userId = randomUUID();
@@ -141,10 +145,12 @@ describe.each(backends)("on %s, where the process is killed", (backend) => {
         );
         expect(told, "killed too late to show anything").toBe(false);
         second = await spawnPushServer(backend, { env: first.env });
+        front.leadTo(Number(new URL(second.origin).port));
         await expectForgotten(second, userId);
       } finally {
         await second?.stop();
         await first.stop();
+        await front.close();
       }
     },
   );

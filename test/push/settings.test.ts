@@ -74,10 +74,23 @@ describe("in development mode", () => {
     expect(await read(both)).toMatchObject({ security: { url: "http://id.example.com:9090" } });
   });
 
-  test("a gRPC port that nobody knows yet has to be told", async () => {
-    expect(await problemLines(() => read(development({ GRPC_PORT: "0" })))).toEqual([
-      "PLATFORM_SECURITY_URL is missing, and has no default as GRPC_PORT is 0",
-    ]);
+  test("addresses that follow from a port follow the one that the system chose", async () => {
+    const asked = await readSettings(development({ SERVER_PORT: "0", GRPC_PORT: "0" }));
+    const { server, auth, push } = await asked.listeningOn({ http: 4711, grpc: 4712 });
+    expect(server).toMatchObject({ port: 4711, grpcPort: 4712 });
+    expect(auth).toMatchObject({
+      issuer: "http://127.0.0.1:4711/api/auth",
+      otp: { verifierUrl: "http://127.0.0.1:4711/otp-verifier", builtIn: true },
+    });
+    expect(push).toMatchObject({
+      issuer: "http://127.0.0.1:4711/api/auth",
+      security: { url: "http://127.0.0.1:4712" },
+    });
+  });
+
+  test("settings of a server that got the ports it asked for stay as they are", async () => {
+    const asked = await readSettings(development());
+    expect(await asked.listeningOn({ http: 8080, grpc: 9090 })).toBe(asked);
   });
 });
 

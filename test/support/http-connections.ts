@@ -11,7 +11,7 @@ import { onTestFinished } from "vitest";
 import {
   createHttpServer,
   defaultTimeouts,
-  type HttpServerSettings,
+  type HttpHandlers,
   type HttpTimeouts,
   type RpcHandler,
 } from "../../src/platform/http/server.ts";
@@ -47,9 +47,7 @@ function api() {
   return { answer, arrived, release };
 }
 
-interface TestServerOptions
-  extends Partial<HttpTimeouts>,
-    Partial<Pick<HttpServerSettings, "fetch" | "rpc">> {
+interface TestServerOptions extends Partial<HttpTimeouts>, Partial<HttpHandlers> {
   readonly tls?: boolean;
 }
 
@@ -58,12 +56,11 @@ export async function startServer(options: TestServerOptions = {}) {
   const { answer, arrived, release } = api();
   const { tls = false, fetch = answer, rpc = echo, ...timeouts } = options;
   const server = createHttpServer({
-    fetch,
-    rpc,
     tls: tls ? localhostCertificate : undefined,
     logger,
     timeouts: { ...defaultTimeouts, ...timeouts },
   });
+  server.serve({ fetch, rpc });
   onTestFinished(() => server.close(0));
   const port = await server.listen("127.0.0.1", 0);
   return { server, port, arrived, release };

@@ -47,7 +47,8 @@ export async function startRpcServers(options: Partial<ConnectHandlerOptions> = 
   const { services: samples, seen } = testServices();
   const { services = samples } = options;
   const draining = new AbortController();
-  const grpc = createGrpcServer({ services, ...record });
+  const grpc = createGrpcServer(record);
+  grpc.serve(services);
   const connect = createConnectHandler({ services, ...record, draining: draining.signal, ...options });
   const http1 = createServer((request, response) => connect.handle(request, response));
   const http2 = createHttp2Server((request, response) => connect.handle(request, response));

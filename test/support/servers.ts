@@ -2,7 +2,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
@@ -11,7 +10,7 @@ import { authMigrations } from "../../src/auth/service.ts";
 import { type Clock, systemClock } from "../../src/platform/base/clock.ts";
 import { createLogger } from "../../src/platform/observability/logger.ts";
 import { pushMigrations } from "../../src/push/database.ts";
-import { startServer } from "../../src/server.ts";
+import { type RunningServer, startServer } from "../../src/server.ts";
 import { readSettings, type Settings } from "../../src/services.ts";
 import { createTestDatabase, exercised, type TestDatabase } from "./backends.ts";
 import { copyEmbeddedDatabase } from "./embedded-template.ts";
@@ -56,18 +55,6 @@ export interface OwnServerOptions extends ServerOptions {
   readonly waitUntilReady?: boolean;
 }
 
-/** Ports that are free now. */
-export async function freePorts(count: number): Promise<number[]> {
-  const servers = Array.from({ length: count }, () => createServer().listen(0, "127.0.0.1"));
-  await Promise.all(servers.map((server) => once(server, "listening")));
-  const ports = servers.map((server) => {
-    const address = server.address();
-    return typeof address === "object" && address ? address.port : 0;
-  });
-  await Promise.all(servers.map((server) => once(server.close(), "close")));
-  return ports;
-}
-
 /** What a server on this PostgreSQL database needs in its environment. */
 export function databaseEnvironment(database: TestDatabase): Environment {
   return {
@@ -83,18 +70,17 @@ export function databaseEnvironment(database: TestDatabase): Environment {
 
 const migrations = { auth: authMigrations, push: pushMigrations };
 
-/** A directory of a test's own, and the environment of a server that keeps its things there. */
+/** A directory of a test's own, and the environment of a server that keeps its things there, on any free ports. */
 async function prepareEnvironment(backend: Backend, env: Environment) {
-  const [http = 0, grpc = 0, management = 0] = await freePorts(3);
   const dataDir = env["DATA_DIR"] ?? mkdtempSync(join(tmpdir(), "gatepost-test-"));
   const ownsDataDir = env["DATA_DIR"] === undefined;
   const ownDatabase =
     backend === "PostgreSQL" && env["DB_HOST"] === undefined ? await createTestDatabase() : undefined;
   const complete: Environment = {
     LOGGING_LEVEL: "info",
-    SERVER_PORT: String(http),
-    GRPC_PORT: String(grpc),
-    MANAGEMENT_PORT: String(management),
+    SERVER_PORT: "0",
+    GRPC_PORT: "0",
+    MANAGEMENT_PORT: "0",
     DATA_DIR: dataDir,
     ...(ownDatabase && databaseEnvironment(ownDatabase)),
     ...env,
@@ -107,15 +93,9 @@ async function prepareEnvironment(backend: Backend, env: Environment) {
     if (!existsSync(database.dataDir)) await copyEmbeddedDatabase(database.dataDir, migrations[service]);
     exercised("PGlite (embedded)");
   }
-  const { server } = settings;
   return {
     env: complete,
     settings,
-    addresses: {
-      origin: `http://127.0.0.1:${server.port}`,
-      grpc: `127.0.0.1:${server.grpcPort}`,
-      management: `http://127.0.0.1:${server.managementPort}`,
-    },
     async cleanUp() {
       await ownDatabase?.drop();
       if (ownsDataDir) rmSync(dataDir, { recursive: true, force: true });
@@ -123,9 +103,18 @@ async function prepareEnvironment(backend: Backend, env: Environment) {
   };
 }
 
+/** What a server listens on. */
+export type Ports = RunningServer["ports"];
+
+const addressesOf = ({ http, grpc, management }: Ports) => ({
+  origin: `http://127.0.0.1:${http}`,
+  grpc: `127.0.0.1:${grpc}`,
+  management: `http://127.0.0.1:${management}`,
+});
+
 /** Starts the server in this process. */
 export async function startOwnServer(backend: Backend, options: OwnServerOptions = {}): Promise<Server> {
-  const { env, settings, addresses, cleanUp } = await prepareEnvironment(backend, options.env ?? {});
+  const { env, settings, cleanUp } = await prepareEnvironment(backend, options.env ?? {});
   let logs = "";
   const destination = {
     write(line: string) {
@@ -136,9 +125,9 @@ export async function startOwnServer(backend: Backend, options: OwnServerOptions
   const running = await startServer(settings, logger, options.clock ?? systemClock);
   if (options.waitUntilReady !== false) await running.ready;
   return {
-    ...addresses,
+    ...addressesOf(running.ports),
     env,
-    settings,
+    settings: running.settings,
     logs: () => logs,
     async stop() {
       await running.lifecycle.shutdown("test is over");
@@ -149,7 +138,7 @@ export async function startOwnServer(backend: Backend, options: OwnServerOptions
 
 /** Starts the program (`src/start.js`) in a process of its own and waits until it is ready. */
 export async function spawnServer(backend: Backend, options: ServerOptions = {}): Promise<ServerProcess> {
-  const { env, settings, addresses, cleanUp } = await prepareEnvironment(backend, options.env ?? {});
+  const { env, settings, cleanUp } = await prepareEnvironment(backend, options.env ?? {});
   const main = fileURLToPath(new URL("../../src/start.js", import.meta.url));
   const child = spawn(process.execPath, [main], {
     env: { PATH: process.env["PATH"] ?? "", ...env },
@@ -162,11 +151,11 @@ export async function spawnServer(backend: Backend, options: ServerOptions = {})
     });
   }
   const gone = once(child, "exit");
-  await isReady(addresses.management, child, () => logs);
+  const ports = await becomesReady(child, () => logs);
   return {
-    ...addresses,
+    ...addressesOf(ports),
     env,
-    settings,
+    settings: await settings.listeningOn(ports),
     child,
     logs: () => logs,
     async kill() {
@@ -181,12 +170,21 @@ export async function spawnServer(backend: Backend, options: ServerOptions = {})
   };
 }
 
-async function isReady(management: string, child: ChildProcess, logs: () => string): Promise<void> {
+/** The ports that a program's log says it listens on, in either form of the log; undefined as long as it does not. */
+export function portsIn(log: string): Ports | undefined {
+  const [, ports] =
+    /\blistening\b.*"ports":(\{[^}]*\})/.exec(log) ?? /"ports":(\{[^}]*\}).*"listening"/.exec(log) ?? [];
+  return ports === undefined ? undefined : JSON.parse(ports);
+}
+
+async function becomesReady(child: ChildProcess, logs: () => string): Promise<Ports> {
   const deadline = Date.now() + 25_000;
   while (Date.now() < deadline) {
     if (child.exitCode !== null) throw new Error(`the server exited with ${child.exitCode}:\n${logs()}`);
-    const answer = await fetch(`${management}/health/ready`).catch(() => undefined);
-    if (answer?.ok) return;
+    const ports = portsIn(logs());
+    const answer =
+      ports && (await fetch(`${addressesOf(ports).management}/health/ready`).catch(() => undefined));
+    if (ports && answer?.ok) return ports;
     await setTimeout(20);
   }
   throw new Error(`the server is not ready:\n${logs()}`);

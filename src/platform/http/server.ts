@@ -16,7 +16,7 @@ import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError
 import type { Logger } from "pino";
 import { withoutQuery } from "../base/addresses.ts";
 import { codeOf } from "../base/error-code.ts";
-import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
+import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/errors.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { type Answer, problem, toResponse } from "../openapi/response.ts";
 import { Connections } from "./connections.ts";
@@ -45,9 +45,13 @@ export interface HttpTimeouts {
 /** The timeouts unless others are given. */
 export const defaultTimeouts: HttpTimeouts = { headersMs: 10_000, requestMs: 30_000, keepAliveMs: 75_000 };
 
-export interface HttpServerSettings {
+/** What requests are handed to. */
+export interface HttpHandlers {
   readonly fetch: (request: Request, env: HttpBindings | Http2Bindings) => Response | Promise<Response>;
   readonly rpc: RpcHandler | undefined;
+}
+
+export interface HttpServerSettings {
   /** PEM texts. With them the port speaks TLS. */
   readonly tls?: { readonly cert: string; readonly key: string } | undefined;
   readonly logger: Logger;
@@ -60,6 +64,8 @@ export interface HttpServer {
    * @returns the port
    */
   listen(host: string, port: number): Promise<number>;
+  /** What answers from now on; until then every request is answered 503. */
+  serve(handlers: HttpHandlers): void;
   /** Goes on accepting, but asks clients to take their next request elsewhere (Connection: close, GOAWAY). */
   drain(): void;
   /** Accepts no more, closes idle connections, lets busy ones finish, and cuts them when the grace is over. */
@@ -79,15 +85,10 @@ export async function listening(server: NetServer, host: string, port: number): 
 
 /** The one HTTP server. It does not listen yet. */
 export function createHttpServer(settings: HttpServerSettings): HttpServer {
-  const { rpc, tls, logger, timeouts = defaultTimeouts } = settings;
-  const handleApi = apiHandler(settings);
-  const handleRpc: Handler = (request, response) => {
-    try {
-      rpc?.handle(request, response);
-    } catch (thrown) {
-      answerFailure(logger, response, thrown);
-    }
-  };
+  const { tls, logger, timeouts = defaultTimeouts } = settings;
+  const starting: Handler = (_request, response) =>
+    answerFailure(logger, response, unavailable("The service", undefined, 1));
+  let handle: Handler = starting;
   const server = tls ? secureServer(tls, timeouts) : createServer(connectionOptions(timeouts));
   const connections = new Connections(server, timeouts.keepAliveMs);
   let closing: Promise<void> | undefined;
@@ -95,8 +96,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   server.on("request", (request: AnyRequest, response: AnyResponse) => {
     if (response instanceof ServerResponse) connections.track(response);
     else if (request instanceof Http2ServerRequest) limitUpload(request, timeouts.requestMs);
-    const isRpc = rpc?.matches(withoutQuery(request.url ?? "/"));
-    (isRpc ? handleRpc : handleApi)(request, response);
+    handle(request, response);
   });
 
   async function close(graceMs: number): Promise<void> {
@@ -106,6 +106,9 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
 
   return {
     listen: (host, port) => listening(server, host, port),
+    serve(handlers) {
+      handle = handlerOf(handlers, logger);
+    },
     drain: () => connections.drain(),
     close(graceMs) {
       closing ??= close(graceMs);
@@ -143,12 +146,20 @@ function limitUpload({ stream }: Http2ServerRequest, requestMs: number): void {
   stream.once("close", () => clearTimeout(timer));
 }
 
-/** The HTTP APIs behind Hono's listener. */
-function apiHandler({ fetch, logger }: HttpServerSettings): Handler {
+/** RPC by its paths, and all else by the HTTP APIs behind Hono's listener. */
+function handlerOf({ fetch, rpc }: HttpHandlers, logger: Logger): Handler {
   const listener = getRequestListener(fetch, {
     errorHandler: (thrown) => toResponse(failure(logger, thrown)),
   });
   return (request, response) => {
+    if (rpc?.matches(withoutQuery(request.url ?? "/"))) {
+      try {
+        rpc.handle(request, response);
+      } catch (thrown) {
+        answerFailure(logger, response, thrown);
+      }
+      return;
+    }
     // Rejects where the answer cannot be written, such as a header with a line break.
     listener(request, response).catch((thrown: unknown) => answerFailure(logger, response, thrown));
   };

@@ -6,12 +6,11 @@ import { logVerbosity, Server, ServerCredentials, setLogVerbosity } from "@grpc/
 import { bracketed } from "../base/addresses.ts";
 import { maxAnswerBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
 import { addService } from "./grpc-handlers.ts";
-import { addHealthAndReflection } from "./grpc-health-reflection.ts";
+import { addHealthAndReflection, type Companions } from "./grpc-health-reflection.ts";
 import { releaseClosedStreams } from "./release-closed-streams.ts";
 import type { RpcService } from "./service.ts";
 
 export interface GrpcServerOptions extends RpcPipelineOptions {
-  readonly services: readonly RpcService[];
   /** PEM. Cleartext HTTP/2 if absent. */
   readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer } | undefined;
   /** Longest request message, before and after decompression. */
@@ -25,6 +24,8 @@ export interface GrpcServer {
    * @throws an error with `code` and `port`, such as EADDRINUSE
    */
   listen(host: string, port: number): Promise<number>;
+  /** Adds the services, health and reflection, before or after it listens. To be called once. */
+  serve(services: readonly RpcService[]): void;
   /**
    * What grpc.health.v1 answers for these services, all unless given; and for the server, which serves while all
    * of them do. Not serving until it is called.
@@ -54,16 +55,19 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
     // It costs on every call, and nothing here reads it.
     "grpc.enable_channelz": 0,
   });
-  for (const service of options.services) addService(server, pipeline, service);
-  const companions = addHealthAndReflection(server, options.services);
+  let companions: Companions | undefined;
   let closing: Promise<void> | undefined;
 
   return {
     listen: (host, port) => listen(server, host, port, credentials(options.tls)),
-    setServing: (serving, services) => companions.setServing(serving, services),
+    serve(services) {
+      for (const service of services) addService(server, pipeline, service);
+      companions = addHealthAndReflection(server, services);
+    },
+    setServing: (serving, services) => companions?.setServing(serving, services),
     close(graceMs) {
-      companions.setServing(false);
-      closing ??= close(server, graceMs, pipeline, companions.end);
+      companions?.setServing(false);
+      closing ??= close(server, graceMs, pipeline, () => companions?.end());
       return closing;
     },
   };

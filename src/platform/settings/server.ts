@@ -7,7 +7,6 @@ import { urlHost } from "../base/addresses.ts";
 import type { EnvironmentVariables } from "./environment.ts";
 import {
   type Environment,
-  fixedPort,
   host,
   integer,
   listenPort,
@@ -61,8 +60,8 @@ export const serverTable = {
   },
   port: {
     name: "SERVER_PORT",
-    description: "The port of the HTTP APIs, Connect and gRPC-Web.",
-    kind: fixedPort,
+    description: "The port of the HTTP APIs, Connect and gRPC-Web; 0 is any free port.",
+    kind: listenPort,
     default: "8080",
     example: "SERVER_PORT=8080",
   },
@@ -147,8 +146,8 @@ export interface ServerSettings {
   readonly environment: Environment;
   /** Address to listen on. */
   readonly host: string;
+  /** 0 is any free one, as in the other two. */
   readonly port: number;
-  /** 0 is any free one, as in managementPort. */
   readonly grpcPort: number;
   readonly managementPort: number;
   /** PEM texts that belong together; undefined: cleartext. */

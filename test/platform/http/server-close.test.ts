@@ -123,7 +123,7 @@ describe("close", () => {
     const { server } = await startServer();
     expect(server.close(100)).toBe(server.close(100));
     const { logger } = captureLog();
-    const never = createHttpServer({ fetch: () => new Response(), rpc: undefined, logger });
+    const never = createHttpServer({ logger });
     await never.close(100);
   });
 });

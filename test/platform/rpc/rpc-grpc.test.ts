@@ -14,7 +14,12 @@ import { credentials, status } from "@grpc/grpc-js";
 import { protoPath as healthProto } from "grpc-health-check";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { IntrospectRequestSchema } from "../../../gen/proto/auth/v1/introspection_pb.ts";
-import { createGrpcServer } from "../../../src/platform/rpc/grpc-server.ts";
+import {
+  createGrpcServer,
+  type GrpcServer,
+  type GrpcServerOptions,
+} from "../../../src/platform/rpc/grpc-server.ts";
+import type { RpcService } from "../../../src/platform/rpc/service.ts";
 import { envelope, GrpcClient, loadMethod, rawRequest } from "../../support/grpc-client.ts";
 import { localhostCertificate } from "../../support/localhost-certificate.ts";
 import { type RpcServers, recorder, startRpcServers } from "../../support/rpc-servers.ts";
@@ -41,6 +46,16 @@ afterAll(async () => {
   client.close();
   await servers.close();
 });
+
+/** A server of the test services, or of these; it does not listen yet. */
+function serving(
+  options: GrpcServerOptions,
+  services: readonly RpcService[] = testServices().services,
+): GrpcServer {
+  const server = createGrpcServer(options);
+  server.serve(services);
+  return server;
+}
 
 function message(token: string): Buffer {
   return Buffer.from(toBinary(IntrospectRequestSchema, create(IntrospectRequestSchema, { token })));
@@ -93,7 +108,7 @@ describe("@grpc/grpc-js with the .proto file", () => {
   });
 
   it("gets an answer over TLS", async () => {
-    const server = createGrpcServer({ ...testServices(), ...recorder(), tls: localhostCertificate });
+    const server = serving({ ...recorder(), tls: localhostCertificate });
     const port = await server.listen("127.0.0.1", 0);
     const secured = new GrpcClient(port, credentials.createSsl(Buffer.from(localhostCertificate.cert)));
     expect(await secured.unary(introspect, { token: "active" })).toMatchObject({ active: true });
@@ -218,7 +233,7 @@ describe("health", () => {
   });
 
   it("is not serving until the server is told to", async () => {
-    const server = createGrpcServer({ ...testServices(), ...recorder() });
+    const server = serving({ ...recorder() });
     const other = new GrpcClient(await server.listen("127.0.0.1", 0));
     expect(await other.unary(check, { service: "" })).toEqual({ status: "NOT_SERVING" });
     other.close();
@@ -288,7 +303,7 @@ describe("hostile input", () => {
 describe("a caller without a deadline", () => {
   it("gets the default one", async () => {
     const record = recorder();
-    const server = createGrpcServer({ ...testServices(), ...record, defaultDeadlineMs: 100 });
+    const server = serving({ ...record, defaultDeadlineMs: 100 });
     const port = await server.listen("127.0.0.1", 0);
     const other = new GrpcClient(port);
     await expect(other.unary(introspect, { token: "deaf" })).rejects.toMatchObject({
@@ -304,7 +319,7 @@ describe("close", () => {
   async function start() {
     const { services, seen } = testServices();
     const record = recorder();
-    const server = createGrpcServer({ services, ...record });
+    const server = serving(record, services);
     const port = await server.listen("127.0.0.1", 0);
     server.setServing(true);
     return { server, seen, record, port, caller: new GrpcClient(port) };
@@ -370,7 +385,7 @@ describe("close", () => {
   it("fails no call of a client that knows another server", async () => {
     const { server, caller, port } = await start();
     caller.close();
-    const other = createGrpcServer({ ...testServices(), ...recorder() });
+    const other = serving({ ...recorder() });
     const balanced = new GrpcClient([port, await other.listen("127.0.0.1", 0)]);
     let ended = false;
     let answered = 0;

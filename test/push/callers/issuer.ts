@@ -3,7 +3,6 @@ import { generateKeyPairSync, type KeyObject, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import { compact, type Genuine } from "../../auth/tokens/forged-jwts.ts";
-import { freePorts } from "../../support/servers.ts";
 
 /** How it answers: as it should, not at all, with errors, or with what must not be believed. */
 type Mood = "well" | "silent" | "failing" | "redirecting" | "speaking for another" | "endless";
@@ -37,8 +36,6 @@ export interface Issuer {
 }
 
 export async function startIssuer(): Promise<Issuer> {
-  const [port = 0] = await freePorts(1);
-  const issuer = `http://127.0.0.1:${port}/api/auth`;
   const requests: string[] = [];
   const json = (response: ServerResponse, value: object) =>
     response.setHeader("content-type", "application/json").end(JSON.stringify(value));
@@ -57,7 +54,11 @@ export async function startIssuer(): Promise<Issuer> {
     const speaksFor = mood === "speaking for another" ? "https://id.example.com" : issuer;
     json(response, { issuer: speaksFor, jwks_uri: `${issuer}/keys` });
   });
-  await once(server.listen(port, "127.0.0.1"), "listening");
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const address = server.address();
+  if (typeof address !== "object" || address === null) throw new Error("not listening");
+  const { port } = address;
+  const issuer = `http://127.0.0.1:${port}/api/auth`;
   const claims = (now: number) => {
     const seconds = Math.floor(now / 1000);
     return {

@@ -2,6 +2,7 @@
  * A revoked token opens nothing, from the moment on at which the revocation was answered; and where nobody can say
  * whether it was revoked, nothing either.
  */
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -12,8 +13,9 @@ import { type Callers, createCallers } from "../../../src/push/callers/callers.t
 import { type AuthApi, authApi, internal } from "../../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { captureLog } from "../../support/captured-log.ts";
+import { type Front, openFront } from "../../support/front.ts";
 import { type PushServer, startPushServer } from "../../support/push-server.ts";
-import { backends, freePorts } from "../../support/servers.ts";
+import { backends } from "../../support/servers.ts";
 
 const unavailable = { kind: { code: "unavailable", status: 503 } };
 
@@ -65,15 +67,16 @@ describe.each(backends)("the push API on %s", (backend) => {
 
 describe("the auth service on another machine", () => {
   let server: AuthServer;
-  let env: Record<string, string>;
+  let http: Front;
+  let grpc: Front;
   let token: string;
   let revoked: string;
   let directory: string;
   const opened: { close(): void }[] = [];
   beforeAll(async () => {
     directory = mkdtempSync(join(tmpdir(), "gatepost-test-"));
-    server = await startAuthServer("PGlite", { env: { DATA_DIR: directory } });
-    env = server.env;
+    [http, grpc] = await Promise.all([openFront(), openFront()]);
+    server = await start();
     const api = authApi(server.base);
     const { id } = await api.newIdentity();
     token = (await api.newPair(id)).access_token;
@@ -81,11 +84,20 @@ describe("the auth service on another machine", () => {
   });
   afterAll(async () => {
     await server.stop();
+    await Promise.all([http.close(), grpc.close()]);
     rmSync(directory, { recursive: true, force: true });
   });
   afterEach(() => {
     for (const one of opened.splice(0)) one.close();
   });
+
+  async function start(): Promise<AuthServer> {
+    const env = { DATA_DIR: directory, OAUTH_SERVER_ISSUER: `${http.origin}/api/auth` };
+    const started = await startAuthServer("PGlite", { env });
+    http.leadTo(Number(new URL(started.origin).port));
+    grpc.leadTo(Number(new URL(`http://${started.grpc}`).port));
+    return started;
+  }
 
   function callersOf(security: { url: string; apiKey: string } | undefined): Callers {
     const callers = createCallers({
@@ -102,7 +114,7 @@ describe("the auth service on another machine", () => {
   const apiKey = () => server.settings.platformSecurityApiKey ?? "";
 
   test("while it is away nothing is taken that it has not been asked about; afterwards all is as it was", async () => {
-    const callers = callersOf({ url: `http://${server.grpc}`, apiKey: apiKey() });
+    const callers = callersOf({ url: grpc.origin, apiKey: apiKey() });
     expect(await callers.user(`Bearer ${token}`)).toBeDefined();
     expect(await callers.user(`Bearer ${revoked}`)).toBeDefined();
     await authApi(server.base).call("revokeToken", { as: internal, form: { token: revoked } });
@@ -113,7 +125,7 @@ describe("the auth service on another machine", () => {
       await expect(callers.user(`Bearer ${one}`)).rejects.toMatchObject(unavailable);
       expect(performance.now() - started).toBeLessThan(3_000);
     }
-    server = await startAuthServer("PGlite", { env });
+    server = await start();
     await expect
       .poll(() => callers.user(`Bearer ${token}`).catch(() => "away"))
       .toMatchObject({
@@ -123,8 +135,10 @@ describe("the auth service on another machine", () => {
   });
 
   test("one that takes connections and says nothing is given up after two seconds", async () => {
-    const [port = 0] = await freePorts(1);
-    const mute = createServer(() => undefined).listen(port, "127.0.0.1");
+    const mute = createServer(() => undefined).listen(0, "127.0.0.1");
+    await once(mute, "listening");
+    const address = mute.address();
+    const port = typeof address === "object" && address ? address.port : 0;
     const callers = callersOf({ url: `http://127.0.0.1:${port}`, apiKey: apiKey() });
     const started = performance.now();
     await expect(callers.user(`Bearer ${token}`)).rejects.toMatchObject(unavailable);
@@ -133,7 +147,7 @@ describe("the auth service on another machine", () => {
   });
 
   test("one that does not know our key cannot be asked: nothing is taken", async () => {
-    const callers = callersOf({ url: `http://${server.grpc}`, apiKey: "another-key-entirely" });
+    const callers = callersOf({ url: grpc.origin, apiKey: "another-key-entirely" });
     await expect(callers.user(`Bearer ${token}`)).rejects.toMatchObject(unavailable);
   });
 

@@ -93,7 +93,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a send whose server is killed",
     timeout: 120_000 + kills * 60_000,
   }, async () => {
     const world = await createWorld("PostgreSQL", {
-      env: { PUSH_MAX_PER_SECOND: String(pace), LOGGING_LEVEL: "warn" },
+      env: { PUSH_MAX_PER_SECOND: String(pace) },
       audience: { devices, users },
     });
     try {

@@ -11,7 +11,7 @@ describe.each(backends)("on %s", (backend) => {
   let world: World;
   let operators: readonly [Operator, ...Operator[]];
   beforeAll(async () => {
-    world = await createWorld(backend, { env: { LOGGING_LEVEL: "warn" }, audience: { devices, users } });
+    world = await createWorld(backend, { audience: { devices, users } });
     const server = await world.start();
     const first = await operatorOf(server);
     // An embedded database is one process's own.

@@ -26,7 +26,7 @@ describe.each(backends)("on %s", (backend) => {
   let transports: Record<string, Transport>;
   beforeAll(async () => {
     world = await createWorld(backend, {
-      env: { PUSH_MAX_PER_SECOND: "800", LOGGING_LEVEL: "warn" },
+      env: { PUSH_MAX_PER_SECOND: "800" },
       audience: { devices, users },
     });
     server = await world.start();

@@ -12,7 +12,7 @@ const devices = 3_000;
 /** In three zones: three chunks, as large as chunks are. */
 const audience = { devices, users: devices, offsets: [-480, 0, 480] };
 /** Messages a second: whoever has a chunk in hand is in the middle of it for seconds. */
-const env = { PUSH_MAX_PER_SECOND: "400", LOGGING_LEVEL: "warn" };
+const env = { PUSH_MAX_PER_SECOND: "400" };
 /** Milliseconds that stopping may take: the grace that a process has for it by its settings. */
 const graceMs = 20_000;
 

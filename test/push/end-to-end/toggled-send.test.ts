@@ -10,7 +10,7 @@ const devices = 4_000;
 describe.runIf(backends.includes("PostgreSQL"))("a send of two processes", () => {
   it("that is paused and resumed again and again repeats nothing", { timeout: 90_000 }, async () => {
     const world = await createWorld("PostgreSQL", {
-      env: { PUSH_MAX_PER_SECOND: "1000", LOGGING_LEVEL: "warn" },
+      env: { PUSH_MAX_PER_SECOND: "1000" },
       audience: { devices, users: devices },
     });
     const { ledger } = world.fcm;

@@ -13,7 +13,7 @@ describe.each(backends)("on %s", (backend) => {
   it("1,000 calls without a token start one run, for the configured users only", {
     timeout: 90_000,
   }, async () => {
-    const env = { TEST_NOTIFICATION_USER_IDS: [...testers, "u-nobody"].join(","), LOGGING_LEVEL: "warn" };
+    const env = { TEST_NOTIFICATION_USER_IDS: [...testers, "u-nobody"].join(",") };
     const world = await createWorld(backend, { env, audience });
     try {
       const server = await world.start();

@@ -23,7 +23,7 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL in the middle of a s
   let user: string;
   beforeAll(async () => {
     world = await createWorld("PostgreSQL", {
-      env: { PUSH_MAX_PER_SECOND: "1000", LOGGING_LEVEL: "error" },
+      env: { PUSH_MAX_PER_SECOND: "1000" },
       audience: { devices, users },
     });
     const { host, port } = world.database();

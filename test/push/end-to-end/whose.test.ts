@@ -18,7 +18,7 @@ describe.each(backends)("on %s", (backend) => {
   let api: Api;
   let operator: Operator;
   beforeAll(async () => {
-    world = await createWorld(backend, { env: { LOGGING_LEVEL: "warn" } });
+    world = await createWorld(backend);
     server = await world.start();
     api = apiOf(server);
     operator = await operatorOf(server);

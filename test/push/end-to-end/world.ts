@@ -12,6 +12,7 @@ import { pushMigrations } from "../../../src/push/database.ts";
 import { readSettings } from "../../../src/services.ts";
 import { createTestDatabase } from "../../support/backends.ts";
 import { copyEmbeddedDatabase } from "../../support/embedded-template.ts";
+import { openFront } from "../../support/front.ts";
 import { type PushProcess, spawnPushServer } from "../../support/push-server.ts";
 import { type Audience, fillAudience } from "../../support/send-audience.ts";
 import { type Backend, databaseEnvironment, type Environment } from "../../support/servers.ts";
@@ -53,6 +54,9 @@ export async function createWorld(backend: Backend, options: WorldOptions = {}):
     ...options.env,
   };
   const started: PushProcess[] = [];
+  // The issuer is the same for every process that is started with both services, one after the other.
+  const front = await openFront();
+  const issuer = `${front.origin}/api/auth`;
 
   async function read<T>(work: (db: Database) => Promise<T>): Promise<T> {
     const { push } = await readSettings(env);
@@ -66,8 +70,11 @@ export async function createWorld(backend: Backend, options: WorldOptions = {}):
   }
 
   async function start(more: Environment = {}): Promise<PushProcess> {
-    const server = await spawnPushServer(backend, { env: { ...env, ...more } });
+    const server = await spawnPushServer(backend, {
+      env: { ...env, OAUTH_SERVER_ISSUER: issuer, ...more },
+    });
     started.push(server);
+    if (server.settings.auth) front.leadTo(Number(new URL(server.origin).port));
     return server;
   }
 
@@ -91,7 +98,7 @@ export async function createWorld(backend: Backend, options: WorldOptions = {}):
     startBeside: (other) =>
       start({
         SERVICES: "push",
-        IDENTITY_PROVIDER_ISSUER_URI: other.authBase,
+        IDENTITY_PROVIDER_ISSUER_URI: issuer,
         PLATFORM_SECURITY_URL: `http://${other.grpc}`,
       }),
     database() {
@@ -101,6 +108,7 @@ export async function createWorld(backend: Backend, options: WorldOptions = {}):
     read,
     async end() {
       await Promise.all(started.map(({ kill, child }) => (isRunning(child) ? kill() : undefined)));
+      await front.close();
       await fcm.close();
       await database?.drop();
       rmSync(dataDir, { recursive: true, force: true });
