@@ -10,8 +10,8 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { SQL, sql } from "drizzle-orm";
 import { fromDrizzle, PgBoss } from "pg-boss";
+import type { Logger } from "pino";
 import { type Database, type OpenDatabase, rows } from "../database/database.ts";
-import type { Logger } from "../observability/logger.ts";
 
 /** A queue, and what becomes of its jobs when they fail. */
 export interface Queue {

@@ -6,10 +6,11 @@
 import { METHODS } from "node:http";
 import type { Http2Bindings, HttpBindings } from "@hono/node-server";
 import { type Context, Hono } from "hono";
+import type { Logger } from "pino";
 import { inTime } from "../base/deadlines.ts";
 import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
+import type { HttpObserver } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
-import type { HttpObserver, Logger } from "../observability/logger.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
 import type { Call, Handlers, SecurityHandler } from "./handlers.ts";

@@ -3,9 +3,9 @@
  * the project's own dependencies; it loads nothing from another host, and the browser is told so.
  */
 import { type Context, Hono } from "hono";
+import type { Logger } from "pino";
 import { ErrorKinds, ServiceError } from "../base/errors.ts";
 import { RequestContext } from "../base/request-context.ts";
-import type { Logger } from "../observability/logger.ts";
 import type { ContractDocument } from "./document.ts";
 import { matchesEntityTag } from "./entity-tag.ts";
 import { type Page, pagesOf } from "./reference-pages.ts";

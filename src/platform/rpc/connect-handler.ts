@@ -17,6 +17,7 @@ import {
   universalResponseToNodeResponse,
 } from "@connectrpc/connect-node";
 import { withoutQuery } from "../base/addresses.ts";
+import type { RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { maxAnswerBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
 import { type ActiveCall, cancelled } from "./call.ts";
@@ -28,7 +29,7 @@ import {
   send,
   setCorsHeaders,
 } from "./connect-responses.ts";
-import type { RpcMethod, RpcProtocol, RpcService } from "./service.ts";
+import type { RpcMethod, RpcService } from "./service.ts";
 
 export interface ConnectHandlerOptions extends RpcPipelineOptions {
   readonly services: readonly RpcService[];

@@ -23,22 +23,6 @@ export interface RpcCall {
   readonly signal: AbortSignal;
 }
 
-/** Takes note of each call that ended. */
-export interface RpcObserver {
-  completed(info: {
-    /** Full name, as in auth.v1.IntrospectionService. */
-    readonly service: string;
-    /** Name as in the proto, for example Introspect. */
-    readonly method: string;
-    readonly protocol: RpcProtocol;
-    /** `ok`, or the status in the spelling of Connect, for example `invalid_argument`. */
-    readonly code: string;
-    readonly seconds: number;
-  }): void;
-}
-
-export type RpcProtocol = "grpc" | "connect" | "grpc-web";
-
 type Unary<I extends DescMessage, O extends DescMessage> = (
   request: MessageShape<I>,
   call: RpcCall,

@@ -6,7 +6,7 @@ import {
   createManagementServer,
   type ManagementServer,
 } from "../../../src/platform/http/management-server.ts";
-import { createMetrics } from "../../../src/platform/observability/logger.ts";
+import { createMetrics } from "../../../src/platform/observability/metrics.ts";
 import { createLifecycle } from "../../../src/platform/process/lifecycle.ts";
 import { captureLog } from "../../support/captured-log.ts";
 

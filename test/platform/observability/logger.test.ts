@@ -6,7 +6,8 @@ import { drizzle as drizzlePglite } from "drizzle-orm/pglite";
 import { drizzle as drizzlePostgres } from "drizzle-orm/postgres-js";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createLogger, createMetrics } from "../../../src/platform/observability/logger.ts";
+import { createLogger } from "../../../src/platform/observability/logger.ts";
+import { createMetrics } from "../../../src/platform/observability/metrics.ts";
 import { exercised, postgresReachable, postgresUrl } from "../../support/backends.ts";
 import { captureLog } from "../../support/captured-log.ts";
 

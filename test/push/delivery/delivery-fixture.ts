@@ -4,7 +4,7 @@ import { sql } from "drizzle-orm";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import { type Database, rows } from "../../../src/platform/database/database.ts";
 import { createJobs, type Jobs } from "../../../src/platform/messaging/jobs.ts";
-import { createMetrics, type Metrics } from "../../../src/platform/observability/logger.ts";
+import { createMetrics, type Metrics } from "../../../src/platform/observability/metrics.ts";
 import { deliveryQueue, pushMigrations } from "../../../src/push/database.ts";
 import { type DeliverySettings, startDelivery } from "../../../src/push/delivery/delivery.ts";
 import { type DeliveryRules, deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
