@@ -12,7 +12,7 @@ import type { Metrics } from "../platform/observability/metrics.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
 import type { RpcService } from "../platform/rpc/service.ts";
 import { createCallers } from "./callers/callers.ts";
-import { planQueue, pushMigrations } from "./database.ts";
+import { planQueue, pushJobTables, pushMigrations } from "./database.ts";
 import { startDelivery } from "./delivery/delivery.ts";
 import { createDevices } from "./devices/devices.ts";
 import { createForgetUser } from "./devices/forget-user.ts";
@@ -68,7 +68,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     loadContract(contractTexts("push-orchestration")),
   ]);
   const { db } = database;
-  const queues = createJobs({ database, tables: pushMigrations.jobs, logger });
+  const queues = createJobs({ database, tables: pushJobTables, logger });
   let isPrepared = false;
   const jobs: Jobs = {
     ...queues,

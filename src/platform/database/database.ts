@@ -31,6 +31,11 @@ export interface OpenDatabase {
   close(): Promise<void>;
 }
 
+/** A database that also runs several statements at once. */
+export interface ScriptedDatabase extends Pick<OpenDatabase, "script"> {
+  readonly db: Database;
+}
+
 /** Milliseconds in which a database that is there answers. */
 const answerMs = 2_000;
 

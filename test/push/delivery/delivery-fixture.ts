@@ -5,7 +5,7 @@ import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import { type Database, rows } from "../../../src/platform/database/database.ts";
 import { createJobs, type Jobs } from "../../../src/platform/messaging/jobs.ts";
 import { createMetrics, type Metrics } from "../../../src/platform/observability/metrics.ts";
-import { deliveryQueue, pushMigrations } from "../../../src/push/database.ts";
+import { deliveryQueue, pushJobTables, pushMigrations } from "../../../src/push/database.ts";
 import { type DeliverySettings, startDelivery } from "../../../src/push/delivery/delivery.ts";
 import { type DeliveryRules, deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
@@ -184,7 +184,7 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
   const metrics = createMetrics();
   const jobs = createJobs({
     database: opened,
-    tables: pushMigrations.jobs ?? { schema: "", queues: [] },
+    tables: pushJobTables,
     logger: log.logger,
   });
   await jobs.start();
