@@ -5,12 +5,14 @@
 import { Hono } from "hono";
 import { composeServices, type RunnableService } from "./compose-services.ts";
 import { type Clock, systemClock } from "./platform/base/clock.ts";
+import { corsPolicy } from "./platform/base/cors-policy.ts";
 import { RememberingRouter } from "./platform/http/caching-router.ts";
 import { httpCors } from "./platform/http/cors.ts";
 import { createManagementServer } from "./platform/http/management-server.ts";
 import { createHttpServer } from "./platform/http/server.ts";
 import type { Logger } from "./platform/observability/logger.ts";
 import { createMetrics } from "./platform/observability/metrics.ts";
+import { apiHeaders } from "./platform/openapi/api-headers.ts";
 import { notFound } from "./platform/openapi/bind.ts";
 import { createApiReference } from "./platform/openapi/reference.ts";
 import { createLifecycle, type Lifecycle } from "./platform/process/lifecycle.ts";
@@ -39,7 +41,7 @@ export async function startServer(
   clock: Clock = systemClock,
 ): Promise<RunningServer> {
   const { server } = settings;
-  const metrics = createMetrics();
+  const metrics = createMetrics("gatepost");
   const isDevelopment = server.environment === "development";
   const lifecycle = createLifecycle({
     logger,
@@ -52,8 +54,13 @@ export async function startServer(
   for (const { name, stop } of services) lifecycle.add({ name, stop });
 
   const app = new Hono({ router: new RememberingRouter() });
-  if (server.corsOrigins.length > 0) app.use(httpCors(server.corsOrigins));
-  for (const { document, basePath = document.basePath, http } of [...services, ...built]) {
+  const apis = [...services, ...built];
+  const cors = corsPolicy(
+    server.corsOrigins,
+    apis.map(({ document }) => apiHeaders(document)),
+  );
+  if (cors.origins.length > 0) app.use(httpCors(cors));
+  for (const { document, basePath = document.basePath, http } of apis) {
     app.route("/", createApiReference(document, basePath, logger));
     app.route("/", http);
   }
@@ -62,7 +69,7 @@ export async function startServer(
   const rpc = { services: services.flatMap((service) => service.rpc), logger, observer: metrics.rpc };
   const http = createHttpServer({
     fetch: app.fetch,
-    rpc: createConnectHandler({ ...rpc, corsOrigins: server.corsOrigins, draining: stopping }),
+    rpc: createConnectHandler({ ...rpc, cors, draining: stopping }),
     tls: server.tls,
     logger,
   });

@@ -27,19 +27,22 @@ export interface Metrics {
 /** Seconds: from a cached answer to one that somebody gave up on. */
 const durationBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
-/** The metrics of a process, in a registry of their own, with those of Node itself. */
-export function createMetrics(): Metrics {
+/**
+ * The metrics of a process, in a registry of their own, with those of Node itself.
+ * @param program begins the names of all but Node's, as in `<program>_rpc_duration_seconds`
+ */
+export function createMetrics(program: string): Metrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   const httpDuration = new Histogram({
-    name: "gatepost_http_request_duration_seconds",
+    name: `${program}_http_request_duration_seconds`,
     help: "Time from the arrival of an HTTP request to its answer.",
     labelNames: ["service", "operation", "status"],
     buckets: durationBuckets,
     registers: [registry],
   });
   const rpcDuration = new Histogram({
-    name: "gatepost_rpc_duration_seconds",
+    name: `${program}_rpc_duration_seconds`,
     help: "Time from the arrival of a gRPC, gRPC-Web or Connect call to its answer.",
     labelNames: ["service", "method", "protocol", "code"],
     buckets: durationBuckets,

@@ -15,7 +15,7 @@ afterEach(() => Promise.all(servers.splice(0).map((server) => server.close())));
 
 async function start() {
   const { logger, lines } = captureLog();
-  const metrics = createMetrics();
+  const metrics = createMetrics("gatepost");
   const lifecycle = createLifecycle({ logger, graceSeconds: 1 });
   const server = createManagementServer({ metrics, lifecycle, logger });
   servers.push(server);

@@ -123,7 +123,7 @@ describe("the log", () => {
     logger.info({ phone: "+4915112345678", password: secret }, "hello");
     logger.error(new Error("broken"));
     expect(text()).toMatch(/^\[\d\d:\d\d:\d\d\.\d{3}\] INFO: hello \{.*\+49\*\*\*78/);
-    expect(text()).toMatch(/ERROR: broken[\s\S]+telemetry\.test\.ts/);
+    expect(text()).toMatch(/ERROR: broken[\s\S]+logger\.test\.ts/);
     expect(text()).not.toContain(secret);
     expect(text()).not.toContain("\u001b");
   });
@@ -140,7 +140,7 @@ describe("the log", () => {
 
 describe("the metrics", () => {
   it("measure HTTP requests and RPCs by their labels", async () => {
-    const { registry, http, rpc } = createMetrics();
+    const { registry, http, rpc } = createMetrics("gatepost");
     http.completed({ service: "auth", operation: "issueToken", status: 200, seconds: 0.0004 });
     http.completed({ service: "auth", operation: "issueToken", status: 200, seconds: 0.3 });
     rpc.completed({ service: "auth", method: "Introspect", protocol: "grpc-web", code: "ok", seconds: 20 });
@@ -157,7 +157,7 @@ describe("the metrics", () => {
   });
 
   it("count what services count, shared by name", async () => {
-    const metrics = createMetrics();
+    const metrics = createMetrics("gatepost");
     const count = () => metrics.counter("gatepost_limited_total", "Refused attempts.", ["service"]);
     count().inc({ service: "auth" });
     count().inc({ service: "auth" }, 2);
@@ -168,12 +168,12 @@ describe("the metrics", () => {
   });
 
   it("of two processes' parts do not mix", async () => {
-    createMetrics().http.completed({ service: "a", operation: "b", status: 200, seconds: 1 });
-    expect(await createMetrics().registry.metrics()).not.toContain('operation="b"');
+    createMetrics("gatepost").http.completed({ service: "a", operation: "b", status: 200, seconds: 1 });
+    expect(await createMetrics("gatepost").registry.metrics()).not.toContain('operation="b"');
   });
 
   it("cost little", () => {
-    const { http } = createMetrics();
+    const { http } = createMetrics("gatepost");
     const observe = (times: number): void => {
       for (let i = 0; i < times; i += 1) {
         http.completed({ service: "auth", operation: `operation${i % 32}`, status: 200, seconds: 0.002 });

@@ -181,7 +181,7 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
   await opened.migrate();
   const { db } = opened;
   const log = captureLog();
-  const metrics = createMetrics();
+  const metrics = createMetrics("gatepost");
   const jobs = createJobs({
     database: opened,
     tables: pushJobTables,
@@ -227,7 +227,7 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
         rules: { ...quickRules, ...rules },
         logger: log.logger,
         // The first one's are looked at.
-        metrics: isFirst ? metrics : createMetrics(),
+        metrics: isFirst ? metrics : createMetrics("gatepost"),
         async completeIfDone(_db, notificationId) {
           completed.push(notificationId);
         },
