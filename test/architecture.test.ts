@@ -85,6 +85,9 @@ const OWN_TEST_FOLDERS: Readonly<Record<string, string>> = {
     "Whole servers as processes, with the fakes of the providers: no one folder's subject.",
 };
 
+/** So that they are read. */
+const MAX_README_LINES = 10;
+
 /** Undefined of what is not in src/. */
 function roomOf(file: string): Room | undefined {
   return ROOMS.find(({ files }) => files.test(file));
@@ -267,6 +270,19 @@ describe("test/", () => {
     expect(folders.length).toBeGreaterThan(4);
     const others = folders.filter((folder) => !existsSync(folder.replace("test/", "src/")));
     expect(others).toEqual(Object.keys(OWN_TEST_FOLDERS));
+  });
+});
+
+describe.each(foldersOf("src"))("the README of %s", (folder) => {
+  const file = `${folder}/README.md`;
+  const text = existsSync(file) ? readFileSync(file, "utf8").trimEnd() : "";
+
+  it("says in a few lines what the folder owns, and where to begin", () => {
+    expect(text, `${file} is missing or empty`).not.toBe("");
+    expect(text.split("\n").length, "lines").toBeLessThanOrEqual(MAX_README_LINES);
+    const [, first = ""] = /Begin with \[`([^`]+)`\]\(\1\)/.exec(text) ?? [];
+    expect(first, "Begin with [`file`](file)").not.toBe("");
+    expect(existsSync(join(folder, first)), `${first} is in ${folder}`).toBe(true);
   });
 });
 
