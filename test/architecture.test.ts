@@ -1,5 +1,5 @@
 /**
- * Holds the arrows between the rooms of src/: what may import what. The reasons are in CONTRIBUTING.md.
+ * Holds the arrows between the layers and folders of src/: what may import what. The reasons are in CONTRIBUTING.md.
  * Imports that are only types count as well.
  */
 import { existsSync, globSync, readFileSync } from "node:fs";
@@ -12,15 +12,15 @@ const MAX_LINES = 400;
 const PROGRAMS = ["src/main.ts", "src/migrate.ts"];
 const SPEAKS_A_CONTRACT = /^src\/(?!platform\/)((development\/)?[^/]+\/(http|rpc|events)|.+-client)\.ts$/;
 
-/** A room of src/; no import leads from one of a lower rank to one of a higher. */
-interface Room {
+/** A layer of src/; no import leads from one of a lower rank to one of a higher. */
+interface Layer {
   readonly name: string;
   readonly rank: number;
   readonly files: RegExp;
 }
 
-/** The first one that fits a file is its room. */
-const ROOMS: readonly Room[] = [
+/** The first one that fits a file is its layer. */
+const LAYERS: readonly Layer[] = [
   { name: "platform", rank: 0, files: /^src\/platform\// },
   { name: "program", rank: 5, files: /^src\/(development\/)?[^/]+\.ts$/ },
   { name: "service", rank: 4, files: /^src\/(development\/)?[^/]+\/service\.ts$/ },
@@ -89,13 +89,13 @@ const OWN_TEST_FOLDERS: Readonly<Record<string, string>> = {
 const MAX_README_LINES = 10;
 
 /** Undefined of what is not in src/. */
-function roomOf(file: string): Room | undefined {
-  return ROOMS.find(({ files }) => files.test(file));
+function layerOf(file: string): Layer | undefined {
+  return LAYERS.find(({ files }) => files.test(file));
 }
 
 /** The folder of the service that a file belongs to. */
 function serviceOf(file: string): string | undefined {
-  if (roomOf(file)?.name === "program") return undefined;
+  if (layerOf(file)?.name === "program") return undefined;
   const folder = /^src\/(development\/)?[^/]+\//.exec(file)?.[0];
   return folder === "src/platform/" ? undefined : folder;
 }
@@ -105,8 +105,8 @@ const files = globSync("src/**/*.ts").sort().map(readSourceFile);
 /** The imports that a rule forbids, as `from -> to`. */
 function forbidden(rule: (from: string, to: string) => boolean): string[] {
   const named = (file: string): string => {
-    const room = roomOf(file);
-    return room ? `${file} (${room.name})` : file;
+    const layer = layerOf(file);
+    return layer ? `${file} (${layer.name})` : file;
   };
   return files.flatMap(({ file, imports }) =>
     imports.filter((to) => rule(file, to)).map((to) => `${named(file)} -> ${named(to)}`),
@@ -173,8 +173,8 @@ describe("src/", () => {
   });
 
   it("imports along the arrow", () => {
-    const upwards = forbidden((from, to) => (roomOf(from)?.rank ?? 0) < (roomOf(to)?.rank ?? 0));
-    const arrow = ROOMS.toSorted((a, b) => b.rank - a.rank).map(({ name }) => name);
+    const upwards = forbidden((from, to) => (layerOf(from)?.rank ?? 0) < (layerOf(to)?.rank ?? 0));
+    const arrow = LAYERS.toSorted((a, b) => b.rank - a.rank).map(({ name }) => name);
     const advice = `an import never leads upwards in ${arrow.join(" -> ")}; pass in what the lower one needs`;
     expect(upwards, advice).toEqual([]);
   });

@@ -29,7 +29,6 @@ export function answersOf(operation: ContractOperation) {
   const fixed = new Map(
     Object.entries(operation.responses).map(([status, response]) => [Number(status), fixedHeaders(response)]),
   );
-  const makeError = operation.errorFormat === "oauth" ? oauthError : problem;
   const challenge = challengeOf(operation);
 
   return {
@@ -45,23 +44,20 @@ export function answersOf(operation: ContractOperation) {
 
     /** @param authorization the header that was sent */
     error(context: RequestContext, error: ServiceError, authorization?: string): Answer {
-      // RFC 6749 section 5.2 has 400 where credentials are wrong; an operation that follows it declares no 401.
+      // Where the document declares no 401, wrong credentials are answered 400.
       const declared = error.kind.status !== 401 || "401" in operation.responses;
       const status = declared ? error.kind.status : 400;
       const headers: Record<string, string> = { "X-Request-Id": context.requestId, ...fixed.get(status) };
       const asked = challenge?.header(status, authorization);
       if (asked !== undefined) headers["WWW-Authenticate"] = asked;
-      return makeError(context, status, headers, error);
+      return operation.errorFormat === "oauth"
+        ? oauthError(status, headers, error)
+        : problem(context, status, headers, error);
     },
   };
 }
 
-function oauthError(
-  _context: RequestContext,
-  status: number,
-  headers: Record<string, string>,
-  error: ServiceError,
-): Answer {
+function oauthError(status: number, headers: Record<string, string>, error: ServiceError): Answer {
   const all = { ...headers, ...errorHeaders(error), "Content-Type": "application/json" };
   return { status, headers: all, body: { error: error.kind.oauth, error_description: error.message } };
 }

@@ -1,7 +1,7 @@
 /**
  * A proto service and its one implementation, tied together for every protocol that serves it: native gRPC
  * (grpc-server.ts), and Connect and gRPC-Web (connect-handler.ts). Around each method runs the same
- * pipeline, in rpc-call.ts.
+ * pipeline, in call.ts.
  */
 import type {
   DescMessage,

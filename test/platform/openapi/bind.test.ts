@@ -1,4 +1,4 @@
-/** What the binding of a document routes and answers; what it lets in is in contract-input.test.ts. */
+/** What the binding of a document routes and answers; what it lets in is in request-body.test.ts. */
 import { once } from "node:events";
 import { connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
 import { getRequestListener } from "@hono/node-server";
