@@ -55,9 +55,11 @@ function runsIn(file: string): number {
   return rowsOf(file).length;
 }
 
-/** A program for each core that does nothing but use it. */
+/** A program for each core that does nothing but use it, until it is ended or this one has ended. */
 function keepCoresBusy(): readonly ChildProcess[] {
   return Array.from({ length: availableParallelism() }, () =>
-    spawn(process.execPath, ["-e", "for (;;);"], { stdio: "ignore" }),
+    spawn(process.execPath, ["-e", "const parent = process.ppid; while (process.ppid === parent);"], {
+      stdio: "ignore",
+    }),
   );
 }

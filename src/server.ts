@@ -5,11 +5,14 @@
 import { Hono } from "hono";
 import { composeServices, type RunnableService } from "./compose-services.ts";
 import { type Clock, systemClock } from "./platform/base/clock.ts";
+import { corsPolicy } from "./platform/base/cors-policy.ts";
 import { RememberingRouter } from "./platform/http/caching-router.ts";
 import { httpCors } from "./platform/http/cors.ts";
 import { createManagementServer } from "./platform/http/management-server.ts";
 import { createHttpServer } from "./platform/http/server.ts";
-import { createMetrics, type Logger } from "./platform/observability/logger.ts";
+import type { Logger } from "./platform/observability/logger.ts";
+import { createMetrics } from "./platform/observability/metrics.ts";
+import { apiHeaders } from "./platform/openapi/api-headers.ts";
 import { notFound } from "./platform/openapi/bind.ts";
 import { createApiReference } from "./platform/openapi/reference.ts";
 import { createLifecycle, type Lifecycle } from "./platform/process/lifecycle.ts";
@@ -41,7 +44,7 @@ export async function startServer(
 ): Promise<RunningServer> {
   const { server } = settings;
   const { host, tls } = server;
-  const metrics = createMetrics();
+  const metrics = createMetrics("gatepost");
   const isDevelopment = server.environment === "development";
   const lifecycle = createLifecycle({
     logger,
@@ -62,8 +65,13 @@ export async function startServer(
   for (const { name, stop } of services) lifecycle.add({ name, stop });
 
   const app = new Hono({ router: new RememberingRouter() });
-  if (server.corsOrigins.length > 0) app.use(httpCors(server.corsOrigins));
-  for (const { document, basePath = document.basePath, http } of [...services, ...built]) {
+  const apis = [...services, ...built];
+  const cors = corsPolicy(
+    server.corsOrigins,
+    apis.map(({ document }) => apiHeaders(document)),
+  );
+  if (cors.origins.length > 0) app.use(httpCors(cors));
+  for (const { document, basePath = document.basePath, http } of apis) {
     app.route("/", createApiReference(document, basePath, logger));
     app.route("/", http);
   }
@@ -73,7 +81,7 @@ export async function startServer(
     services: services.flatMap((service) => service.rpc),
     logger,
     observer: metrics.rpc,
-    corsOrigins: server.corsOrigins,
+    cors,
     draining: stopping,
   };
   http.serve({ fetch: app.fetch, rpc: createConnectHandler(rpc) });

@@ -1,34 +1,26 @@
 /**
- * Holds the arrows between the rooms of src/: what may import what. The reasons are in CONTRIBUTING.md.
+ * Holds the arrows between the layers and folders of src/: what may import what. The reasons are in CONTRIBUTING.md.
  * Imports that are only types count as well.
  */
-import { globSync, readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
-import ts from "typescript";
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
 import { describe, expect, it } from "vitest";
-
-interface SourceFile {
-  readonly file: string;
-  readonly lines: number;
-  /** From the root, such as `src/platform/crypto/uuid.ts`; a package by its name. */
-  readonly imports: readonly string[];
-  readonly readsEnvironment: boolean;
-}
+import { readSourceFile } from "./support/source-files.ts";
 
 /** Longer than that and a file holds more than one thing. */
 const MAX_LINES = 400;
 const PROGRAMS = ["src/main.ts", "src/migrate.ts"];
 const SPEAKS_A_CONTRACT = /^src\/(?!platform\/)((development\/)?[^/]+\/(http|rpc|events)|.+-client)\.ts$/;
 
-/** A room of src/; no import leads from one of a lower rank to one of a higher. */
-interface Room {
+/** A layer of src/; no import leads from one of a lower rank to one of a higher. */
+interface Layer {
   readonly name: string;
   readonly rank: number;
   readonly files: RegExp;
 }
 
-/** The first one that fits a file is its room. */
-const ROOMS: readonly Room[] = [
+/** The first one that fits a file is its layer. */
+const LAYERS: readonly Layer[] = [
   { name: "platform", rank: 0, files: /^src\/platform\// },
   { name: "program", rank: 5, files: /^src\/(development\/)?[^/]+\.ts$/ },
   { name: "service", rank: 4, files: /^src\/(development\/)?[^/]+\/service\.ts$/ },
@@ -37,73 +29,94 @@ const ROOMS: readonly Room[] = [
   { name: "feature", rank: 2, files: /^src\/[^/]+\// },
 ];
 
+/**
+ * The rooms of src/platform/, from the ground up, and which of those below each imports. All of them are there
+ * because something needs them: an arrow that nothing uses is taken out of the table.
+ */
+const PLATFORM_ROOMS: Readonly<Record<string, readonly string[]>> = {
+  base: [],
+  process: [],
+  crypto: ["base"],
+  openapi: ["base"],
+  rpc: ["base"],
+  settings: ["base"],
+  database: ["base", "settings"],
+  observability: ["base", "settings"],
+  messaging: ["database"],
+  http: ["base", "observability", "process"],
+};
+
+/** What only a product has: its name, its services, what they are about, and whom they call. */
+const PRODUCT_WORDS =
+  /gatepost|barrier|\botp\b|one-?time|phone|fcm|apns|web-?push|vapid|introspect|\bidentit(y|ies)\b|\bdevices\b|notification|(?<=["'`/.])(auth|push)\b(?!\()|\b(auth|push) service|\b(AUTH|PUSH)_/gi;
+
+/** Product words that stay in the platform, and why. */
+const STAYING_WORDS: readonly { readonly file: string; readonly words: RegExp; readonly why: string }[] = [
+  {
+    file: "src/platform/observability/redaction.ts",
+    words: /^(otp|phone|one-?time)$/i,
+    why: "A log keeps every secret and every phone number out, whichever service writes it.",
+  },
+  {
+    file: "src/platform/database/postgresql.ts",
+    words: /^gatepost$/,
+    why: "The name by which PostgreSQL shows the connections of this program to its operator.",
+  },
+  {
+    file: "src/platform/database/settings.ts",
+    words: /^(gatepost|auth|AUTH_)$/,
+    why: "Defaults of the database's settings, which are the program's own name; a service as an example.",
+  },
+  {
+    file: "src/platform/settings/settings.ts",
+    words: /^(auth|AUTH_)$/,
+    why: "A service as an example of a prefix.",
+  },
+  {
+    file: "src/platform/settings/development-secrets.ts",
+    words: /./,
+    why: "The secrets of development mode, of all services together.",
+  },
+];
+
+/** Folders of test/ that mirror none of src/, and why. */
+const OWN_TEST_FOLDERS: Readonly<Record<string, string>> = {
+  "test/push/end-to-end":
+    "Whole servers as processes, with the fakes of the providers: no one folder's subject.",
+};
+
+/** So that they are read. */
+const MAX_README_LINES = 10;
+
 /** Undefined of what is not in src/. */
-function roomOf(file: string): Room | undefined {
-  return ROOMS.find(({ files }) => files.test(file));
+function layerOf(file: string): Layer | undefined {
+  return LAYERS.find(({ files }) => files.test(file));
 }
 
 /** The folder of the service that a file belongs to. */
 function serviceOf(file: string): string | undefined {
-  if (roomOf(file)?.name === "program") return undefined;
+  if (layerOf(file)?.name === "program") return undefined;
   const folder = /^src\/(development\/)?[^/]+\//.exec(file)?.[0];
   return folder === "src/platform/" ? undefined : folder;
 }
 
-/** The module that a statement or expression names, with `import()` and `import("…").Type`. */
-function importOf(node: ts.Node): string | undefined {
-  if (ts.isImportDeclaration(node) && ts.isStringLiteral(node.moduleSpecifier)) {
-    return node.moduleSpecifier.text;
-  }
-  if (ts.isExportDeclaration(node) && node.moduleSpecifier && ts.isStringLiteral(node.moduleSpecifier)) {
-    return node.moduleSpecifier.text;
-  }
-  if (ts.isCallExpression(node) && node.expression.kind === ts.SyntaxKind.ImportKeyword) {
-    const [argument] = node.arguments;
-    if (argument && ts.isStringLiteralLike(argument)) return argument.text;
-  }
-  if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument)) {
-    const { literal } = node.argument;
-    if (ts.isStringLiteral(literal)) return literal.text;
-  }
-  return undefined;
-}
-
-function isEnvironment(node: ts.Node): boolean {
-  if (ts.isPropertyAccessExpression(node)) return /\bprocess\??\.env$/.test(node.getText());
-  const from = ts.isImportDeclaration(node) ? node.moduleSpecifier.getText() : "";
-  return /["'](node:)?process["']/.test(from) && /\benv\b/.test(node.getText());
-}
-
-function read(file: string): SourceFile {
-  const source = ts.createSourceFile(file, readFileSync(file, "utf8"), ts.ScriptTarget.Latest, true);
-  const imports: string[] = [];
-  let readsEnvironment = false;
-  const visit = (node: ts.Node): void => {
-    const specifier = importOf(node);
-    if (specifier) imports.push(specifier.startsWith(".") ? join(dirname(file), specifier) : specifier);
-    readsEnvironment ||= isEnvironment(node);
-    ts.forEachChild(node, visit);
-  };
-  visit(source);
-  return { file, imports, readsEnvironment, lines: source.getLineStarts().length };
-}
-
-const files = globSync("src/**/*.ts").sort().map(read);
+const files = globSync("src/**/*.ts").sort().map(readSourceFile);
 
 /** The imports that a rule forbids, as `from -> to`. */
 function forbidden(rule: (from: string, to: string) => boolean): string[] {
   const named = (file: string): string => {
-    const room = roomOf(file);
-    return room ? `${file} (${room.name})` : file;
+    const layer = layerOf(file);
+    return layer ? `${file} (${layer.name})` : file;
   };
   return files.flatMap(({ file, imports }) =>
     imports.filter((to) => rule(file, to)).map((to) => `${named(file)} -> ${named(to)}`),
   );
 }
 
-/** The first cycle found from each file on, once. */
-function cycles(): string[] {
-  const graph = new Map(files.map(({ file, imports }) => [file, imports]));
+type Graph = ReadonlyMap<string, Iterable<string>>;
+
+/** The first cycle found from each node on, once. */
+function cycles(graph: Graph): string[] {
   const done = new Set<string>();
   const found: string[] = [];
   const walk = (file: string, path: readonly string[]): void => {
@@ -116,14 +129,52 @@ function cycles(): string[] {
   return found;
 }
 
+/** Every folder below this one, and itself. */
+function foldersOf(root: string): string[] {
+  const holders = globSync(`${root}/**/*.ts`).map((file) => dirname(file));
+  const withParents = holders.flatMap((folder) => {
+    const steps = relative(root, folder).split("/");
+    return steps.map((_step, index) => join(root, ...steps.slice(0, index + 1)));
+  });
+  return [...new Set([root, ...withParents])].sort();
+}
+
+/** The folder directly below `parent` that the file is in, however deep; undefined for none. */
+function childFolder(parent: string, file: string): string | undefined {
+  const [child, ...rest] = file.startsWith(`${parent}/`) ? relative(parent, file).split("/") : [];
+  return rest.length > 0 ? child : undefined;
+}
+
+/** The imports between the folders directly below this one, as a set for each. */
+function folderGraph(parent: string): Map<string, Set<string>> {
+  const graph = new Map<string, Set<string>>();
+  for (const { file, imports } of files) {
+    const from = childFolder(parent, file);
+    if (from === undefined) continue;
+    const targets = graph.get(from) ?? new Set();
+    graph.set(from, targets);
+    for (const target of imports) {
+      const to = childFolder(parent, target);
+      if (to !== undefined && to !== from) targets.add(to);
+    }
+  }
+  return graph;
+}
+
+function arrowsOf(graph: Iterable<readonly [string, Iterable<string>]>): string[] {
+  return [...graph].flatMap(([from, targets]) => [...targets].map((to) => `${from} -> ${to}`)).sort();
+}
+
 describe("src/", () => {
+  const parents = foldersOf("src").filter((folder) => folderGraph(folder).size > 1);
+
   it("has files to look at", () => {
     expect(files.length).toBeGreaterThan(0);
   });
 
   it("imports along the arrow", () => {
-    const upwards = forbidden((from, to) => (roomOf(from)?.rank ?? 0) < (roomOf(to)?.rank ?? 0));
-    const arrow = ROOMS.toSorted((a, b) => b.rank - a.rank).map(({ name }) => name);
+    const upwards = forbidden((from, to) => (layerOf(from)?.rank ?? 0) < (layerOf(to)?.rank ?? 0));
+    const arrow = LAYERS.toSorted((a, b) => b.rank - a.rank).map(({ name }) => name);
     const advice = `an import never leads upwards in ${arrow.join(" -> ")}; pass in what the lower one needs`;
     expect(upwards, advice).toEqual([]);
   });
@@ -150,12 +201,88 @@ describe("src/", () => {
   });
 
   it("imports without cycles", () => {
-    expect(cycles(), "what two files need of each other belongs in a third").toEqual([]);
+    expect(
+      cycles(new Map(files.map(({ file, imports }) => [file, imports]))),
+      "what two files need of each other belongs in a third",
+    ).toEqual([]);
+  });
+
+  it.each(parents)("has no circle between the folders in %s", (parent) => {
+    const advice = "one of two folders is handed what it needs of the other, or both import a third";
+    expect(cycles(folderGraph(parent)), advice).toEqual([]);
   });
 
   it("holds one thing per file", () => {
     const long = files.filter(({ lines }) => lines > MAX_LINES).map(({ file, lines }) => `${file}: ${lines}`);
     expect(long, `no file over ${MAX_LINES} lines`).toEqual([]);
+  });
+});
+
+describe("src/platform/", () => {
+  const allowed = arrowsOf(Object.entries(PLATFORM_ROOMS));
+  const used = arrowsOf(folderGraph("src/platform"));
+
+  it("has the rooms of the table, and nothing outside of them", () => {
+    expect(globSync("src/platform/*.ts")).toEqual([]);
+    expect([...folderGraph("src/platform").keys()].sort()).toEqual(Object.keys(PLATFORM_ROOMS).sort());
+  });
+
+  it("has no arrow between its rooms that the table does not allow", () => {
+    const advice =
+      "hand in what the room needs, or move the file; else a new arrow for the table and CONTRIBUTING";
+    expect(
+      used.filter((arrow) => !allowed.includes(arrow)),
+      advice,
+    ).toEqual([]);
+  });
+
+  it("uses every arrow that the table allows", () => {
+    expect(
+      allowed.filter((arrow) => !used.includes(arrow)),
+      "take it out of the table",
+    ).toEqual([]);
+  });
+
+  it("has no arrow upwards: a room imports those that the table has before it", () => {
+    const order = Object.keys(PLATFORM_ROOMS);
+    const upwards = Object.entries(PLATFORM_ROOMS).flatMap(([from, targets]) =>
+      targets.filter((to) => order.indexOf(to) >= order.indexOf(from)).map((to) => `${from} -> ${to}`),
+    );
+    expect(order.length).toBeGreaterThan(0);
+    expect(upwards).toEqual([]);
+  });
+
+  it("knows no product: what only a service has is handed in, or stands in its document", () => {
+    const found = files
+      .filter(({ file }) => file.startsWith("src/platform/"))
+      .flatMap(({ file, text }) => [...text.matchAll(PRODUCT_WORDS)].map(([word]) => ({ file, word })));
+    const stays = (at: { file: string; word: string }) =>
+      STAYING_WORDS.some(({ file, words }) => file === at.file && words.test(at.word));
+    expect(found.filter((at) => !stays(at))).toEqual([]);
+    const unneeded = STAYING_WORDS.filter(({ file }) => !found.some((at) => at.file === file));
+    expect(unneeded, "take the exception out").toEqual([]);
+  });
+});
+
+describe("test/", () => {
+  it("mirrors src/: each folder has the name of the one that it tests", () => {
+    const folders = ["auth", "push", "platform", "development"].flatMap((name) => foldersOf(`test/${name}`));
+    expect(folders.length).toBeGreaterThan(4);
+    const others = folders.filter((folder) => !existsSync(folder.replace("test/", "src/")));
+    expect(others).toEqual(Object.keys(OWN_TEST_FOLDERS));
+  });
+});
+
+describe.each(foldersOf("src"))("the README of %s", (folder) => {
+  const file = `${folder}/README.md`;
+  const text = existsSync(file) ? readFileSync(file, "utf8").trimEnd() : "";
+
+  it("says in a few lines what the folder owns, and where to begin", () => {
+    expect(text, `${file} is missing or empty`).not.toBe("");
+    expect(text.split("\n").length, "lines").toBeLessThanOrEqual(MAX_README_LINES);
+    const [, first = ""] = /Begin with \[`([^`]+)`\]\(\1\)/.exec(text) ?? [];
+    expect(first, "Begin with [`file`](file)").not.toBe("");
+    expect(existsSync(join(folder, first)), `${first} is in ${folder}`).toBe(true);
   });
 });
 

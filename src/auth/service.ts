@@ -4,13 +4,14 @@ import { type Clock, systemClock } from "../platform/base/clock.ts";
 import type { OpenDatabase } from "../platform/database/database.ts";
 import { openDatabase } from "../platform/database/open.ts";
 import { type Deliver, deliverToAll, logEvents, startRelay } from "../platform/messaging/relay.ts";
-import type { Logger, Metrics } from "../platform/observability/logger.ts";
+import type { Logger } from "../platform/observability/logger.ts";
+import type { Metrics } from "../platform/observability/metrics.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
 import type { RpcService } from "../platform/rpc/service.ts";
 import { createAuthenticator } from "./clients/authenticate-client.ts";
 import { createClientRepository } from "./clients/client-repository.ts";
-import { VerifiedSecrets } from "./clients/client-secrets.ts";
 import { synchroniseClients } from "./clients/synchronise-clients.ts";
+import { VerifiedSecrets } from "./clients/verified-secrets.ts";
 import { AuthEvents } from "./events.ts";
 import { createGenerateTokens } from "./grants/generate-tokens.ts";
 import { createGrants } from "./grants/grants.ts";
@@ -26,6 +27,7 @@ import { authRpc } from "./rpc.ts";
 import type { AuthSettings } from "./settings.ts";
 import { createAccessTokens } from "./tokens/access-token.ts";
 import { createAuthorizationRepository } from "./tokens/authorization-repository.ts";
+import { endAuthorizations } from "./tokens/end-authorizations.ts";
 import { createIntrospect } from "./tokens/introspect.ts";
 import { createRevoke } from "./tokens/revoke.ts";
 import { createRotateRefreshToken } from "./tokens/rotate-refresh-token.ts";
@@ -115,7 +117,17 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     document,
     rpc: [authRpc({ authenticator, introspect })],
     database,
-    prepare: () => synchroniseClients({ db, clock, verified }, settings.clients),
+    prepare: () =>
+      synchroniseClients(
+        {
+          db,
+          clock,
+          verified,
+          endAuthorizations: (tx, clientId, now) =>
+            endAuthorizations(tx, { clientId }, "CLIENT_DISABLED", now),
+        },
+        settings.clients,
+      ),
     startWorkers() {
       const longestGrace = Math.max(
         0,

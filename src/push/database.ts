@@ -1,7 +1,7 @@
 /** What the push service keeps: the history of its schema's migrations, and its job queues. */
 
 import type { Migrations } from "../platform/database/migrations.ts";
-import type { JobTables } from "../platform/messaging/jobs.ts";
+import { type JobTables, jobSchema } from "../platform/messaging/jobs.ts";
 import { type ProviderName, providerNames } from "./provider-settings.ts";
 
 /** The planning of a notification; data: {@link PlanJob}. */
@@ -32,19 +32,21 @@ const retryLimit = 10;
  */
 const deadLetterRetryLimit = 1_000_000;
 
-export const pushMigrations: Migrations & { readonly jobs: JobTables } = {
+export const pushJobTables: JobTables = {
+  schema: "push_jobs",
+  queues: [
+    { name: deadLetterQueue, retryLimit: deadLetterRetryLimit },
+    { name: planQueue, retryLimit, deadLetter: deadLetterQueue },
+    ...providerNames.map((provider) => ({
+      name: deliveryQueue(provider),
+      retryLimit,
+      deadLetter: deadLetterQueue,
+    })),
+  ],
+};
+
+export const pushMigrations: Migrations = {
   schema: "push",
   folder: new URL("../../drizzle/push", import.meta.url),
-  jobs: {
-    schema: "push_jobs",
-    queues: [
-      { name: deadLetterQueue, retryLimit: deadLetterRetryLimit },
-      { name: planQueue, retryLimit, deadLetter: deadLetterQueue },
-      ...providerNames.map((provider) => ({
-        name: deliveryQueue(provider),
-        retryLimit,
-        deadLetter: deadLetterQueue,
-      })),
-    ],
-  },
+  librarySchemas: [jobSchema(pushJobTables)],
 };

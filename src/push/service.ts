@@ -7,11 +7,12 @@ import type { OpenDatabase } from "../platform/database/database.ts";
 import { openDatabase } from "../platform/database/open.ts";
 import { createJobs, type Jobs } from "../platform/messaging/jobs.ts";
 import { type Deliver, logEvents, startRelay } from "../platform/messaging/relay.ts";
-import type { Logger, Metrics } from "../platform/observability/logger.ts";
+import type { Logger } from "../platform/observability/logger.ts";
+import type { Metrics } from "../platform/observability/metrics.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
 import type { RpcService } from "../platform/rpc/service.ts";
 import { createCallers } from "./callers/callers.ts";
-import { planQueue, pushMigrations } from "./database.ts";
+import { planQueue, pushJobTables, pushMigrations } from "./database.ts";
 import { startDelivery } from "./delivery/delivery.ts";
 import { createDevices } from "./devices/devices.ts";
 import { createForgetUser } from "./devices/forget-user.ts";
@@ -67,7 +68,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     loadContract(contractTexts("push-orchestration")),
   ]);
   const { db } = database;
-  const queues = createJobs({ database, tables: pushMigrations.jobs, logger });
+  const queues = createJobs({ database, tables: pushJobTables, logger });
   let isPrepared = false;
   const jobs: Jobs = {
     ...queues,

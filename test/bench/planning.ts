@@ -4,7 +4,7 @@ import { systemClock } from "../../src/platform/base/clock.ts";
 import type { OpenDatabase } from "../../src/platform/database/database.ts";
 import { createJobs } from "../../src/platform/messaging/jobs.ts";
 import { createLogger } from "../../src/platform/observability/logger.ts";
-import { type PlanJob, planQueue, pushMigrations } from "../../src/push/database.ts";
+import { type PlanJob, planQueue, pushJobTables } from "../../src/push/database.ts";
 import { createNotifications } from "../../src/push/notifications/notifications.ts";
 import { createPlanner } from "../../src/push/notifications/plan-notification.ts";
 import { worldOffsets } from "../support/send-audience.ts";
@@ -48,9 +48,7 @@ async function insertSelect(admin: postgres.Sql): Promise<{ rows: number; ms: nu
 async function plan(database: OpenDatabase): Promise<number> {
   const { db } = database;
   const logger = createLogger({ level: "error", environment: "production" });
-  const tables = pushMigrations.jobs;
-  if (!tables) throw new Error("push has no job tables");
-  const jobs = createJobs({ database, tables, logger });
+  const jobs = createJobs({ database, tables: pushJobTables, logger });
   await jobs.start();
   const clock = systemClock;
   const planner = createPlanner({ db, jobs, clock, providers: ["fcm", "apns", "webpush", "outbox"] });

@@ -9,15 +9,16 @@ import { join } from "node:path";
 import { authMigrations } from "../../src/auth/service.ts";
 import type { Migrations } from "../../src/platform/database/migrations.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
+import { pushJobTables } from "../../src/push/database.ts";
 
-function fingerprint({ folder, jobs }: Migrations): string {
+function fingerprint({ folder, librarySchemas }: Migrations): string {
   const hash = createHash("sha256");
   for (const file of readdirSync(folder).sort()) {
     if (file.endsWith(".sql")) hash.update(readFileSync(new URL(file, `${folder}/`)));
   }
   const sources = ["../../node_modules/@electric-sql/pglite/package.json"];
-  if (jobs) {
-    hash.update(JSON.stringify(jobs));
+  if (librarySchemas) {
+    hash.update(JSON.stringify(pushJobTables));
     sources.push("../../node_modules/pg-boss/package.json", "../../src/platform/messaging/jobs.ts");
   }
   for (const source of sources) hash.update(readFileSync(new URL(source, import.meta.url)));

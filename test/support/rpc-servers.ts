@@ -3,9 +3,9 @@ import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import { createServer as createHttp2Server, type Http2Server } from "node:http2";
 import { type Logger, pino } from "pino";
+import type { RpcObserver } from "../../src/platform/base/observers.ts";
 import { type ConnectHandlerOptions, createConnectHandler } from "../../src/platform/rpc/connect-handler.ts";
 import { createGrpcServer, type GrpcServer } from "../../src/platform/rpc/grpc-server.ts";
-import type { RpcObserver } from "../../src/platform/rpc/service.ts";
 import { type Seen, testServices } from "./rpc-services.ts";
 
 type Completed = Parameters<RpcObserver["completed"]>[0];

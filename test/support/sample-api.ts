@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { ErrorKinds, ServiceError, unavailable } from "../../src/platform/base/errors.ts";
-import type { HttpObserver } from "../../src/platform/observability/logger.ts";
+import type { HttpObserver } from "../../src/platform/base/observers.ts";
 import { type Binding, bindContract, notFound } from "../../src/platform/openapi/bind.ts";
 import {
   type ContractDocument,

@@ -1,8 +1,9 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { AttemptLimit } from "../limits/attempts.ts";
+import { verifySecret } from "../password-hashing/argon2id.ts";
 import type { Caller, Client } from "./client.ts";
 import type { ClientRepository } from "./client-repository.ts";
-import { type VerifiedSecrets, verifySecret } from "./client-secrets.ts";
+import type { VerifiedSecrets } from "./verified-secrets.ts";
 
 interface Credentials {
   readonly id: string;

@@ -1,17 +1,19 @@
 import { inArray } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
+import { hashSecret, verifySecret } from "../password-hashing/argon2id.ts";
 import { clients } from "../schema.ts";
 import type { ClientRegistration } from "../settings.ts";
-import { endAuthorizations } from "../tokens/end-authorizations.ts";
 import type { Client } from "./client.ts";
 import { disableAllBut, saveClient } from "./client-repository.ts";
-import { hashSecret, type VerifiedSecrets, verifySecret } from "./client-secrets.ts";
+import type { VerifiedSecrets } from "./verified-secrets.ts";
 
 interface Dependencies {
   readonly db: Database;
   readonly clock: Clock;
   readonly verified: VerifiedSecrets;
+  /** Ends what is open of a client that is disabled; called in the transaction that disables it. */
+  readonly endAuthorizations: (tx: Database, clientId: string, now: Date) => Promise<unknown>;
 }
 
 /**
@@ -19,7 +21,7 @@ interface Dependencies {
  * disabled, and its authorizations end, in the same transaction.
  */
 export async function synchroniseClients(
-  { db, clock, verified }: Dependencies,
+  { db, clock, verified, endAuthorizations }: Dependencies,
   registrations: readonly ClientRegistration[],
 ): Promise<void> {
   const ids = registrations.map(({ clientId }) => clientId);
@@ -44,9 +46,7 @@ export async function synchroniseClients(
   await db.transaction(async (tx) => {
     for (const row of rows) await saveClient(tx, row);
     const disabled = await disableAllBut(tx, ids, new Date(clock.now()));
-    for (const clientId of disabled) {
-      await endAuthorizations(tx, { clientId }, "CLIENT_DISABLED", new Date(clock.now()));
-    }
+    for (const clientId of disabled) await endAuthorizations(tx, clientId, new Date(clock.now()));
   });
 }
 

@@ -1,9 +1,9 @@
 /** The five grants, as data for the pipeline. */
 import type { GrantType } from "../client-settings.ts";
-import { hashSecret, verifySecret } from "../clients/client-secrets.ts";
 import { type Identities, normalisePassword } from "../identities/identities.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 import type { AttemptLimit } from "../limits/attempts.ts";
+import { hashSecret, verifySecret } from "../password-hashing/argon2id.ts";
 import type { Established } from "../tokens/create-authorization.ts";
 import type { RotateRefreshToken } from "../tokens/rotate-refresh-token.ts";
 import type { TokenIssuer } from "../tokens/token-issuer.ts";

@@ -4,7 +4,8 @@
  */
 import { Hono } from "hono";
 import type { Clock } from "../../platform/base/clock.ts";
-import type { HttpObserver, Logger } from "../../platform/observability/logger.ts";
+import type { HttpObserver } from "../../platform/base/observers.ts";
+import type { Logger } from "../../platform/observability/logger.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../../platform/openapi/document.ts";
 import { otpVerifierHttp } from "./http.ts";
 import { createSignOtpProof } from "./otp-proof-signer.ts";

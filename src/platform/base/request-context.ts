@@ -1,6 +1,6 @@
 /**
  * What is known of the request in hand, on whatever protocol it came: its id, its trace, its log. It is
- * made by the binding (contract/bind.ts, connect-handler.ts, rpc-call.ts) before anything else and passed along explicitly.
+ * made by the binding (openapi/bind.ts, rpc/connect-handler.ts, rpc/call.ts) before anything else and passed along explicitly.
  */
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";

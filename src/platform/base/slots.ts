@@ -2,7 +2,7 @@
  * What is in hand at the moment, such as requests: each is put down soon. It is no Set on purpose. A Set whose
  * members come and go makes itself a new table every so often, and the old one, once V8 has moved it to the old
  * generation, keeps alive what was in it until that generation is collected: a share of all requests would be
- * promoted with everything they hold, which cost introspection a third of its speed.
+ * promoted with everything they hold, which cost a third of the speed of short requests.
  */
 export class InHand<T> {
   readonly #places: (T | undefined)[] = [];

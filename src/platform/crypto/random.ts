@@ -1,6 +1,6 @@
 import { randomFillSync } from "node:crypto";
 
-/** Fetched ahead: what a fetch costs hardly depends on its size, and a token pair takes four. */
+/** Fetched ahead: what a fetch costs hardly depends on its size, and one request can take four. */
 const ahead = Buffer.allocUnsafeSlow(4096);
 let given = ahead.length;
 

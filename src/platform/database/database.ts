@@ -1,6 +1,6 @@
 /**
  * The database: embedded (PGlite) or PostgreSQL (postgres.js), behind one Drizzle type, so that every query
- * is written once. open-database.ts opens either.
+ * is written once. open.ts opens either.
  */
 import { setTimeout } from "node:timers/promises";
 import { type SQL, sql } from "drizzle-orm";
@@ -12,7 +12,7 @@ export type Database = PgDatabase<PgQueryResultHKT, Record<string, never>>;
 /** An open database. */
 export interface OpenDatabase {
   readonly db: Database;
-  /** For people: "embedded PostgreSQL in .data/auth" or "PostgreSQL at host:port/name". */
+  /** For people: "embedded PostgreSQL in .data/<service>" or "PostgreSQL at host:port/name". */
   readonly description: string;
   /**
    * Brings the service's schema up to date, as the migration user, and grants the ordinary user SELECT,
@@ -29,6 +29,11 @@ export interface OpenDatabase {
   /** Whether the database answers, within two seconds. Never throws. */
   answers(): Promise<boolean>;
   close(): Promise<void>;
+}
+
+/** A database that also runs several statements at once. */
+export interface ScriptedDatabase extends Pick<OpenDatabase, "script"> {
+  readonly db: Database;
 }
 
 /** Milliseconds in which a database that is there answers. */

@@ -6,14 +6,23 @@ import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
 import { readMigrationFiles } from "drizzle-orm/migrator";
 import { sqlState } from "../base/database-errors.ts";
-import type { JobTables } from "../messaging/jobs.ts";
-import { type Database, rows } from "./database.ts";
+import { type Database, rows, type ScriptedDatabase } from "./database.ts";
 
-/** One service's migrations: its PostgreSQL schema, the folder of its history, and its job tables if it has any. */
+/** A PostgreSQL schema whose tables a library makes and owns, such as that of a job queue. */
+export interface LibrarySchema {
+  readonly schema: string;
+  /** Makes or updates the tables, as the migration user. One process at a time; can be run again. */
+  migrate(owner: ScriptedDatabase): Promise<void>;
+  /** Whether what `migrate` makes is there; rejects where the schema is missing. Asked as the ordinary user. */
+  isMigrated(db: Database): Promise<boolean>;
+}
+
+/** One service's migrations: its PostgreSQL schema, and the folder of its history. */
 export interface Migrations {
   readonly schema: string;
   readonly folder: URL;
-  readonly jobs?: JobTables;
+  /** Migrated after its own; none unless given. */
+  readonly librarySchemas?: readonly LibrarySchema[];
 }
 
 /** The same, as Drizzle's migrators take it. */
@@ -30,15 +39,14 @@ export async function isMigrated(db: Database, migrations: Migrations): Promise<
       db,
       sql`select max(created_at)::text as at from ${history}`,
     );
-    return Number(done?.at ?? 0) >= newest && (!migrations.jobs || (await hasQueues(db, migrations.jobs)));
+    if (Number(done?.at ?? 0) < newest) return false;
+    for (const library of migrations.librarySchemas ?? []) {
+      if (!(await library.isMigrated(db))) return false;
+    }
+    return true;
   } catch (error) {
     // There is no history yet: undefined_table, invalid_schema_name, or no right to see it.
     if (["42P01", "3F000", "42501"].includes(sqlState(error) ?? "")) return false;
     throw error;
   }
-}
-
-async function hasQueues(db: Database, { schema, queues }: JobTables): Promise<boolean> {
-  const found = await rows<{ name: string }>(db, sql`select name from ${sql.identifier(schema)}.queue`);
-  return queues.every((queue) => found.some(({ name }) => name === queue.name));
 }

@@ -21,9 +21,7 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     description: `embedded PostgreSQL in ${dataDir}`,
     migrate: async () => {
       await migrate(db, migrationConfig(migrations));
-      if (!migrations.jobs) return;
-      const { migrateJobs } = await import("../messaging/jobs.ts");
-      await migrateJobs({ db, script }, migrations.jobs);
+      for (const library of migrations.librarySchemas ?? []) await library.migrate({ db, script });
     },
     isMigrated: () => isMigrated(db, migrations),
     script,

@@ -107,14 +107,14 @@ async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations
   try {
     await db.execute(sql`select pg_advisory_lock(${migrationLock})`);
     await migrate(db, migrationConfig(migrations));
-    if (migrations.jobs) {
-      const { migrateJobs } = await import("../messaging/jobs.ts");
-      await migrateJobs({ db, script: (text) => runScript(client, text) }, migrations.jobs);
+    const libraries = migrations.librarySchemas ?? [];
+    for (const library of libraries) {
+      await library.migrate({ db, script: (text) => runScript(client, text) });
     }
     const user = sql.identifier(settings.user);
     await db.execute(sql`grant usage on schema migrations to ${user}`);
     await db.execute(sql`grant select on all tables in schema migrations to ${user}`);
-    for (const name of [migrations.schema, ...(migrations.jobs ? [migrations.jobs.schema] : [])]) {
+    for (const name of [migrations.schema, ...libraries.map(({ schema }) => schema)]) {
       const schema = sql.identifier(name);
       await db.execute(sql`grant usage on schema ${schema} to ${user}`);
       await db.execute(

@@ -6,9 +6,9 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { Logger } from "pino";
 import { withoutQuery } from "../base/addresses.ts";
 import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
+import { problem } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
-import type { Metrics } from "../observability/logger.ts";
-import { problem } from "../openapi/response.ts";
+import type { Metrics } from "../observability/metrics.ts";
 import type { Lifecycle } from "../process/lifecycle.ts";
 import { listening } from "./server.ts";
 

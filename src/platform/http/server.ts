@@ -17,8 +17,8 @@ import type { Logger } from "pino";
 import { withoutQuery } from "../base/addresses.ts";
 import { codeOf } from "../base/error-code.ts";
 import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/errors.ts";
+import { type Answer, problem, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
-import { type Answer, problem, toResponse } from "../openapi/response.ts";
 import { Connections } from "./connections.ts";
 
 type AnyRequest = IncomingMessage | Http2ServerRequest;

@@ -10,8 +10,9 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { SQL, sql } from "drizzle-orm";
 import { fromDrizzle, PgBoss } from "pg-boss";
-import { type Database, type OpenDatabase, rows } from "../database/database.ts";
-import type { Logger } from "../observability/logger.ts";
+import type { Logger } from "pino";
+import { type Database, rows, type ScriptedDatabase } from "../database/database.ts";
+import type { LibrarySchema } from "../database/migrations.ts";
 
 /** A queue, and what becomes of its jobs when they fail. */
 export interface Queue {
@@ -154,9 +155,6 @@ export function createJobs({
   };
 }
 
-/** A database that also runs several statements at once. */
-type ScriptedDatabase = Pick<OpenDatabase, "script"> & { readonly db: Database };
-
 /** pg-boss's SQL: what has no parameters can be several statements, in a transaction of its own. */
 function statementsOf({ db, script }: ScriptedDatabase) {
   const single = statementsIn(db);
@@ -240,8 +238,16 @@ function nameOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.name : "unknown";
 }
 
-/** Makes or updates the job tables and queues. One process at a time; can be run again. */
-export async function migrateJobs(owner: ScriptedDatabase, { schema, queues }: JobTables): Promise<void> {
+/** The job tables and queues, as a service's migrations take them. */
+export function jobSchema(tables: JobTables): LibrarySchema {
+  return {
+    schema: tables.schema,
+    migrate: (owner) => migrateJobs(owner, tables),
+    isMigrated: (db) => hasQueues(db, tables),
+  };
+}
+
+async function migrateJobs(owner: ScriptedDatabase, { schema, queues }: JobTables): Promise<void> {
   const boss = new PgBoss({ db: statementsOf(owner), schema, supervise: false, schedule: false });
   // What it emits besides is thrown as well.
   boss.on("error", () => undefined);
@@ -264,4 +270,9 @@ export async function migrateJobs(owner: ScriptedDatabase, { schema, queues }: J
   } finally {
     await boss.stop({ graceful: false });
   }
+}
+
+async function hasQueues(db: Database, { schema, queues }: JobTables): Promise<boolean> {
+  const found = await rows<{ name: string }>(db, sql`select name from ${sql.identifier(schema)}.queue`);
+  return queues.every((queue) => found.some(({ name }) => name === queue.name));
 }

@@ -5,8 +5,8 @@
  */
 import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
+import type { Logger } from "pino";
 import { type Database, rows } from "../database/database.ts";
-import type { Logger } from "../observability/logger.ts";
 
 /** A CloudEvent 1.0 whose data is a message of proto/, in its JSON form. */
 export interface CloudEvent {

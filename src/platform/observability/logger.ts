@@ -1,7 +1,4 @@
-/**
- * What a process tells of itself: its log and its metrics. Owns how lines are written and what is measured;
- * what lines must not carry is redaction.ts.
- */
+/** The log of a process. Owns how lines are written; what lines must not carry is redaction.ts. */
 import { createRequire } from "node:module";
 import {
   type DestinationStream,
@@ -10,8 +7,6 @@ import {
   type LoggerOptions,
   pino,
 } from "pino";
-import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client";
-import type { RpcObserver } from "../rpc/service.ts";
 import type { Environment } from "../settings/kinds.ts";
 import { loggable, redactLine } from "./redaction.ts";
 
@@ -90,76 +85,4 @@ function forPeople(output: DestinationStream, isStandardOutput: boolean): Destin
     translateTime: "SYS:HH:MM:ss.l",
   });
   return { write: (line) => output.write(pretty(line)) };
-}
-
-/** Told of every HTTP request that was answered. `operation` is the contract's name, so that there are few. */
-export interface HttpObserver {
-  completed(info: { service: string; operation: string; status: number; seconds: number }): void;
-}
-
-/** A count of events, by labels. */
-export interface EventCounter<Label extends string> {
-  /** @param by how many; 1 unless given */
-  inc(labels: Readonly<Record<Label, string>>, by?: number): void;
-}
-
-export interface Metrics {
-  readonly registry: Registry;
-  readonly http: HttpObserver;
-  readonly rpc: RpcObserver;
-  /**
-   * A counter of a service's own. Asked for again by name, the same one is returned, so that two services
-   * of one process can share it.
-   * @throws Error if it exists with other labels
-   */
-  counter<const Label extends string>(
-    name: string,
-    help: string,
-    labelNames: readonly Label[],
-  ): EventCounter<Label>;
-}
-
-/** Seconds: from a cached answer to one that somebody gave up on. */
-const durationBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
-
-/** The metrics of a process, in a registry of their own, with those of Node itself. */
-export function createMetrics(): Metrics {
-  const registry = new Registry();
-  collectDefaultMetrics({ register: registry });
-  const httpDuration = new Histogram({
-    name: "gatepost_http_request_duration_seconds",
-    help: "Time from the arrival of an HTTP request to its answer.",
-    labelNames: ["service", "operation", "status"],
-    buckets: durationBuckets,
-    registers: [registry],
-  });
-  const rpcDuration = new Histogram({
-    name: "gatepost_rpc_duration_seconds",
-    help: "Time from the arrival of a gRPC, gRPC-Web or Connect call to its answer.",
-    labelNames: ["service", "method", "protocol", "code"],
-    buckets: durationBuckets,
-    registers: [registry],
-  });
-  const counters = new Map<string, { labels: string; counter: Counter }>();
-  return {
-    registry,
-    // About half a microsecond each. Children with fixed labels cost the same: prom-client hashes those too.
-    http: {
-      completed: ({ service, operation, status, seconds }) =>
-        httpDuration.observe({ service, operation, status }, seconds),
-    },
-    rpc: {
-      completed: ({ service, method, protocol, code, seconds }) =>
-        rpcDuration.observe({ service, method, protocol, code }, seconds),
-    },
-    counter(name, help, labelNames) {
-      const labels = labelNames.join(",");
-      const known = counters.get(name);
-      if (known && known.labels !== labels)
-        throw new Error(`The counter ${name} has the labels ${known.labels}.`);
-      const counter = known?.counter ?? new Counter({ name, help, labelNames, registers: [registry] });
-      counters.set(name, { labels, counter });
-      return { inc: (values, by = 1) => counter.inc(values, by) };
-    },
-  };
 }

@@ -1,7 +1,7 @@
 /**
  * What a log line must not carry, and how it is kept out wherever it stands: under a key that names a
  * secret or a phone number, at any depth; in an error, whose fields pass only by name; and, as the last net,
- * in the text of the finished line. telemetry.ts puts every value and every line through here, so that no
+ * in the text of the finished line. logger.ts puts every value and every line through here, so that no
  * caller has to remember it.
  */
 import { types } from "node:util";

@@ -6,25 +6,19 @@
 import { METHODS } from "node:http";
 import type { Http2Bindings, HttpBindings } from "@hono/node-server";
 import { type Context, Hono } from "hono";
+import type { Logger } from "pino";
 import { inTime } from "../base/deadlines.ts";
 import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
+import type { HttpObserver } from "../base/observers.ts";
+import { type Answer, problem, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
-import type { HttpObserver, Logger } from "../observability/logger.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
 import type { Call, Handlers, SecurityHandler } from "./handlers.ts";
 import { type HeaderReader, headerReader } from "./headers.ts";
 import { parameterReader } from "./parameters.ts";
 import { readBody, validate } from "./request-body.ts";
-import {
-  type Answer,
-  acceptsJson,
-  answersOf,
-  contractViolations,
-  problem,
-  type Success,
-  toResponse,
-} from "./response.ts";
+import { acceptsJson, answersOf, contractViolations, type Success } from "./response.ts";
 
 /** What a service supplies to bind its document. */
 export interface Binding<Operations, Caller> {

@@ -9,34 +9,36 @@ export interface Challenge {
   header(status: number, authorization: string | undefined): string | undefined;
 }
 
-const basic: Challenge = {
+const basic = (realm: string): Challenge => ({
   advice: "Send the client's id and secret in the Authorization header, scheme Basic.",
-  header: (status) => (status === 401 ? 'Basic realm="gatepost", charset="UTF-8"' : undefined),
-};
+  header: (status) => (status === 401 ? `Basic realm="${realm}", charset="UTF-8"` : undefined),
+});
 
 /** RFC 6750 section 3: no error is named to who sent no token. */
-const bearer: Challenge = {
+const bearer = (realm: string): Challenge => ({
   advice: "Send an access token in the Authorization header, scheme Bearer.",
   header(status, authorization) {
-    const realm = 'Bearer realm="gatepost"';
-    if (status === 403) return `${realm}, error="insufficient_scope"`;
+    const challenge = `Bearer realm="${realm}"`;
+    if (status === 403) return `${challenge}, error="insufficient_scope"`;
     if (status !== 401) return undefined;
-    return /^bearer(?:\s|$)/i.test(authorization ?? "") ? `${realm}, error="invalid_token"` : realm;
+    return /^bearer(?:\s|$)/i.test(authorization ?? "") ? `${challenge}, error="invalid_token"` : challenge;
   },
-};
+});
 
 /**
- * The challenge of an operation: that of the first of its schemes that has one. Undefined for a public one.
- * @throws if the operation is protected, and none of its schemes is known here
+ * The challenge of an operation: that of the first of its schemes that has one, with the realm that the
+ * document states for the scheme. Undefined for a public one.
+ * @throws if the operation is protected, and none of its schemes is known here or states its realm
  */
 export function challengeOf({
   id,
   schemes,
 }: Pick<ContractOperation, "id" | "schemes">): Challenge | undefined {
   if (schemes.length === 0) return undefined;
-  for (const { type, scheme } of schemes) {
-    if (type === "http" && scheme === "basic") return basic;
-    if (type === "http" && scheme === "bearer") return bearer;
+  for (const { type, scheme, "x-realm": realm } of schemes) {
+    if (type !== "http" || realm === undefined) continue;
+    if (scheme === "basic") return basic(realm);
+    if (scheme === "bearer") return bearer(realm);
   }
-  throw new Error(`${id}: none of its security schemes is Basic or Bearer`);
+  throw new Error(`${id}: none of its security schemes is Basic or Bearer with an x-realm`);
 }

@@ -28,7 +28,15 @@ export interface SecurityScheme {
   readonly type: string;
   /** Of http: basic or bearer. */
   readonly scheme?: string;
+  /** Of http: the realm of the challenge (RFC 9110 section 11.5). */
+  readonly "x-realm"?: string;
+  /** Of apiKey: the parameter that carries the key, and where. */
+  readonly name?: string;
+  readonly in?: string;
 }
+
+/** How the errors of an operation are written: RFC 9457, or RFC 6749 section 5.2. */
+export type ErrorFormat = "problem" | "oauth";
 
 /** One operation of a document, ready to be bound. */
 export interface ContractOperation {
@@ -46,6 +54,8 @@ export interface ContractOperation {
   readonly bodyTypes: readonly string[] | undefined;
   readonly bodyRequired: boolean;
   readonly responses: Readonly<Record<string, ResponseObject>>;
+  /** `x-error-format` of the operation; `problem` unless it is stated. */
+  readonly errorFormat: ErrorFormat;
   /** Validators of `{path, query, header, requestBody}`; compiled at first use. */
   requestValidators(): readonly ValidateFunction[];
   /** Validator of a JSON answer of this status and media type, if the document has a schema for it. */
@@ -59,7 +69,7 @@ export interface ContractDocument {
   /** Its meaning. */
   readonly json: object;
   readonly title: string;
-  /** Path of the first server, such as /api/auth; "" for none. */
+  /** Path of the first server, such as /api/orders; "" for none. */
   readonly basePath: string;
   readonly operations: readonly ContractOperation[];
 }
@@ -149,6 +159,13 @@ interface Dereferenced {
   readonly parameters?: readonly ParameterObject[];
   readonly requestBody?: { readonly required?: boolean; readonly content: Readonly<Record<string, unknown>> };
   readonly responses?: Readonly<Record<string, ResponseObject>>;
+  readonly "x-error-format"?: string;
+}
+
+/** @throws if the document states a format that there is not */
+function errorFormatOf(id: string, { "x-error-format": format = "problem" }: Dereferenced): ErrorFormat {
+  if (format === "problem" || format === "oauth") return format;
+  throw new Error(`${id}: there is no error format ${format}`);
 }
 
 /** @throws if the operation names a scheme that the document does not have */
@@ -170,7 +187,8 @@ function describeOperation(
 ): ContractOperation {
   const id = operation.operationId;
   if (!id) throw new Error(`${operation.method} ${operation.path} has no operationId`);
-  const { parameters = [], requestBody, responses = {} } = operation as Dereferenced;
+  const dereferenced = operation as Dereferenced;
+  const { parameters = [], requestBody, responses = {} } = dereferenced;
   const compiled = new Map<string, ValidateFunction | undefined>();
   return {
     id,
@@ -182,6 +200,7 @@ function describeOperation(
     bodyTypes: requestBody && Object.keys(requestBody.content),
     bodyRequired: requestBody?.required ?? false,
     responses,
+    errorFormat: errorFormatOf(id, dereferenced),
     requestValidators: () => backend.validator.getRequestValidatorsForOperation(id) ?? [],
     responseValidator(status, mediaType) {
       const key = `${status} ${mediaType}`;

@@ -3,19 +3,19 @@
  * the project's own dependencies; it loads nothing from another host, and the browser is told so.
  */
 import { type Context, Hono } from "hono";
+import type { Logger } from "pino";
 import { ErrorKinds, ServiceError } from "../base/errors.ts";
+import { problem, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
-import type { Logger } from "../observability/logger.ts";
 import type { ContractDocument } from "./document.ts";
 import { matchesEntityTag } from "./entity-tag.ts";
 import { type Page, pagesOf } from "./reference-pages.ts";
-import { problem, toResponse } from "./response.ts";
 
 const allow = ["GET", "HEAD", "OPTIONS"];
 
 /**
  * Routes for `openapi.json`, `openapi.yaml`, `docs` and what that page needs, below the base path.
- * @param basePath such as /api/auth
+ * @param basePath such as /api/orders
  */
 export function createApiReference(contract: ContractDocument, basePath: string, logger: Logger): Hono {
   const app = new Hono();

@@ -1,8 +1,9 @@
 /**
- * From a handler's result, or from an error, to the bytes of a response, in the form that the operation's
- * document declares: problems (RFC 9457), or the errors of OAuth (RFC 6749 section 5.2).
+ * From a handler's result, or from an error, to a response in the format that the document states for the
+ * operation: problems (RFC 9457), or the errors of OAuth (RFC 6749 section 5.2).
  */
 import type { ServiceError } from "../base/errors.ts";
+import { type Answer, errorHeaders, problem } from "../base/problem.ts";
 import type { RequestContext } from "../base/request-context.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractOperation, ResponseObject } from "./document.ts";
@@ -12,13 +13,6 @@ export interface Success {
   readonly status: number;
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
-}
-
-/** A response before it is sent. `body` undefined: none. */
-export interface Answer {
-  readonly status: number;
-  readonly headers: Record<string, string>;
-  readonly body?: unknown;
 }
 
 /** Headers that the document declares with one fixed value (`const`): those need no code. */
@@ -35,7 +29,6 @@ export function answersOf(operation: ContractOperation) {
   const fixed = new Map(
     Object.entries(operation.responses).map(([status, response]) => [Number(status), fixedHeaders(response)]),
   );
-  const isOAuth = operation.responses["405"]?.content?.["application/json"] !== undefined;
   const challenge = challengeOf(operation);
 
   return {
@@ -51,52 +44,22 @@ export function answersOf(operation: ContractOperation) {
 
     /** @param authorization the header that was sent */
     error(context: RequestContext, error: ServiceError, authorization?: string): Answer {
-      // The token operation answers wrong client credentials with 400, by its contract: it declares no 401.
+      // Where the document declares no 401, wrong credentials are answered 400.
       const declared = error.kind.status !== 401 || "401" in operation.responses;
       const status = declared ? error.kind.status : 400;
       const headers: Record<string, string> = { "X-Request-Id": context.requestId, ...fixed.get(status) };
       const asked = challenge?.header(status, authorization);
       if (asked !== undefined) headers["WWW-Authenticate"] = asked;
-      return isOAuth ? oauthError(status, headers, error) : problem(context, status, headers, error);
+      return operation.errorFormat === "oauth"
+        ? oauthError(status, headers, error)
+        : problem(context, status, headers, error);
     },
   };
 }
 
-function commonHeaders(headers: Record<string, string>, error: ServiceError): void {
-  if (error.retryAfterSeconds !== undefined) headers["Retry-After"] = String(error.retryAfterSeconds);
-  if (error.allow) headers["Allow"] = error.allow.join(", ");
-}
-
 function oauthError(status: number, headers: Record<string, string>, error: ServiceError): Answer {
-  commonHeaders(headers, error);
-  headers["Content-Type"] = "application/json";
-  return { status, headers, body: { error: error.kind.oauth, error_description: error.message } };
-}
-
-/** The error as `application/problem+json`. */
-export function problem(
-  context: RequestContext,
-  status: number,
-  headers: Record<string, string>,
-  error: ServiceError,
-): Answer {
-  commonHeaders(headers, error);
-  headers["Content-Type"] = "application/problem+json";
-  const body = {
-    type: "about:blank",
-    title: error.kind.title,
-    status,
-    detail: error.message,
-    code: error.kind.code,
-    requestId: context.requestId,
-    ...(error.errors && { errors: error.errors }),
-  };
-  return { status, headers, body };
-}
-
-/** The response as it is sent. */
-export function toResponse({ status, headers, body }: Answer): Response {
-  return new Response(body === undefined ? null : JSON.stringify(body), { status, headers });
+  const all = { ...headers, ...errorHeaders(error), "Content-Type": "application/json" };
+  return { status, headers: all, body: { error: error.kind.oauth, error_description: error.message } };
 }
 
 /** Headers that any answer may carry without being declared: HTTP's own, and those of CORS. */

@@ -3,7 +3,7 @@
  * and kept true afterwards.
  */
 import { setTimeout } from "node:timers/promises";
-import type { Logger } from "../observability/logger.ts";
+import type { Logger } from "pino";
 import type { ReadinessHandle } from "./lifecycle.ts";
 
 /** Milliseconds between looks at the database, and between tries to get ready. */

@@ -1,9 +1,9 @@
 /** The calls in hand of one server: it begins them, and ends them when the server shuts down. */
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Logger } from "pino";
+import type { RpcObserver } from "../base/observers.ts";
 import { InHand } from "../base/slots.ts";
 import { ActiveCall, type CallOrigin, deadlineExceeded } from "./call.ts";
-import type { RpcObserver } from "./service.ts";
 
 /** Longest answer, in bytes: what gRPC clients accept unless they are told otherwise. */
 export const maxAnswerBytes = 4 * 1024 * 1024;

@@ -14,8 +14,9 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import type { Logger } from "pino";
 import { asServiceError, ErrorKinds } from "../base/errors.ts";
+import type { RpcObserver, RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
-import type { RpcCall, RpcObserver, RpcProtocol, ServerStreamingMethod, UnaryMethod } from "./service.ts";
+import type { RpcCall, ServerStreamingMethod, UnaryMethod } from "./service.ts";
 
 export interface CallOrigin {
   readonly method: DescMethod;

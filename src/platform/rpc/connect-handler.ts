@@ -17,6 +17,8 @@ import {
   universalResponseToNodeResponse,
 } from "@connectrpc/connect-node";
 import { withoutQuery } from "../base/addresses.ts";
+import type { CorsPolicy } from "../base/cors-policy.ts";
+import type { RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { maxAnswerBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
 import { type ActiveCall, cancelled } from "./call.ts";
@@ -28,14 +30,14 @@ import {
   send,
   setCorsHeaders,
 } from "./connect-responses.ts";
-import type { RpcMethod, RpcProtocol, RpcService } from "./service.ts";
+import type { RpcMethod, RpcService } from "./service.ts";
 
 export interface ConnectHandlerOptions extends RpcPipelineOptions {
   readonly services: readonly RpcService[];
   /** Longest request message, before and after decompression. */
   readonly maxMessageBytes?: number;
-  /** Origins whose pages may call, as browsers spell them. None if absent. */
-  readonly corsOrigins?: readonly string[];
+  /** What pages of other origins may do; nothing if absent. */
+  readonly cors?: CorsPolicy;
   /** Aborted when the server begins to shut down: streams end, other calls finish. */
   readonly draining?: AbortSignal;
 }
@@ -78,7 +80,7 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
   function answerWithoutCall(request: NodeRequest, response: NodeResponse, path: string): boolean {
     const handler = handlers.get(path);
     const allowed = handler?.allowedMethods ?? ["POST"];
-    if (request.method === "OPTIONS") answerPreflight(request, response, options.corsOrigins, allowed);
+    if (request.method === "OPTIONS") answerPreflight(request, response, options.cors, allowed);
     else if (!allowed.includes(request.method ?? "")) send(response, 405, { allow: allowed.join(", ") });
     else if (!handler) answerUnknownMethod(request, response);
     else return false;
@@ -93,7 +95,7 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
     );
     try {
       response.setHeader("x-request-id", context.requestId);
-      setCorsHeaders(request, response, options.corsOrigins);
+      setCorsHeaders(request, response, options.cors);
       const path = withoutQuery(request.url ?? "");
       if (answerWithoutCall(request, response, path)) return;
       const handler = handlers.get(path);

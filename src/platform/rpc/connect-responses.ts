@@ -6,7 +6,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { Code } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
-import { corsPolicy } from "../http/cors.ts";
+import type { CorsPolicy } from "../base/cors-policy.ts";
 
 /** As node:http and the compatibility API of node:http2 have them. */
 export type NodeRequest = IncomingMessage | Http2ServerRequest;
@@ -17,28 +17,28 @@ const noSuchMethod = "The service has no such method.";
 export function setCorsHeaders(
   request: NodeRequest,
   response: NodeResponse,
-  origins: readonly string[] | undefined,
+  cors: CorsPolicy | undefined,
 ): void {
-  if (!origins?.length) return;
+  if (!cors?.origins.length) return;
   response.setHeader("vary", "Origin");
   const origin = request.headers.origin;
-  if (origin === undefined || !origins.includes(origin)) return;
+  if (origin === undefined || !cors.origins.includes(origin)) return;
   response.setHeader("access-control-allow-origin", origin);
-  response.setHeader("access-control-expose-headers", corsPolicy.exposedHeaders.join(","));
+  response.setHeader("access-control-expose-headers", cors.exposedHeaders.join(","));
 }
 
 /** `OPTIONS`, by a browser or by anybody. `setCorsHeaders` has run. */
 export function answerPreflight(
   request: NodeRequest,
   response: NodeResponse,
-  origins: readonly string[] | undefined,
+  cors: CorsPolicy | undefined,
   allowed: readonly string[],
 ): void {
   const methods = allowed.join(", ");
-  if (request.headers.origin !== undefined && origins?.includes(request.headers.origin)) {
+  if (request.headers.origin !== undefined && cors?.origins.includes(request.headers.origin)) {
     response.setHeader("access-control-allow-methods", methods);
-    response.setHeader("access-control-allow-headers", corsPolicy.allowedHeaders.join(","));
-    response.setHeader("access-control-max-age", corsPolicy.maxAgeSeconds);
+    response.setHeader("access-control-allow-headers", cors.allowedHeaders.join(","));
+    response.setHeader("access-control-max-age", cors.maxAgeSeconds);
   }
   send(response, 204, { allow: `OPTIONS, ${methods}` });
 }

@@ -1,6 +1,6 @@
 /**
  * Takes all listeners off a server's HTTP/2 streams when they have closed. Node keeps the open streams of a session
- * in a Map, which makes itself a new table every so often, as in-hand.ts tells of a Set: once an old table is in
+ * in a Map, which makes itself a new table every so often, as slots.ts tells of a Set: once an old table is in
  * V8's old generation, it keeps alive a large share of the streams that came after it, until that generation is
  * collected. The streams themselves are small. What listens to those of @grpc/grpc-js is the whole call, and
  * promoting and collecting all of these cost native gRPC a sixth of its speed.

@@ -1,7 +1,7 @@
 /**
  * A proto service and its one implementation, tied together for every protocol that serves it: native gRPC
  * (grpc-server.ts), and Connect and gRPC-Web (connect-handler.ts). Around each method runs the same
- * pipeline, in rpc-call.ts.
+ * pipeline, in call.ts.
  */
 import type {
   DescMessage,
@@ -22,22 +22,6 @@ export interface RpcCall {
   /** Aborted when nobody waits for the answer any more: cancelled, past its deadline, or shutting down. */
   readonly signal: AbortSignal;
 }
-
-/** Takes note of each call that ended. */
-export interface RpcObserver {
-  completed(info: {
-    /** Full name, as in auth.v1.IntrospectionService. */
-    readonly service: string;
-    /** Name as in the proto, for example Introspect. */
-    readonly method: string;
-    readonly protocol: RpcProtocol;
-    /** `ok`, or the status in the spelling of Connect, for example `invalid_argument`. */
-    readonly code: string;
-    readonly seconds: number;
-  }): void;
-}
-
-export type RpcProtocol = "grpc" | "connect" | "grpc-web";
 
 type Unary<I extends DescMessage, O extends DescMessage> = (
   request: MessageShape<I>,

@@ -1,6 +1,6 @@
 /** What delivery tells in numbers. */
 import { Gauge, Histogram } from "prom-client";
-import type { EventCounter, Metrics } from "../../platform/observability/logger.ts";
+import type { EventCounter, Metrics } from "../../platform/observability/metrics.ts";
 
 export interface DeliveryMetrics {
   /** Messages by outcome; `dropped` too, which were not sent. */

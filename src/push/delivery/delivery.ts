@@ -4,7 +4,8 @@
  */
 import type { Database } from "../../platform/database/database.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
-import type { Logger, Metrics } from "../../platform/observability/logger.ts";
+import type { Logger } from "../../platform/observability/logger.ts";
+import type { Metrics } from "../../platform/observability/metrics.ts";
 import { type DeliveryJob, deadLetterQueue, deliveryQueue, type PlanJob } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import type { PushProvider } from "../providers/provider.ts";

@@ -1,15 +1,21 @@
 /** One policy for pages of other origins, whichever protocol they speak. */
 import { Hono } from "hono";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { corsPolicy, httpCors } from "../../../src/platform/http/cors.ts";
+import { corsPolicy } from "../../../src/platform/base/cors-policy.ts";
+import { httpCors } from "../../../src/platform/http/cors.ts";
+import { apiHeaders } from "../../../src/platform/openapi/api-headers.ts";
 import { contractTexts, loadContract } from "../../../src/platform/openapi/document.ts";
 import { type RpcServers, startRpcServers } from "../../support/rpc-servers.ts";
 
 const origin = "https://app.example";
-const app = new Hono().use(httpCors([origin])).get("/", (c) => c.text("ok"));
+const documents = await Promise.all(
+  ["auth", "push-orchestration", "otp-verifier"].map((name) => loadContract(contractTexts(name))),
+);
+const policy = corsPolicy([origin], documents.map(apiHeaders));
+const app = new Hono().use(httpCors(policy)).get("/", (c) => c.text("ok"));
 let servers: RpcServers;
 beforeAll(async () => {
-  servers = await startRpcServers({ corsOrigins: [origin] });
+  servers = await startRpcServers({ cors: policy });
 });
 afterAll(() => servers.close());
 
@@ -52,17 +58,33 @@ describe("the HTTP APIs and the RPC protocols", () => {
   });
 });
 
-it("lets pages send and read the headers of push's operations", () => {
-  expect(corsPolicy.allowedHeaders).toEqual(
-    expect.arrayContaining(["barrier-user-utc-offset", "Idempotency-Key"]),
+it("lets pages send every header that an operation takes, and read every one that it answers", () => {
+  const sent = documents.flatMap(({ operations }) =>
+    operations.flatMap(({ parameters }) => parameters.filter((one) => one.in === "header")),
   );
-  expect(corsPolicy.exposedHeaders).toContain("Notification-Id");
+  expect(policy.allowedHeaders).toEqual(expect.arrayContaining(sent.map(({ name }) => name)));
+  expect(policy.allowedHeaders).toEqual(
+    expect.arrayContaining(["X-Api-Key", "barrier-user-utc-offset", "Idempotency-Key"]),
+  );
+  expect(policy.exposedHeaders).toEqual(
+    expect.arrayContaining(["ETag", "Notification-Id", "Retry-After", "WWW-Authenticate"]),
+  );
 });
 
-it("allows the methods that the APIs have", async () => {
-  const documents = await Promise.all(
-    ["auth", "otp-verifier"].map((name) => loadContract(contractTexts(name))),
+it("names each header once, whatever its case, and those of no API that is not there", () => {
+  const { allowedHeaders, exposedHeaders } = corsPolicy(
+    [],
+    [{ requestHeaders: ["authorization", "X-Own"], responseHeaders: ["etag"] }],
   );
+  for (const names of [allowedHeaders, exposedHeaders, policy.allowedHeaders, policy.exposedHeaders]) {
+    const lower = names.map((name) => name.toLowerCase());
+    expect(new Set(lower).size).toBe(lower.length);
+  }
+  expect(allowedHeaders).toContain("X-Own");
+  expect(allowedHeaders).not.toContain("X-Api-Key");
+});
+
+it("allows the methods that the APIs have", () => {
   const methods = documents.flatMap(({ operations }) => operations.map(({ method }) => method.toUpperCase()));
-  expect([...corsPolicy.methods].sort()).toEqual([...new Set([...methods, "HEAD"])].sort());
+  expect([...policy.methods].sort()).toEqual([...new Set([...methods, "HEAD"])].sort());
 });

@@ -6,7 +6,7 @@ import {
   createManagementServer,
   type ManagementServer,
 } from "../../../src/platform/http/management-server.ts";
-import { createMetrics } from "../../../src/platform/observability/logger.ts";
+import { createMetrics } from "../../../src/platform/observability/metrics.ts";
 import { createLifecycle } from "../../../src/platform/process/lifecycle.ts";
 import { captureLog } from "../../support/captured-log.ts";
 
@@ -15,7 +15,7 @@ afterEach(() => Promise.all(servers.splice(0).map((server) => server.close())));
 
 async function start() {
   const { logger, lines } = captureLog();
-  const metrics = createMetrics();
+  const metrics = createMetrics("gatepost");
   const lifecycle = createLifecycle({ logger, graceSeconds: 1 });
   const server = createManagementServer({ metrics, lifecycle, logger });
   servers.push(server);

@@ -8,6 +8,7 @@ import {
   type Job,
   JobLostError,
   type Jobs,
+  jobSchema,
   type Worker,
 } from "../../../src/platform/messaging/jobs.ts";
 import { createLogger } from "../../../src/platform/observability/logger.ts";
@@ -44,7 +45,7 @@ describe.each(backends)("jobs on %s", (backend) => {
   const workers: Worker[] = [];
 
   beforeAll(async () => {
-    holder = await createServiceDatabase(backend, { ...pushMigrations, jobs: tables });
+    holder = await createServiceDatabase(backend, { ...pushMigrations, librarySchemas: [jobSchema(tables)] });
     database = await holder.open();
     expect(await database.isMigrated()).toBe(false);
     await database.migrate();
@@ -197,7 +198,10 @@ describe.each(backends)("jobs on %s", (backend) => {
 
 describe.each(backends)("a process that starts on %s", (backend) => {
   it("gives back the jobs of workers that died before, at once: it may not live long itself", async () => {
-    const holder = await createServiceDatabase(backend, { ...pushMigrations, jobs: tables });
+    const holder = await createServiceDatabase(backend, {
+      ...pushMigrations,
+      librarySchemas: [jobSchema(tables)],
+    });
     const database = await holder.open();
     await database.migrate();
     const dead = createJobs({ database, tables, logger });

@@ -6,7 +6,8 @@ import { drizzle as drizzlePglite } from "drizzle-orm/pglite";
 import { drizzle as drizzlePostgres } from "drizzle-orm/postgres-js";
 import postgres from "postgres";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createLogger, createMetrics } from "../../../src/platform/observability/logger.ts";
+import { createLogger } from "../../../src/platform/observability/logger.ts";
+import { createMetrics } from "../../../src/platform/observability/metrics.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { postgresUrl, requiredPostgresUrl } from "../../support/postgresql/server.ts";
 
@@ -138,7 +139,7 @@ describe("the log", () => {
 
 describe("the metrics", () => {
   it("measure HTTP requests and RPCs by their labels", async () => {
-    const { registry, http, rpc } = createMetrics();
+    const { registry, http, rpc } = createMetrics("gatepost");
     http.completed({ service: "auth", operation: "issueToken", status: 200, seconds: 0.0004 });
     http.completed({ service: "auth", operation: "issueToken", status: 200, seconds: 0.3 });
     rpc.completed({ service: "auth", method: "Introspect", protocol: "grpc-web", code: "ok", seconds: 20 });
@@ -155,7 +156,7 @@ describe("the metrics", () => {
   });
 
   it("count what services count, shared by name", async () => {
-    const metrics = createMetrics();
+    const metrics = createMetrics("gatepost");
     const count = () => metrics.counter("gatepost_limited_total", "Refused attempts.", ["service"]);
     count().inc({ service: "auth" });
     count().inc({ service: "auth" }, 2);
@@ -166,12 +167,12 @@ describe("the metrics", () => {
   });
 
   it("of two processes' parts do not mix", async () => {
-    createMetrics().http.completed({ service: "a", operation: "b", status: 200, seconds: 1 });
-    expect(await createMetrics().registry.metrics()).not.toContain('operation="b"');
+    createMetrics("gatepost").http.completed({ service: "a", operation: "b", status: 200, seconds: 1 });
+    expect(await createMetrics("gatepost").registry.metrics()).not.toContain('operation="b"');
   });
 
   it("cost little", () => {
-    const { http } = createMetrics();
+    const { http } = createMetrics("gatepost");
     const observe = (times: number): void => {
       for (let i = 0; i < times; i += 1) {
         http.completed({ service: "auth", operation: `operation${i % 32}`, status: 200, seconds: 0.002 });

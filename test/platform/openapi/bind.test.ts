@@ -1,10 +1,11 @@
-/** What the binding of a document routes and answers; what it lets in is in contract-input.test.ts. */
+/** What the binding of a document routes and answers; what it lets in is in request-body.test.ts. */
 import { once } from "node:events";
 import { connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
 import { getRequestListener } from "@hono/node-server";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { listening } from "../../../src/platform/http/server.ts";
 import { bindContract } from "../../../src/platform/openapi/bind.ts";
+import { contractTexts, loadContract } from "../../../src/platform/openapi/document.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { exchange } from "../../support/http-app.ts";
 import {
@@ -12,6 +13,7 @@ import {
   type SampleOperations,
   sampleHandlers,
   sampleSecurity,
+  sampleTexts,
   startSampleApi,
 } from "../../support/sample-api.ts";
 
@@ -139,7 +141,7 @@ describe("credentials", () => {
     for (const headers of [{}, { "X-Key": "wrong" }, { "X-Badge": "wrong" }]) {
       const response = await call("/v1/secrets", { headers });
       expect(response.status).toBe(401);
-      expect(response.headers.get("www-authenticate")).toBe('Basic realm="gatepost", charset="UTF-8"');
+      expect(response.headers.get("www-authenticate")).toBe('Basic realm="sample", charset="UTF-8"');
       expect(await response.json()).toMatchObject({
         code: "unauthenticated",
         title: "Not authenticated",
@@ -150,12 +152,12 @@ describe("credentials", () => {
   });
 
   it.each([
-    [undefined, 401, 'Bearer realm="gatepost"'],
-    ["Basic cmlnaHQ=", 401, 'Bearer realm="gatepost"'],
-    ["Bearers right", 401, 'Bearer realm="gatepost"'],
-    ["Bearer wrong", 401, 'Bearer realm="gatepost", error="invalid_token"'],
-    ["bearer", 401, 'Bearer realm="gatepost", error="invalid_token"'],
-    ["Bearer other", 403, 'Bearer realm="gatepost", error="insufficient_scope"'],
+    [undefined, 401, 'Bearer realm="sample"'],
+    ["Basic cmlnaHQ=", 401, 'Bearer realm="sample"'],
+    ["Bearers right", 401, 'Bearer realm="sample"'],
+    ["Bearer wrong", 401, 'Bearer realm="sample", error="invalid_token"'],
+    ["bearer", 401, 'Bearer realm="sample", error="invalid_token"'],
+    ["Bearer other", 403, 'Bearer realm="sample", error="insufficient_scope"'],
     ["Bearer right", 200, null],
   ])(
     "of the Bearer scheme, as in %s, are answered %i and the challenge of RFC 6750",
@@ -338,6 +340,45 @@ describe("a handler that breaks the contract", () => {
       expect(completed.at(-1)).toMatchObject({ operation: "behave", status: 500 });
     }
   });
+});
+
+describe("a document", () => {
+  const withChange = (from: string, to: string) => loadContract({ ...sampleTexts, json: changed(from, to) });
+  const changed = (from: string, to: string) => {
+    expect(sampleTexts.json).toContain(from);
+    return sampleTexts.json.replaceAll(from, to);
+  };
+
+  it("states the error format of an operation; unless it does, errors are problems", async () => {
+    const { operations } = await loadContract(sampleTexts);
+    const formats = new Map(operations.map(({ id, errorFormat }) => [id, errorFormat]));
+    expect([formats.get("makeToken"), formats.get("listItems")]).toEqual(["oauth", "problem"]);
+    await expect(withChange('"x-error-format":"oauth"', '"x-error-format":"soap"')).rejects.toThrow(
+      "makeToken: there is no error format soap",
+    );
+  });
+
+  it("states the realm of each scheme that challenges, or cannot be bound", async () => {
+    const document = await withChange('"x-realm":"sample"', '"x-other":"sample"');
+    expect(() => bindContract<SampleOperations, string>({ ...binding(), document })).toThrow(
+      "with an x-realm",
+    );
+  });
+
+  it.each(["auth", "push-orchestration", "otp-verifier"])(
+    "%s declares errors in the format that it states",
+    async (name) => {
+      const { operations } = await loadContract(contractTexts(name));
+      const mediaTypes = { problem: "application/problem+json", oauth: "application/json" };
+      for (const { id, responses, errorFormat } of operations) {
+        const errors = Object.entries(responses).filter(([status]) => Number(status) >= 400);
+        expect(errors.length, id).toBeGreaterThan(0);
+        for (const [status, { content }] of errors) {
+          expect(Object.keys(content ?? {}), `${id} ${status}`).toEqual([mediaTypes[errorFormat]]);
+        }
+      }
+    },
+  );
 });
 
 describe("a document that does not fit its service", () => {

@@ -15,6 +15,7 @@ import {
   IntrospectionService,
   IntrospectRequestSchema,
 } from "../../../gen/proto/auth/v1/introspection_pb.ts";
+import { corsPolicy } from "../../../src/platform/base/cors-policy.ts";
 import { createConnectHandler } from "../../../src/platform/rpc/connect-handler.ts";
 import { envelope, rawRequest } from "../../support/grpc-client.ts";
 import { type RpcServers, recorder, startRpcServers } from "../../support/rpc-servers.ts";
@@ -26,7 +27,7 @@ const origin = "https://app.example";
 
 let servers: RpcServers;
 beforeAll(async () => {
-  servers = await startRpcServers({ corsOrigins: [origin] });
+  servers = await startRpcServers({ cors: corsPolicy([origin], []) });
 });
 afterAll(() => servers.close());
 beforeEach(() => {

@@ -8,7 +8,7 @@ import { startFcmFake } from "../../../src/development/provider-fakes/provider-f
 import { type OpenDatabase, rows } from "../../../src/platform/database/database.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { createJobs } from "../../../src/platform/messaging/jobs.ts";
-import { pushMigrations } from "../../../src/push/database.ts";
+import { pushJobTables, pushMigrations } from "../../../src/push/database.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase } from "../../support/service-database.ts";
@@ -35,9 +35,7 @@ async function kill(child: ChildProcess): Promise<void> {
 }
 
 function jobsOn(database: OpenDatabase) {
-  const { jobs: tables } = pushMigrations;
-  if (!tables) throw new Error("push has no job tables");
-  return createJobs({ database, tables, logger: captureLog().logger });
+  return createJobs({ database, tables: pushJobTables, logger: captureLog().logger });
 }
 
 describe.each(backends)("delivery by processes on %s", (backend) => {

@@ -4,8 +4,8 @@ import { sql } from "drizzle-orm";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import { type Database, rows } from "../../../src/platform/database/database.ts";
 import { createJobs, type Jobs } from "../../../src/platform/messaging/jobs.ts";
-import { createMetrics, type Metrics } from "../../../src/platform/observability/logger.ts";
-import { deliveryQueue, pushMigrations } from "../../../src/push/database.ts";
+import { createMetrics, type Metrics } from "../../../src/platform/observability/metrics.ts";
+import { deliveryQueue, pushJobTables, pushMigrations } from "../../../src/push/database.ts";
 import { type DeliverySettings, startDelivery } from "../../../src/push/delivery/delivery.ts";
 import { type DeliveryRules, deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
@@ -181,10 +181,10 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
   await opened.migrate();
   const { db } = opened;
   const log = captureLog();
-  const metrics = createMetrics();
+  const metrics = createMetrics("gatepost");
   const jobs = createJobs({
     database: opened,
-    tables: pushMigrations.jobs ?? { schema: "", queues: [] },
+    tables: pushJobTables,
     logger: log.logger,
   });
   await jobs.start();
@@ -227,7 +227,7 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
         rules: { ...quickRules, ...rules },
         logger: log.logger,
         // The first one's are looked at.
-        metrics: isFirst ? metrics : createMetrics(),
+        metrics: isFirst ? metrics : createMetrics("gatepost"),
         async completeIfDone(_db, notificationId) {
           completed.push(notificationId);
         },

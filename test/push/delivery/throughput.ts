@@ -11,7 +11,7 @@ import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import { rows } from "../../../src/platform/database/database.ts";
 import { createJobs } from "../../../src/platform/messaging/jobs.ts";
 import { createLogger } from "../../../src/platform/observability/logger.ts";
-import { deliveryQueue, pushMigrations } from "../../../src/push/database.ts";
+import { deliveryQueue, pushJobTables, pushMigrations } from "../../../src/push/database.ts";
 import { productFlags } from "../../bench/processes.ts";
 import { createServiceDatabase } from "../../support/service-database.ts";
 import type { WorkerArgument } from "./worker-program.ts";
@@ -33,11 +33,9 @@ const service = await createServiceDatabase("PostgreSQL", pushMigrations);
 const opened = await service.open();
 await opened.migrate();
 const { db } = opened;
-const { jobs: tables } = pushMigrations;
-if (!tables) throw new Error("push has no job tables");
 const jobs = createJobs({
   database: opened,
-  tables,
+  tables: pushJobTables,
   logger: createLogger({ level: "warn", environment: "production" }),
 });
 await jobs.start();

@@ -7,8 +7,9 @@ import { systemClock } from "../../../src/platform/base/clock.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import type { DatabaseSettings } from "../../../src/platform/database/settings.ts";
 import { createJobs } from "../../../src/platform/messaging/jobs.ts";
-import { createLogger, createMetrics } from "../../../src/platform/observability/logger.ts";
-import { pushMigrations } from "../../../src/push/database.ts";
+import { createLogger } from "../../../src/platform/observability/logger.ts";
+import { createMetrics } from "../../../src/platform/observability/metrics.ts";
+import { pushJobTables, pushMigrations } from "../../../src/push/database.ts";
 import { startDelivery } from "../../../src/push/delivery/delivery.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
 import type { FcmSettings } from "../../../src/push/provider-settings.ts";
@@ -23,9 +24,7 @@ export interface WorkerArgument {
 const argument: WorkerArgument = JSON.parse(process.argv[2] ?? "");
 const database = await openDatabase(argument.database, pushMigrations);
 const logger = createLogger({ level: "warn", environment: "production" });
-const { jobs: tables } = pushMigrations;
-if (!tables) throw new Error("push has no job tables");
-const jobs = createJobs({ database, tables, logger });
+const jobs = createJobs({ database, tables: pushJobTables, logger });
 await jobs.start();
 const provider = new FcmProvider(argument.fcm, systemClock);
 const delivery = startDelivery({
@@ -34,7 +33,7 @@ const delivery = startDelivery({
   providers: new Map([["fcm", provider]]),
   settings: { maxPerSecond: argument.maxPerSecond, rampSeconds: 0, maxDeadPercent: 10 },
   logger,
-  metrics: createMetrics(),
+  metrics: createMetrics("gatepost"),
   completeIfDone: async () => undefined,
   removeDeadDevices,
   handleDeadLetter: async () => undefined,

@@ -7,7 +7,7 @@ import {
   rows,
 } from "../../../src/platform/database/database.ts";
 import { createJobs, type Job, type Jobs } from "../../../src/platform/messaging/jobs.ts";
-import { type PlanJob, planQueue, pushMigrations } from "../../../src/push/database.ts";
+import { type PlanJob, planQueue, pushJobTables, pushMigrations } from "../../../src/push/database.ts";
 import { createNotifications, type Notifications } from "../../../src/push/notifications/notifications.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
 import type { ProviderName } from "../../../src/push/provider-settings.ts";
@@ -79,9 +79,7 @@ export async function createLab(backend: Backend): Promise<Lab> {
   const { db } = database;
   const log = captureLog();
   const clock = movableClock();
-  const { jobs: tables } = pushMigrations;
-  if (!tables) throw new Error("push has no jobs");
-  const jobs = createJobs({ database, tables, logger: log.logger });
+  const jobs = createJobs({ database, tables: pushJobTables, logger: log.logger });
   await jobs.start();
   const common = { db, jobs, clock };
   const notifications = createNotifications({

@@ -1,19 +1,5 @@
 import { hash as digest, randomBytes, timingSafeEqual } from "node:crypto";
-import { hash, verify } from "@node-rs/argon2";
 import { LRUCache } from "lru-cache";
-
-/** OWASP's first recommendation for argon2id: 19 MiB, two passes, one lane. */
-const argon2id = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
-
-/** argon2id hash of a secret or password, as a PHC string. */
-export function hashSecret(secret: string): Promise<string> {
-  return hash(secret, argon2id);
-}
-
-/** Whether the secret is the one that was hashed. */
-export function verifySecret(secretHash: string, secret: string): Promise<boolean> {
-  return verify(secretHash, secret);
-}
 
 /**
  * Remembers secrets that argon2 has found right, under a key that lives and dies with this process, so that

@@ -1,0 +1,43 @@
+/** An error as an HTTP response: a problem (RFC 9457), wherever it is answered from. */
+import type { ServiceError } from "./errors.ts";
+import type { RequestContext } from "./request-context.ts";
+
+/** A response before it is sent. `body` undefined: none. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: Record<string, string>;
+  readonly body?: unknown;
+}
+
+/** The headers that an error sets, whatever the format of its body. */
+export function errorHeaders({ retryAfterSeconds, allow }: ServiceError): Record<string, string> {
+  return {
+    ...(retryAfterSeconds !== undefined && { "Retry-After": String(retryAfterSeconds) }),
+    ...(allow && { Allow: allow.join(", ") }),
+  };
+}
+
+/** The error as `application/problem+json`. */
+export function problem(
+  context: RequestContext,
+  status: number,
+  headers: Readonly<Record<string, string>>,
+  error: ServiceError,
+): Answer {
+  const body = {
+    type: "about:blank",
+    title: error.kind.title,
+    status,
+    detail: error.message,
+    code: error.kind.code,
+    requestId: context.requestId,
+    ...(error.errors && { errors: error.errors }),
+  };
+  const type = { "Content-Type": "application/problem+json" };
+  return { status, headers: { ...headers, ...errorHeaders(error), ...type }, body };
+}
+
+/** The response as it is sent. */
+export function toResponse({ status, headers, body }: Answer): Response {
+  return new Response(body === undefined ? null : JSON.stringify(body), { status, headers });
+}
