@@ -3,6 +3,7 @@
  * not named is not even loaded.
  */
 import type { AuthSettings } from "./auth/settings.ts";
+import type { DevelopmentSecrets } from "./development/secrets.ts";
 import type { EnvironmentVariables } from "./platform/settings/environment.ts";
 import { listOf, oneOf } from "./platform/settings/kinds.ts";
 import { resolveServerSettings, type ServerSettings } from "./platform/settings/server.ts";
@@ -51,20 +52,31 @@ export function resolveServices(
 export async function readSettings(env: EnvironmentVariables): Promise<Settings> {
   const server = resolveServerSettings(env);
   const services = resolveServices(env, server.value);
-  const auth = services.value?.includes("auth") ? await authSettings(env, server.value) : undefined;
+  const generated = await generatedSecrets(server.value);
+  const auth = services.value?.includes("auth")
+    ? (await import("./auth/settings.ts")).resolveAuthSettings(env, server.value, generated)
+    : undefined;
   const push = services.value?.includes("push")
-    ? await pushSettings(env, server.value, auth?.value?.issuer)
+    ? (await import("./push/settings.ts")).resolvePushSettings(env, server.value, {
+        issuer: auth?.value?.issuer,
+        generated,
+      })
     : undefined;
   joinReadings({ server, services, ...(auth && { auth }), ...(push && { push }) });
   return { server: server.value, auth: auth?.value, push: push?.value };
 }
 
-async function authSettings(env: EnvironmentVariables, server: ServerSettings) {
-  const { resolveAuthSettings } = await import("./auth/settings.ts");
-  return resolveAuthSettings(env, server);
-}
-
-async function pushSettings(env: EnvironmentVariables, server: ServerSettings, issuer: string | undefined) {
-  const { resolvePushSettings } = await import("./push/settings.ts");
-  return resolvePushSettings(env, server, { issuer });
+/** Made or read when first asked for. Production has none, and does not even load what generates them. */
+async function generatedSecrets({ environment, dataDir }: ServerSettings): Promise<() => DevelopmentSecrets> {
+  if (environment === "production") {
+    return () => {
+      throw new Error("Production generates no secrets.");
+    };
+  }
+  const { developmentSecrets } = await import("./development/secrets.ts");
+  let secrets: DevelopmentSecrets | undefined;
+  return () => {
+    secrets ??= developmentSecrets(dataDir);
+    return secrets;
+  };
 }

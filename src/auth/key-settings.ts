@@ -3,9 +3,13 @@
  * with. Values are PEM texts in the one form (PKCS #8, SPKI), whatever form they came in.
  */
 import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
-import { generatedPrefix } from "../platform/settings/development-secrets.ts";
 import { json } from "../platform/settings/json.ts";
-import { matching, type SettingKind, stricterInProduction } from "../platform/settings/kinds.ts";
+import {
+  generatedPrefix,
+  matching,
+  type SettingKind,
+  stricterInProduction,
+} from "../platform/settings/kinds.ts";
 import { pemBlock, privateKeyLabels } from "../platform/settings/pem.ts";
 
 /** A public RSA key of the key set (RFC 7517, RFC 7518 section 6.3.1), beside the one that signs. */

@@ -4,7 +4,6 @@
  */
 import { urlHost } from "../platform/base/addresses.ts";
 import { type DatabaseSettings, resolveDatabaseSettings } from "../platform/database/settings.ts";
-import { type DevelopmentSecrets, developmentSecrets } from "../platform/settings/development-secrets.ts";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";
 import { isLoopback } from "../platform/settings/kinds.ts";
 import { originOf, type ServerSettings } from "../platform/settings/server.ts";
@@ -13,7 +12,6 @@ import {
   resolveSettings,
   type SettingProblem,
   servicePrefix,
-  settle,
   type TableReading,
 } from "../platform/settings/settings.ts";
 import { type ClientRegistration, developmentClients } from "./client-settings.ts";
@@ -51,14 +49,26 @@ export interface AuthSettings {
   readonly janitorIntervalSeconds: number;
 }
 
-/** Reads the auth service's settings, its database's among them, and reports what is wrong instead of throwing it. */
-export async function resolveAuthSettings(
+/** What development mode generates for what is not set. Keys are PEM texts: PKCS #8, SPKI. */
+export interface GeneratedSecrets {
+  readonly signing: { readonly keyId: string; readonly privateKey: string; readonly publicKey: string };
+  readonly otp: { readonly publicKey: string };
+  readonly apiKey: string;
+}
+
+/**
+ * Reads the auth service's settings, its database's among them, and reports what is wrong instead of throwing it.
+ *
+ * @param generated asked in development only, and only for what is not set; may throw a SettingsError
+ */
+export function resolveAuthSettings(
   env: EnvironmentVariables,
   server: ServerSettings,
-): Promise<Reading<AuthSettings>> {
+  generated: () => GeneratedSecrets,
+): Reading<AuthSettings> {
   const { environment, dataDir } = server;
   const database = resolveDatabaseSettings(env, { environment, dataDir, service: "auth" });
-  const placeholders = placeholdersOf(server);
+  const placeholders = placeholdersOf(server, generated);
   const table = resolveSettings(authTable, env, { environment, prefix: servicePrefix("auth"), placeholders });
   const problems = [...database.problems, ...table.problems, ...crossChecks(table, server)];
   if (database.value === undefined || table.value === undefined) return { value: undefined, problems };
@@ -78,32 +88,18 @@ export async function resolveAuthSettings(
   return { value, problems };
 }
 
-/**
- * Reads the auth service's settings, its database's among them.
- *
- * @throws SettingsError with every problem
- */
-export async function readAuthSettings(
-  env: EnvironmentVariables,
+function placeholdersOf(
   server: ServerSettings,
-): Promise<AuthSettings> {
-  return settle(await resolveAuthSettings(env, server));
-}
-
-function placeholdersOf(server: ServerSettings): Readonly<Record<string, () => string>> {
-  let known: DevelopmentSecrets | undefined;
-  const secrets = () => {
-    known ??= developmentSecrets(server.dataDir);
-    return known;
-  };
+  generated: () => GeneratedSecrets,
+): Readonly<Record<string, () => string>> {
   return {
     "http://HOST:SERVER_PORT": () => originOf(server),
     "development clients": () => JSON.stringify(developmentClients),
-    "generated API key": () => secrets().apiKey,
-    "generated private key": () => secrets().signing.privateKey,
-    "generated public key": () => secrets().signing.publicKey,
-    "generated key id": () => secrets().signing.keyId,
-    "generated OTP public key": () => secrets().otp.publicKey,
+    "generated API key": () => generated().apiKey,
+    "generated private key": () => generated().signing.privateKey,
+    "generated public key": () => generated().signing.publicKey,
+    "generated key id": () => generated().signing.keyId,
+    "generated OTP public key": () => generated().otp.publicKey,
   };
 }
 

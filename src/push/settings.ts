@@ -3,7 +3,6 @@
  * prefixed `PUSH_` overrides the plain one. Nothing here reads `process.env`.
  */
 import { type DatabaseSettings, resolveDatabaseSettings } from "../platform/database/settings.ts";
-import { developmentSecrets } from "../platform/settings/development-secrets.ts";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";
 import { originOf, type ServerSettings } from "../platform/settings/server.ts";
 import {
@@ -44,13 +43,15 @@ export interface PushSettings {
 export interface PushSurroundings {
   /** The issuer of the auth service in the same process; undefined if it runs none. */
   readonly issuer?: string | undefined;
+  /** What development mode generates for what is not set; asked for in no other. May throw a SettingsError. */
+  readonly generated: () => { readonly apiKey: string };
 }
 
 /** Reads the push service's settings, its database's and its providers' among them, and reports what is wrong instead of throwing it. */
 export function resolvePushSettings(
   env: EnvironmentVariables,
   server: ServerSettings,
-  surroundings: PushSurroundings = {},
+  surroundings: PushSurroundings,
 ): Reading<PushSettings> {
   const { environment, dataDir } = server;
   const prefix = servicePrefix("push");
@@ -64,7 +65,7 @@ export function resolvePushSettings(
       // Any free port is known to nobody yet.
       "http://HOST:GRPC_PORT": () =>
         server.grpcPort === 0 ? undefined : originOf({ ...server, port: server.grpcPort }),
-      "generated API key": () => developmentSecrets(dataDir).apiKey,
+      "generated API key": () => surroundings.generated().apiKey,
     },
   });
   const problems = [

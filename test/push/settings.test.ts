@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
 import { parse } from "yaml";
-import { developmentSecrets } from "../../src/platform/settings/development-secrets.ts";
+import { developmentSecrets } from "../../src/development/secrets.ts";
 import type { EnvironmentVariables } from "../../src/platform/settings/environment.ts";
 import { providerTable } from "../../src/push/provider-settings.ts";
 import { pushTable } from "../../src/push/settings-table.ts";

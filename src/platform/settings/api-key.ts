@@ -1,5 +1,4 @@
-import { generatedPrefix } from "./development-secrets.ts";
-import { secretMatching, stricterInProduction } from "./kinds.ts";
+import { generatedPrefix, secretMatching, stricterInProduction } from "./kinds.ts";
 
 /** The key of the platform security interface: the service that is asked and those that ask have the same. */
 export const platformApiKey = stricterInProduction(

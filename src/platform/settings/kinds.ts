@@ -8,6 +8,9 @@ import { isIP } from "node:net";
 /** Production assumes and generates nothing. */
 export type Environment = "development" | "production";
 
+/** Begins the ids and keys that development mode generates, so that production can refuse them. */
+export const generatedPrefix = "dev-";
+
 /** The value, or what is wrong with the text: phrases that follow the setting's name. */
 export type Parsed<T> = { readonly value: T } | { readonly problems: readonly string[] };
 

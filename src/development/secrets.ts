@@ -23,12 +23,10 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { codeOf } from "../base/error-code.ts";
-import { json } from "./json.ts";
-import { SettingsError } from "./settings.ts";
-
-/** Begins whatever development mode generates and production refuses. */
-export const generatedPrefix = "dev-";
+import { codeOf } from "../platform/base/error-code.ts";
+import { json } from "../platform/settings/json.ts";
+import { generatedPrefix } from "../platform/settings/kinds.ts";
+import { SettingsError } from "../platform/settings/settings.ts";
 
 /** PEM texts: PKCS #8 and SPKI. */
 interface KeyPair {
