@@ -19,12 +19,10 @@ export const serviceNames = ["auth", "push"] as const;
 export type ServiceName = (typeof serviceNames)[number];
 
 export const servicesTable = {
-  services: {
-    name: "SERVICES",
+  SERVICES: {
     description: "The services that this process runs; the settings of the others are not looked at.",
     kind: listOf(oneOf(serviceNames), `a comma-separated list of ${serviceNames.join(", ")}`),
     default: serviceNames.join(","),
-    example: `SERVICES=${serviceNames.join(",")}`,
   },
 } as const satisfies SettingsTable;
 
@@ -41,7 +39,7 @@ export function resolveServices(
   { environment }: Pick<ServerSettings, "environment">,
 ): Reading<readonly ServiceName[]> {
   const { value, problems } = resolveSettings(servicesTable, env, { environment });
-  return { value: value?.services, problems };
+  return { value: value?.SERVICES, problems };
 }
 
 /**
