@@ -3,6 +3,7 @@
  */
 import { authTable } from "../src/auth/settings-table.ts";
 import { databaseTable, migrationTable } from "../src/platform/database/settings.ts";
+import { expectationOf } from "../src/platform/settings/kinds.ts";
 import { environmentTable, serverTable } from "../src/platform/settings/server.ts";
 import type { Setting, SettingsTable } from "../src/platform/settings/settings.ts";
 import { providerTable } from "../src/push/provider-settings.ts";
@@ -22,7 +23,7 @@ export function settingsTable(): string {
 }
 
 function rowsOf(tables: readonly SettingsTable[]): readonly string[] {
-  const rows = tables.flatMap((table) => Object.values(table)).map(rowOf);
+  const rows = tables.flatMap((table) => Object.entries(table)).map(([name, row]) => rowOf(name, row));
   return [
     "| Setting | Meaning | Default in development | Required in production |",
     "|---|---|---|---|",
@@ -30,9 +31,9 @@ function rowsOf(tables: readonly SettingsTable[]): readonly string[] {
   ];
 }
 
-function rowOf(row: Setting<unknown>): string {
-  const { name, description, kind, secret } = row;
-  const meaning = `${description} ${sentence(kind.expects)}${secret ? " Secret." : ""}`;
+function rowOf(name: string, row: Setting<unknown>): string {
+  const { description, kind, secret } = row;
+  const meaning = `${description} ${sentence(expectationOf(kind))}${secret ? " Secret." : ""}`;
   const cells = [`\`${name}\``, meaning, code(row.default ?? row.development), requirement(row)];
   return `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
 }

@@ -14,7 +14,6 @@ import type { Logger } from "./platform/observability/logger.ts";
 import type { Metrics } from "./platform/observability/metrics.ts";
 import type { ContractDocument } from "./platform/openapi/document.ts";
 import type { RpcService } from "./platform/rpc/service.ts";
-import { developmentSecrets } from "./platform/settings/development-secrets.ts";
 import type { ServerSettings } from "./platform/settings/server.ts";
 import type { createPushService, PushService } from "./push/service.ts";
 import type { ServiceName, Settings } from "./services.ts";
@@ -117,10 +116,12 @@ async function builtInVerifier(
   { otp }: AuthSettings,
   { logger, metrics, clock }: Surroundings,
 ): Promise<ServedApi> {
-  const [{ createOtpVerifier }, { builtInVerifierPath: basePath }] = await Promise.all([
-    import("./development/otp-verifier/service.ts"),
-    import("./auth/settings-table.ts"),
-  ]);
+  const [{ createOtpVerifier }, { developmentSecrets }, { builtInVerifierPath: basePath }] =
+    await Promise.all([
+      import("./development/otp-verifier/service.ts"),
+      import("./development/secrets.ts"),
+      import("./auth/settings-table.ts"),
+    ]);
   const verifier = await createOtpVerifier({
     issuer: otp.issuer,
     privateKey: developmentSecrets(server.dataDir).otp.privateKey,

@@ -3,6 +3,7 @@ const { resolveDrizzleDirectly } = await import("./platform/process/drizzle-reso
 resolveDrizzleDirectly();
 const { exitBadSettings, SettingsError } = await import("./platform/settings/settings.ts");
 const { readSettings } = await import("./services.ts");
+const { warningsOf } = await import("./setting-warnings.ts");
 const { restartWithHeap } = await import("./platform/process/heap.ts");
 const { createLogger } = await import("./platform/observability/logger.ts");
 const { startServer } = await import("./server.ts");
@@ -23,6 +24,7 @@ restartWithHeap(settings.server, process.env);
 
 const { environment, logLevel } = settings.server;
 const logger = createLogger({ level: logLevel, environment });
+for (const warning of warningsOf(process.env, settings)) logger.warn(warning);
 // In production mode the log is all there is to read.
 const screen = environment === "development" ? await import("./first-screen.ts") : undefined;
 try {

@@ -3,6 +3,7 @@
  * not named is not even loaded.
  */
 import type { AuthSettings } from "./auth/settings.ts";
+import type { DevelopmentSecrets } from "./development/secrets.ts";
 import type { EnvironmentVariables } from "./platform/settings/environment.ts";
 import { listOf, oneOf } from "./platform/settings/kinds.ts";
 import { resolveServerSettings, type ServerSettings } from "./platform/settings/server.ts";
@@ -18,12 +19,10 @@ export const serviceNames = ["auth", "push"] as const;
 export type ServiceName = (typeof serviceNames)[number];
 
 export const servicesTable = {
-  services: {
-    name: "SERVICES",
+  SERVICES: {
     description: "The services that this process runs; the settings of the others are not looked at.",
     kind: listOf(oneOf(serviceNames), `a comma-separated list of ${serviceNames.join(", ")}`),
     default: serviceNames.join(","),
-    example: `SERVICES=${serviceNames.join(",")}`,
   },
 } as const satisfies SettingsTable;
 
@@ -51,7 +50,7 @@ export function resolveServices(
   { environment }: Pick<ServerSettings, "environment">,
 ): Reading<readonly ServiceName[]> {
   const { value, problems } = resolveSettings(servicesTable, env, { environment });
-  return { value: value?.services, problems };
+  return { value: value?.SERVICES, problems };
 }
 
 /**
@@ -62,9 +61,15 @@ export function resolveServices(
 export async function readSettings(env: EnvironmentVariables): Promise<Settings> {
   const server = resolveServerSettings(env);
   const services = resolveServices(env, server.value);
-  const auth = services.value?.includes("auth") ? await authSettings(env, server.value) : undefined;
+  const generated = await generatedSecrets(server.value);
+  const auth = services.value?.includes("auth")
+    ? (await import("./auth/settings.ts")).resolveAuthSettings(env, server.value, generated)
+    : undefined;
   const push = services.value?.includes("push")
-    ? await pushSettings(env, server.value, auth?.value?.issuer)
+    ? (await import("./push/settings.ts")).resolvePushSettings(env, server.value, {
+        issuer: auth?.value?.issuer,
+        generated,
+      })
     : undefined;
   joinReadings({ server, services, ...(auth && { auth }), ...(push && { push }) });
   return {
@@ -79,12 +84,17 @@ export async function readSettings(env: EnvironmentVariables): Promise<Settings>
   };
 }
 
-async function authSettings(env: EnvironmentVariables, server: ServerSettings) {
-  const { resolveAuthSettings } = await import("./auth/settings.ts");
-  return resolveAuthSettings(env, server);
-}
-
-async function pushSettings(env: EnvironmentVariables, server: ServerSettings, issuer: string | undefined) {
-  const { resolvePushSettings } = await import("./push/settings.ts");
-  return resolvePushSettings(env, server, { issuer });
+/** Made or read when first asked for. Production has none, and does not even load what generates them. */
+async function generatedSecrets({ environment, dataDir }: ServerSettings): Promise<() => DevelopmentSecrets> {
+  if (environment === "production") {
+    return () => {
+      throw new Error("Production generates no secrets.");
+    };
+  }
+  const { developmentSecrets } = await import("./development/secrets.ts");
+  let secrets: DevelopmentSecrets | undefined;
+  return () => {
+    secrets ??= developmentSecrets(dataDir);
+    return secrets;
+  };
 }

@@ -12,7 +12,7 @@ import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { authTable } from "../src/auth/settings-table.ts";
 import { databaseTable } from "../src/platform/database/settings.ts";
-import type { SettingsTable } from "../src/platform/settings/settings.ts";
+import { exampleOf, type SettingsTable } from "../src/platform/settings/settings.ts";
 import { pushMigrations } from "../src/push/database.ts";
 import { providerTable } from "../src/push/provider-settings.ts";
 import { pushTable } from "../src/push/settings-table.ts";
@@ -222,7 +222,7 @@ describe("the time from start to ready", { timeout: 180_000 }, () => {
 });
 
 describe("production mode without settings", () => {
-  const required = (table: SettingsTable) => Object.values(table).filter((row) => row.required === true);
+  const required = (table: SettingsTable) => Object.entries(table).filter(([, row]) => row.required === true);
   const tables = [databaseTable, authTable, pushTable, providerTable];
   const rows = tables.flatMap(required);
 
@@ -231,7 +231,8 @@ describe("production mode without settings", () => {
     expect(await server.ended()).toBe(78);
     expect(server.stdout()).toBe("");
     expect(rows.length).toBeGreaterThan(10);
-    for (const { name, example } of rows) {
+    for (const [name, row] of rows) {
+      const example = exampleOf(name, row);
       expect(server.stderr()).toMatch(
         new RegExp(`^  ${name} is missing; .+\\.\\n +Example: ${example}$`, "m"),
       );

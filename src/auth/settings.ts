@@ -4,18 +4,16 @@
  */
 import { urlHost } from "../platform/base/addresses.ts";
 import { type DatabaseSettings, resolveDatabaseSettings } from "../platform/database/settings.ts";
-import { type DevelopmentSecrets, developmentSecrets } from "../platform/settings/development-secrets.ts";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";
-import { isLoopback } from "../platform/settings/kinds.ts";
 import { originOf, type ServerSettings } from "../platform/settings/server.ts";
 import {
   type Reading,
   resolveSettings,
   type SettingProblem,
   servicePrefix,
-  settle,
   type TableReading,
 } from "../platform/settings/settings.ts";
+import { isLoopback } from "../platform/settings/urls.ts";
 import { type ClientRegistration, developmentClients } from "./client-settings.ts";
 import { isKeyPair, type PublishedKey } from "./key-settings.ts";
 import { authTable, builtInVerifierPath } from "./settings-table.ts";
@@ -51,59 +49,69 @@ export interface AuthSettings {
   readonly janitorIntervalSeconds: number;
 }
 
-/** Reads the auth service's settings, its database's among them, and reports what is wrong instead of throwing it. */
-export async function resolveAuthSettings(
+/** What development mode generates for what is not set. Keys are PEM texts: PKCS #8, SPKI. */
+export interface GeneratedSecrets {
+  readonly signing: { readonly keyId: string; readonly privateKey: string; readonly publicKey: string };
+  readonly otp: { readonly publicKey: string };
+  readonly apiKey: string;
+}
+
+/**
+ * Reads the auth service's settings, its database's among them, and reports what is wrong instead of throwing it.
+ *
+ * @param generated asked in development only, and only for what is not set; may throw a SettingsError
+ */
+export function resolveAuthSettings(
   env: EnvironmentVariables,
   server: ServerSettings,
-): Promise<Reading<AuthSettings>> {
+  generated: () => GeneratedSecrets,
+): Reading<AuthSettings> {
   const { environment, dataDir } = server;
   const database = resolveDatabaseSettings(env, { environment, dataDir, service: "auth" });
-  const placeholders = placeholdersOf(server);
+  const placeholders = placeholdersOf(server, generated);
   const table = resolveSettings(authTable, env, { environment, prefix: servicePrefix("auth"), placeholders });
   const problems = [...database.problems, ...table.problems, ...crossChecks(table, server)];
-  if (database.value === undefined || table.value === undefined) return { value: undefined, problems };
-  const { issuer, clients, platformSecurityApiKey, janitorIntervalSeconds, ...rest } = table.value;
-  const { privateKey, publicKey, keyId, publishedKeys, otpVerifierUrl } = rest;
-  const builtIn = environment === "development" && isBuiltIn(otpVerifierUrl, server);
+  const settings = table.value;
+  if (database.value === undefined || settings === undefined) return { value: undefined, problems };
+  const verifierUrl = settings.OTP_VERIFIER_URL;
   const value: AuthSettings = {
     database: database.value,
-    issuer,
-    clients,
-    internalClient: { clientId: rest.internalClientId, clientSecret: rest.internalClientSecret },
-    platformSecurityApiKey,
-    signing: { privateKey, publicKey, keyId, publishedKeys },
-    otp: { issuer: rest.otpIssuer, publicKey: rest.otpPublicKey, verifierUrl: otpVerifierUrl, builtIn },
-    janitorIntervalSeconds,
+    issuer: settings.OAUTH_SERVER_ISSUER,
+    clients: settings.OAUTH_SERVER_CLIENTS,
+    internalClient: {
+      clientId: settings.INTERNAL_CLIENT_ID,
+      clientSecret: settings.INTERNAL_CLIENT_SECRET,
+    },
+    platformSecurityApiKey: settings.PLATFORM_SECURITY_API_KEY,
+    signing: {
+      privateKey: settings.RSA_PRIVATE_KEY,
+      publicKey: settings.RSA_PUBLIC_KEY,
+      keyId: settings.RSA_KEY_ID,
+      publishedKeys: settings.RSA_PUBLISHED_KEYS,
+    },
+    otp: {
+      issuer: settings.OTP_VERIFICATION_TOKEN_ISSUER,
+      publicKey: settings.OTP_VERIFICATION_TOKEN_PUBLIC_KEY,
+      verifierUrl,
+      builtIn: environment === "development" && isBuiltIn(verifierUrl, server),
+    },
+    janitorIntervalSeconds: settings.JANITOR_INTERVAL_SECONDS,
   };
   return { value, problems };
 }
 
-/**
- * Reads the auth service's settings, its database's among them.
- *
- * @throws SettingsError with every problem
- */
-export async function readAuthSettings(
-  env: EnvironmentVariables,
+function placeholdersOf(
   server: ServerSettings,
-): Promise<AuthSettings> {
-  return settle(await resolveAuthSettings(env, server));
-}
-
-function placeholdersOf(server: ServerSettings): Readonly<Record<string, () => string>> {
-  let known: DevelopmentSecrets | undefined;
-  const secrets = () => {
-    known ??= developmentSecrets(server.dataDir);
-    return known;
-  };
+  generated: () => GeneratedSecrets,
+): Readonly<Record<string, () => string>> {
   return {
     "http://HOST:SERVER_PORT": () => originOf(server),
     "development clients": () => JSON.stringify(developmentClients),
-    "generated API key": () => secrets().apiKey,
-    "generated private key": () => secrets().signing.privateKey,
-    "generated public key": () => secrets().signing.publicKey,
-    "generated key id": () => secrets().signing.keyId,
-    "generated OTP public key": () => secrets().otp.publicKey,
+    "generated API key": () => generated().apiKey,
+    "generated private key": () => generated().signing.privateKey,
+    "generated public key": () => generated().signing.publicKey,
+    "generated key id": () => generated().signing.keyId,
+    "generated OTP public key": () => generated().otp.publicKey,
   };
 }
 
@@ -115,34 +123,30 @@ function isBuiltIn(verifierUrl: string, server: ServerSettings): boolean {
   return isHere && port === server.port && `${url.pathname}/`.startsWith(`${builtInVerifierPath}/`);
 }
 
+const signingNames = ["RSA_PRIVATE_KEY", "RSA_PUBLIC_KEY", "RSA_KEY_ID"] as const;
+
 function crossChecks(
-  table: TableReading<typeof authTable>,
+  { valid, isGiven, problem }: TableReading<typeof authTable>,
   server: ServerSettings,
 ): readonly SettingProblem[] {
-  const { sound, isGiven, problem } = table;
+  const isProduction = server.environment === "production";
   const problems: SettingProblem[] = [];
-  if (sound.clients?.some(({ clientId }) => clientId === sound.internalClientId)) {
-    problems.push(
-      problem(authTable.internalClientId, "must not be the id of a client in OAUTH_SERVER_CLIENTS"),
-    );
+  if (valid.OAUTH_SERVER_CLIENTS?.some(({ clientId }) => clientId === valid.INTERNAL_CLIENT_ID)) {
+    problems.push(problem("INTERNAL_CLIENT_ID", "must not be the id of a client in OAUTH_SERVER_CLIENTS"));
   }
-  const signing = [authTable.privateKey, authTable.publicKey, authTable.keyId];
-  const absent = signing.filter((row) => !isGiven(row));
-  if (server.environment === "development" && absent.length > 0 && absent.length < signing.length) {
-    const [given] = signing.filter(isGiven);
-    problems.push(...absent.map((row) => problem(row, `is missing, but ${given?.name} is set`)));
-  } else if (sound.privateKey && sound.publicKey && !isKeyPair(sound.privateKey, sound.publicKey)) {
-    problems.push(problem(authTable.publicKey, "does not belong to RSA_PRIVATE_KEY"));
+  const { RSA_PRIVATE_KEY: privateKey, RSA_PUBLIC_KEY: publicKey, OTP_VERIFIER_URL: verifierUrl } = valid;
+  const given = signingNames.find(isGiven);
+  const absent = signingNames.filter((name) => !isGiven(name));
+  if (!isProduction && given !== undefined && absent.length > 0) {
+    problems.push(...absent.map((name) => problem(name, `is missing, but ${given} is set`)));
+  } else if (privateKey && publicKey && !isKeyPair(privateKey, publicKey)) {
+    problems.push(problem("RSA_PUBLIC_KEY", "does not belong to RSA_PRIVATE_KEY"));
   }
-  if (sound.publishedKeys?.some(({ kid }) => kid === sound.keyId)) {
-    problems.push(problem(authTable.keyId, "must not be the kid of a key in RSA_PUBLISHED_KEYS"));
+  if (valid.RSA_PUBLISHED_KEYS?.some(({ kid }) => kid === valid.RSA_KEY_ID)) {
+    problems.push(problem("RSA_KEY_ID", "must not be the kid of a key in RSA_PUBLISHED_KEYS"));
   }
-  if (
-    server.environment === "production" &&
-    sound.otpVerifierUrl &&
-    isBuiltIn(sound.otpVerifierUrl, server)
-  ) {
-    problems.push(problem(authTable.otpVerifierUrl, "must not be the verifier of development mode"));
+  if (isProduction && verifierUrl && isBuiltIn(verifierUrl, server)) {
+    problems.push(problem("OTP_VERIFIER_URL", "must not be the verifier of development mode"));
   }
   return problems;
 }

@@ -5,27 +5,27 @@
 import { join } from "node:path";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";
 import {
-  baseUrl,
+  checked,
   type Environment,
+  expectationOf,
   listOf,
   matching,
   oneOf,
-  origin,
-  type SettingKind,
+  parse,
   stricterInProduction,
 } from "../platform/settings/kinds.ts";
 import {
   type Reading,
   resolveSettings,
-  type Setting,
   type SettingProblem,
   type SettingsTable,
+  type SettingValues,
   type TableReading,
 } from "../platform/settings/settings.ts";
+import { baseUrl, origin, secure } from "../platform/settings/urls.ts";
 import {
   apnsKey,
   type ServiceAccount,
-  secure,
   serviceAccount,
   vapidPrivateKey,
   vapidPublicKey,
@@ -91,115 +91,103 @@ const appleId = matching("10 capital letters and digits", /^[A-Z0-9]{10}$/);
 const hostForm = /^(?:\*\.)?[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63})+$/;
 
 /** The last label of a name is never a number: that would be an IP address (WHATWG URL, "ends in a number"). */
-const allowedHost: SettingKind<string> = {
-  expects: "a host such as push.example.com, or *.example.com for all below it",
-  quotable: true,
-  parse: (entry, environment) => {
-    if (hostForm.test(entry) && !/\.(?:\d+|0x[0-9a-f]*)$/.test(entry)) return { value: entry };
-    const isOrigin = environment === "development" && "value" in origin.parse(entry, environment);
-    return isOrigin ? { value: entry } : { problems: [`must be ${allowedHost.expects}`] };
-  },
-};
+const isAllowedHost = (entry: string): boolean =>
+  hostForm.test(entry) && !/\.(?:\d+|0x[0-9a-f]*)$/.test(entry);
+
+/** Development takes the origins of fakes, too. */
+const allowedHosts = (environment: Environment) =>
+  listOf(
+    checked(
+      "a host such as push.example.com, or *.example.com for all below it",
+      (entry) =>
+        isAllowedHost(entry) ||
+        (environment === "development" && "value" in parse(origin, entry, environment)),
+    ),
+    "a comma-separated list of hosts; *.example.com stands for all below it",
+  );
 
 /** The settings of the providers, row by row. */
 export const providerTable = {
-  names: {
-    name: "PUSH_PROVIDERS",
+  PUSH_PROVIDERS: {
     description: "The push providers in use; what each of them asks for must be set.",
     kind: names,
     development: "outbox",
     required: true,
-    example: "PUSH_PROVIDERS=fcm,apns,webpush",
+    example: "fcm,apns,webpush",
   },
-  imageBaseUrl: {
-    name: "PUSH_IMAGE_BASE_URL",
+  PUSH_IMAGE_BASE_URL: {
     description: "Where devices fetch the images of notifications; without it they get none.",
     kind: secure(baseUrl),
-    example: "PUSH_IMAGE_BASE_URL=https://images.example.com/push",
+    example: "https://images.example.com/push",
   },
-  fcmEndpoint: {
-    name: "FCM_ENDPOINT",
+  FCM_ENDPOINT: {
     description: "Where FCM is reached, over HTTP/2.",
     kind: secure(origin),
     default: "https://fcm.googleapis.com",
-    example: "FCM_ENDPOINT=https://fcm.googleapis.com",
   },
-  fcmCredentials: {
-    name: "FCM_CREDENTIALS",
+  FCM_CREDENTIALS: {
     description: "The service account that sends with FCM.",
     kind: serviceAccount,
     secret: true,
-    example: "FCM_CREDENTIALS_FILE=/run/secrets/fcm-service-account.json",
+    exampleFile: "fcm-service-account.json",
   },
-  apnsEndpoint: {
-    name: "APNS_ENDPOINT",
+  APNS_ENDPOINT: {
     description: "Where APNs is reached, over HTTP/2.",
     kind: secure(origin),
     default: "https://api.push.apple.com",
-    example: "APNS_ENDPOINT=https://api.push.apple.com",
   },
-  apnsKey: {
-    name: "APNS_KEY",
+  APNS_KEY: {
     description: "The key that authenticates to APNs.",
     kind: apnsKey,
     secret: true,
-    example: "APNS_KEY_FILE=/run/secrets/apns-key.p8",
+    exampleFile: "apns-key.p8",
   },
-  apnsKeyId: {
-    name: "APNS_KEY_ID",
-    description: "The id of APNS_KEY.",
-    kind: appleId,
-    example: "APNS_KEY_ID=ABC123DEFG",
-  },
-  apnsTeamId: {
-    name: "APNS_TEAM_ID",
+  APNS_KEY_ID: { description: "The id of APNS_KEY.", kind: appleId, example: "ABC123DEFG" },
+  APNS_TEAM_ID: {
     description: "The id of the team that APNS_KEY belongs to.",
     kind: appleId,
-    example: "APNS_TEAM_ID=DEF123GHIJ",
+    example: "DEF123GHIJ",
   },
-  apnsTopic: {
-    name: "APNS_TOPIC",
+  APNS_TOPIC: {
     description: "The bundle id of the app on Apple devices.",
     kind: matching("letters, digits, dots and hyphens", /^[A-Za-z0-9.-]{1,255}$/),
-    example: "APNS_TOPIC=com.example.app",
+    example: "com.example.app",
   },
-  vapidPrivateKey: {
-    name: "WEBPUSH_VAPID_PRIVATE_KEY",
+  WEBPUSH_VAPID_PRIVATE_KEY: {
     description: "The key that identifies this server to Web Push services.",
     kind: vapidPrivateKey,
     secret: true,
-    example: "WEBPUSH_VAPID_PRIVATE_KEY_FILE=/run/secrets/vapid-private-key",
+    exampleFile: "vapid-private-key",
   },
-  vapidPublicKey: {
-    name: "WEBPUSH_VAPID_PUBLIC_KEY",
+  WEBPUSH_VAPID_PUBLIC_KEY: {
     description: "The public half of WEBPUSH_VAPID_PRIVATE_KEY; browsers subscribe with it.",
     kind: vapidPublicKey,
-    example: "WEBPUSH_VAPID_PUBLIC_KEY_FILE=/run/secrets/vapid-public-key",
+    exampleFile: "vapid-public-key",
   },
-  webPushSubject: {
-    name: "WEBPUSH_SUBJECT",
+  WEBPUSH_SUBJECT: {
     description: "Whom a Web Push service can turn to.",
     kind: matching(
       "a mailto: or https: URL",
       /^(?:mailto:[\x21-\x7e]{1,200}@[A-Za-z0-9.-]{1,200}|https:\/\/[\x21-\x7e]{1,400})$/,
     ),
-    example: "WEBPUSH_SUBJECT=mailto:push@example.com",
+    example: "mailto:push@example.com",
   },
-  webPushAllowedHosts: {
-    name: "WEBPUSH_ALLOWED_HOSTS",
+  WEBPUSH_ALLOWED_HOSTS: {
     description: "The Web Push services that a device may name.",
-    kind: listOf(allowedHost, "a comma-separated list of hosts; *.example.com stands for all below it"),
+    kind: allowedHosts,
     default:
       "fcm.googleapis.com, updates.push.services.mozilla.com, web.push.apple.com, *.notify.windows.com",
-    example: "WEBPUSH_ALLOWED_HOSTS=fcm.googleapis.com,web.push.apple.com",
+    example: "fcm.googleapis.com,web.push.apple.com",
   },
 } as const satisfies SettingsTable;
 
+type ProviderSetting = keyof typeof providerTable;
+
 /** The settings that a provider asks for. */
-const needed: Readonly<Record<ProviderName, readonly (keyof typeof providerTable)[]>> = {
-  fcm: ["fcmCredentials"],
-  apns: ["apnsKey", "apnsKeyId", "apnsTeamId", "apnsTopic"],
-  webpush: ["vapidPrivateKey", "vapidPublicKey", "webPushSubject"],
+const needed: Readonly<Record<ProviderName, readonly ProviderSetting[]>> = {
+  fcm: ["FCM_CREDENTIALS"],
+  apns: ["APNS_KEY", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_TOPIC"],
+  webpush: ["WEBPUSH_VAPID_PRIVATE_KEY", "WEBPUSH_VAPID_PUBLIC_KEY", "WEBPUSH_SUBJECT"],
   outbox: [],
 };
 
@@ -218,59 +206,56 @@ export function resolveProviderSettings(
 ): Reading<ProviderSettings> {
   const table = resolveSettings(providerTable, env, { environment, prefix });
   const problems = [...table.problems, ...crossChecks(table)];
-  const [first, ...others] = table.value?.names ?? [];
-  if (table.value === undefined || first === undefined) return { value: undefined, problems };
-  const { value } = table;
+  const settings = table.value;
+  const [first, ...others] = settings?.PUSH_PROVIDERS ?? [];
+  if (settings === undefined || first === undefined) return { value: undefined, problems };
   const isListed = (name: ProviderName): boolean => name === first || others.includes(name);
   return {
     value: {
       names: [first, ...others],
-      fcm: isListed("fcm") ? fcmOf(value) : undefined,
-      apns: isListed("apns") ? apnsOf(value) : undefined,
-      webpush: isListed("webpush") ? webPushOf(value) : undefined,
+      fcm: isListed("fcm") ? fcmOf(settings) : undefined,
+      apns: isListed("apns") ? apnsOf(settings) : undefined,
+      webpush: isListed("webpush") ? webPushOf(settings) : undefined,
       outboxFile: isListed("outbox") ? join(dataDir, "outbox.ndjson") : undefined,
-      imageBaseUrl: value.imageBaseUrl,
+      imageBaseUrl: settings.PUSH_IMAGE_BASE_URL,
     },
     problems,
   };
 }
 
-function crossChecks(table: TableReading<typeof providerTable>): readonly SettingProblem[] {
-  const { sound, isGiven, problem } = table;
-  const missing = (sound.names ?? []).flatMap((name) => {
-    const rows: readonly Setting<unknown>[] = needed[name].map((key) => providerTable[key]);
-    return rows
-      .filter((row) => !isGiven(row))
-      .map((row) =>
-        problem(row, `is missing, but PUSH_PROVIDERS lists ${name}; it must be ${row.kind.expects}`),
-      );
-  });
-  const { vapidPrivateKey: key, vapidPublicKey: point } = sound;
+function crossChecks({
+  valid,
+  isGiven,
+  problem,
+}: TableReading<typeof providerTable>): readonly SettingProblem[] {
+  const isMissing = (provider: ProviderName) => (name: ProviderSetting) =>
+    problem(
+      name,
+      `is missing, but PUSH_PROVIDERS lists ${provider}; it must be ${expectationOf(providerTable[name].kind)}`,
+    );
+  const missing = (valid.PUSH_PROVIDERS ?? []).flatMap((provider) =>
+    needed[provider].filter((name) => !isGiven(name)).map(isMissing(provider)),
+  );
+  const { WEBPUSH_VAPID_PRIVATE_KEY: key, WEBPUSH_VAPID_PUBLIC_KEY: point } = valid;
   if (key === undefined || point === undefined || vapidPublicOf(key) === point) return missing;
-  return [...missing, problem(providerTable.vapidPublicKey, "does not belong to WEBPUSH_VAPID_PRIVATE_KEY")];
+  return [...missing, problem("WEBPUSH_VAPID_PUBLIC_KEY", "does not belong to WEBPUSH_VAPID_PRIVATE_KEY")];
 }
 
-type Values = Exclude<TableReading<typeof providerTable>["value"], undefined>;
+type Values = SettingValues<typeof providerTable>;
 
-function fcmOf({ fcmEndpoint: endpoint, fcmCredentials: account }: Values): FcmSettings | undefined {
+function fcmOf({ FCM_ENDPOINT: endpoint, FCM_CREDENTIALS: account }: Values): FcmSettings | undefined {
   return account && { endpoint, account };
 }
 
-function apnsOf(values: Values): ApnsSettings | undefined {
-  const { apnsEndpoint: endpoint, apnsKey: key, apnsKeyId: keyId, apnsTeamId: teamId, apnsTopic } = values;
-  if (key === undefined || keyId === undefined || teamId === undefined || apnsTopic === undefined) {
-    return undefined;
-  }
-  return { endpoint, key, keyId, teamId, topic: apnsTopic };
+function apnsOf(settings: Values): ApnsSettings | undefined {
+  const { APNS_ENDPOINT: endpoint, APNS_KEY: key, APNS_TOPIC: topic } = settings;
+  const { APNS_KEY_ID: keyId, APNS_TEAM_ID: teamId } = settings;
+  return key && keyId && teamId && topic ? { endpoint, key, keyId, teamId, topic } : undefined;
 }
 
-function webPushOf(values: Values): WebPushSettings | undefined {
-  const { vapidPrivateKey: key, vapidPublicKey: point, webPushSubject: subject } = values;
-  if (key === undefined || point === undefined || subject === undefined) return undefined;
-  return {
-    vapidPrivateKey: key,
-    vapidPublicKey: point,
-    subject,
-    allowedHosts: values.webPushAllowedHosts,
-  };
+function webPushOf(settings: Values): WebPushSettings | undefined {
+  const { WEBPUSH_VAPID_PRIVATE_KEY: vapidPrivateKey, WEBPUSH_VAPID_PUBLIC_KEY: vapidPublicKey } = settings;
+  const { WEBPUSH_SUBJECT: subject, WEBPUSH_ALLOWED_HOSTS: allowedHosts } = settings;
+  if (!vapidPrivateKey || !vapidPublicKey || !subject) return undefined;
+  return { vapidPrivateKey, vapidPublicKey, subject, allowedHosts };
 }

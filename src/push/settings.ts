@@ -3,7 +3,6 @@
  * prefixed `PUSH_` overrides the plain one. Nothing here reads `process.env`.
  */
 import { type DatabaseSettings, resolveDatabaseSettings } from "../platform/database/settings.ts";
-import { developmentSecrets } from "../platform/settings/development-secrets.ts";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";
 import { originOf, type ServerSettings } from "../platform/settings/server.ts";
 import {
@@ -44,13 +43,15 @@ export interface PushSettings {
 export interface PushSurroundings {
   /** The issuer of the auth service in the same process; undefined if it runs none. */
   readonly issuer?: string | undefined;
+  /** What development mode generates for what is not set; asked for in no other. May throw a SettingsError. */
+  readonly generated: () => { readonly apiKey: string };
 }
 
 /** Reads the push service's settings, its database's and its providers' among them, and reports what is wrong instead of throwing it. */
 export function resolvePushSettings(
   env: EnvironmentVariables,
   server: ServerSettings,
-  surroundings: PushSurroundings = {},
+  surroundings: PushSurroundings,
 ): Reading<PushSettings> {
   const { environment, dataDir } = server;
   const prefix = servicePrefix("push");
@@ -62,7 +63,7 @@ export function resolvePushSettings(
     placeholders: {
       OAUTH_SERVER_ISSUER: () => surroundings.issuer ?? `${originOf(server)}/api/auth`,
       "http://HOST:GRPC_PORT": () => originOf({ ...server, port: server.grpcPort }),
-      "generated API key": () => developmentSecrets(dataDir).apiKey,
+      "generated API key": () => surroundings.generated().apiKey,
     },
   });
   const problems = [
@@ -71,43 +72,46 @@ export function resolvePushSettings(
     ...crossChecks(table, server),
     ...providers.problems,
   ];
-  if (database.value === undefined || table.value === undefined || providers.value === undefined) {
+  const settings = table.value;
+  if (database.value === undefined || settings === undefined || providers.value === undefined) {
     return { value: undefined, problems };
   }
-  const {
-    securityApiKey: apiKey,
-    testUserIds,
-    maxPerSecond,
-    rampSeconds,
-    maxDeadPercent,
-    ...rest
-  } = table.value;
-  const { securityUrl, ...plain } = rest;
+  const { PLATFORM_SECURITY_URL: url, PLATFORM_SECURITY_API_KEY: apiKey } = settings;
   // Another issuer's tokens are none that development's own auth service knows.
-  const url =
-    table.isGiven(pushTable.issuer) && !table.isGiven(pushTable.securityUrl) ? undefined : securityUrl;
+  const isElsewhere =
+    table.isGiven("IDENTITY_PROVIDER_ISSUER_URI") && !table.isGiven("PLATFORM_SECURITY_URL");
+  const isAsked = url !== undefined && apiKey !== undefined && !isElsewhere;
   const value: PushSettings = {
-    ...plain,
     database: database.value,
-    security: url !== undefined && apiKey !== undefined ? { url, apiKey } : undefined,
-    testUserIds: testUserIds ?? [],
-    delivery: { maxPerSecond, rampSeconds, maxDeadPercent },
+    issuer: settings.IDENTITY_PROVIDER_ISSUER_URI,
+    security: isAsked ? { url, apiKey } : undefined,
+    userAppClientId: settings.USER_APP_CLIENT_ID,
+    backofficeClientId: settings.BACKOFFICE_CLIENT_ID,
+    testUserIds: settings.TEST_NOTIFICATION_USER_IDS ?? [],
+    historyRetentionDays: settings.HISTORY_RETENTION_DAYS,
+    ttlSeconds: settings.PUSH_TTL_SECONDS,
+    delivery: {
+      maxPerSecond: settings.PUSH_MAX_PER_SECOND,
+      rampSeconds: settings.PUSH_RAMP_SECONDS,
+      maxDeadPercent: settings.PUSH_MAX_DEAD_PERCENT,
+    },
     providers: providers.value,
+    janitorIntervalSeconds: settings.JANITOR_INTERVAL_SECONDS,
   };
   return { value, problems };
 }
 
 function crossChecks(
-  { sound, isGiven, problem }: TableReading<typeof pushTable>,
+  { valid, isGiven, problem }: TableReading<typeof pushTable>,
   { environment }: ServerSettings,
 ): readonly SettingProblem[] {
   const problems: SettingProblem[] = [];
-  if (sound.backofficeClientId !== undefined && sound.backofficeClientId === sound.userAppClientId) {
-    problems.push(problem(pushTable.backofficeClientId, "must differ from USER_APP_CLIENT_ID"));
+  if (valid.BACKOFFICE_CLIENT_ID !== undefined && valid.BACKOFFICE_CLIENT_ID === valid.USER_APP_CLIENT_ID) {
+    problems.push(problem("BACKOFFICE_CLIENT_ID", "must differ from USER_APP_CLIENT_ID"));
   }
-  const { securityUrl, securityApiKey } = pushTable;
-  if (environment === "production" && isGiven(securityUrl) && !isGiven(securityApiKey)) {
-    problems.push(problem(securityApiKey, "is missing, but PLATFORM_SECURITY_URL is set"));
+  const isAsked = isGiven("PLATFORM_SECURITY_URL");
+  if (environment === "production" && isAsked && !isGiven("PLATFORM_SECURITY_API_KEY")) {
+    problems.push(problem("PLATFORM_SECURITY_API_KEY", "is missing, but PLATFORM_SECURITY_URL is set"));
   }
   return problems;
 }

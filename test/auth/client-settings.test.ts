@@ -1,8 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { clientRegistrations } from "../../src/auth/client-settings.ts";
+import { parse as parseKind } from "../../src/platform/settings/kinds.ts";
 
 const least = { clientId: "app", clientSecret: "a-long-enough-secret", grantTypes: ["auth"] };
-const parse = (value: unknown) => clientRegistrations.parse(JSON.stringify(value), "production");
+const parse = (value: unknown) => parseKind(clientRegistrations, JSON.stringify(value), "production");
 
 test("what is left out has its default", () => {
   expect(parse([least])).toEqual({
@@ -127,13 +128,14 @@ describe("a member that is not right is reported under its path, without its val
 });
 
 test("all that is wrong is reported together", () => {
-  const parsed = parse([7, { clientId: "app", extra: 1, grantTypes: ["x"] }]);
+  const parsed = parse([7, { clientId: "app", extra: 1, further: 2, grantTypes: ["x"] }]);
   expect(parsed).toEqual({
     problems: [
       "[0] must be an object that registers a client",
       "[1].clientSecret is missing",
-      "[1].extra is not known",
       "[1].grantTypes[0] must be one of password, refresh_token, phone_otp, auth, phone_otp_token",
+      "[1].extra is not known",
+      "[1].further is not known",
     ],
   });
 });
@@ -149,13 +151,17 @@ describe("text that is no list of clients", () => {
     ["[".repeat(100_000), notJson],
     ['[{"__proto__":{"clientId":"a"}}]', "[0].clientId is missing"],
   ])("%s", (text, problem) => {
-    const parsed = clientRegistrations.parse(text, "production");
+    const parsed = parseKind(clientRegistrations, text, "production");
     expect(parsed).toHaveProperty(["problems", 0], expect.stringContaining(problem));
     expect(JSON.stringify(parsed)).not.toContain("hunter2");
   });
 });
 
 test("development takes short secrets", () => {
-  const parsed = clientRegistrations.parse(JSON.stringify([{ ...least, clientSecret: "s" }]), "development");
+  const parsed = parseKind(
+    clientRegistrations,
+    JSON.stringify([{ ...least, clientSecret: "s" }]),
+    "development",
+  );
   expect(parsed).toHaveProperty("value");
 });

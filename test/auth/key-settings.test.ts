@@ -6,15 +6,12 @@ import {
   signingPrivateKey,
   signingPublicKey,
 } from "../../src/auth/key-settings.ts";
-import { readAuthSettings } from "../../src/auth/settings.ts";
-import type { SettingKind } from "../../src/platform/settings/kinds.ts";
-import { resolveServerSettings } from "../../src/platform/settings/server.ts";
-import { settle } from "../../src/platform/settings/settings.ts";
+import { parse as parseKind, type SettingKind } from "../../src/platform/settings/kinds.ts";
 import { localhostCertificate } from "../support/localhost-certificate.ts";
 import { problemLines } from "../support/setting-problems.ts";
-import { pemOf, productionEnv, rsaKeys } from "./settings-fixture.ts";
+import { pemOf, productionEnv, readAuth, rsaKeys } from "./settings-fixture.ts";
 
-const parse = <T>(kind: SettingKind<T>, text: string) => kind.parse(text, "production");
+const parse = <T>(kind: SettingKind<T>, text: string) => parseKind(kind, text, "production");
 const refused = (...problems: readonly string[]) => ({ problems });
 const p256 = generateKeyPairSync("ec", { namedCurve: "P-256" });
 const p384 = generateKeyPairSync("ec", { namedCurve: "P-384" });
@@ -193,7 +190,7 @@ describe("published keys", () => {
 describe("keys that must agree", () => {
   const lines = (changes: Record<string, string>) => {
     const env = { ...productionEnv(), ...changes };
-    return problemLines(() => readAuthSettings(env, settle(resolveServerSettings(env))));
+    return problemLines(() => readAuth(env));
   };
 
   test("the halves of the signing pair", async () => {

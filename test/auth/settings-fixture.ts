@@ -1,5 +1,6 @@
 import { generateKeyPairSync, type KeyObject, type KeyPairKeyObjectResult } from "node:crypto";
-import { readAuthSettings, resolveAuthSettings } from "../../src/auth/settings.ts";
+import { resolveAuthSettings } from "../../src/auth/settings.ts";
+import { developmentSecrets } from "../../src/development/secrets.ts";
 import type { EnvironmentVariables } from "../../src/platform/settings/environment.ts";
 import { resolveServerSettings } from "../../src/platform/settings/server.ts";
 import { joinReadings, settle } from "../../src/platform/settings/settings.ts";
@@ -51,12 +52,14 @@ export function production(changes: EnvironmentVariables = {}) {
 }
 
 /** The auth settings of an environment whose server settings are right. */
-export function readAuth(env: EnvironmentVariables) {
-  return readAuthSettings(env, settle(resolveServerSettings(env)));
+export async function readAuth(env: EnvironmentVariables) {
+  const server = settle(resolveServerSettings(env));
+  return settle(resolveAuthSettings(env, server, () => developmentSecrets(server.dataDir)));
 }
 
 /** All settings, as the program reads them. */
 export async function readAll(env: EnvironmentVariables) {
   const server = resolveServerSettings(env);
-  return joinReadings({ server, auth: await resolveAuthSettings(env, server.value) });
+  const generated = () => developmentSecrets(server.value.dataDir);
+  return joinReadings({ server, auth: resolveAuthSettings(env, server.value, generated) });
 }

@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { developmentSecrets } from "../../src/platform/settings/development-secrets.ts";
+import { developmentSecrets } from "../../src/development/secrets.ts";
 import type { EnvironmentVariables } from "../../src/platform/settings/environment.ts";
 import { localhostCertificate } from "../support/localhost-certificate.ts";
 import { problemLines, problemsOf } from "../support/setting-problems.ts";

@@ -4,7 +4,7 @@
  */
 import { join } from "node:path";
 import type { EnvironmentVariables } from "../settings/environment.ts";
-import { fixedPort, host, integer, matching, oneOf, secretMatching } from "../settings/kinds.ts";
+import { fixedPort, host, integer, matching, oneOf } from "../settings/kinds.ts";
 import { certificatesPem } from "../settings/pem.ts";
 import {
   type Reading,
@@ -17,94 +17,77 @@ import {
 /** The task under which the migration user's settings are required in production. */
 export const migrateTask = "migrate";
 
-const password = secretMatching("a password without control characters", /^\P{Cc}+$/u);
+const password = matching("a password without control characters", /^\P{Cc}+$/u);
 
 const identifier = matching("1 to 63 characters, none of them a control character", /^\P{Cc}{1,63}$/u);
 
 /** The database and its ordinary user, row by row. */
 export const databaseTable = {
-  host: {
-    name: "DB_HOST",
+  DB_HOST: {
     description: "The host of PostgreSQL; without it, development mode uses an embedded database.",
     kind: host,
     required: true,
-    example: "DB_HOST=postgres.internal",
+    example: "postgres.internal",
   },
-  port: {
-    name: "DB_PORT",
-    description: "The port of PostgreSQL.",
-    kind: fixedPort,
-    default: "5432",
-    example: "DB_PORT=5432",
-  },
-  name: {
-    name: "DB_NAME",
+  DB_PORT: { description: "The port of PostgreSQL.", kind: fixedPort, default: "5432" },
+  DB_NAME: {
     description: "The name of the database.",
     kind: identifier,
     development: "gatepost",
     required: true,
-    example: "DB_NAME=gatepost",
+    example: "gatepost",
   },
-  user: {
-    name: "DB_USER",
+  DB_USER: {
     description: "The ordinary user, who reads and writes rows.",
     kind: identifier,
     development: "gatepost",
     required: true,
-    example: "DB_USER=gatepost",
+    example: "gatepost",
   },
-  password: {
-    name: "DB_PASSWORD",
+  DB_PASSWORD: {
     description: "The ordinary user's password.",
     kind: password,
     secret: true,
     required: true,
-    example: "DB_PASSWORD_FILE=/run/secrets/db-password",
+    exampleFile: "db-password",
   },
-  ssl: {
-    name: "DB_SSL",
+  DB_SSL: {
     description:
       "Whether connections are encrypted, and whether the server's certificate and name are checked.",
     kind: oneOf(["disable", "require", "verify-full"]),
     development: "disable",
     production: "require",
-    example: "DB_SSL=verify-full",
+    example: "verify-full",
   },
-  sslCa: {
-    name: "DB_SSL_CA",
+  DB_SSL_CA: {
     description:
       "The authorities that may have signed the database's certificate; those of Node.js unless set.",
     kind: certificatesPem,
-    example: "DB_SSL_CA_FILE=/run/secrets/db-ca.pem",
+    exampleFile: "db-ca.pem",
   },
-  poolSize: {
-    name: "DB_POOL_SIZE",
+  DB_POOL_SIZE: {
     description: "How many connections a process holds at most.",
     kind: integer(1, 1000),
     default: "10",
-    example: "DB_POOL_SIZE=10",
   },
 } as const satisfies SettingsTable;
 
 /** The user that migrates; read after {@link databaseTable}, whose user it is unless set in development. */
 export const migrationTable = {
-  migrationUser: {
-    name: "DB_USER_MIGRATION",
+  DB_USER_MIGRATION: {
     description: "The user that owns the schema and runs migrations.",
     kind: identifier,
     development: "<DB_USER>",
     production: "gatepost_migration",
     required: migrateTask,
-    example: "DB_USER_MIGRATION=gatepost_migration",
   },
-  migrationPassword: {
-    name: "DB_PASSWORD_MIGRATION",
+  DB_PASSWORD_MIGRATION: {
     description: "The migration user's password.",
     kind: password,
     secret: true,
     development: "<DB_PASSWORD>",
     required: migrateTask,
-    example: "DB_PASSWORD_MIGRATION_FILE=/run/secrets/db-password-migration",
+    exampleFile: "db-password-migration",
   },
 } as const satisfies SettingsTable;
 
@@ -152,15 +135,28 @@ export function resolveDatabaseSettings(
   const migration = resolveSettings(migrationTable, env, {
     ...prefixed,
     placeholders: {
-      DB_USER: () => ordinary.value?.user,
-      DB_PASSWORD: () => ordinary.value?.password,
+      DB_USER: () => ordinary.value?.DB_USER,
+      DB_PASSWORD: () => ordinary.value?.DB_PASSWORD,
     },
   });
   const problems = [...ordinary.problems, ...migration.problems];
   if (ordinary.value === undefined || migration.value === undefined) return { value: undefined, problems };
-  const { host, ...rest } = ordinary.value;
-  if (host === undefined) {
+  const settings = { ...ordinary.value, ...migration.value };
+  if (settings.DB_HOST === undefined) {
     return { value: { kind: "embedded", dataDir: join(dataDir, service) }, problems };
   }
-  return { value: { kind: "postgres", host, ...rest, ...migration.value }, problems };
+  const value: DatabaseSettings = {
+    kind: "postgres",
+    host: settings.DB_HOST,
+    port: settings.DB_PORT,
+    name: settings.DB_NAME,
+    user: settings.DB_USER,
+    password: settings.DB_PASSWORD,
+    migrationUser: settings.DB_USER_MIGRATION,
+    migrationPassword: settings.DB_PASSWORD_MIGRATION,
+    ssl: settings.DB_SSL,
+    sslCa: settings.DB_SSL_CA,
+    poolSize: settings.DB_POOL_SIZE,
+  };
+  return { value, problems };
 }

@@ -1,71 +1,84 @@
 /**
- * Kind of setting that holds JSON. What is wrong is reported under the path where it is wrong, as in
- * `[1].grantTypes[0]`, in the words of the schema, and never with the value: it may be a secret.
+ * Settings that hold JSON, and the schemas of what is in them. A problem never shows the value: it may be a
+ * secret.
  */
-import { Ajv, type ErrorObject, type SchemaObject } from "ajv";
-import type { Environment, Parsed, SettingKind } from "./kinds.ts";
-
-const ajv = new Ajv({ allErrors: true, useDefaults: true, verbose: true, keywords: ["example"] });
+import * as v from "valibot";
+import { must, type TextSchema, unquoted } from "./kinds.ts";
 
 /**
- * JSON that fits a schema, with the schema's defaults filled in.
+ * JSON of a shape, with the shape's defaults filled in.
  *
  * @param expects as in "a JSON array of clients"
- * @param schema of a T; every schema in it has a `description` of what a value is, as in "an array of scopes"
- * @param check what a schema cannot say, asked only of values that fit it: problems that begin with their path
  */
-export function json<T>(
-  expects: string,
-  schema: SchemaObject,
-  check: (value: T, environment: Environment) => readonly string[],
-): SettingKind<T> {
-  const fits = ajv.compile<T>(schema);
-  return {
-    expects,
-    quotable: false,
-    parse: (text, environment): Parsed<T> => {
-      let value: unknown;
+export function json<T>(expects: string, shape: v.GenericSchema<unknown, T>): TextSchema<T> {
+  return v.pipe(
+    v.string(),
+    v.rawTransform(({ dataset, addIssue, NEVER }): unknown => {
       try {
-        value = JSON.parse(text);
+        return JSON.parse(dataset.value);
       } catch (error) {
         // The engine's message quotes the text around the mistake; only the position may leave here.
         const position = /at position (\d+)/.exec(String(error))?.[1];
-        return {
-          problems: [
-            `must be ${expects}, but is not JSON${position ? ` from character ${position} on` : ""}`,
-          ],
-        };
+        const where = position ? ` from character ${position} on` : "";
+        addIssue({ message: `${must(expects)}, but is not JSON${where}` });
+        return NEVER;
       }
-      if (!fits(value)) return { problems: [...new Set(fits.errors?.map(inWords))] };
-      const problems = check(value, environment);
-      return problems.length > 0 ? { problems } : { value };
-    },
-  };
+    }),
+    shape,
+    v.description(expects),
+    unquoted(),
+  );
 }
 
-function inWords({ instancePath, keyword, params, parentSchema }: ErrorObject): string {
-  const at = (member?: unknown) => pathOf(instancePath, member);
-  if (keyword === "required") return `${at(params["missingProperty"])} is missing`;
-  if (keyword === "additionalProperties") return `${at(params["additionalProperty"])} is not known`;
-  if (keyword === "uniqueItems") return `${at()} must not name the same twice`;
-  return `${at()} must be ${String(parentSchema?.["description"])}`.trimStart();
+/** An object; members that are not named here are dropped. */
+export function object<const Entries extends v.ObjectEntries>(expects: string, entries: Entries) {
+  return v.pipe(plainObject(expects), v.object(entries, "is missing"));
 }
 
-/** A JSON pointer, and perhaps a member of what it points at, as one would write it in JavaScript. */
-function pathOf(pointer: string, member?: unknown): string {
-  const steps = pointer
-    .split("/")
-    .slice(1)
-    .map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~"));
-  if (member !== undefined) steps.push(String(member));
-  return steps
-    .map((step) =>
-      /^\d+$/.test(step)
-        ? `[${step}]`
-        : /^\w{1,60}$/.test(step)
-          ? `.${step}`
-          : `[${JSON.stringify(step.slice(0, 60))}]`,
-    )
-    .join("")
-    .replace(/^\./, "");
+/** An object with no other members than these. */
+export function exactObject<const Entries extends v.ObjectEntries>(expects: string, entries: Entries) {
+  return v.pipe(
+    plainObject(expects),
+    // Valibot's strictObject names only the first member that is too many.
+    v.objectWithRest(entries, v.never("is not known"), "is missing"),
+    v.transform((value): v.InferOutput<v.ObjectSchema<Entries, undefined>> => value),
+  );
+}
+
+/** To Valibot an array is an object, too. */
+function plainObject(expects: string) {
+  return v.custom<object>(
+    (value) => typeof value === "object" && value !== null && !Array.isArray(value),
+    must(expects),
+  );
+}
+
+/** An array of different values. */
+export function distinct<T>(expects: string, item: v.GenericSchema<unknown, T>) {
+  return v.pipe(
+    v.array(item, must(expects)),
+    v.check((values) => new Set(values).size === values.length, "must not name the same twice"),
+  );
+}
+
+/**
+ * Refuses items of an array of which two have a member alike.
+ *
+ * @param array its path
+ */
+export function differingIn<Item>(member: keyof Item & string, array = "") {
+  return v.rawCheck<Item[]>(({ dataset, addIssue }) => {
+    if (!dataset.typed) return;
+    const firstOf = new Map<unknown, number>();
+    for (const [index, item] of dataset.value.entries()) {
+      const first = firstOf.get(item[member]);
+      if (first === undefined) firstOf.set(item[member], index);
+      else addIssue({ message: `${array}[${index}].${member} is also that of ${array}[${first}]` });
+    }
+  });
+}
+
+/** One word only. */
+export function only<const T extends string>(word: T, expects: string = word) {
+  return v.literal(word, must(expects));
 }

@@ -1,76 +1,105 @@
 /**
- * Kinds of setting: how the text of a setting becomes a value, and what to say when it does not. A kind
- * says what it expects once; the same words go into the problem and into the documentation. No problem
- * that a kind reports may quote the text: settings.ts does so where the setting is not a secret.
+ * Kinds of setting: Valibot schemas that turn the text of a setting into its value. A schema's description
+ * says what a value is, as in "an integer from 1 to 10"; the same words go into the problem and into the
+ * documentation. No message of a schema quotes the text: settings.ts does so where the setting is no secret.
  */
 import { isIP } from "node:net";
+import * as v from "valibot";
 
 /** Production assumes and generates nothing. */
 export type Environment = "development" | "production";
 
+/** Begins the ids and keys that development mode generates, so that production can refuse them. */
+export const generatedPrefix = "dev-";
+
+/** A schema of text, or one for each environment. */
+export type SettingKind<T> = TextSchema<T> | ((environment: Environment) => TextSchema<T>);
+
+export type TextSchema<T> = v.GenericSchema<string, T>;
+
 /** The value, or what is wrong with the text: phrases that follow the setting's name. */
 export type Parsed<T> = { readonly value: T } | { readonly problems: readonly string[] };
 
-export interface SettingKind<T> {
-  /** What a value is, as in "an integer from 1 to 10". */
-  readonly expects: string;
-  /** False where a value may hold something secret or long, and must not be quoted in a problem. */
-  readonly quotable: boolean;
-  readonly parse: (text: string, environment: Environment) => Parsed<T>;
+/** Parses the text of a setting. What is wrong inside a value begins with its path, as in `[1].scopes[0]`. */
+export function parse<T>(kind: SettingKind<T>, text: string, environment: Environment): Parsed<T> {
+  const result = v.safeParse(schemaOf(kind, environment), text, { abortPipeEarly: true });
+  if (result.success) return { value: result.output };
+  const problems = result.issues.map(({ path, message }) => `${pathOf(path)} ${message}`.trimStart());
+  return { problems: [...new Set(problems)] };
 }
 
-/** A kind whose problem is always the same: it must be what it expects. `decode` answers undefined for "no". */
-function simpleKind<T>(expects: string, decode: (text: string) => T | undefined): SettingKind<T> {
-  return {
-    expects,
-    quotable: true,
-    parse: (text) => {
-      const value = decode(text);
-      return value === undefined ? { problems: [`must be ${expects}`] } : { value };
-    },
-  };
+/** What a value of the kind is. */
+export function expectationOf(kind: SettingKind<unknown>): string {
+  return v.getDescription(schemaOf(kind, "production")) ?? "";
 }
 
-/** Text that matches the form. */
-export function matching(expects: string, form: RegExp): SettingKind<string> {
-  return simpleKind(expects, (text) => (form.test(text) ? text : undefined));
+/** Marks a kind whose values may be secret or long, and must not be quoted in a problem. */
+export function unquoted<T>() {
+  return v.metadata<T, { readonly isQuotable: false }>({ isQuotable: false });
+}
+
+/** Whether a problem may show the text. */
+export function isQuotable(kind: SettingKind<unknown>): boolean {
+  return v.getMetadata(schemaOf(kind, "production"))["isQuotable"] !== false;
+}
+
+function schemaOf<T>(kind: SettingKind<T>, environment: Environment): TextSchema<T> {
+  return typeof kind === "function" ? kind(environment) : kind;
+}
+
+/** A path as one would write it in JavaScript. */
+function pathOf(path: readonly { readonly key: unknown }[] = []): string {
+  const steps = path.map(({ key }) => {
+    const name = String(key);
+    if (typeof key === "number") return `[${name}]`;
+    return /^\w{1,60}$/.test(name) ? `.${name}` : `[${JSON.stringify(name.slice(0, 60))}]`;
+  });
+  return steps.join("").replace(/^\./, "");
+}
+
+/** What is said of a value that is not what was expected. */
+export function must(expects: string): string {
+  return `must be ${expects}`;
+}
+
+/** Text that passes a check. */
+export function checked(expects: string, fits: (text: string) => boolean) {
+  return v.pipe(v.string(must(expects)), v.check(fits, must(expects)), v.description(expects));
+}
+
+/** Text of a pattern. */
+export function matching(expects: string, pattern: RegExp) {
+  return checked(expects, (text) => pattern.test(text));
 }
 
 /** Any text but the empty one, without control characters. */
 export const plainText = matching("text without control characters", /^\P{Cc}+$/u);
 
-/** Text that only its owner may know; like {@link matching}, but never quoted. */
-export function secretMatching(expects: string, form: RegExp): SettingKind<string> {
-  return { ...matching(expects, form), quotable: false };
+/** Refuses a value for a reason: what follows the setting's name; undefined for the values that are taken. */
+export function refusing<T>(why: (value: T) => string | undefined) {
+  return v.rawCheck<T>(({ dataset, addIssue }) => {
+    const message = dataset.typed ? why(dataset.value) : undefined;
+    if (message !== undefined) addIssue({ message });
+  });
 }
 
-/**
- * A kind some of whose values production refuses.
- *
- * @param why what follows the setting's name for such a value, undefined for the others
- */
-export function stricterInProduction<T>(
-  kind: SettingKind<T>,
-  why: (value: T) => string | undefined,
-): SettingKind<T> {
-  return {
-    ...kind,
-    parse: (text, environment) => {
-      const parsed = kind.parse(text, environment);
-      if (environment === "development" || "problems" in parsed) return parsed;
-      const refusal = why(parsed.value);
-      return refusal === undefined ? parsed : { problems: [refusal] };
-    },
-  };
+/** A kind some of whose values production refuses; `why` as in {@link refusing}. */
+export function stricterInProduction<T>(schema: TextSchema<T>, why: (value: T) => string | undefined) {
+  return (environment: Environment): TextSchema<T> =>
+    environment === "production" ? v.pipe(schema, refusing(why)) : schema;
 }
 
 /** A whole number, both ends included. */
-export function integer(min: number, max: number): SettingKind<number> {
-  return simpleKind(`an integer from ${min} to ${max}`, (text) => {
-    if (!/^\d{1,15}$/.test(text)) return undefined;
-    const value = Number(text);
-    return value >= min && value <= max ? value : undefined;
-  });
+export function integer(min: number, max: number) {
+  const expects = `an integer from ${min} to ${max}`;
+  return v.pipe(
+    v.string(),
+    v.regex(/^\d{1,15}$/, must(expects)),
+    v.transform(Number),
+    v.minValue(min, must(expects)),
+    v.maxValue(max, must(expects)),
+    v.description(expects),
+  );
 }
 
 /** A TCP port to listen on; 0 is any free one. */
@@ -80,90 +109,39 @@ export const listenPort = integer(0, 65535);
 export const fixedPort = integer(1, 65535);
 
 /** YES or NO, in any case. */
-export const yesNo: SettingKind<boolean> = simpleKind("YES or NO", (text) => {
-  const upper = text.toUpperCase();
-  return upper === "YES" ? true : upper === "NO" ? false : undefined;
-});
+export const yesNo = v.pipe(
+  v.string(),
+  v.toUpperCase(),
+  v.picklist(["YES", "NO"], must("YES or NO")),
+  v.transform((answer) => answer === "YES"),
+  v.description("YES or NO"),
+);
 
 /** One of a few words, in any case; the value is spelled as in the list. */
-export function oneOf<const T extends string>(values: readonly T[]): SettingKind<T> {
-  return simpleKind(`one of ${values.join(", ")}`, (text) =>
-    values.find((value) => value === text.toLowerCase()),
-  );
+export function oneOf<const T extends string>(values: readonly T[]) {
+  const expects = `one of ${values.join(", ")}`;
+  return v.pipe(v.string(), v.toLowerCase(), v.picklist(values, must(expects)), v.description(expects));
 }
 
 /** A host name or an IP address, without scheme and port. */
-export const host: SettingKind<string> = simpleKind("a host name or an IP address", (text) =>
-  isIP(text) !== 0 || (/^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$/i.test(text) && text.length < 254)
-    ? text
-    : undefined,
+export const host = checked(
+  "a host name or an IP address",
+  (text) => isIP(text) !== 0 || (/^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$/i.test(text) && text.length < 254),
 );
 
 /** Comma-separated values of one kind; spaces around them and repetitions do not matter. */
-export function listOf<T>(item: SettingKind<T>, expects: string): SettingKind<readonly T[]> {
-  return {
-    expects,
-    quotable: item.quotable,
-    parse: (text, environment) => {
-      const values = new Set<T>();
-      const problems: string[] = [];
-      for (const [index, part] of text.split(",").entries()) {
-        const parsed = item.parse(part.trim(), environment);
-        if ("value" in parsed) values.add(parsed.value);
-        else problems.push(...parsed.problems.map((problem) => `[${index}] ${problem}`));
-      }
-      return problems.length > 0 ? { problems } : { value: [...values] };
-    },
-  };
+export function listOf<T>(item: TextSchema<T>, expects: string) {
+  return v.pipe(
+    v.string(),
+    v.transform((text) => text.split(",").map((part) => part.trim())),
+    v.array(item),
+    v.transform((values): readonly T[] => [...new Set(values)]),
+    v.description(expects),
+  );
 }
 
-const webScheme = /^https?:\/\/[^/\\]/i;
-/** The URL parser lets through more, a wildcard for one. */
-const urlHostname = /^([a-z0-9._-]+|\[[0-9a-f:.]+\])$/;
-
-/** `text` as an absolute http or https URL without user name and password. */
-function webUrl(text: string): URL | undefined {
-  const url = URL.parse(text);
-  if (url === null || !webScheme.test(text) || !urlHostname.test(url.hostname)) return undefined;
-  return url.username === "" && url.password === "" ? url : undefined;
-}
-
-/** The origin of a web page, as browsers send it in `Origin`. */
-export const origin: SettingKind<string> = simpleKind("an origin such as https://app.example.com", (text) =>
-  webUrl(text)?.origin === text ? text : undefined,
+/** The key of the platform security interface: the service that is asked and those that ask have the same. */
+export const platformApiKey = stricterInProduction(
+  matching("16 to 256 visible ASCII characters", /^[\x21-\x7e]{16,256}$/),
+  (key) => (key.startsWith(generatedPrefix) ? "must not be a key made by development mode" : undefined),
 );
-
-/** Where a service is reached, to which paths are appended: no query, no fragment; a trailing slash is dropped. */
-export const baseUrl: SettingKind<string> = simpleKind(
-  "an http or https URL without user, query and fragment",
-  (text) => {
-    const url = webUrl(text);
-    return url === undefined || /[?#]/.test(text) ? undefined : url.href.replace(/\/+$/, "");
-  },
-);
-
-/** Whether a URL's host is this machine, as seen from itself. */
-export function isLoopback(url: URL): boolean {
-  return /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);
-}
-
-const issuerSpelling: SettingKind<string> = {
-  expects: "an http or https URL without user, query, fragment and trailing slash",
-  quotable: true,
-  parse: (text) => {
-    const url = webUrl(text);
-    if (url === undefined || /[?#]|\/$/.test(text))
-      return { problems: [`must be ${issuerSpelling.expects}`] };
-    const canonical = url.href.replace(/\/$/, "");
-    return canonical === text ? { value: text } : { problems: [`must be spelled ${canonical}`] };
-  },
-};
-
-/**
- * An issuer identifier (RFC 8414 section 2, OpenID Connect Discovery section 3). It is compared character
- * by character, so only the canonical spelling is taken. Production takes http only on a loopback host.
- */
-export const issuerUrl = stricterInProduction(issuerSpelling, (text) => {
-  const url = new URL(text);
-  return url.protocol === "https:" || isLoopback(url) ? undefined : "must begin with https in production";
-});

@@ -3,20 +3,10 @@
  * (development or production) that every other table is read in.
  */
 import { createPrivateKey, X509Certificate } from "node:crypto";
+import * as v from "valibot";
 import { urlHost } from "../base/addresses.ts";
 import type { EnvironmentVariables } from "./environment.ts";
-import {
-  type Environment,
-  host,
-  integer,
-  listenPort,
-  listOf,
-  oneOf,
-  origin,
-  plainText,
-  type SettingKind,
-  yesNo,
-} from "./kinds.ts";
+import { type Environment, host, integer, listenPort, listOf, oneOf, plainText, yesNo } from "./kinds.ts";
 import { certificatesPem, privateKeyPem } from "./pem.ts";
 import {
   type Reading,
@@ -26,118 +16,97 @@ import {
   type SettingsTable,
   type TableReading,
 } from "./settings.ts";
+import { origin } from "./urls.ts";
 
 const logLevels = ["trace", "debug", "info", "warn", "error"] as const;
 export type LogLevel = (typeof logLevels)[number];
 
 /** Anything but "production" is development: only a deliberate word gives up the safe defaults. */
-const environmentKind: SettingKind<Environment> = {
-  expects: "production, or anything else for development",
-  quotable: true,
-  parse: (text) => ({ value: text === "production" ? "production" : "development" }),
-};
+const environmentKind = v.pipe(
+  v.string(),
+  v.transform((text): Environment => (text === "production" ? "production" : "development")),
+  v.description("production, or anything else for development"),
+);
 
 /** Read first: it decides how the others are read. */
 export const environmentTable = {
-  environment: {
-    name: "NODE_ENV",
+  NODE_ENV: {
     description: "Production mode, in which nothing is generated or assumed, or development mode.",
     kind: environmentKind,
     default: "development",
-    example: "NODE_ENV=production",
+    example: "production",
   },
 } as const satisfies SettingsTable;
 
 /** The process's settings, row by row. */
 export const serverTable = {
-  host: {
-    name: "HOST",
+  HOST: {
     description: "The address to listen on; 0.0.0.0 is every interface.",
     kind: host,
     development: "127.0.0.1",
     production: "0.0.0.0",
-    example: "HOST=0.0.0.0",
   },
-  port: {
-    name: "SERVER_PORT",
+  SERVER_PORT: {
     description: "The port of the HTTP APIs, Connect and gRPC-Web; 0 is any free port.",
     kind: listenPort,
     default: "8080",
-    example: "SERVER_PORT=8080",
   },
-  grpcPort: {
-    name: "GRPC_PORT",
+  GRPC_PORT: {
     description: "The port of native gRPC over HTTP/2; 0 is any free port.",
     kind: listenPort,
     default: "9090",
-    example: "GRPC_PORT=9090",
   },
-  managementPort: {
-    name: "MANAGEMENT_PORT",
+  MANAGEMENT_PORT: {
     description: "The port of health and metrics; 0 is any free port.",
     kind: listenPort,
     default: "8081",
-    example: "MANAGEMENT_PORT=8081",
   },
-  tlsCert: {
-    name: "TLS_CERT",
+  TLS_CERT: {
     description: "The certificate chain of the HTTP and gRPC ports; without it they speak cleartext.",
     kind: certificatesPem,
-    example: "TLS_CERT_FILE=/run/secrets/tls-cert.pem",
+    exampleFile: "tls-cert.pem",
   },
-  tlsKey: {
-    name: "TLS_KEY",
+  TLS_KEY: {
     description: "The private key that belongs to TLS_CERT.",
     kind: privateKeyPem,
     secret: true,
-    example: "TLS_KEY_FILE=/run/secrets/tls-key.pem",
+    exampleFile: "tls-key.pem",
   },
-  corsOrigins: {
-    name: "CORS_ORIGINS",
+  CORS_ORIGINS: {
     description: "The origins whose pages may call the HTTP APIs; none unless named.",
     kind: listOf(origin, "a comma-separated list of origins"),
-    example: "CORS_ORIGINS=https://app.example.com,https://admin.example.com",
+    example: "https://app.example.com,https://admin.example.com",
   },
-  logLevel: {
-    name: "LOGGING_LEVEL",
+  LOGGING_LEVEL: {
     description: "The least severe log lines to write.",
     kind: oneOf(logLevels),
     default: "info",
-    example: "LOGGING_LEVEL=info",
   },
-  enableDebug: {
-    name: "ENABLE_DEBUG",
+  ENABLE_DEBUG: {
     description: "YES lowers the logging level to debug; answers say no more than before.",
     kind: yesNo,
     default: "NO",
-    example: "ENABLE_DEBUG=NO",
   },
-  shutdownGraceSeconds: {
-    name: "SHUTDOWN_GRACE_SECONDS",
+  SHUTDOWN_GRACE_SECONDS: {
     description: "How many seconds requests in flight have to finish after SIGTERM.",
     kind: integer(0, 3600),
     default: "20",
-    example: "SHUTDOWN_GRACE_SECONDS=20",
   },
-  memoryMinMb: {
-    name: "MEMORY_MIN_MB",
+  MEMORY_MIN_MB: {
     description:
       "The initial size of V8's old generation in MiB; as Node was started (`npm start`: 32) unless set.",
     kind: integer(16, 1_048_576),
-    example: "MEMORY_MIN_MB=256",
+    example: "256",
   },
-  memoryMaxMb: {
-    name: "MEMORY_MAX_MB",
+  MEMORY_MAX_MB: {
     description: "The greatest size of V8's old generation in MiB; V8 decides unless set.",
     kind: integer(64, 1_048_576),
-    example: "MEMORY_MAX_MB=1024",
+    example: "1024",
   },
-  dataDir: {
-    name: "DATA_DIR",
+  DATA_DIR: {
     description: "Where development mode keeps its database and its generated secrets; unused in production.",
     kind: plainText,
     default: ".data",
-    example: "DATA_DIR=.data",
   },
 } as const satisfies SettingsTable;
 
@@ -173,42 +142,50 @@ export function resolveServerSettings(
   env: EnvironmentVariables,
 ): Reading<ServerSettings> & { readonly value: ServerSettings } {
   const mode = resolveSettings(environmentTable, env, { environment: "production" });
-  const environment = mode.sound.environment ?? "production";
+  const environment = mode.valid.NODE_ENV ?? "production";
   const reading = resolveSettings(serverTable, env, { environment });
   const problems = [...mode.problems, ...reading.problems, ...crossChecks(reading)];
+  const { value: settings } = reading;
   // Every row has a default or may be absent, so this is a defect of the table and not of the environment.
-  if (reading.value === undefined) throw new SettingsError(problems);
-  const { tlsCert: cert, tlsKey: key, enableDebug, ...rest } = reading.value;
+  if (settings === undefined) throw new SettingsError(problems);
+  const { TLS_CERT: cert, TLS_KEY: key, LOGGING_LEVEL: logLevel } = settings;
   const value: ServerSettings = {
-    ...rest,
     environment,
+    host: settings.HOST,
+    port: settings.SERVER_PORT,
+    grpcPort: settings.GRPC_PORT,
+    managementPort: settings.MANAGEMENT_PORT,
     tls: cert !== undefined && key !== undefined ? { cert, key } : undefined,
-    corsOrigins: rest.corsOrigins ?? [],
-    logLevel: enableDebug && rest.logLevel !== "trace" ? "debug" : rest.logLevel,
+    corsOrigins: settings.CORS_ORIGINS ?? [],
+    logLevel: settings.ENABLE_DEBUG && logLevel !== "trace" ? "debug" : logLevel,
+    shutdownGraceSeconds: settings.SHUTDOWN_GRACE_SECONDS,
+    memoryMinMb: settings.MEMORY_MIN_MB,
+    memoryMaxMb: settings.MEMORY_MAX_MB,
+    dataDir: settings.DATA_DIR,
   };
   return { value, problems };
 }
 
-function crossChecks({ sound, problem }: TableReading<typeof serverTable>): readonly SettingProblem[] {
-  const { tlsCert: cert, tlsKey: key, memoryMinMb: min, memoryMaxMb: max } = sound;
+function crossChecks({ valid, problem }: TableReading<typeof serverTable>): readonly SettingProblem[] {
+  const { TLS_CERT: cert, TLS_KEY: key, MEMORY_MIN_MB: min, MEMORY_MAX_MB: max } = valid;
   const problems: SettingProblem[] = [];
-  if ("tlsCert" in sound && "tlsKey" in sound) {
-    if (cert && !key) problems.push(problem(serverTable.tlsKey, "is missing, but TLS_CERT is set"));
-    if (key && !cert) problems.push(problem(serverTable.tlsCert, "is missing, but TLS_KEY is set"));
+  if ("TLS_CERT" in valid && "TLS_KEY" in valid) {
+    if (cert && !key) problems.push(problem("TLS_KEY", "is missing, but TLS_CERT is set"));
+    if (key && !cert) problems.push(problem("TLS_CERT", "is missing, but TLS_KEY is set"));
     if (cert && key && !new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) {
-      problems.push(problem(serverTable.tlsKey, "does not belong to the certificate in TLS_CERT"));
+      problems.push(problem("TLS_KEY", "does not belong to the certificate in TLS_CERT"));
     }
   }
   if (min && max && min > max) {
-    problems.push(problem(serverTable.memoryMinMb, `must not be more than MEMORY_MAX_MB, which is ${max}`));
+    problems.push(problem("MEMORY_MIN_MB", `must not be more than MEMORY_MAX_MB, which is ${max}`));
   }
   const taken = new Map<number, string>();
-  for (const key of ["port", "grpcPort", "managementPort"] as const) {
-    const port = sound[key];
+  for (const name of ["SERVER_PORT", "GRPC_PORT", "MANAGEMENT_PORT"] as const) {
+    const port = valid[name];
     if (!port) continue;
     const other = taken.get(port);
-    if (other) problems.push(problem(serverTable[key], `must differ from ${other}, which is ${port} too`));
-    else taken.set(port, serverTable[key].name);
+    if (other) problems.push(problem(name, `must differ from ${other}, which is ${port} too`));
+    else taken.set(port, name);
   }
   return problems;
 }

@@ -3,19 +3,26 @@
  * parsing, defaults, validation and the documentation come from its rows. Problems are gathered, never
  * thrown one by one, so that a deployment is put right in one go.
  */
-
+import type * as v from "valibot";
 import { type EnvironmentVariables, findText, quoted } from "./environment.ts";
-import type { Environment, SettingKind } from "./kinds.ts";
+import {
+  type Environment,
+  expectationOf,
+  isQuotable,
+  parse,
+  type SettingKind,
+  type TextSchema,
+} from "./kinds.ts";
 
 /** A row of a settings table. */
 export interface Setting<T> {
-  /** The variable's name, without prefix. */
-  readonly name: string;
   /** One sentence for the documentation. */
   readonly description: string;
   readonly kind: SettingKind<T>;
-  /** An assignment that would do in production. */
-  readonly example: string;
+  /** A value that would do in production; unless given, the default. */
+  readonly example?: string;
+  /** In its place, for secrets and what is long: the name of a file. */
+  readonly exampleFile?: string;
   /** Its value must appear in no message. */
   readonly secret?: true;
   /** Text of the default, in both environments. A word in `<>` is a placeholder, see {@link ReadOptions}. */
@@ -28,7 +35,7 @@ export interface Setting<T> {
   readonly required?: true | string;
 }
 
-/** Rows by the names that the settings have in the code. */
+/** Rows by the names of their variables, without prefix. */
 export type SettingsTable = Readonly<Record<string, Setting<unknown>>>;
 
 /** A value is there in every environment if each has a default or demands the setting. */
@@ -38,11 +45,19 @@ type IsDefinite<Row> = Row extends { default: string } | { development: string; 
     ? true
     : false;
 
-type ValueOf<Row> = Row extends Setting<infer T> ? (IsDefinite<Row> extends true ? T : T | undefined) : never;
+type OutputOf<Kind> = Kind extends (environment: Environment) => TextSchema<infer T>
+  ? T
+  : Kind extends TextSchema<unknown>
+    ? v.InferOutput<Kind>
+    : never;
+
+type ValueOf<Row extends Setting<unknown>> =
+  | OutputOf<Row["kind"]>
+  | (IsDefinite<Row> extends true ? never : undefined);
 
 /** What a table's settings come to. */
 export type SettingValues<Table extends SettingsTable> = {
-  readonly [Key in keyof Table]: ValueOf<Table[Key]>;
+  readonly [Name in keyof Table]: ValueOf<Table[Name]>;
 };
 
 /** Something wrong with one setting. */
@@ -84,11 +99,11 @@ export interface Reading<T> {
 /** Reading of a table, with what checks across several of its settings need. */
 export interface TableReading<Table extends SettingsTable> extends Reading<SettingValues<Table>> {
   /** The values that nothing is wrong with. */
-  readonly sound: Partial<SettingValues<Table>>;
+  readonly valid: Partial<SettingValues<Table>>;
   /** Whether the environment sets a row of the table, well or badly. */
-  readonly isGiven: (row: Setting<unknown>) => boolean;
+  readonly isGiven: (name: keyof Table & string) => boolean;
   /** A problem of a row of the table, under the variable that sets it. */
-  readonly problem: (row: Setting<unknown>, what: string) => SettingProblem;
+  readonly problem: (name: keyof Table & string, what: string) => SettingProblem;
 }
 
 export interface ReadOptions {
@@ -112,18 +127,24 @@ export function resolveSettings<const Table extends SettingsTable>(
   env: EnvironmentVariables,
   options: ReadOptions,
 ): TableReading<Table> {
-  const rows = Object.entries(table).map(([key, row]) => ({ key, row, ...resolveRow(row, env, options) }));
-  const sound = rows.filter(({ problems }) => problems.length === 0);
+  const rows = Object.entries(table).map(([name, row]) => ({
+    name,
+    row,
+    ...resolve(name, row, env, options),
+  }));
+  const valuesOf = (some: typeof rows) => Object.fromEntries(some.map(({ name, value }) => [name, value]));
+  const variables = new Map(rows.map(({ name, variable }) => [name, variable]));
   const isUsable = rows.every(({ row, value }) => value !== undefined || !isDefinite(row));
-  const values = (of: typeof rows) => Object.fromEntries(of.map(({ key, value }) => [key, value]));
-  const variables = new Map(rows.map(({ row, variable }) => [row.name, variable]));
   return {
     // Each row's value is of its kind's type; no type can say so of the object that is built of them.
-    value: isUsable ? (values(rows) as SettingValues<Table>) : undefined,
-    sound: values(sound) as Partial<SettingValues<Table>>,
+    value: isUsable ? (valuesOf(rows) as SettingValues<Table>) : undefined,
+    valid: valuesOf(rows.filter(({ problems }) => problems.length === 0)) as Partial<SettingValues<Table>>,
     problems: withoutRepeats(rows.flatMap(({ problems }) => problems)),
-    isGiven: (row) => variables.get(row.name) !== undefined,
-    problem: (row, what) => problemOf(row, what, variables.get(row.name)),
+    isGiven: (name) => variables.get(name) !== undefined,
+    problem: (name, what) => {
+      const variable = variables.get(name) ?? name;
+      return { name: variable, what, example: exampleOf(name, table[name], variable) };
+    },
   };
 }
 
@@ -162,38 +183,46 @@ function isDefinite(row: Setting<unknown>): boolean {
   return row.default !== undefined || (row.development !== undefined && isElsewhere);
 }
 
-/** The example is given the prefix of the variable that it is to correct. */
-function problemOf(row: Setting<unknown>, what: string, name = row.name): SettingProblem {
-  const prefix = name.slice(0, Math.max(0, name.indexOf(row.name)));
-  return { name, what, example: prefix + row.example };
+/** An assignment that would do, with the prefix of the variable that it is to correct. */
+export function exampleOf(name: string, row: Setting<unknown> | undefined, variable = name): string {
+  const { exampleFile, example = row?.default ?? row?.production } = row ?? {};
+  const prefix = variable.slice(0, Math.max(0, variable.indexOf(name)));
+  return exampleFile
+    ? `${prefix}${name}_FILE=/run/secrets/${exampleFile}`
+    : `${prefix}${name}=${example ?? ""}`;
 }
 
-interface ResolvedRow {
+interface Resolved {
   /** The variable that sets it; undefined if none does. */
   readonly variable?: string;
   readonly value: unknown;
   readonly problems: readonly SettingProblem[];
 }
 
-function resolveRow(row: Setting<unknown>, env: EnvironmentVariables, options: ReadOptions): ResolvedRow {
-  const found = findText(row.name, env, options.prefix);
+function resolve(
+  name: string,
+  row: Setting<unknown>,
+  env: EnvironmentVariables,
+  options: ReadOptions,
+): Resolved {
+  const found = findText(name, env, options.prefix);
+  const variable = found?.name ?? name;
+  const problem = (what: string) => ({ name: variable, what, example: exampleOf(name, row, variable) });
   if (found === undefined) {
-    const required = row.required === true || (row.required !== undefined && row.required === options.task);
-    if (!required || options.environment !== "production") return defaultOf(row, options);
-    return { value: undefined, problems: [problemOf(row, `is missing; it must be ${row.kind.expects}`)] };
+    const isRequired = row.required === true || (row.required !== undefined && row.required === options.task);
+    if (!isRequired || options.environment !== "production") return defaultOf(name, row, options);
+    return { value: undefined, problems: [problem(`is missing; it must be ${expectationOf(row.kind)}`)] };
   }
-  const variable = found.name;
-  const problems = (whats: readonly string[]) => whats.map((what) => problemOf(row, what, variable));
-  if ("what" in found)
-    return { variable, value: defaultOf(row, options).value, problems: problems([found.what]) };
-  const parsed = row.kind.parse(found.text, options.environment);
+  const parsed =
+    "what" in found ? { problems: [found.what] } : parse(row.kind, found.text, options.environment);
   if ("value" in parsed) return { variable, value: parsed.value, problems: [] };
-  const but = row.secret || !row.kind.quotable ? "" : `, but is ${quoted(found.text)}`;
-  const whats = parsed.problems.map((what) => what + but);
-  return { variable, value: defaultOf(row, options).value, problems: problems(whats) };
+  const isShown = "text" in found && !row.secret && isQuotable(row.kind);
+  const but = isShown ? `, but is ${quoted(found.text)}` : "";
+  const { value } = defaultOf(name, row, options);
+  return { variable, value, problems: parsed.problems.map((what) => problem(what + but)) };
 }
 
-function defaultOf(row: Setting<unknown>, options: ReadOptions): ResolvedRow {
+function defaultOf(name: string, row: Setting<unknown>, options: ReadOptions): Resolved {
   const template = row.default ?? row[options.environment];
   if (template === undefined) return { value: undefined, problems: [] };
   let missing = false;
@@ -201,18 +230,17 @@ function defaultOf(row: Setting<unknown>, options: ReadOptions): ResolvedRow {
     const text = template.replace(/<([^<>]+)>/g, (placeholder, word: string) => {
       const stands = options.placeholders?.[word];
       if (stands === undefined)
-        throw new Error(`${row.name}: nothing is known of the placeholder ${placeholder}`);
+        throw new Error(`${name}: nothing is known of the placeholder ${placeholder}`);
       const replacement = stands();
       missing ||= replacement === undefined;
       return replacement ?? "";
     });
     if (missing) return { value: undefined, problems: [] };
-    const parsed = row.kind.parse(text, options.environment);
+    const parsed = parse(row.kind, text, options.environment);
     if ("value" in parsed) return { value: parsed.value, problems: [] };
-    return {
-      value: undefined,
-      problems: parsed.problems.map((what) => problemOf(row, `has no default: ${what}`)),
-    };
+    const example = exampleOf(name, row);
+    const problems = parsed.problems.map((what) => ({ name, what: `has no default: ${what}`, example }));
+    return { value: undefined, problems };
   } catch (error) {
     if (error instanceof SettingsError) return { value: undefined, problems: error.problems };
     throw error;

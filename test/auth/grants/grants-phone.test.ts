@@ -3,7 +3,7 @@ import { createPrivateKey, createPublicKey, generateKeyPairSync, randomUUID } fr
 import { createServer, type RequestListener, type Server } from "node:http";
 import { SignJWT, UnsecuredJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { developmentSecrets } from "../../../src/platform/settings/development-secrets.ts";
+import { developmentSecrets } from "../../../src/development/secrets.ts";
 import {
   type Answer,
   type AuthApi,

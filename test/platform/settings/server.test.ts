@@ -4,12 +4,18 @@ import { settingsTable } from "../../../scripts/settings-doc.ts";
 import { authTable } from "../../../src/auth/settings-table.ts";
 import { databaseTable, migrationTable } from "../../../src/platform/database/settings.ts";
 import type { EnvironmentVariables } from "../../../src/platform/settings/environment.ts";
+import { parse } from "../../../src/platform/settings/kinds.ts";
 import {
   environmentTable,
   resolveServerSettings,
   serverTable,
 } from "../../../src/platform/settings/server.ts";
-import { type Setting, settle } from "../../../src/platform/settings/settings.ts";
+import {
+  exampleOf,
+  type Setting,
+  type SettingsTable,
+  settle,
+} from "../../../src/platform/settings/settings.ts";
 import { providerTable } from "../../../src/push/provider-settings.ts";
 import { pushTable } from "../../../src/push/settings-table.ts";
 import { servicesTable } from "../../../src/services.ts";
@@ -165,7 +171,7 @@ describe("settings that must agree", () => {
 });
 
 test("with problems everywhere there is still a value to read on with", () => {
-  const bad = Object.fromEntries(Object.values(serverTable).map(({ name }) => [name, "\u0000"]));
+  const bad = Object.fromEntries(Object.keys(serverTable).map((name) => [name, "\u0000"]));
   const { value, problems } = resolveServerSettings(bad);
   expect(value).toEqual(defaults);
   expect(problems.map(({ name }) => name)).toEqual(Object.keys(bad));
@@ -178,7 +184,7 @@ test("an environment that cannot be read is taken for production", async () => {
 });
 
 describe("every row", () => {
-  const rows: readonly Setting<unknown>[] = [
+  const rows: readonly (readonly [string, Setting<unknown>])[] = [
     environmentTable,
     servicesTable,
     serverTable,
@@ -187,24 +193,21 @@ describe("every row", () => {
     authTable,
     pushTable,
     providerTable,
-  ].flatMap((table): readonly Setting<unknown>[] => Object.values(table));
+  ].flatMap((table: SettingsTable) => Object.entries(table));
 
-  test.each(rows.map((row) => [row.name, row] as const))(
-    "%s has an example that production takes",
-    (name, row) => {
-      const [variable, value = ""] = row.example.split("=");
-      if (variable === `${name}_FILE`) return;
-      expect(variable).toBe(name);
-      expect(row.kind.parse(value, "production")).toHaveProperty("value");
-    },
-  );
+  test.each(rows)("%s has an example that production takes", (name, row) => {
+    const [variable, value = ""] = exampleOf(name, row).split("=");
+    if (variable === `${name}_FILE`) return;
+    expect(variable).toBe(name);
+    expect(parse(row.kind, value, "production")).toHaveProperty("value");
+  });
 
   test("has a name of its own, a sentence, and its place in the documentation", () => {
-    const names = rows.map(({ name }) => name);
+    const names = rows.map(([name]) => name);
     const ofBothServices = names.filter((name, index) => names.indexOf(name) !== index);
     expect(ofBothServices).toEqual(["PLATFORM_SECURITY_API_KEY", "JANITOR_INTERVAL_SECONDS"]);
     const page = settingsTable();
-    for (const { name, description } of rows) {
+    for (const [name, { description }] of rows) {
       expect(description).toMatch(/^[A-Z`].*\.$/);
       expect(page).toContain(`| \`${name}\` | ${description}`);
     }

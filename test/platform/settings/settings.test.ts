@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { EnvironmentVariables } from "../../../src/platform/settings/environment.ts";
-import { integer, plainText, secretMatching, yesNo } from "../../../src/platform/settings/kinds.ts";
+import { integer, matching, plainText, yesNo } from "../../../src/platform/settings/kinds.ts";
 import {
   joinReadings,
   type ReadOptions,
@@ -15,29 +15,26 @@ import {
 import { problemLines, problemsOf } from "../../support/setting-problems.ts";
 
 const table = {
-  size: {
-    name: "SIZE",
+  SIZE: {
     description: "A size.",
     kind: integer(1, 10),
     default: "3",
-    example: "SIZE=5",
+    example: "5",
   },
-  color: {
-    name: "COLOR",
+  COLOR: {
     description: "A colour.",
     kind: plainText,
     development: "<favourite> blue",
     required: true,
-    example: "COLOR=red",
+    example: "red",
   },
-  loud: { name: "LOUD", description: "Loudness.", kind: yesNo, example: "LOUD=YES" },
-  code: {
-    name: "CODE",
+  LOUD: { description: "Loudness.", kind: yesNo, example: "YES" },
+  CODE: {
     description: "A secret.",
-    kind: secretMatching("four digits", /^\d{4}$/),
+    kind: matching("four digits", /^\d{4}$/),
     secret: true,
     required: "open",
-    example: "CODE_FILE=/run/secrets/code",
+    exampleFile: "code",
   },
 } as const satisfies SettingsTable;
 
@@ -64,10 +61,10 @@ afterAll(() => rmSync(dir, { recursive: true }));
 describe("defaults", () => {
   test("development has those of the table, with placeholders filled in", () => {
     expect(read({}, development)).toEqual({
-      size: 3,
-      color: "dark blue",
-      loud: undefined,
-      code: undefined,
+      SIZE: 3,
+      COLOR: "dark blue",
+      LOUD: undefined,
+      CODE: undefined,
     });
   });
 
@@ -86,11 +83,11 @@ describe("defaults", () => {
 
   test("the types of the values are those of the kinds", () => {
     const values = read({}, development);
-    const size: number = values.size;
-    const color: string = values.color;
-    const loud: boolean | undefined = values.loud;
+    const size: number = values.SIZE;
+    const color: string = values.COLOR;
+    const loud: boolean | undefined = values.LOUD;
     // @ts-expect-error a setting that may be absent is no boolean
-    const bold: boolean = values.loud;
+    const bold: boolean = values.LOUD;
     expect([size, color, loud, bold]).toEqual([3, "dark blue", undefined, undefined]);
   });
 });
@@ -111,7 +108,7 @@ describe("where the text comes from", () => {
     ["the default when the file is empty", () => ({ SIZE_FILE: file("d", "\n") }), 3],
     ["not another service's name", () => ({ PUSH_SIZE: "9" }), 3],
   ])("%s", (_, env, expected) => {
-    expect(read(env(), development).size).toBe(expected);
+    expect(read(env(), development).SIZE).toBe(expected);
   });
 
   test("only one trailing newline is trimmed", () => {
@@ -193,7 +190,7 @@ describe("problems", () => {
 
 describe("several reads", () => {
   const other = {
-    depth: { name: "DEPTH", description: "A depth.", kind: integer(0, 9), default: "1", example: "DEPTH=2" },
+    DEPTH: { description: "A depth.", kind: integer(0, 9), default: "1", example: "2" },
   } as const satisfies SettingsTable;
 
   test("joined, they are one object", () => {
@@ -202,7 +199,7 @@ describe("several reads", () => {
       two: resolveSettings(other, {}, development),
     };
     const { one, two } = joinReadings(readings);
-    expect([one.size, two.depth]).toEqual([4, 1]);
+    expect([one.SIZE, two.DEPTH]).toEqual([4, 1]);
   });
 
   test("joined, their problems come out together", async () => {
@@ -216,8 +213,8 @@ describe("several reads", () => {
   });
 
   test("a default stands in for what is wrong, so that more can be read", () => {
-    const { value, sound } = resolveSettings(table, { SIZE: "0" }, development);
-    expect(value?.size).toBe(3);
-    expect(sound).not.toHaveProperty("size");
+    const { value, valid } = resolveSettings(table, { SIZE: "0" }, development);
+    expect(value?.SIZE).toBe(3);
+    expect(valid).not.toHaveProperty("SIZE");
   });
 });

@@ -5,11 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import {
-  developmentSecrets,
-  developmentSecretsFile,
-} from "../../../src/platform/settings/development-secrets.ts";
-import { problemsOf } from "../../support/setting-problems.ts";
+import { developmentSecrets, developmentSecretsFile } from "../../src/development/secrets.ts";
+import { problemsOf } from "../support/setting-problems.ts";
 
 let root: string;
 let dataDir: string;
@@ -55,11 +52,10 @@ test("only their owner can read them, whatever the umask, and nothing else is le
 
 test("processes that start at once get the same, and it is what the file holds", async () => {
   const script = `
-    import { developmentSecrets } from "./src/platform/settings/development-secrets.ts";
+    import { developmentSecrets } from "./src/development/secrets.ts";
     process.stdout.write(JSON.stringify(developmentSecrets(${JSON.stringify(dataDir)})));`;
   const args = ["--input-type=module-typescript", "--eval", script];
-  const run = () =>
-    promisify(execFile)(process.execPath, args, { cwd: join(import.meta.dirname, "../../..") });
+  const run = () => promisify(execFile)(process.execPath, args, { cwd: join(import.meta.dirname, "../..") });
   const outputs = (await Promise.all(Array.from({ length: 6 }, run))).map(({ stdout }) => stdout);
   expect(new Set(outputs).size).toBe(1);
   expect(JSON.parse(outputs[0] ?? "")).toEqual(JSON.parse(readFileSync(path, "utf8")));

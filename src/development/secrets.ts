@@ -23,12 +23,11 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { codeOf } from "../base/error-code.ts";
-import { json } from "./json.ts";
-import { SettingsError } from "./settings.ts";
-
-/** Begins whatever development mode generates and production refuses. */
-export const generatedPrefix = "dev-";
+import * as v from "valibot";
+import { codeOf } from "../platform/base/error-code.ts";
+import { json, object } from "../platform/settings/json.ts";
+import { generatedPrefix, must, parse } from "../platform/settings/kinds.ts";
+import { SettingsError } from "../platform/settings/settings.ts";
 
 /** PEM texts: PKCS #8 and SPKI. */
 interface KeyPair {
@@ -48,32 +47,21 @@ export interface DevelopmentSecrets {
 /** The file's name in DATA_DIR. */
 export const developmentSecretsFile = "development-secrets.json";
 
-const text = { type: "string", minLength: 1, description: "text" };
+const text = v.string(must("text"));
 
-const fileKind = json<DevelopmentSecrets>(
+const fileKind = json(
   "development secrets",
-  {
-    type: "object",
-    description: "an object",
-    required: ["signing", "otp", "apiKey"],
-    properties: {
-      signing: {
-        type: "object",
-        description: "a key pair with its id",
-        required: ["keyId", "privateKey", "publicKey"],
-        properties: { keyId: text, privateKey: text, publicKey: text },
-      },
-      otp: {
-        type: "object",
-        description: "a key pair",
-        required: ["privateKey", "publicKey"],
-        properties: { privateKey: text, publicKey: text },
-      },
+  v.pipe(
+    object("an object", {
+      signing: object("a key pair with its id", { keyId: text, privateKey: text, publicKey: text }),
+      otp: object("a key pair", { privateKey: text, publicKey: text }),
       apiKey: text,
-    },
-  },
-  ({ signing, otp }) =>
-    isPair(signing) && isPair(otp) ? [] : ["must hold pairs of keys that belong together"],
+    }),
+    v.check(
+      ({ signing, otp }) => isPair(signing) && isPair(otp),
+      "must hold pairs of keys that belong together",
+    ),
+  ),
 );
 
 function isPair({ privateKey, publicKey }: KeyPair): boolean {
@@ -118,7 +106,7 @@ function read(path: string): DevelopmentSecrets | undefined {
     if (codeOf(error) === "ENOENT") return undefined;
     throw error;
   }
-  const parsed = fileKind.parse(content, "development");
+  const parsed = parse(fileKind, content, "development");
   if ("value" in parsed) return parsed.value;
   throw unusable(`holds a damaged file ${path} (it ${parsed.problems[0]}); delete it, and a new one is made`);
 }

@@ -1,0 +1,65 @@
+/** What an environment sets to no effect: unused settings and misspelled names. Values are never shown. */
+import type { EnvironmentVariables } from "./environment.ts";
+
+/** A setting that this version knows, in one of its uses. */
+export interface KnownSetting {
+  /** With its prefix, if it has one. */
+  readonly name: string;
+  /** Why it is not used as things are, as in "SERVICES does not name push"; undefined: it is. */
+  readonly unused?: string | undefined;
+}
+
+/**
+ * What Kubernetes sets for each service of a namespace, whatever its name is: `PUSH_SERVICE_HOST`,
+ * `PUSH_PORT_8080_TCP_ADDR`, and `PUSH_PORT` with an address.
+ */
+const serviceLink = /_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$/;
+
+/**
+ * One sentence for each variable that is set to no effect. Named are
+ * - settings all of whose uses are unused;
+ * - unknown names that begin with one of our prefixes;
+ * - unknown names one edit away from a known one of six letters or more: shorter ones are too near to others'.
+ *
+ * @param families the prefixes of our names; none may begin a variable of the system, Node.js or npm
+ */
+export function settingWarnings(
+  env: EnvironmentVariables,
+  known: readonly KnownSetting[],
+  families: readonly string[],
+): readonly string[] {
+  const uses = Map.groupBy(known, ({ name }) => name);
+  const warnings: string[] = [];
+  for (const [variable, value] of Object.entries(env)) {
+    if (!value || !/^\w+$/.test(variable) || isOfKubernetes(variable, value)) continue;
+    const usesOf = uses.get(variable) ?? uses.get(variable.replace(/_FILE$/, ""));
+    if (usesOf) {
+      const isUsed = usesOf.some(({ unused }) => unused === undefined);
+      if (!isUsed) warnings.push(`${variable} is set, but is not used: ${usesOf[0]?.unused}`);
+      continue;
+    }
+    const meant = uses.keys().find((name) => isNear(variable, name) || isNear(variable, `${name}_FILE`));
+    const isOurs = families.some((prefix) => variable.startsWith(prefix));
+    if (meant) warnings.push(`${variable} is set, but is no setting; did you mean ${meant}?`);
+    else if (isOurs) warnings.push(`${variable} is set, but is no setting of this version`);
+  }
+  return warnings;
+}
+
+function isOfKubernetes(variable: string, value: string): boolean {
+  return serviceLink.test(variable) || (variable.endsWith("_PORT") && /^(tcp|udp|sctp):/.test(value));
+}
+
+/** Whether inserting, deleting or replacing one character, or exchanging two neighbours, makes the name. */
+function isNear(variable: string, name: string): boolean {
+  if (name.length < 6 || Math.abs(variable.length - name.length) > 1) return false;
+  let start = 0;
+  while (start < name.length && variable[start] === name[start]) start++;
+  const [a, b] = [variable.slice(start), name.slice(start)];
+  return (
+    a.slice(1) === b.slice(1) ||
+    a.slice(1) === b ||
+    a === b.slice(1) ||
+    (a[0] === b[1] && a[1] === b[0] && a.slice(2) === b.slice(2))
+  );
+}

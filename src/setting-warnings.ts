@@ -1,0 +1,81 @@
+/**
+ * Which settings this version knows, and which of them the process has no use for. Loads the tables of the
+ * services that do not run as well: their settings are known, too.
+ */
+import { authTable } from "./auth/settings-table.ts";
+import { databaseTable, migrationTable } from "./platform/database/settings.ts";
+import type { EnvironmentVariables } from "./platform/settings/environment.ts";
+import { environmentTable, serverTable } from "./platform/settings/server.ts";
+import { type SettingsTable, servicePrefix } from "./platform/settings/settings.ts";
+import { type KnownSetting, settingWarnings } from "./platform/settings/warnings.ts";
+import { type ProviderName, providerTable } from "./push/provider-settings.ts";
+import { pushTable } from "./push/settings-table.ts";
+import { type ServiceName, type Settings, serviceNames, servicesTable } from "./services.ts";
+
+/**
+ * The prefixes that are ours alone. Of other names of ours the beginning is others', too: `NODE_`, `GRPC_` (of
+ * the gRPC library), `SERVER_` (of CGI), `MEMORY_` (of systemd).
+ */
+const families = [
+  "DB_",
+  "TLS_",
+  "CORS_",
+  "LOGGING_",
+  "AUTH_",
+  "OAUTH_SERVER_",
+  "INTERNAL_CLIENT_",
+  "RSA_",
+  "OTP_",
+  "JANITOR_",
+  "PLATFORM_SECURITY_",
+  "IDENTITY_PROVIDER_",
+  "TEST_NOTIFICATION_",
+  "HISTORY_",
+  "PUSH_",
+  "FCM_",
+  "APNS_",
+  "WEBPUSH_",
+];
+
+/** Names that deployments of other programs with these contracts set. */
+const notInThisVersion = ["CACHE_HOST", "CACHE_PORT", "BROKER_URL"];
+
+const tables: Readonly<Record<ServiceName, SettingsTable>> = {
+  auth: authTable,
+  push: { ...pushTable, ...providerTable },
+};
+
+/** What the process was set to no effect, a sentence each. */
+export function warningsOf(env: EnvironmentVariables, settings: Settings): readonly string[] {
+  const { environment } = settings.server;
+  const ofProcess = Object.keys({ ...environmentTable, ...servicesTable, ...serverTable }).map((name) => ({
+    name,
+    unused: name === "DATA_DIR" && environment === "production" ? "NODE_ENV is production" : undefined,
+  }));
+  // What is said of a name that both services know is of the one that runs.
+  const services = serviceNames.toSorted((a, b) => Number(!settings[a]) - Number(!settings[b]));
+  const ofServices = services.flatMap((service) =>
+    Object.keys({ ...databaseTable, ...migrationTable, ...tables[service] }).flatMap((name) => {
+      const unused = whyUnused(service, name, settings);
+      return [name, servicePrefix(service) + name].map((variable) => ({ name: variable, unused }));
+    }),
+  );
+  const ofOthers = notInThisVersion.map((name) => ({ name, unused: "this version has no use for it" }));
+  const known: readonly KnownSetting[] = [...ofProcess, ...ofServices, ...ofOthers];
+  return settingWarnings(env, known, families);
+}
+
+const providers: Readonly<Record<string, ProviderName>> = { FCM_: "fcm", APNS_: "apns", WEBPUSH_: "webpush" };
+
+function whyUnused(service: ServiceName, name: string, settings: Settings): string | undefined {
+  const { [service]: own, push } = settings;
+  if (!own) return `SERVICES does not name ${service}`;
+  if (own.database.kind === "embedded" && name.startsWith("DB_"))
+    return "without DB_HOST the database is embedded";
+  if (service !== "push" || !push) return undefined;
+  const provider = providers[/^[A-Z]+_/.exec(name)?.[0] ?? ""];
+  if (provider && !push.providers.names.includes(provider)) return `PUSH_PROVIDERS does not name ${provider}`;
+  return name === "PLATFORM_SECURITY_API_KEY" && !push.security
+    ? "PLATFORM_SECURITY_URL is not set"
+    : undefined;
+}

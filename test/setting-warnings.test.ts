@@ -1,0 +1,112 @@
+/** What is said at start of settings that have no effect. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
+import type { EnvironmentVariables } from "../src/platform/settings/environment.ts";
+import { readSettings } from "../src/services.ts";
+import { warningsOf } from "../src/setting-warnings.ts";
+import { productionEnv } from "./auth/settings-fixture.ts";
+import { killAll, startNode } from "./support/program.ts";
+
+const dataDir = mkdtempSync(join(tmpdir(), "gatepost-warnings-"));
+afterAll(() => {
+  killAll();
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+async function warnings(env: EnvironmentVariables): Promise<readonly string[]> {
+  return warningsOf(env, await readSettings(env));
+}
+const development = (env: EnvironmentVariables = {}) => warnings({ DATA_DIR: dataDir, ...env });
+const production = (env: EnvironmentVariables = {}) =>
+  warnings({ ...productionEnv(), SERVICES: "auth", ...env });
+
+test.each<[string, string, string]>([
+  ["DB_PORT", "5432", "is not used: without DB_HOST the database is embedded"],
+  ["AUTH_DB_NAME", "a", "is not used: without DB_HOST the database is embedded"],
+  ["APNS_TOPIC", "com.example.app", "is not used: PUSH_PROVIDERS does not name apns"],
+  ["PUSH_FCM_ENDPOINT", "https://fcm.example.com", "is not used: PUSH_PROVIDERS does not name fcm"],
+  ["WEBPUSH_SUBJECT", "mailto:a@example.com", "is not used: PUSH_PROVIDERS does not name webpush"],
+  ["CACHE_HOST", "cache", "is not used: this version has no use for it"],
+  ["CACHE_PORT", "6379", "is not used: this version has no use for it"],
+  ["BROKER_URL", "nats://broker", "is not used: this version has no use for it"],
+  ["PUSH_PROVIDER", "fcm", "is no setting; did you mean PUSH_PROVIDERS?"],
+  ["SERVER_PROT", "80", "is no setting; did you mean SERVER_PORT?"],
+  ["AUTH_SERVER_PORT", "80", "is no setting of this version"],
+  ["AUTH_PUSH_PROVIDERS", "fcm", "is no setting of this version"],
+  ["HISTORY_DAYS", "80", "is no setting of this version"],
+])("development mode names %s=%s", async (name, value, what) => {
+  expect(await development({ [name]: value })).toEqual([`${name} is set, but ${what}`]);
+});
+
+test.each<[string, string, string]>([
+  ["DATA_DIR", "data", "NODE_ENV is production"],
+  ["PUSH_PROVIDERS", "fcm", "SERVICES does not name push"],
+  ["PUSH_DB_NAME", "push", "SERVICES does not name push"],
+  ["PLATFORM_SECURITY_URL", "http://auth:9090", "SERVICES does not name push"],
+])("production without push names %s=%s", async (name, value, why) => {
+  expect(await production({ [name]: value })).toEqual([`${name} is set, but is not used: ${why}`]);
+});
+
+test("a key to ask with has no use without an address to ask at", async () => {
+  const env = {
+    ...productionEnv(),
+    SERVICES: "push",
+    IDENTITY_PROVIDER_ISSUER_URI: "https://id.example.com",
+    USER_APP_CLIENT_ID: "app",
+    BACKOFFICE_CLIENT_ID: "office",
+    PUSH_PROVIDERS: "fcm",
+    PLATFORM_SECURITY_API_KEY: "0123456789abcdef",
+  };
+  const { FCM_CREDENTIALS } = await fcmCredentials();
+  const lines = await warnings({ ...env, FCM_CREDENTIALS });
+  expect(lines).toContain(
+    "PLATFORM_SECURITY_API_KEY is set, but is not used: PLATFORM_SECURITY_URL is not set",
+  );
+  expect(lines).toContain("OAUTH_SERVER_ISSUER is set, but is not used: SERVICES does not name auth");
+  expect(lines.filter((line) => line.startsWith("DB_"))).toEqual([]);
+});
+
+describe("nothing is said", () => {
+  test("of a production that sets what it needs, with the user that migrates", async () => {
+    expect(await production({ DB_USER_MIGRATION: "owner", DB_PASSWORD_MIGRATION: "a-password" })).toEqual([]);
+  });
+
+  test("of a name that one of the services uses", async () => {
+    expect(await development({ AUTH_DB_HOST: "db", DB_PORT: "5433" })).toEqual([]);
+  });
+
+  test("of what systems, shells, Node.js, npm and libraries set", async () => {
+    const names = [
+      ...["PATH", "HOME", "HOSTNAME", "PORT", "USER", "SHELL", "LANG", "PWD", "TERM", "TZ", "CI", "_"],
+      ...["NODE_OPTIONS", "NODE_PATH", "NODE_EXTRA_CA_CERTS", "NODE_VERSION", "NODE_COMPILE_CACHE"],
+      ...["npm_config_cache", "npm_lifecycle_event", "npm_package_name", "INIT_CWD", "EDITOR"],
+      ...["GRPC_TRACE", "GRPC_VERBOSITY", "GRPC_DNS_RESOLVER", "SERVER_NAME", "SERVER_SOFTWARE"],
+      ...["MEMORY_PRESSURE_WATCH", "INVOCATION_ID", "JOURNAL_STREAM", "SERVICE_RESULT", "LISTEN_FDS"],
+      ...["HISTFILE", "HISTSIZE", "HISTCONTROL", "SSH_AUTH_SOCK", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS"],
+      ...["KUBERNETES_SERVICE_HOST", "KUBERNETES_PORT", "GATEPOST_SERVICE_HOST", "GATEPOST_URL"],
+      ...["PGHOST", "POSTGRES_PASSWORD", "TEST_POSTGRES_URL", "AWS_REGION", "HTTP_PROXY", "SSL_CERT_FILE"],
+    ];
+    expect(await development(Object.fromEntries(names.map((name) => [name, "x"])))).toEqual([]);
+  });
+});
+
+test("the program logs them at start, and ends as it would have", async () => {
+  // No address of this machine: it ends before it waits for a database.
+  const away = { HOST: "203.0.113.1", DB_HOST: "127.0.0.1", DB_PORT: "1" };
+  const program = startNode("src/start.js", { ...away, DATA_DIR: dataDir, DB_POLL_SIZE: "hunter2" });
+  expect(await program.ended(), program.output()).toBe(1);
+  expect(program.output()).toContain(
+    "WARN: DB_POLL_SIZE is set, but is no setting; did you mean DB_POOL_SIZE?",
+  );
+  expect(program.output()).not.toContain("hunter2");
+});
+
+async function fcmCredentials() {
+  const { newServiceAccount } = await import("../src/development/provider-fakes/credentials.ts");
+  const account = await newServiceAccount("fake");
+  return {
+    FCM_CREDENTIALS: JSON.stringify({ ...account, token_uri: "https://oauth2.googleapis.com/token" }),
+  };
+}
