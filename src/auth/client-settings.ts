@@ -10,32 +10,6 @@ import { type Environment, matching, must, stricterInProduction } from "../platf
 export const grantTypes = ["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"] as const;
 export type GrantType = (typeof grantTypes)[number];
 
-/** A client as it is listed in OAUTH_SERVER_CLIENTS, with the defaults filled in. */
-export interface ClientRegistration {
-  /** 1 to 128 visible ASCII characters; unique. */
-  readonly clientId: string;
-  /** Printable ASCII; in production at least 16 characters. */
-  readonly clientSecret: string;
-  /** For people; the client's id unless it is given. */
-  readonly clientName: string;
-  readonly clientAuthenticationMethods: readonly "client_secret_basic"[];
-  readonly grantTypes: readonly GrantType[];
-  /** What its tokens may be scoped to (RFC 6749 section 3.3). */
-  readonly scopes: readonly string[];
-  readonly clientSettings: {
-    /** Further members of `aud`, beside the client's id. */
-    readonly audiences: readonly string[];
-    /** Whether it may introspect any token of this issuer. */
-    readonly mayIntrospect: boolean;
-  };
-  readonly tokenSettings: {
-    readonly accessTokenSeconds: number;
-    readonly refreshTokenSeconds: number;
-    /** How long a rotated refresh token still answers its successor. */
-    readonly refreshGraceSeconds: number;
-  };
-}
-
 /** The internal client of development mode. */
 export const developmentInternalClient = {
   clientId: "internal",
@@ -59,9 +33,7 @@ export const developmentClients = [
     grantTypes: ["password", "refresh_token"],
     scopes: ["notifications:send"],
   },
-] as const satisfies readonly Partial<
-  Omit<ClientRegistration, "clientSettings"> & { clientSettings: object }
->[];
+] as const;
 
 const developmentSecrets: ReadonlySet<string> = new Set(
   [developmentInternalClient, ...developmentClients].map(({ clientSecret }) => clientSecret),
@@ -112,11 +84,13 @@ const scope = matching(
 const methodExpects = "an array of client_secret_basic";
 const method = only("client_secret_basic", "client_secret_basic, the only method there is");
 
+/** What can be left out has a default. */
 const registration = (environment: Environment) =>
   v.pipe(
     exactObject("an object that registers a client", {
       clientId,
       clientSecret: clientSecret(environment),
+      /** For people; the client's id unless it is given. */
       clientName: v.optional(
         matching("1 to 200 characters, none of them a control character", /^\P{Cc}{1,200}$/u),
       ),
@@ -128,10 +102,13 @@ const registration = (environment: Environment) =>
         "an array of grant types",
         v.picklist(grantTypes, must(`one of ${grantTypes.join(", ")}`)),
       ),
+      /** What its tokens may be scoped to (RFC 6749 section 3.3). */
       scopes: texts("an array of at most 64 scopes", scope),
       clientSettings: v.optional(
         exactObject("an object with audiences and mayIntrospect", {
+          /** Further members of `aud`, beside the client's id. */
           audiences: texts("an array of at most 64 audiences", clientId),
+          /** Whether it may introspect any token of this issuer. */
           mayIntrospect: v.optional(v.boolean(must("true or false")), false),
         }),
         {},
@@ -140,15 +117,17 @@ const registration = (environment: Environment) =>
         exactObject("an object with accessTokenSeconds, refreshTokenSeconds and refreshGraceSeconds", {
           accessTokenSeconds: seconds(1, 86_400, 900),
           refreshTokenSeconds: seconds(1, 315_360_000, 2_592_000),
+          /** How long a rotated refresh token still answers its successor. */
           refreshGraceSeconds: seconds(0, 3600, 30),
         }),
         {},
       ),
     }),
-    v.transform(
-      (client): ClientRegistration => ({ ...client, clientName: client.clientName ?? client.clientId }),
-    ),
+    v.transform((client) => ({ ...client, clientName: client.clientName ?? client.clientId })),
   );
+
+/** A client as it is listed in OAUTH_SERVER_CLIENTS, with the defaults filled in. */
+export type ClientRegistration = v.InferOutput<ReturnType<typeof registration>>;
 
 /** All registered clients. */
 export const clientRegistrations = (environment: Environment) =>

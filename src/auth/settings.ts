@@ -3,51 +3,24 @@
  * `AUTH_` overrides the plain one. Nothing here reads `process.env`.
  */
 import { urlHost } from "../platform/base/addresses.ts";
-import { type DatabaseSettings, resolveDatabaseSettings } from "../platform/database/settings.ts";
+import { resolveDatabaseSettings } from "../platform/database/settings.ts";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";
 import { originOf, type ServerSettings } from "../platform/settings/server.ts";
 import {
-  type Reading,
   resolveSettings,
   type SettingProblem,
   servicePrefix,
   type TableReading,
 } from "../platform/settings/settings.ts";
 import { isLoopback } from "../platform/settings/urls.ts";
-import { type ClientRegistration, developmentClients } from "./client-settings.ts";
-import { isKeyPair, type PublishedKey } from "./key-settings.ts";
+import { developmentClients } from "./client-settings.ts";
+import { isKeyPair } from "./key-settings.ts";
 import { authTable, builtInVerifierPath } from "./settings-table.ts";
 
 export type { ClientRegistration, GrantType } from "./client-settings.ts";
 
 /** Settings of the auth service. Keys are PEM texts, checked to be safe and to belong together. */
-export interface AuthSettings {
-  readonly database: DatabaseSettings;
-  /** The `iss` of tokens; without a trailing slash. */
-  readonly issuer: string;
-  readonly clients: readonly ClientRegistration[];
-  /** Not one of the clients. */
-  readonly internalClient: { readonly clientId: string; readonly clientSecret: string };
-  /** Undefined: no API key is taken. */
-  readonly platformSecurityApiKey: string | undefined;
-  readonly signing: {
-    readonly privateKey: string;
-    readonly publicKey: string;
-    /** `kid`; none of the published keys has it. */
-    readonly keyId: string;
-    /** Beside the signing key. */
-    readonly publishedKeys: readonly PublishedKey[];
-  };
-  readonly otp: {
-    readonly issuer: string;
-    readonly publicKey: string;
-    /** Without a trailing slash. */
-    readonly verifierUrl: string;
-    /** Whether that is the verifier which this server has built in; never in production. */
-    readonly builtIn: boolean;
-  };
-  readonly janitorIntervalSeconds: number;
-}
+export type AuthSettings = Exclude<ReturnType<typeof resolveAuthSettings>["value"], undefined>;
 
 /** What development mode generates for what is not set. Keys are PEM texts: PKCS #8, SPKI. */
 export interface GeneratedSecrets {
@@ -65,7 +38,7 @@ export function resolveAuthSettings(
   env: EnvironmentVariables,
   server: ServerSettings,
   generated: () => GeneratedSecrets,
-): Reading<AuthSettings> {
+) {
   const { environment, dataDir } = server;
   const database = resolveDatabaseSettings(env, { environment, dataDir, service: "auth" });
   const placeholders = placeholdersOf(server, generated);
@@ -74,25 +47,32 @@ export function resolveAuthSettings(
   const settings = table.value;
   if (database.value === undefined || settings === undefined) return { value: undefined, problems };
   const verifierUrl = settings.OTP_VERIFIER_URL;
-  const value: AuthSettings = {
+  const value = {
     database: database.value,
+    /** The `iss` of tokens; without a trailing slash. */
     issuer: settings.OAUTH_SERVER_ISSUER,
     clients: settings.OAUTH_SERVER_CLIENTS,
+    /** Not one of the clients. */
     internalClient: {
       clientId: settings.INTERNAL_CLIENT_ID,
       clientSecret: settings.INTERNAL_CLIENT_SECRET,
     },
+    /** Undefined: no API key is taken. */
     platformSecurityApiKey: settings.PLATFORM_SECURITY_API_KEY,
     signing: {
       privateKey: settings.RSA_PRIVATE_KEY,
       publicKey: settings.RSA_PUBLIC_KEY,
+      /** `kid`; none of the published keys has it. */
       keyId: settings.RSA_KEY_ID,
+      /** Beside the signing key. */
       publishedKeys: settings.RSA_PUBLISHED_KEYS,
     },
     otp: {
       issuer: settings.OTP_VERIFICATION_TOKEN_ISSUER,
       publicKey: settings.OTP_VERIFICATION_TOKEN_PUBLIC_KEY,
+      /** Without a trailing slash. */
       verifierUrl,
+      /** Whether that is the verifier which this server has built in; never in production. */
       builtIn: environment === "development" && isBuiltIn(verifierUrl, server),
     },
     janitorIntervalSeconds: settings.JANITOR_INTERVAL_SECONDS,

@@ -2,42 +2,20 @@
  * Settings of the push service: whose tokens it takes, how it sends, its providers and its database. A name
  * prefixed `PUSH_` overrides the plain one. Nothing here reads `process.env`.
  */
-import { type DatabaseSettings, resolveDatabaseSettings } from "../platform/database/settings.ts";
+import { resolveDatabaseSettings } from "../platform/database/settings.ts";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";
 import { originOf, type ServerSettings } from "../platform/settings/server.ts";
 import {
-  type Reading,
   resolveSettings,
   type SettingProblem,
   servicePrefix,
   type TableReading,
 } from "../platform/settings/settings.ts";
-import { type ProviderSettings, resolveProviderSettings } from "./provider-settings.ts";
+import { resolveProviderSettings } from "./provider-settings.ts";
 import { pushTable } from "./settings-table.ts";
 
 /** Settings of the push service. */
-export interface PushSettings {
-  readonly database: DatabaseSettings;
-  /** The `iss` of tokens; without a trailing slash. */
-  readonly issuer: string;
-  /** Where revocation is asked about; undefined: it is not. */
-  readonly security: { readonly url: string; readonly apiKey: string } | undefined;
-  /** Never the same. */
-  readonly userAppClientId: string;
-  readonly backofficeClientId: string;
-  /** The recipients of test runs. */
-  readonly testUserIds: readonly string[];
-  readonly historyRetentionDays: number;
-  readonly ttlSeconds: number;
-  /** As DeliverySettings has them. */
-  readonly delivery: {
-    readonly maxPerSecond: number;
-    readonly rampSeconds: number;
-    readonly maxDeadPercent: number;
-  };
-  readonly providers: ProviderSettings;
-  readonly janitorIntervalSeconds: number;
-}
+export type PushSettings = Exclude<ReturnType<typeof resolvePushSettings>["value"], undefined>;
 
 /** What else the process knows that runs the service. */
 export interface PushSurroundings {
@@ -52,7 +30,7 @@ export function resolvePushSettings(
   env: EnvironmentVariables,
   server: ServerSettings,
   surroundings: PushSurroundings,
-): Reading<PushSettings> {
+) {
   const { environment, dataDir } = server;
   const prefix = servicePrefix("push");
   const database = resolveDatabaseSettings(env, { environment, dataDir, service: "push" });
@@ -81,15 +59,20 @@ export function resolvePushSettings(
   const isElsewhere =
     table.isGiven("IDENTITY_PROVIDER_ISSUER_URI") && !table.isGiven("PLATFORM_SECURITY_URL");
   const isAsked = url !== undefined && apiKey !== undefined && !isElsewhere;
-  const value: PushSettings = {
+  const value = {
     database: database.value,
+    /** The `iss` of tokens; without a trailing slash. */
     issuer: settings.IDENTITY_PROVIDER_ISSUER_URI,
+    /** Where revocation is asked about; undefined: it is not. */
     security: isAsked ? { url, apiKey } : undefined,
+    /** Never that of the back office. */
     userAppClientId: settings.USER_APP_CLIENT_ID,
     backofficeClientId: settings.BACKOFFICE_CLIENT_ID,
+    /** The recipients of test runs. */
     testUserIds: settings.TEST_NOTIFICATION_USER_IDS ?? [],
     historyRetentionDays: settings.HISTORY_RETENTION_DAYS,
     ttlSeconds: settings.PUSH_TTL_SECONDS,
+    /** As DeliverySettings has them. */
     delivery: {
       maxPerSecond: settings.PUSH_MAX_PER_SECOND,
       rampSeconds: settings.PUSH_RAMP_SECONDS,
