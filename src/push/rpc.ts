@@ -11,7 +11,7 @@ import { invalidInput } from "../platform/base/errors.ts";
 import { implement, type RpcService } from "../platform/rpc/service.ts";
 import type { Callers } from "./callers/callers.ts";
 import { unauthenticated } from "./errors.ts";
-import type { NotificationProgress } from "./notifications/notifications.ts";
+import type { NotificationProgress } from "./notifications/progress.ts";
 import type { WatchProgress } from "./notifications/watch-progress.ts";
 
 interface Dependencies {

@@ -12,7 +12,7 @@ import { problem } from "../openapi/response.ts";
 import type { Lifecycle } from "../process/lifecycle.ts";
 import { listening } from "./server.ts";
 
-export interface ManagementSettings {
+interface ManagementSettings {
   readonly metrics: Pick<Metrics, "registry">;
   readonly lifecycle: Pick<Lifecycle, "unready">;
   readonly logger: Logger;

@@ -54,7 +54,7 @@ export interface HttpServerSettings {
   readonly timeouts?: HttpTimeouts;
 }
 
-export interface HttpServer {
+interface HttpServer {
   /**
    * @param port 0 is any free port
    * @returns the port

@@ -23,7 +23,7 @@ export interface ParameterObject {
 }
 
 /** What this product reads of an OpenAPI security scheme. */
-export interface SecurityScheme {
+interface SecurityScheme {
   /** http or apiKey. */
   readonly type: string;
   /** Of http: basic or bearer. */

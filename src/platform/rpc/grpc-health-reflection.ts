@@ -18,7 +18,7 @@ import { HealthImplementation } from "grpc-health-check";
 import { healthFile, healthServiceName } from "./grpc-health-descriptor.ts";
 import type { RpcService } from "./service.ts";
 
-export interface Companions {
+interface Companions {
   /** The server as a whole serves while all of its services do. @param of all unless given */
   setServing(serving: boolean, of?: readonly RpcService[]): void;
   /** Ends their streams (health watches): they never end by themselves, and would hold up a shutdown. */

@@ -10,7 +10,7 @@ import { addHealthAndReflection } from "./grpc-health-reflection.ts";
 import { releaseClosedStreams } from "./release-closed-streams.ts";
 import type { RpcService } from "./service.ts";
 
-export interface GrpcServerOptions extends RpcPipelineOptions {
+interface GrpcServerOptions extends RpcPipelineOptions {
   readonly services: readonly RpcService[];
   /** PEM. Cleartext HTTP/2 if absent. */
   readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer } | undefined;

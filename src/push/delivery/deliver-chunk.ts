@@ -30,7 +30,7 @@ interface Dependencies extends SendDependencies {
 }
 
 /** Handles a job of the provider's queue. */
-export type DeliverChunk = (job: Job<DeliveryJob>, stopping: AbortSignal) => Promise<void>;
+type DeliverChunk = (job: Job<DeliveryJob>, stopping: AbortSignal) => Promise<void>;
 
 /** Milliseconds between tries to write a chunk down. */
 const settleAgainMs = 1_000;

@@ -18,7 +18,7 @@ import type { Halt, Watch } from "./watch.ts";
  * Why a chunk was not sent to its end. `long`: it takes its time, and is written down in between. `ending`: the process
  * is. `database`: its pace could not be asked for. `unavailable`, `refused`: the provider's word.
  */
-export type Stop = Halt | ProviderFailure["kind"] | "long" | "ending" | "database";
+type Stop = Halt | ProviderFailure["kind"] | "long" | "ending" | "database";
 
 export interface Sending {
   readonly tally: Tally;

@@ -5,7 +5,8 @@
 import { setTimeout } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { inTime } from "../../platform/base/deadlines.ts";
-import type { NotificationProgress, Notifications } from "./notifications.ts";
+import type { Notifications } from "./notifications.ts";
+import type { NotificationProgress } from "./progress.ts";
 
 /**
  * Yields the progress, at most half a second old, then whenever it has changed; a watcher who is slow misses
