@@ -6,7 +6,8 @@ import { logVerbosity, Server, ServerCredentials, setLogVerbosity } from "@grpc/
 import { bracketed } from "../base/addresses.ts";
 import { maxAnswerBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
 import { addService } from "./grpc-handlers.ts";
-import { addHealthAndReflection } from "./grpc-health-reflection.ts";
+import { createHealth } from "./grpc-health.ts";
+import { addReflection } from "./grpc-reflection.ts";
 import { releaseClosedStreams } from "./release-closed-streams.ts";
 import type { RpcService } from "./service.ts";
 
@@ -54,16 +55,20 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
     // It costs on every call, and nothing here reads it.
     "grpc.enable_channelz": 0,
   });
+  const health = createHealth(options.services);
+  // Probes are no calls that anybody measures, and a watch that ends with the server is no failure.
+  const probes = new RpcPipeline({ ...options, observer: { completed: () => undefined } });
   for (const service of options.services) addService(server, pipeline, service);
-  const companions = addHealthAndReflection(server, options.services);
+  addService(server, probes, health.service);
+  const endReflection = addReflection(server, [...options.services, health.service]);
   let closing: Promise<void> | undefined;
 
   return {
     listen: (host, port) => listen(server, host, port, credentials(options.tls)),
-    setServing: (serving, services) => companions.setServing(serving, services),
+    setServing: (serving, services) => health.setServing(serving, services),
     close(graceMs) {
-      companions.setServing(false);
-      closing ??= close(server, graceMs, pipeline, companions.end);
+      health.setServing(false);
+      closing ??= close(server, graceMs, [pipeline, probes], endReflection);
       return closing;
     },
   };
@@ -94,14 +99,14 @@ function listenError(error: Error, port: number): Error {
 async function close(
   server: Server,
   graceMs: number,
-  pipeline: RpcPipeline,
-  endCompanions: () => void,
+  pipelines: readonly RpcPipeline[],
+  endReflection: () => void,
 ): Promise<void> {
   const finished = new Promise<boolean>((resolve) => server.tryShutdown(() => resolve(true)));
-  endCompanions();
-  pipeline.drain();
+  endReflection();
+  for (const pipeline of pipelines) pipeline.drain();
   if (await within(graceMs, finished)) return;
-  pipeline.stopAll();
+  for (const pipeline of pipelines) pipeline.stopAll();
   await within(farewellMs, finished);
   server.forceShutdown();
 }
