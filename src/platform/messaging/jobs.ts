@@ -7,9 +7,9 @@
  * and ending are one. A worker that dies stops giving signs of life, and after {@link aliveSeconds} the job
  * is another's: work may be done twice, never lost.
  */
-import { setTimeout as pause } from "node:timers/promises";
 import { SQL, sql } from "drizzle-orm";
 import { fromDrizzle, PgBoss } from "pg-boss";
+import { type Loop, startLoop } from "../base/loop.ts";
 import { type Database, type OpenDatabase, rows } from "../database/database.ts";
 import type { Logger } from "../observability/logger.ts";
 
@@ -47,11 +47,6 @@ export interface JobTiming {
   readonly priority?: number;
 }
 
-/** Stops taking jobs, and resolves when the one in hand has ended. */
-export interface Worker {
-  stop(): Promise<void>;
-}
-
 interface WorkOptions<Data> {
   readonly queue: string;
   /**
@@ -76,7 +71,7 @@ export interface Jobs {
    */
   complete(tx: Database, queue: string, job: Job<unknown>): Promise<void>;
   /** Takes jobs of a queue, one at a time, until stopped. */
-  work<Data extends object>(options: WorkOptions<Data>): Worker;
+  work<Data extends object>(options: WorkOptions<Data>): Loop;
   /** Looks the queues up and begins to watch over jobs whose workers died. Call once, outside any transaction. */
   start(): Promise<void>;
   stop(): Promise<void>;
@@ -187,15 +182,13 @@ function startWorker<Data extends object>(
   boss: PgBoss,
   { queue, handle, idleMs = 500 }: WorkOptions<Data>,
   logger: Logger,
-): Worker {
-  const stopping = new AbortController();
-
-  async function workOn(job: Job<Data>): Promise<void> {
+): Loop {
+  async function workOn(job: Job<Data>, stopping: AbortSignal): Promise<void> {
     const signs = setInterval(() => {
       boss.touch(queue, { id: job.id, retryCount: job.retryCount }).catch(() => undefined);
     }, signOfLifeMs);
     try {
-      await handle(job, stopping.signal);
+      await handle(job, stopping);
     } catch (err) {
       if (err instanceof JobLostError) {
         logger.warn({ queue, job: job.id }, "a job was taken over by another worker");
@@ -211,28 +204,17 @@ function startWorker<Data extends object>(
     }
   }
 
-  async function run(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      try {
-        const [job] = await boss.fetch<Data>(queue, { batchSize: 1, includeMetadata: true });
-        if (job) {
-          await workOn(job);
-          continue;
-        }
-      } catch (err) {
-        logger.warn({ err, queue }, "no job could be fetched; it is tried again");
-      }
-      await pause(idleMs, undefined, { signal: stopping.signal, ref: false }).catch(() => undefined);
+  return startLoop(async (stopping) => {
+    try {
+      const [job] = await boss.fetch<Data>(queue, { batchSize: 1, includeMetadata: true });
+      if (!job) return idleMs;
+      await workOn(job, stopping);
+      return 0;
+    } catch (err) {
+      logger.warn({ err, queue }, "no job could be fetched; it is tried again");
+      return idleMs;
     }
-  }
-
-  const running = run();
-  return {
-    async stop() {
-      stopping.abort();
-      await running;
-    },
-  };
+  });
 }
 
 /** What the job table may keep of an error: its name, as messages can carry anything. */
