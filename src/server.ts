@@ -7,7 +7,7 @@ import { composeServices, type RunnableService } from "./compose-services.ts";
 import { type Clock, systemClock } from "./platform/base/clock.ts";
 import { RememberingRouter } from "./platform/http/caching-router.ts";
 import { httpCors } from "./platform/http/cors.ts";
-import { createManagementServer } from "./platform/http/management-server.ts";
+import { createManagementApp } from "./platform/http/management.ts";
 import { createHttpServer } from "./platform/http/server.ts";
 import { createMetrics, type Logger } from "./platform/observability/logger.ts";
 import { notFound } from "./platform/openapi/bind.ts";
@@ -17,6 +17,9 @@ import { becomeReady, keepReady } from "./platform/process/readiness.ts";
 import { createConnectHandler } from "./platform/rpc/connect-handler.ts";
 import { createGrpcServer } from "./platform/rpc/grpc-server.ts";
 import type { Settings } from "./services.ts";
+
+/** Milliseconds that a probe or a scrape has to end: whoever asks so asks again. */
+const managementCloseMs = 500;
 
 /** A server that listens. */
 export interface RunningServer {
@@ -66,14 +69,15 @@ export async function startServer(
     logger,
   });
   const grpc = createGrpcServer({ ...rpc, tls: server.tls });
-  const management = createManagementServer({ metrics, lifecycle, logger });
+  const operators = createManagementApp({ metrics, lifecycle, logger });
+  const management = createHttpServer({ fetch: operators.fetch, logger });
   const handles = new Map(
     services.map((service) => [service, lifecycle.readiness.register(`${service.name} database`)]),
   );
 
   // Stopped in reverse: first the ports, last the management port, so that an operator can watch.
   const ports = { management: await management.listen(server.host, server.managementPort), grpc: 0, http: 0 };
-  lifecycle.add({ name: "management", stop: () => management.close() });
+  lifecycle.add({ name: "management", stop: () => management.close(managementCloseMs) });
   ports.grpc = await grpc.listen(server.host, server.grpcPort);
   lifecycle.add({ name: "grpc", stop: (graceMs) => grpc.close(graceMs) });
   ports.http = await http.listen(server.host, server.port);
