@@ -19,7 +19,7 @@ import type { createPushService, PushService } from "./push/service.ts";
 import type { ServiceName, Settings } from "./services.ts";
 
 /** An API, and where it is served if that is not where its document says. */
-export interface ServedApi {
+interface ServedApi {
   readonly http: Hono;
   readonly document: ContractDocument;
   readonly basePath?: string;

@@ -8,7 +8,7 @@ import { type Clock, systemClock } from "./platform/base/clock.ts";
 import { corsPolicy } from "./platform/base/cors-policy.ts";
 import { RememberingRouter } from "./platform/http/caching-router.ts";
 import { httpCors } from "./platform/http/cors.ts";
-import { createManagementServer } from "./platform/http/management-server.ts";
+import { createManagementApp } from "./platform/http/management.ts";
 import { createHttpServer } from "./platform/http/server.ts";
 import type { Logger } from "./platform/observability/logger.ts";
 import { createMetrics } from "./platform/observability/metrics.ts";
@@ -20,6 +20,9 @@ import { becomeReady, keepReady } from "./platform/process/readiness.ts";
 import { createConnectHandler } from "./platform/rpc/connect-handler.ts";
 import { createGrpcServer } from "./platform/rpc/grpc-server.ts";
 import type { Settings } from "./services.ts";
+
+/** Milliseconds that a probe or a scrape has to end: whoever asks so asks again. */
+const managementCloseMs = 500;
 
 /** A server that listens. */
 export interface RunningServer {
@@ -86,14 +89,15 @@ export async function startServer(
   };
   http.serve({ fetch: app.fetch, rpc: createConnectHandler(rpc) });
   grpc.serve(rpc.services);
-  const management = createManagementServer({ metrics, lifecycle, logger });
+  const management = createHttpServer({ logger });
+  management.serve({ fetch: createManagementApp({ metrics, lifecycle, logger }).fetch });
   const handles = new Map(
     services.map((service) => [service, lifecycle.readiness.register(`${service.name} database`)]),
   );
 
   // Stopped in reverse: first the ports, last the management port, so that an operator can watch.
   const managementPort = await management.listen(host, server.managementPort);
-  lifecycle.add({ name: "management", stop: () => management.close() });
+  lifecycle.add({ name: "management", stop: () => management.close(managementCloseMs) });
   if (server.grpcPort !== 0) await grpc.listen(host, server.grpcPort);
   lifecycle.add({ name: "grpc", stop: (graceMs) => grpc.close(graceMs) });
   if (server.port !== 0) await http.listen(host, server.port);

@@ -10,7 +10,8 @@ import { readSourceFile } from "./support/source-files.ts";
 /** Longer than that and a file holds more than one thing. */
 const MAX_LINES = 400;
 const PROGRAMS = ["src/main.ts", "src/migrate.ts"];
-const SPEAKS_A_CONTRACT = /^src\/(?!platform\/)((development\/)?[^/]+\/(http|rpc|events)|.+-client)\.ts$/;
+const SPEAKS_A_CONTRACT =
+  /^src\/((?!platform\/)((development\/)?[^/]+\/(http|rpc|events)|.+-client)|platform\/rpc\/grpc-health)\.ts$/;
 
 /** A layer of src/; no import leads from one of a lower rank to one of a higher. */
 interface Layer {
@@ -35,14 +36,14 @@ const LAYERS: readonly Layer[] = [
  */
 const PLATFORM_ROOMS: Readonly<Record<string, readonly string[]>> = {
   base: [],
-  process: [],
+  process: ["base"],
   crypto: ["base"],
   openapi: ["base"],
   rpc: ["base"],
   settings: ["base"],
   database: ["base", "settings"],
   observability: ["base", "settings"],
-  messaging: ["database"],
+  messaging: ["base", "database"],
   http: ["base", "observability", "process"],
 };
 
@@ -73,9 +74,9 @@ const STAYING_WORDS: readonly { readonly file: string; readonly words: RegExp; r
     why: "A service as an example of a prefix.",
   },
   {
-    file: "src/platform/settings/development-secrets.ts",
-    words: /./,
-    why: "The secrets of development mode, of all services together.",
+    file: "src/platform/settings/urls.ts",
+    words: /^auth$/,
+    why: "A host as an example of a URL.",
   },
 ];
 

@@ -4,6 +4,7 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../platform/base/clock.ts";
+import { every, type Loop } from "../platform/base/loop.ts";
 import { type Database, rows } from "../platform/database/database.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 
@@ -52,32 +53,20 @@ function stepsOf({ clock, longestGrace }: Dependencies): SQL[] {
   ];
 }
 
-/** One round: every step, until nothing is left of it. */
-export async function cleanUp(dependencies: Dependencies): Promise<void> {
+/** One round: every step, until nothing is left of it or it is time to stop. */
+export async function cleanUp(dependencies: Dependencies, stopping?: AbortSignal): Promise<void> {
   for (const step of stepsOf(dependencies)) {
-    for (let done = batchSize; done === batchSize; ) done = (await rows(dependencies.db, step)).length;
+    for (let done = batchSize; done === batchSize && !stopping?.aborted; )
+      done = (await rows(dependencies.db, step)).length;
   }
 }
 
-/** Rounds at an interval, one at a time, until stopped. A round that fails is logged and tried again. */
-export function startJanitor(dependencies: Dependencies & { logger: Logger; intervalSeconds: number }) {
+/** Rounds at an interval until stopped. A round that fails is logged and tried again. */
+export function startJanitor(dependencies: Dependencies & { logger: Logger; intervalSeconds: number }): Loop {
   const { logger, intervalSeconds } = dependencies;
-  let round: Promise<void> = Promise.resolve();
-  let running = false;
-  const timer = setInterval(() => {
-    if (running) return;
-    running = true;
-    round = cleanUp(dependencies)
-      .catch((err) => logger.warn({ err }, "the janitor could not finish its round; it tries again"))
-      .finally(() => {
-        running = false;
-      });
-  }, intervalSeconds * 1000);
-  timer.unref();
-  return {
-    async stop(): Promise<void> {
-      clearInterval(timer);
-      await round;
-    },
-  };
+  return every(
+    intervalSeconds * 1000,
+    (stopping) => cleanUp(dependencies, stopping),
+    (err) => logger.warn({ err }, "the janitor could not finish its round; it tries again"),
+  );
 }

@@ -1,6 +1,7 @@
 /** Composition root of the auth service: its parts, made and joined in plain calls. */
 import type { Hono } from "hono";
 import { type Clock, systemClock } from "../platform/base/clock.ts";
+import type { Loop } from "../platform/base/loop.ts";
 import type { OpenDatabase } from "../platform/database/database.ts";
 import { openDatabase } from "../platform/database/open.ts";
 import { type Deliver, deliverToAll, logEvents, startRelay } from "../platform/messaging/relay.ts";
@@ -111,7 +112,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     { document, logger, observer: metrics.http, validateResponses },
   );
 
-  const workers: { stop(): Promise<void> }[] = [];
+  const workers: Loop[] = [];
   return {
     http,
     document,

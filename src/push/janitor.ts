@@ -4,6 +4,7 @@
  * that a machine with a wrong clock removes nothing that is live.
  */
 import { type SQL, sql } from "drizzle-orm";
+import { every, type Loop } from "../platform/base/loop.ts";
 import { type Database, rows } from "../platform/database/database.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { removeDevices } from "./devices/remove-devices.ts";
@@ -126,28 +127,12 @@ export async function cleanUp(dependencies: Dependencies, stopping?: AbortSignal
   }
 }
 
-/** Rounds at an interval, one at a time, until stopped. A round that fails is logged and tried again. */
-export function startJanitor(dependencies: Dependencies & { logger: Logger; intervalSeconds: number }) {
+/** Rounds at an interval until stopped. A round that fails is logged and tried again. */
+export function startJanitor(dependencies: Dependencies & { logger: Logger; intervalSeconds: number }): Loop {
   const { logger, intervalSeconds } = dependencies;
-  const stopping = new AbortController();
-  let round: Promise<void> = Promise.resolve();
-  let running = false;
-  const timer = setInterval(() => {
-    if (running) return;
-    running = true;
-    round = cleanUp(dependencies, stopping.signal)
-      .catch((err) => logger.warn({ err }, "the janitor could not finish its round; it tries again"))
-      .finally(() => {
-        running = false;
-      });
-  }, intervalSeconds * 1000);
-  timer.unref();
-  return {
-    /** Resolves when the transaction in hand has ended. */
-    async stop(): Promise<void> {
-      clearInterval(timer);
-      stopping.abort();
-      await round;
-    },
-  };
+  return every(
+    intervalSeconds * 1000,
+    (stopping) => cleanUp(dependencies, stopping),
+    (err) => logger.warn({ err }, "the janitor could not finish its round; it tries again"),
+  );
 }

@@ -191,7 +191,7 @@ const needed: Readonly<Record<ProviderName, readonly ProviderSetting[]>> = {
   outbox: [],
 };
 
-export interface ProviderReadOptions {
+interface ProviderReadOptions {
   readonly environment: Environment;
   /** `DATA_DIR` of the server's settings; the outbox is kept there. */
   readonly dataDir: string;

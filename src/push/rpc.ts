@@ -1,5 +1,4 @@
 /** push.v1 over gRPC, gRPC-Web and Connect: decode, authorise, one call, encode. */
-import { setTimeout } from "node:timers/promises";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import {
   DeliveryService,
@@ -8,10 +7,11 @@ import {
 } from "../../gen/proto/push/v1/delivery_pb.ts";
 import { inTime } from "../platform/base/deadlines.ts";
 import { invalidInput } from "../platform/base/errors.ts";
+import { pause } from "../platform/base/loop.ts";
 import { implement, type RpcService } from "../platform/rpc/service.ts";
 import type { Callers } from "./callers/callers.ts";
 import { unauthenticated } from "./errors.ts";
-import type { NotificationProgress } from "./notifications/notifications.ts";
+import type { NotificationProgress } from "./notifications/progress.ts";
 import type { WatchProgress } from "./notifications/watch-progress.ts";
 
 interface Dependencies {
@@ -62,9 +62,9 @@ async function refusalOf(
   signal: AbortSignal,
 ): Promise<{ readonly error: unknown } | undefined> {
   while (!signal.aborted) {
+    await pause(everyMs, signal);
     try {
-      await setTimeout(everyMs, undefined, { signal, ref: false });
-      await check();
+      if (!signal.aborted) await check();
     } catch (error) {
       return signal.aborted ? undefined : { error };
     }

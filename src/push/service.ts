@@ -1,8 +1,8 @@
 /** Composition root of the push service: its parts, made and joined in plain calls. */
-import { setTimeout } from "node:timers/promises";
 import type { Hono } from "hono";
 import { type Clock, systemClock } from "../platform/base/clock.ts";
 import { unavailable } from "../platform/base/errors.ts";
+import { type Loop, pause } from "../platform/base/loop.ts";
 import type { OpenDatabase } from "../platform/database/database.ts";
 import { openDatabase } from "../platform/database/open.ts";
 import { createJobs, type Jobs } from "../platform/messaging/jobs.ts";
@@ -91,7 +91,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     { document, logger, observer: metrics.http, validateResponses },
   );
 
-  const workers: { stop(): Promise<void> }[] = [];
+  const workers: Loop[] = [];
   let stopping: Promise<unknown> | undefined;
   async function stopWorkers(): Promise<void> {
     stopping ??= Promise.all(workers.map((worker) => worker.stop()));
@@ -139,8 +139,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     stopWorkers,
     async stop(graceMs) {
       const inTime = new AbortController();
-      const grace = setTimeout(graceMs, undefined, { signal: inTime.signal }).catch(() => undefined);
-      await Promise.race([stopWorkers(), grace]);
+      await Promise.race([stopWorkers(), pause(graceMs, inTime.signal)]);
       inTime.abort();
       await jobs.stop();
       await Promise.all([...providers.values()].map((provider) => provider.close()));

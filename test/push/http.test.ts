@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { contractTexts, loadContract } from "../../src/platform/openapi/document.ts";
 import { wrongApplication } from "../../src/push/errors.ts";
 import { pushHttp } from "../../src/push/http.ts";
-import type { NotificationProgress } from "../../src/push/notifications/notifications.ts";
+import type { NotificationProgress } from "../../src/push/notifications/progress.ts";
 import { captureLog } from "../support/captured-log.ts";
 import { type CallOptions, type ContractCall, contractCall } from "../support/contract-api.ts";
 import { readContract } from "../support/contract-check.ts";

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DeliveryService, NotificationState } from "../../gen/proto/push/v1/delivery_pb.ts";
 import { unavailable } from "../../src/platform/base/errors.ts";
 import { notificationNotFound, wrongApplication } from "../../src/push/errors.ts";
-import type { NotificationProgress } from "../../src/push/notifications/notifications.ts";
+import type { NotificationProgress } from "../../src/push/notifications/progress.ts";
 import { createWatchProgress } from "../../src/push/notifications/watch-progress.ts";
 import { pushRpc } from "../../src/push/rpc.ts";
 import { type RpcServers, startRpcServers } from "../support/rpc-servers.ts";

@@ -47,7 +47,7 @@ function equal(a: string, b: string): boolean {
  * The credentials of an Authorization header, scheme Basic, the likeliest reading first. RFC 6749 section
  * 2.3.1 form-encodes id and secret before they are joined; many clients (curl -u) do not, so both count.
  */
-export function basicCredentials(authorization: string | undefined): Credentials[] {
+function basicCredentials(authorization: string | undefined): Credentials[] {
   if (authorization === undefined || authorization.length > maxHeaderLength) return [];
   const encoded = /^basic +([A-Za-z0-9+/]+={0,2}) *$/i.exec(authorization)?.[1];
   if (encoded === undefined) return [];

@@ -8,7 +8,7 @@ import type { TokenPair } from "../tokens/token-issuer.ts";
 import type { Grant, Guessing, TokenParameters, TokenRequest } from "./grant.ts";
 
 /** The body of a token request; members beyond the known ones are ignored. */
-export type TokenBody = TokenParameters & { readonly grant_type: string };
+type TokenBody = TokenParameters & { readonly grant_type: string };
 
 interface Dependencies {
   readonly grants: Readonly<Record<GrantType, Grant>>;

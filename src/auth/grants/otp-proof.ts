@@ -13,7 +13,7 @@ const clockSkewSeconds = 30;
 const accessTokenType = /^(application\/)?at\+jwt$/i;
 
 /** A proof that verified; whether it was redeemed before is for the database to say. */
-export interface OtpProof {
+interface OtpProof {
   /** SHA-256 of issuer and jti. */
   readonly hash: Buffer;
   readonly expiresAt: Date;

@@ -11,7 +11,7 @@ import { canonicalPhone } from "./phone.ts";
 /** An identity as it is stored. */
 export type Identity = typeof identities.$inferSelect;
 
-export type AuthenticationType = "PHONE_OTP" | "PASSWORD";
+type AuthenticationType = "PHONE_OTP" | "PASSWORD";
 
 /** Every identity has a phone, so a one-time code always works; a password does once it is set. */
 export function authenticationTypesOf({ passwordHash }: Identity): AuthenticationType[] {
@@ -29,7 +29,7 @@ export interface IdentityFields {
 }
 
 /** The same fields, checked, in the form that is stored. */
-export interface CheckedFields {
+interface CheckedFields {
   phone?: string;
   email?: string | null;
   metadata?: Record<string, unknown> | null;

@@ -8,7 +8,7 @@ import { entityTag } from "../../platform/openapi/entity-tag.ts";
 import type { PublishedKey } from "../key-settings.ts";
 
 /** A public key as the key set shows it (RFC 7517). */
-export interface PublicJwk {
+interface PublicJwk {
   kty: "RSA";
   kid: string;
   use: "sig";

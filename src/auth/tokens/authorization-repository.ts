@@ -8,7 +8,7 @@ import { authorizationIdLength } from "./access-token.ts";
 /** An authorization as it is stored. */
 export type Authorization = typeof authorizations.$inferSelect;
 
-export type AuthorizationState = "ACTIVE" | "REVOKED" | "EXPIRED";
+type AuthorizationState = "ACTIVE" | "REVOKED" | "EXPIRED";
 
 /** @param now milliseconds since the epoch */
 export function stateOf({ revokedAt, expiresAt }: Authorization, now: number): AuthorizationState {
@@ -58,7 +58,7 @@ async function liveTokens(db: Database, jtis: readonly string[]): Promise<Map<st
 }
 
 /** What a rotation changes. */
-export interface Rotation {
+interface Rotation {
   readonly refreshHash: Buffer;
   readonly superseded: Authorization["superseded"];
   readonly expiresAt: string;

@@ -18,7 +18,7 @@ export interface Established {
 }
 
 /** A new authorization. */
-export interface NewAuthorization {
+interface NewAuthorization {
   readonly client: Client;
   readonly grantType: string;
   readonly established: Established;
@@ -54,7 +54,7 @@ export function expiriesOf(client: Client, now: number): { access: string; refre
  * password is changed, at the same moment either sees the authorization and ends it, or makes this find
  * nothing. Answers whether there is an authorization now.
  */
-export type CreateAuthorization = (authorization: NewAuthorization) => Promise<boolean>;
+type CreateAuthorization = (authorization: NewAuthorization) => Promise<boolean>;
 
 /**
  * Authorizations that are asked for at the same time share a statement, and a commit. That one waits for no

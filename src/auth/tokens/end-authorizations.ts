@@ -3,7 +3,7 @@ import { type Database, rows } from "../../platform/database/database.ts";
 import { AuthEvents, type RevocationReason, reasonName, recordEvent } from "../events.ts";
 
 /** Which authorizations. */
-export type AuthorizationSelector =
+type AuthorizationSelector =
   | { readonly id: string }
   | { readonly identityId: string }
   | { readonly clientId: string };

@@ -2,7 +2,7 @@ import type { AccessTokens } from "./access-token.ts";
 import type { AuthorizationRepository } from "./authorization-repository.ts";
 
 /** An active token (RFC 7662 section 2.2); times are Unix seconds. */
-export interface ActiveToken {
+interface ActiveToken {
   readonly active: true;
   readonly sub: string;
   readonly aud: readonly string[];

@@ -7,7 +7,7 @@
 const keptWhole = 100;
 
 /** A message as it was accepted. */
-export interface AcceptedMessage {
+interface AcceptedMessage {
   /** The device: registration token, device token, or the id of a push subscription. */
   readonly token: string;
   /** FCM: `data.messageId`; APNs: `apns-id`; Web Push: `messageId` of the JSON. */
@@ -19,14 +19,14 @@ export interface AcceptedMessage {
 }
 
 /** A message id that a token was sent, and how often. */
-export interface TokenMessage {
+interface TokenMessage {
   readonly messageId: string;
   readonly collapseId: string | undefined;
   readonly count: number;
 }
 
 /** What was accepted for one token. */
-export interface TokenEntry {
+interface TokenEntry {
   readonly token: string;
   /** Messages, repeats included. */
   readonly count: number;
@@ -34,7 +34,7 @@ export interface TokenEntry {
   readonly messages: readonly TokenMessage[];
 }
 
-export interface LedgerSummary {
+interface LedgerSummary {
   /** Tokens that accepted something. */
   readonly tokens: number;
   /** Messages accepted, repeats included. */

@@ -26,7 +26,7 @@ export interface ListenerOptions {
   readonly publicHost?: string;
 }
 
-export interface Listener {
+interface Listener {
   /** Without a slash at its end. */
   readonly origin: string;
   readonly port: number;

@@ -1,35 +1,16 @@
 /**
- * The address of this room: starts fakes of the push providers, one by one for a test, or all of them with
- * their control port for whoever wants to see messages arrive without the real ones.
+ * All fakes of the push providers with their control port, for whoever wants to see messages arrive without the
+ * real providers. A test starts the one that it needs by itself.
  */
-import { type ApnsFake, type ApnsFakeOptions, startApnsFake as apns } from "./apns/apns.ts";
+import { startApnsFake } from "./apns/apns.ts";
 import { type ControlledFakes, type ControlPort, startControlPort } from "./control.ts";
-import { type FcmFake, type FcmFakeOptions, startFcmFake as fcm } from "./fcm/fcm.ts";
+import { startFcmFake } from "./fcm/fcm.ts";
 import type { KeptCredentials } from "./kept-credentials.ts";
 import type { ListenerOptions } from "./listener.ts";
 import type { FakeProvider } from "./running-fake.ts";
-import { type WebPushFake, type WebPushFakeOptions, startWebPushFake as webPush } from "./webpush/webpush.ts";
+import { startWebPushFake } from "./webpush/webpush.ts";
 
-export type { ApnsReason } from "./apns/apns-answers.ts";
-export type { ApnsCredentials, ServiceAccount, VapidCredentials } from "./credentials.ts";
-export type { FcmRow } from "./fcm/fcm-answers.ts";
-export type { AcceptedMessage, Ledger, LedgerSummary, TokenEntry, TokenMessage } from "./ledger.ts";
-export type { ListenerOptions } from "./listener.ts";
-export type { FakeProvider, RunningFake } from "./running-fake.ts";
-export type { CustomAnswer, Fault, Scenario } from "./scenario.ts";
-export type { Playing } from "./stage.ts";
-export type { PushSubscription } from "./webpush/subscriptions.ts";
-export type { WebPushRow } from "./webpush/webpush-answers.ts";
-export type { ApnsFake, ApnsFakeOptions, FcmFake, FcmFakeOptions, WebPushFake, WebPushFakeOptions };
-
-/** Starts a fake of FCM HTTP v1 with its token endpoint. */
-export const startFcmFake: (options?: FcmFakeOptions) => Promise<FcmFake> = fcm;
-/** Starts a fake of APNs. */
-export const startApnsFake: (options?: ApnsFakeOptions) => Promise<ApnsFake> = apns;
-/** Starts a fake of a Web Push service with its browsers. */
-export const startWebPushFake: (options?: WebPushFakeOptions) => Promise<WebPushFake> = webPush;
-
-export interface ProviderFakesOptions extends Pick<ListenerOptions, "host" | "publicHost" | "tls"> {
+interface ProviderFakesOptions extends Pick<ListenerOptions, "host" | "publicHost" | "tls"> {
   /** Any free port unless given. */
   readonly ports?: Readonly<Partial<Record<FakeProvider | "control", number>>>;
   /** New ones unless given. */
@@ -57,12 +38,12 @@ export async function startProviderFakes(options: ProviderFakesOptions = {}): Pr
   }
   const at = (provider: FakeProvider): ListenerOptions => ({ ...where, port: ports[provider] ?? 0 });
   try {
-    const { serviceAccount, apns: apnsCredentials, vapid, seed } = credentials ?? {};
+    const { serviceAccount, apns, vapid, seed } = credentials ?? {};
     const fakes: ControlledFakes = {
-      fcm: await started(fcm({ ...at("fcm"), ...(serviceAccount && { serviceAccount }) })),
-      apns: await started(apns({ ...at("apns"), ...(apnsCredentials && { credentials: apnsCredentials }) })),
+      fcm: await started(startFcmFake({ ...at("fcm"), ...(serviceAccount && { serviceAccount }) })),
+      apns: await started(startApnsFake({ ...at("apns"), ...(apns && { credentials: apns }) })),
       webpush: await started(
-        webPush({
+        startWebPushFake({
           ...at("webpush"),
           ...(vapid && { credentials: vapid }),
           ...(seed && { seed: Buffer.from(seed, "base64url") }),

@@ -4,7 +4,7 @@
  */
 
 /** What can go wrong beside an answer. */
-export const faults = [
+const faults = [
   /** Not recorded and never answered. */
   "timeout",
   /** The request ends without an answer (HTTP/2: RST_STREAM); the message is not recorded. */
@@ -24,10 +24,10 @@ export const faults = [
   "refuse-connections",
 ] as const;
 
-export type Fault = (typeof faults)[number];
+type Fault = (typeof faults)[number];
 
 /** An answer that is no row of the provider's table. */
-export interface CustomAnswer {
+interface CustomAnswer {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;

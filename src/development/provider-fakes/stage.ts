@@ -18,7 +18,7 @@ export interface Playing {
 }
 
 /** What a provider brings to the stage. */
-export interface Repertoire {
+interface Repertoire {
   /** The answer of a row of its table, as the scenario wants it. */
   answer(row: string, scenario: Scenario, exchange: Exchange): Answer;
   /** What a token plays by its name alone. */
@@ -187,7 +187,7 @@ function faulty(exchange: Exchange, scenario: Scenario, accept: () => Answer): (
 }
 
 /** Where a token stands between 0 and 1: always at the same place, and evenly spread (FNV-1a, mixed). */
-export function tokenShare(token: string): number {
+function tokenShare(token: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < token.length; at += 1) {
     hash = Math.imul(hash ^ token.charCodeAt(at), 0x01000193);

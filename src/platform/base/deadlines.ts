@@ -1,42 +1,66 @@
 /**
- * A limit on how long a request waits for what it depends on: whatever hangs, nobody waits for ever. One timer
- * serves all.
+ * Limits on how long something may take: whatever hangs, nobody waits for ever. One timer serves all that wait for
+ * the same reason.
  */
 import { unavailable } from "./errors.ts";
 import { InHand } from "./slots.ts";
 
+/** What may take until its deadline, and no longer. */
+export interface Timed {
+  /** By performance.now(); Infinity: it has none. */
+  readonly deadline: number;
+  /** Called when it has passed, and may be called again until it is put down. */
+  expire(): void;
+}
+
+/** What is in hand, each with its deadline. All that have one have the same time, so that the next is the oldest's. */
+export class Deadlines<T extends Timed> {
+  readonly #inHand = new InHand<T>();
+  #timer: NodeJS.Timeout | undefined;
+
+  /** @returns its place, to put it down */
+  take(timed: T): number {
+    this.#wakeAt(timed.deadline);
+    return this.#inHand.take(timed);
+  }
+
+  /** Once, for each that was taken, expired or not. */
+  putDown(place: number): void {
+    this.#inHand.putDown(place);
+  }
+
+  [Symbol.iterator](): Iterator<T> {
+    return this.#inHand[Symbol.iterator]();
+  }
+
+  #wakeAt(deadline: number): void {
+    if (deadline === Number.POSITIVE_INFINITY) return;
+    this.#timer ??= setTimeout(() => this.#expire(), deadline - performance.now()).unref();
+  }
+
+  #expire(): void {
+    this.#timer = undefined;
+    const now = performance.now();
+    let next = Number.POSITIVE_INFINITY;
+    for (const timed of this.#inHand) {
+      if (timed.deadline > now) next = Math.min(next, timed.deadline);
+      else timed.expire();
+    }
+    this.#wakeAt(next);
+  }
+}
+
 /** Milliseconds that the check of credentials, and a handler, may take. */
 const workMs = 10_000;
 
-interface Waiting {
-  readonly until: number;
-  reject(reason: unknown): void;
-}
-
-const waiting = new InHand<Waiting>();
-let timer: NodeJS.Timeout | undefined;
-
-function wakeIn(milliseconds: number): void {
-  timer = setTimeout(passDeadlines, milliseconds).unref();
-}
-
-function passDeadlines(): void {
-  timer = undefined;
-  const now = performance.now();
-  let next = Number.POSITIVE_INFINITY;
-  for (const { until, reject } of waiting) {
-    // Putting it down is left to the end of its work, as ever.
-    if (until > now) next = Math.min(next, until);
-    else reject(unavailable("A service that this one depends on", new Error("it took too long")));
-  }
-  if (next < Number.POSITIVE_INFINITY) wakeIn(next - now);
-}
+const waiting = new Deadlines();
 
 /** What the work comes to, or `unavailable` if it takes too long; the work itself goes on unseen. */
 export function inTime<T>(work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
-    const place = waiting.take({ until: performance.now() + workMs, reject });
-    if (timer === undefined) wakeIn(workMs);
+    const expire = () =>
+      reject(unavailable("A service that this one depends on", new Error("it took too long")));
+    const place = waiting.take({ deadline: performance.now() + workMs, expire });
     work.then(
       (result) => {
         waiting.putDown(place);

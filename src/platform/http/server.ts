@@ -1,5 +1,5 @@
 /**
- * The server of SERVER_PORT: HTTP/1.1 in cleartext, or HTTP/2 and HTTP/1.1 over TLS. Owns connections: how
+ * The server of SERVER_PORT and of the management port: HTTP/1.1 in cleartext, or HTTP/2 and HTTP/1.1 over TLS. Owns connections: how
  * long a client may take, and how they end without losing a request. What a request means is for the two
  * it hands them to, the RPC protocols and the HTTP APIs.
  */
@@ -48,17 +48,18 @@ export const defaultTimeouts: HttpTimeouts = { headersMs: 10_000, requestMs: 30_
 /** What requests are handed to. */
 export interface HttpHandlers {
   readonly fetch: (request: Request, env: HttpBindings | Http2Bindings) => Response | Promise<Response>;
-  readonly rpc: RpcHandler | undefined;
+  /** None unless given. */
+  readonly rpc?: RpcHandler | undefined;
 }
 
-export interface HttpServerSettings {
+interface HttpServerSettings {
   /** PEM texts. With them the port speaks TLS. */
   readonly tls?: { readonly cert: string; readonly key: string } | undefined;
   readonly logger: Logger;
   readonly timeouts?: HttpTimeouts;
 }
 
-export interface HttpServer {
+interface HttpServer {
   /**
    * @param port 0 is any free port
    * @returns the port

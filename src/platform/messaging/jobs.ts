@@ -7,15 +7,15 @@
  * and ending are one. A worker that dies stops giving signs of life, and after {@link aliveSeconds} the job
  * is another's: work may be done twice, never lost.
  */
-import { setTimeout as pause } from "node:timers/promises";
 import { SQL, sql } from "drizzle-orm";
 import { fromDrizzle, PgBoss } from "pg-boss";
 import type { Logger } from "pino";
+import { type Loop, startLoop } from "../base/loop.ts";
 import { type Database, rows, type ScriptedDatabase } from "../database/database.ts";
 import type { LibrarySchema } from "../database/migrations.ts";
 
 /** A queue, and what becomes of its jobs when they fail. */
-export interface Queue {
+interface Queue {
   readonly name: string;
   /** How often a job that failed, or whose worker died, is tried again. */
   readonly retryLimit: number;
@@ -41,16 +41,11 @@ export interface Job<Data> {
 }
 
 /** When and before which others a job is to be done. */
-export interface JobTiming {
+interface JobTiming {
   /** Seconds from now, by the database's clock; at once unless given. */
   readonly startAfterSeconds?: number;
   /** The greater, the earlier; 0 unless given. */
   readonly priority?: number;
-}
-
-/** Stops taking jobs, and resolves when the one in hand has ended. */
-export interface Worker {
-  stop(): Promise<void>;
 }
 
 interface WorkOptions<Data> {
@@ -77,7 +72,7 @@ export interface Jobs {
    */
   complete(tx: Database, queue: string, job: Job<unknown>): Promise<void>;
   /** Takes jobs of a queue, one at a time, until stopped. */
-  work<Data extends object>(options: WorkOptions<Data>): Worker;
+  work<Data extends object>(options: WorkOptions<Data>): Loop;
   /** Looks the queues up and begins to watch over jobs whose workers died. Call once, outside any transaction. */
   start(): Promise<void>;
   stop(): Promise<void>;
@@ -185,15 +180,13 @@ function startWorker<Data extends object>(
   boss: PgBoss,
   { queue, handle, idleMs = 500 }: WorkOptions<Data>,
   logger: Logger,
-): Worker {
-  const stopping = new AbortController();
-
-  async function workOn(job: Job<Data>): Promise<void> {
+): Loop {
+  async function workOn(job: Job<Data>, stopping: AbortSignal): Promise<void> {
     const signs = setInterval(() => {
       boss.touch(queue, { id: job.id, retryCount: job.retryCount }).catch(() => undefined);
     }, signOfLifeMs);
     try {
-      await handle(job, stopping.signal);
+      await handle(job, stopping);
     } catch (err) {
       if (err instanceof JobLostError) {
         logger.warn({ queue, job: job.id }, "a job was taken over by another worker");
@@ -209,28 +202,17 @@ function startWorker<Data extends object>(
     }
   }
 
-  async function run(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      try {
-        const [job] = await boss.fetch<Data>(queue, { batchSize: 1, includeMetadata: true });
-        if (job) {
-          await workOn(job);
-          continue;
-        }
-      } catch (err) {
-        logger.warn({ err, queue }, "no job could be fetched; it is tried again");
-      }
-      await pause(idleMs, undefined, { signal: stopping.signal, ref: false }).catch(() => undefined);
+  return startLoop(async (stopping) => {
+    try {
+      const [job] = await boss.fetch<Data>(queue, { batchSize: 1, includeMetadata: true });
+      if (!job) return idleMs;
+      await workOn(job, stopping);
+      return 0;
+    } catch (err) {
+      logger.warn({ err, queue }, "no job could be fetched; it is tried again");
+      return idleMs;
     }
-  }
-
-  const running = run();
-  return {
-    async stop() {
-      stopping.abort();
-      await running;
-    },
-  };
+  });
 }
 
 /** What the job table may keep of an error: its name, as messages can carry anything. */

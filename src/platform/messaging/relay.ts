@@ -6,6 +6,7 @@
 import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import type { Logger } from "pino";
+import { type Loop, startLoop } from "../base/loop.ts";
 import { type Database, rows } from "../database/database.ts";
 
 /** A CloudEvent 1.0 whose data is a message of proto/, in its JSON form. */
@@ -126,34 +127,18 @@ async function relayBatch(db: Database, { schema, source, deliver }: RelaySettin
 }
 
 /** Relays until stopped. A delivery that fails is logged and tried again, less often the longer it goes on. */
-export function startRelay(settings: RelaySettings): { stop(): Promise<void> } {
+export function startRelay(settings: RelaySettings): Loop {
   const { logger, intervalMs = 1000 } = settings;
-  const stopping = new AbortController();
-
-  async function relay(): Promise<void> {
-    let failures = 0;
-    while (!stopping.signal.aborted) {
-      try {
-        const delivered = await relayOnce(settings);
-        failures = 0;
-        if (delivered === batchSize) continue;
-      } catch (err) {
-        logger.warn({ err }, "events could not be delivered; they are tried again");
-        failures += 1;
-      }
-      await pause(Math.min(intervalMs * 2 ** failures, longestPauseMs), stopping.signal);
+  let failures = 0;
+  return startLoop(async () => {
+    try {
+      const delivered = await relayOnce(settings);
+      failures = 0;
+      if (delivered === batchSize) return 0;
+    } catch (err) {
+      logger.warn({ err }, "events could not be delivered; they are tried again");
+      failures += 1;
     }
-  }
-  const running = relay();
-  return {
-    async stop() {
-      stopping.abort();
-      await running;
-    },
-  };
-}
-
-/** Ends early when it is time to stop, which the loop sees for itself. */
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return setTimeout(ms, undefined, { signal, ref: false }).catch(() => undefined);
+    return Math.min(intervalMs * 2 ** failures, longestPauseMs);
+  });
 }

@@ -22,7 +22,7 @@ const phoneForm = /^\s*\+?[\d\s()./-]{5,32}$/;
 const countryPrefix = /^\+(?:1|7|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|\d{3})/;
 
 /** The phone number with only its country prefix and last two digits; other text has its digits hidden. */
-export function maskPhone(text: string): string {
+function maskPhone(text: string): string {
   const number = text.replace(/[^\d+]/g, "");
   if (!phoneForm.test(text) || number.length < 5) return redacted;
   return `${countryPrefix.exec(number)?.[0] ?? ""}***${number.slice(-2)}`;

@@ -2,7 +2,7 @@
 import type { ContractOperation } from "./document.ts";
 
 /** How one scheme of HTTP authentication asks for credentials. */
-export interface Challenge {
+interface Challenge {
   /** Ends the sentence of a 401. */
   readonly advice: string;
   /** `WWW-Authenticate` of a 401 or 403; undefined: none. @param authorization the header that was sent */

@@ -1,6 +1,7 @@
 /**
  * An OpenAPI 3.1 document, read, dereferenced, and its schemas compiled. openapi-backend supplies the
- * operations and the validators of requests; its default Ajv speaks draft-07, so it is given the 2020-12 one.
+ * operations and the validators of requests, and is known to this file only; its default Ajv speaks draft-07, so it is
+ * given the 2020-12 one. Hono routes in its place: matching here tries one pattern after the other.
  */
 import { readFileSync } from "node:fs";
 import { Ajv2020, type FuncKeywordDefinition, type ValidateFunction } from "ajv/dist/2020.js";
@@ -23,7 +24,7 @@ export interface ParameterObject {
 }
 
 /** What this product reads of an OpenAPI security scheme. */
-export interface SecurityScheme {
+interface SecurityScheme {
   /** http or apiKey. */
   readonly type: string;
   /** Of http: basic or bearer. */
@@ -36,7 +37,7 @@ export interface SecurityScheme {
 }
 
 /** How the errors of an operation are written: RFC 9457, or RFC 6749 section 5.2. */
-export type ErrorFormat = "problem" | "oauth";
+type ErrorFormat = "problem" | "oauth";
 
 /** One operation of a document, ready to be bound. */
 export interface ContractOperation {

@@ -24,7 +24,7 @@ type BodyOf<Op> = Op extends { requestBody: { content: infer C } }
     : undefined;
 
 /** A request that was parsed and found valid. */
-export interface OperationRequest<Op> {
+interface OperationRequest<Op> {
   readonly path: ParametersOf<Op, "path">;
   readonly query: ParametersOf<Op, "query">;
   readonly body: BodyOf<Op>;
@@ -52,7 +52,7 @@ type ContentOf<R> = R extends { content: { "application/json": infer B } }
 type SuccessStatus = 200 | 201 | 202 | 204 | 304;
 
 /** A success as the operation declares it. Errors are thrown, as `ServiceError`. */
-export type OperationResponse<Op> = Op extends { responses: infer R }
+type OperationResponse<Op> = Op extends { responses: infer R }
   ? { [S in keyof R & SuccessStatus]: { readonly status: S } & ContentOf<R[S]> & HeadersOf<R[S]> }[keyof R &
       SuccessStatus]
   : never;

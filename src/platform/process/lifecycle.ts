@@ -13,7 +13,7 @@ const sameSignalMs = 100;
 const flushMs = 1000;
 
 /** A part of the process that has to be stopped: a server, a worker, a pool of connections. */
-export interface Part {
+interface Part {
   readonly name: string;
   /** @param graceMs what is left of the grace; afterwards the part is left behind */
   stop(graceMs: number): Promise<void> | void;
@@ -27,12 +27,12 @@ export interface ReadinessHandle {
 }
 
 /** A part that is not ready. */
-export interface Unready {
+interface Unready {
   readonly name: string;
   readonly reason: string;
 }
 
-export interface LifecycleSettings {
+interface LifecycleSettings {
   readonly logger: Logger;
   /** Seconds that the parts have to stop, together. */
   readonly graceSeconds: number;

@@ -2,8 +2,8 @@
  * Whether a part that stands on a database is ready: made so at the start, however long the database takes,
  * and kept true afterwards.
  */
-import { setTimeout } from "node:timers/promises";
 import type { Logger } from "pino";
+import { pause, repeat } from "../base/loop.ts";
 import type { ReadinessHandle } from "./lifecycle.ts";
 
 /** Milliseconds between looks at the database, and between tries to get ready. */
@@ -48,7 +48,7 @@ export async function becomeReady(preparation: Preparation): Promise<void> {
     }
     readiness.notReady(state);
     before = state;
-    await setTimeout(retryIntervalMs, undefined, { signal: stopping }).catch(() => undefined);
+    await pause(retryIntervalMs, stopping);
   }
 }
 
@@ -62,12 +62,12 @@ interface Watch {
 
 /** Keeps readiness true to whether the database answers. */
 export async function keepReady({ readiness, stopping, answers, looked }: Watch): Promise<void> {
-  while (!stopping.aborted) {
-    await setTimeout(watchIntervalMs, undefined, { signal: stopping, ref: false }).catch(() => undefined);
-    if (stopping.aborted) return;
+  const look = async () => {
     const answered = await answers();
     if (answered) readiness.ready();
     else readiness.notReady("does not answer");
     if (!stopping.aborted) looked(answered);
-  }
+    return watchIntervalMs;
+  };
+  await repeat(stopping, look, watchIntervalMs);
 }

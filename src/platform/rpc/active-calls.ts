@@ -1,9 +1,9 @@
 /** The calls in hand of one server: it begins them, and ends them when the server shuts down. */
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Logger } from "pino";
+import { Deadlines } from "../base/deadlines.ts";
 import type { RpcObserver } from "../base/observers.ts";
-import { InHand } from "../base/slots.ts";
-import { ActiveCall, type CallOrigin, deadlineExceeded } from "./call.ts";
+import { ActiveCall, type CallOrigin } from "./call.ts";
 
 /** Longest answer, in bytes: what gRPC clients accept unless they are told otherwise. */
 export const maxAnswerBytes = 4 * 1024 * 1024;
@@ -19,8 +19,7 @@ export class RpcPipeline {
   readonly #logger: Logger;
   readonly #observer: RpcObserver;
   readonly #defaultDeadlineMs: number;
-  readonly #open = new InHand<ActiveCall>();
-  #clock: NodeJS.Timeout | undefined;
+  readonly #open = new Deadlines<ActiveCall>();
   #draining = false;
 
   constructor({ logger, observer, defaultDeadlineMs = 10_000 }: RpcPipelineOptions) {
@@ -30,29 +29,15 @@ export class RpcPipeline {
   }
 
   begin(origin: CallOrigin): ActiveCall {
-    const call = new ActiveCall(origin, this.#logger, this.#observer, () => this.#open.putDown(place));
+    const call = new ActiveCall(origin, {
+      logger: this.#logger,
+      observer: this.#observer,
+      defaultDeadlineMs: this.#defaultDeadlineMs,
+      ended: () => this.#open.putDown(place),
+    });
     const place = this.#open.take(call);
-    if (call.needsDeadline && !this.#clock) this.#wakeIn(this.#defaultDeadlineMs);
     if (call.streams && this.#draining) call.stop(shuttingDown);
     return call;
-  }
-
-  #wakeIn(milliseconds: number): void {
-    this.#clock = setTimeout(() => this.#passDeadlines(), milliseconds).unref();
-  }
-
-  /** One timer for all. */
-  #passDeadlines(): void {
-    this.#clock = undefined;
-    const now = performance.now();
-    let next = Number.POSITIVE_INFINITY;
-    for (const call of this.#open) {
-      if (!call.needsDeadline) continue;
-      const left = call.startedAt + this.#defaultDeadlineMs - now;
-      if (left > 0) next = Math.min(next, left);
-      else call.stop(deadlineExceeded);
-    }
-    if (next < Number.POSITIVE_INFINITY) this.#wakeIn(next);
   }
 
   /** Ends streams, which would not end by themselves, and lets the others finish. */

@@ -13,6 +13,7 @@ import {
 import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import type { Logger } from "pino";
+import type { Timed } from "../base/deadlines.ts";
 import { asServiceError, ErrorKinds } from "../base/errors.ts";
 import type { RpcObserver, RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
@@ -28,14 +29,24 @@ export interface CallOrigin {
   readonly context?: RequestContext | undefined;
 }
 
+/** What a call is told by whoever begins it. */
+interface Surroundings {
+  readonly logger: Logger;
+  readonly observer: RpcObserver;
+  /** Of a unary call whose caller gave no deadline, in milliseconds. */
+  readonly defaultDeadlineMs: number;
+  /** Called once, when it has ended. */
+  readonly ended: () => void;
+}
+
 /** One call, from the arrival of its metadata to its status. */
-export class ActiveCall implements RpcCall {
+export class ActiveCall implements RpcCall, Timed {
   readonly context: RequestContext;
   readonly metadata: (name: string) => string | undefined;
   /** By performance.now(). */
   readonly startedAt = performance.now();
-  /** Whether the caller gave none, and it is no stream. */
-  readonly needsDeadline: boolean;
+  /** The default one, unless the caller gave one, which the servers keep, or it is a stream. */
+  readonly deadline: number;
   readonly #logger: Logger;
   readonly #observer: RpcObserver;
   readonly #method: DescMethod;
@@ -49,7 +60,7 @@ export class ActiveCall implements RpcCall {
   #interrupt: ((reason: ConnectError) => void) | undefined;
   #closeStream: (() => void) | undefined;
 
-  constructor(origin: CallOrigin, logger: Logger, observer: RpcObserver, ended: () => void) {
+  constructor(origin: CallOrigin, { logger, observer, defaultDeadlineMs, ended }: Surroundings) {
     this.metadata = origin.metadata;
     this.context =
       origin.context ??
@@ -57,7 +68,8 @@ export class ActiveCall implements RpcCall {
     this.#logger = logger;
     this.#observer = observer;
     this.#method = origin.method;
-    this.needsDeadline = !origin.hasDeadline && !this.streams;
+    const isEndless = origin.hasDeadline || this.streams;
+    this.deadline = isEndless ? Number.POSITIVE_INFINITY : this.startedAt + defaultDeadlineMs;
     this.#protocol = origin.protocol;
     this.#ended = ended;
   }
@@ -73,6 +85,10 @@ export class ActiveCall implements RpcCall {
       if (this.#failure) this.#controller.abort(this.#failure);
     }
     return this.#controller.signal;
+  }
+
+  expire(): void {
+    this.stop(deadlineExceeded);
   }
 
   /**

@@ -42,7 +42,7 @@ export interface ConnectHandlerOptions extends RpcPipelineOptions {
   readonly draining?: AbortSignal;
 }
 
-export interface ConnectHandler {
+interface ConnectHandler {
   /** Whether a path (without a query) belongs to one of the services, so that `handle` answers it. */
   matches(path: string): boolean;
   /** Answers, whatever happens; never throws. */

@@ -6,7 +6,8 @@ import { logVerbosity, Server, ServerCredentials, setLogVerbosity } from "@grpc/
 import { bracketed } from "../base/addresses.ts";
 import { maxAnswerBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
 import { addService } from "./grpc-handlers.ts";
-import { addHealthAndReflection, type Companions } from "./grpc-health-reflection.ts";
+import { createHealth, type HealthService } from "./grpc-health.ts";
+import { addReflection } from "./grpc-reflection.ts";
 import { releaseClosedStreams } from "./release-closed-streams.ts";
 import type { RpcService } from "./service.ts";
 
@@ -55,19 +56,24 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
     // It costs on every call, and nothing here reads it.
     "grpc.enable_channelz": 0,
   });
-  let companions: Companions | undefined;
+  // Probes are no calls that anybody measures, and a watch that ends with the server is no failure.
+  const probes = new RpcPipeline({ ...options, observer: { completed: () => undefined } });
+  let health: HealthService | undefined;
+  let endReflection = (): void => undefined;
   let closing: Promise<void> | undefined;
 
   return {
     listen: (host, port) => listen(server, host, port, credentials(options.tls)),
     serve(services) {
+      health = createHealth(services);
       for (const service of services) addService(server, pipeline, service);
-      companions = addHealthAndReflection(server, services);
+      addService(server, probes, health.service);
+      endReflection = addReflection(server, [...services, health.service]);
     },
-    setServing: (serving, services) => companions?.setServing(serving, services),
+    setServing: (serving, services) => health?.setServing(serving, services),
     close(graceMs) {
-      companions?.setServing(false);
-      closing ??= close(server, graceMs, pipeline, () => companions?.end());
+      health?.setServing(false);
+      closing ??= close(server, graceMs, [pipeline, probes], () => endReflection());
       return closing;
     },
   };
@@ -98,14 +104,14 @@ function listenError(error: Error, port: number): Error {
 async function close(
   server: Server,
   graceMs: number,
-  pipeline: RpcPipeline,
-  endCompanions: () => void,
+  pipelines: readonly RpcPipeline[],
+  endReflection: () => void,
 ): Promise<void> {
   const finished = new Promise<boolean>((resolve) => server.tryShutdown(() => resolve(true)));
-  endCompanions();
-  pipeline.drain();
+  endReflection();
+  for (const pipeline of pipelines) pipeline.drain();
   if (await within(graceMs, finished)) return;
-  pipeline.stopAll();
+  for (const pipeline of pipelines) pipeline.stopAll();
   await within(farewellMs, finished);
   server.forceShutdown();
 }

@@ -9,7 +9,7 @@ import { codeOf } from "../base/error-code.ts";
 export type EnvironmentVariables = Readonly<Record<string, string | undefined>>;
 
 /** The text and the variable that it came by, or what is wrong with that variable: a phrase that follows its name. */
-export type FoundText =
+type FoundText =
   | { readonly name: string; readonly text: string }
   | { readonly name: string; readonly what: string };
 

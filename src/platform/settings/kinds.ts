@@ -18,7 +18,7 @@ export type SettingKind<T> = TextSchema<T> | ((environment: Environment) => Text
 export type TextSchema<T> = v.GenericSchema<string, T>;
 
 /** The value, or what is wrong with the text: phrases that follow the setting's name. */
-export type Parsed<T> = { readonly value: T } | { readonly problems: readonly string[] };
+type Parsed<T> = { readonly value: T } | { readonly problems: readonly string[] };
 
 /** Parses the text of a setting. What is wrong inside a value begins with its path, as in `[1].scopes[0]`. */
 export function parse<T>(kind: SettingKind<T>, text: string, environment: Environment): Parsed<T> {

@@ -19,7 +19,7 @@ import {
 import { origin } from "./urls.ts";
 
 const logLevels = ["trace", "debug", "info", "warn", "error"] as const;
-export type LogLevel = (typeof logLevels)[number];
+type LogLevel = (typeof logLevels)[number];
 
 /** Anything but "production" is development: only a deliberate word gives up the safe defaults. */
 const environmentKind = v.pipe(

@@ -10,8 +10,8 @@ export interface KnownSetting {
 }
 
 /**
- * What Kubernetes sets for each service of a namespace, whatever its name is: `PUSH_SERVICE_HOST`,
- * `PUSH_PORT_8080_TCP_ADDR`, and `PUSH_PORT` with an address.
+ * What Kubernetes sets for each service of a namespace, whatever its name is: `DB_SERVICE_HOST`,
+ * `DB_PORT_5432_TCP_ADDR`, and `DB_PORT` with an address.
  */
 const serviceLink = /_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$/;
 

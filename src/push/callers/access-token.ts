@@ -16,7 +16,7 @@ export interface TokenClaims {
 }
 
 /** The claims of a good token, undefined for any other. @throws unavailable where the issuer's keys cannot be had */
-export type VerifyAccessToken = (token: string) => Promise<TokenClaims | undefined>;
+type VerifyAccessToken = (token: string) => Promise<TokenClaims | undefined>;
 
 /** Seconds that the issuer's clock may be ahead. An expired token is expired. */
 const clockSkewSeconds = 30;

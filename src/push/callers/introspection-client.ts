@@ -13,12 +13,12 @@ import { unavailable } from "../../platform/base/errors.ts";
 const deadlineMs = 2_000;
 
 /** Whose active token it is; undefined for one that is not active. */
-export interface ActiveToken {
+interface ActiveToken {
   readonly sub: string;
   readonly clientId: string;
 }
 
-export interface IntrospectionClient {
+interface IntrospectionClient {
   /**
    * Asks, each time: an answer is worth nothing a moment later, and is not kept.
    * @throws unavailable where there is no answer

@@ -42,7 +42,7 @@ export interface DeliveryDevice {
 }
 
 /** Counts of a chunk that is not sent now, and of what becomes of it. */
-export interface RefusedChunk {
+interface RefusedChunk {
   readonly notificationId: string;
   /** Devices that were dropped with it; undefined: it was not ended here. */
   readonly dropped: number | undefined;

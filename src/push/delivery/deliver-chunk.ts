@@ -2,8 +2,8 @@
  * The work on one chunk, from taking it to writing it down. What was sent is written down with the end of the job;
  * a process that dies in between has sent messages that are sent again, with the same ids, and no others.
  */
-import { setTimeout as pause } from "node:timers/promises";
 import { isDatabaseUnavailable, sqlState } from "../../platform/base/database-errors.ts";
+import { pause } from "../../platform/base/loop.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { type Job, JobLostError, type Jobs } from "../../platform/messaging/jobs.ts";
 import { type DeliveryJob, deliveryQueue } from "../database.ts";
@@ -30,7 +30,7 @@ interface Dependencies extends SendDependencies {
 }
 
 /** Handles a job of the provider's queue. */
-export type DeliverChunk = (job: Job<DeliveryJob>, stopping: AbortSignal) => Promise<void>;
+type DeliverChunk = (job: Job<DeliveryJob>, stopping: AbortSignal) => Promise<void>;
 
 /** Milliseconds between tries to write a chunk down. */
 const settleAgainMs = 1_000;
@@ -70,7 +70,7 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
     const { againInMs = 0 } = refused ?? {};
     if (againInMs === 0) return;
     metrics.paused(provider, true);
-    await pause(Math.min(againInMs, longestRestMs), undefined, { signal: stopping }).catch(() => undefined);
+    await pause(Math.min(againInMs, longestRestMs), stopping);
   }
 
   async function settle(job: Job<DeliveryJob>, chunk: TakenChunk, result: ChunkResult): Promise<Settled> {

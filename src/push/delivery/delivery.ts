@@ -2,6 +2,7 @@
  * Delivery: takes the chunks that planning has made and sends them, at a pace that the fleet shares. One chunk at
  * a time for each provider in a process, so that a crash repeats no more than those in flight.
  */
+import type { Loop } from "../../platform/base/loop.ts";
 import type { Database } from "../../platform/database/database.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
@@ -49,7 +50,7 @@ interface Dependencies {
  * Starts a loop for each provider, and one for jobs that failed for good. Jobs must have been started.
  * @returns stops them: messages in flight finish, what is left of their chunks goes back to other machines at once
  */
-export function startDelivery(dependencies: Dependencies): { stop(): Promise<void> } {
+export function startDelivery(dependencies: Dependencies): Loop {
   const { db, jobs, providers, settings, random = Math.random, logger, handleDeadLetter } = dependencies;
   const { completeIfDone, removeDeadDevices } = dependencies;
   const { maxPerSecond, rampSeconds, maxDeadPercent, imageBaseUrl } = settings;

@@ -31,7 +31,7 @@ export async function shortenPause(db: Database, provider: ProviderName): Promis
 }
 
 /** What a failure came to. */
-export interface Pause {
+interface Pause {
   /** Milliseconds from now. */
   readonly pausedMs: number;
   /** Whether the provider was not paused before, so that this failure is the one to tell of. */

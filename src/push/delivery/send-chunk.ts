@@ -2,7 +2,7 @@
  * The sending of one chunk: at the fleet's pace, after a probe where the provider has failed, until all is sent or
  * something stops it. Writes nothing down but the provider's pauses.
  */
-import { setTimeout as pause } from "node:timers/promises";
+import { pause } from "../../platform/base/loop.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { NotificationContent, PushProvider } from "../providers/provider.ts";
 import type { DeliveryDevice, TakenChunk } from "./chunk-repository.ts";
@@ -18,7 +18,7 @@ import type { Halt, Watch } from "./watch.ts";
  * Why a chunk was not sent to its end. `long`: it takes its time, and is written down in between. `ending`: the process
  * is. `database`: its pace could not be asked for. `unavailable`, `refused`: the provider's word.
  */
-export type Stop = Halt | ProviderFailure["kind"] | "long" | "ending" | "database";
+type Stop = Halt | ProviderFailure["kind"] | "long" | "ending" | "database";
 
 export interface Sending {
   readonly tally: Tally;
@@ -166,16 +166,12 @@ class ChunkSending {
     const eachMs = (endMs - startMs) / messages;
     for (let gone = 0; gone < messages && this.#stop === undefined; ) {
       const dueInMs = start + gone * eachMs - performance.now();
-      if (dueInMs > 0) await this.#wait(Math.max(dueInMs, this.#deps.rules.tickMs));
+      if (dueInMs > 0) await pause(Math.max(dueInMs, this.#deps.rules.tickMs), this.#halted.signal);
       const due = Math.floor((performance.now() - start) / eachMs) + 1;
       gone = Math.max(gone, Math.min(messages, due));
       this.#released = first + gone;
       this.#flow.release(this.#released);
     }
-  }
-
-  async #wait(milliseconds: number): Promise<void> {
-    await pause(milliseconds, undefined, { signal: this.#halted.signal }).catch(() => undefined);
   }
 
   /** The fleet is told at once, while this chunk's last messages are still in flight. */

@@ -40,7 +40,7 @@ export interface NextTry {
 }
 
 /** `HELD`, `PENDING`: the rest waits. `DONE`, `DEAD`: the chunk has ended. */
-export type SettledState = "PENDING" | "HELD" | "DONE" | "DEAD";
+type SettledState = "PENDING" | "HELD" | "DONE" | "DEAD";
 
 export interface Settled {
   readonly state: SettledState;

@@ -9,7 +9,7 @@ import { PushEvents, recordEvent, removalReasonName } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";
 
 /** A device as its app registers it. */
-export interface Registration {
+interface Registration {
   readonly userId: string;
   readonly provider: ProviderName;
   readonly token: string;

@@ -6,7 +6,7 @@ import { removeDevices } from "./remove-devices.ts";
  * Removes a user's devices and history, for good, in one transaction. Can be repeated. The user may come back:
  * what is registered afterwards is new.
  */
-export type ForgetUser = (userId: string) => Promise<void>;
+type ForgetUser = (userId: string) => Promise<void>;
 
 export function createForgetUser({ db }: { readonly db: Database }): ForgetUser {
   return (userId) =>

@@ -34,8 +34,3 @@ export function readUtcOffset(text: string): number | undefined {
   const value = sign === "-" ? 0 - size : size;
   return isOffset(value) ? value : undefined;
 }
-
-/** Minutes as the wire has them in answers: as they are. What is sent back means the same. */
-export function wireOffset(offset: number): number {
-  return offset;
-}

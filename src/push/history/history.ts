@@ -9,7 +9,7 @@ import { orderOf } from "./history-order.ts";
 import { allViewedStatement, pageStatement, pageViewedStatement, type Slice } from "./history-statements.ts";
 
 /** One entry of a user's history. */
-export interface HistoryEntry {
+interface HistoryEntry {
   /** The notification's. */
   readonly id: string;
   readonly userId: string;
@@ -29,7 +29,7 @@ export interface PageRequest {
   readonly sort: readonly string[];
 }
 
-export interface HistoryPage {
+interface HistoryPage {
   readonly content: HistoryEntry[];
   readonly number: number;
   readonly size: number;

@@ -1,4 +1,9 @@
-/** The jobs of chunks, and their turn among those of other notifications. */
+/**
+ * The jobs of chunks, and their turn among those of other notifications. The chunk's row is the truth: its state says
+ * whether it is to be sent, its attempt who may write it. Its job says only that a worker is to look at the row, when,
+ * and whether that worker still lives. Both exist because a row that is held, done or dead has no job, and because a
+ * job can come twice or late: it then finds in the row that there is nothing to do.
+ */
 import type { Database } from "../../platform/database/database.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { type DeliveryJob, deliveryQueue } from "../database.ts";

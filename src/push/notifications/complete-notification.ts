@@ -5,6 +5,7 @@
  */
 import { sql } from "drizzle-orm";
 import { type Clock, systemClock } from "../../platform/base/clock.ts";
+import { every, type Loop } from "../../platform/base/loop.ts";
 import { type Database, rows } from "../../platform/database/database.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import { PushEvents, recordEvent } from "../events.ts";
@@ -113,7 +114,7 @@ export async function sweepCompletions(db: Database, clock: Clock = systemClock)
   return completed;
 }
 
-/** Sweeps at an interval, one round at a time, until stopped. A round that fails is logged and tried again. */
+/** Sweeps at an interval until stopped. A round that fails is logged and tried again. */
 export function startCompletionSweep({
   db,
   clock,
@@ -124,25 +125,10 @@ export function startCompletionSweep({
   readonly clock: Clock;
   readonly logger: Logger;
   readonly intervalSeconds?: number;
-}): { stop(): Promise<void> } {
-  let round: Promise<unknown> = Promise.resolve();
-  let isRunning = false;
-  const timer = setInterval(() => {
-    if (isRunning) return;
-    isRunning = true;
-    round = sweepCompletions(db, clock)
-      .catch((err: unknown) =>
-        logger.warn({ err }, "finished notifications could not be completed; it is tried again"),
-      )
-      .finally(() => {
-        isRunning = false;
-      });
-  }, intervalSeconds * 1000);
-  timer.unref();
-  return {
-    async stop() {
-      clearInterval(timer);
-      await round;
-    },
-  };
+}): Loop {
+  return every(
+    intervalSeconds * 1000,
+    () => sweepCompletions(db, clock),
+    (err) => logger.warn({ err }, "finished notifications could not be completed; it is tried again"),
+  );
 }

@@ -20,7 +20,7 @@ interface Dependencies {
 }
 
 /** Each can be repeated, except on a notification that has ended. */
-export interface Control {
+interface Control {
   pause(id: string): Promise<void>;
   resume(id: string): Promise<void>;
   cancel(id: string): Promise<void>;

@@ -13,7 +13,7 @@ const chunkSize = 1_000;
 /** Renewed within this time before acceptance counts as renewed since: clocks of machines differ. */
 const clockMargin = "5 minutes";
 
-export interface CutChunks {
+interface CutChunks {
   readonly chunks: readonly WaitingChunk[];
   /** How many of the notification's chunks came before them. */
   readonly first: number;

@@ -31,7 +31,7 @@ interface Dependencies {
   readonly clock: Clock;
 }
 
-export interface DeadLetters {
+interface DeadLetters {
   /** Those given up last first. */
   list(request: PageRequest): Promise<Page<DeadLetter>>;
   /**

@@ -25,7 +25,7 @@ const planAgainSeconds = 60;
 const reason =
   "Its job failed again and again, or the process that worked on it died each time: see the log.";
 
-export interface DeadLetterHandler {
+interface DeadLetterHandler {
   /** Handles the jobs of the queue `dead-letters`. */
   handle(job: Job<Partial<PlanJob & DeliveryJob>>): Promise<void>;
 }

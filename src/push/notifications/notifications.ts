@@ -14,12 +14,6 @@ import type { Page, PageRequest } from "./page.ts";
 import { createProgress, type NotificationProgress } from "./progress.ts";
 import { createTestRuns } from "./test-run.ts";
 
-export type { SendRequest } from "./accept-notification.ts";
-export type { DeadLetter } from "./dead-letters.ts";
-export type { NotificationState } from "./lock-notification.ts";
-export type { Page, PageRequest } from "./page.ts";
-export type { NotificationProgress, ProgressShare } from "./progress.ts";
-
 export interface Notifications {
   /**
    * Takes a notification: when this resolves it is durable and will be sent. The same key and request again

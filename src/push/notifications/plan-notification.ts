@@ -33,7 +33,7 @@ interface Dependencies {
   readonly window?: number;
 }
 
-export interface Planner {
+interface Planner {
   /** Handles the jobs of the queue `plan`. */
   handle(job: Job<PlanJob>, stopping: AbortSignal): Promise<void>;
 }

@@ -25,7 +25,7 @@ interface Counts {
 }
 
 /** The part of one offset and one provider. */
-export interface ProgressShare extends Counts {
+interface ProgressShare extends Counts {
   /** Minutes. */
   readonly utcOffset: number;
   readonly provider: ProviderName;
@@ -70,7 +70,7 @@ const columns = sql`
     ) as share
   ), '[]') as breakdown`;
 
-export interface Progress {
+interface Progress {
   /** The newest first. */
   list(request: PageRequest): Promise<Page<NotificationProgress>>;
   /** @throws ServiceError `notification_not_found` */

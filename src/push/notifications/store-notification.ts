@@ -6,9 +6,9 @@ import { type PlanJob, planQueue } from "../database.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 
 /** Who is to get it: whoever is at these offsets, in minutes, or these users. */
-export type Audience = { readonly utcOffsets: readonly number[] } | { readonly userIds: readonly string[] };
+type Audience = { readonly utcOffsets: readonly number[] } | { readonly userIds: readonly string[] };
 
-export interface NewNotification {
+interface NewNotification {
   /** UUIDv7 of `acceptedAt`. */
   readonly id: string;
   readonly title: string;

@@ -2,10 +2,11 @@
  * Watching a notification: its progress as it stands, then each time that it has changed. All who watch the
  * same one in this process share one poll, so that watchers cost the database nothing.
  */
-import { setTimeout } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { inTime } from "../../platform/base/deadlines.ts";
-import type { NotificationProgress, Notifications } from "./notifications.ts";
+import { pause } from "../../platform/base/loop.ts";
+import type { Notifications } from "./notifications.ts";
+import type { NotificationProgress } from "./progress.ts";
 
 /**
  * Yields the progress, at most half a second old, then whenever it has changed; a watcher who is slow misses
@@ -49,7 +50,7 @@ export function createWatchProgress({ notifications, intervalMs = 500 }: Depende
         if (!isDeepStrictEqual(progress, poll.latest)) poll.latest = progress;
         wake(poll);
         if (isFinal(progress)) break;
-        await setTimeout(intervalMs, undefined, { ref: false });
+        await pause(intervalMs);
       } while (poll.watchers > 0);
     } catch (error) {
       poll.failure = { error };

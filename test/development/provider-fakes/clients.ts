@@ -13,7 +13,7 @@ import type {
   ApnsCredentials,
   ServiceAccount,
   VapidCredentials,
-} from "../../../src/development/provider-fakes/provider-fakes.ts";
+} from "../../../src/development/provider-fakes/credentials.ts";
 
 export interface Response {
   readonly status: number;

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as elapsed } from "node:timers/promises";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { startFcmFake } from "../../../src/development/provider-fakes/provider-fakes.ts";
+import { startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
 import { type Program, startProgram } from "../../support/program.ts";
 import { accessToken } from "./clients.ts";
 

@@ -3,11 +3,8 @@ import { once } from "node:events";
 import type { ClientHttp2Session } from "node:http2";
 import { setTimeout as elapsed } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import {
-  type FcmFake,
-  type Scenario,
-  startFcmFake,
-} from "../../../src/development/provider-fakes/provider-fakes.ts";
+import { type FcmFake, startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
+import type { Scenario } from "../../../src/development/provider-fakes/scenario.ts";
 import { movableClock } from "../../support/movable-clock.ts";
 import { accessToken, fcmMessage, send, session } from "./clients.ts";
 

@@ -2,6 +2,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import type { Loop } from "../../../src/platform/base/loop.ts";
 import { type OpenDatabase, rows } from "../../../src/platform/database/database.ts";
 import {
   createJobs,
@@ -9,7 +10,6 @@ import {
   JobLostError,
   type Jobs,
   jobSchema,
-  type Worker,
 } from "../../../src/platform/messaging/jobs.ts";
 import { createLogger } from "../../../src/platform/observability/logger.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
@@ -42,7 +42,7 @@ describe.each(backends)("jobs on %s", (backend) => {
   let holder: ServiceDatabase;
   let database: OpenDatabase;
   let jobs: Jobs;
-  const workers: Worker[] = [];
+  const workers: Loop[] = [];
 
   beforeAll(async () => {
     holder = await createServiceDatabase(backend, { ...pushMigrations, librarySchemas: [jobSchema(tables)] });
@@ -62,7 +62,7 @@ describe.each(backends)("jobs on %s", (backend) => {
   });
 
   /** Works with a short pause between looks. */
-  function work(queue: string, handle: (job: Job<Work>) => Promise<void>): Worker {
+  function work(queue: string, handle: (job: Job<Work>) => Promise<void>): Loop {
     const worker = jobs.work<Work>({ queue, handle, idleMs: 20 });
     workers.push(worker);
     return worker;

@@ -1,7 +1,6 @@
 /** No log line carries a secret, wherever in the call it stands. Each row goes through the real logger. */
 import { describe, expect, it } from "vitest";
 import type { Logger } from "../../../src/platform/observability/logger.ts";
-import { maskPhone } from "../../../src/platform/observability/redaction.ts";
 import { logged } from "../../support/captured-log.ts";
 
 const secret = "s3cr3t-vAlue";
@@ -79,7 +78,6 @@ describe("a phone number", () => {
     ["1-2-3", "[Redacted]"],
     ["+49151x2345678", "[Redacted]"],
   ])("%s is logged as %s", (phone, masked) => {
-    expect(maskPhone(phone)).toBe(masked);
     const { text, line } = logged((logger) => logger.child({ phone }).info({ to: { phoneNumber: phone } }));
     expect(line).toMatchObject({ phone: masked, to: { phoneNumber: masked } });
     expect(text).not.toContain(phone);

@@ -11,7 +11,6 @@ import { gzipSync } from "node:zlib";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { credentials, status } from "@grpc/grpc-js";
-import { protoPath as healthProto } from "grpc-health-check";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { IntrospectRequestSchema } from "../../../gen/proto/auth/v1/introspection_pb.ts";
 import {
@@ -33,6 +32,7 @@ const reflectionProtos = join(
 const service = "auth.v1.IntrospectionService";
 const path = `/${service}/Introspect`;
 const introspect = loadMethod("auth/v1/introspection.proto", service, "Introspect", [join(root, "proto")]);
+const healthProto = join(root, "proto/grpc/health/v1/health.proto");
 const countProto = join(import.meta.dirname, "../../support/proto/counter.proto");
 const count = loadMethod(countProto, "gatepost.test.v1.CounterService", "Count");
 
@@ -218,12 +218,44 @@ describe("health", () => {
     await expect(client.unary(check, { service: "other" })).rejects.toMatchObject({ code: status.NOT_FOUND });
   });
 
-  it("is told to those who watch", async () => {
+  it("is listed for the server and each service", async () => {
+    servers.grpc.setServing(false, testServices().services.slice(0, 1));
+    const list = loadMethod(healthProto, "grpc.health.v1.Health", "List");
+    expect(await client.unary(list, {})).toEqual({
+      statuses: {
+        "": { status: "NOT_SERVING" },
+        [service]: { status: "NOT_SERVING" },
+        "gatepost.test.v1.CounterService": { status: "SERVING" },
+      },
+    });
+  });
+
+  it.each(["other", "change", "newListener"])("of an unknown service can be watched: %s", async (name) => {
+    const states: unknown[] = [];
+    const stream = client.serverStream(watch, { service: name });
+    stream.on("error", () => undefined);
+    stream.on("data", (state) => states.push(state));
+    await vi.waitFor(() => expect(states).toHaveLength(1));
+    servers.grpc.setServing(false);
+    expect(await client.unary(check, { service })).toEqual({ status: "NOT_SERVING" });
+    expect(states).toEqual([{ status: "SERVICE_UNKNOWN" }]);
+    stream.cancel();
+  });
+
+  it("is not counted among the calls of the services", async () => {
+    servers.completed.length = 0;
+    await client.unary(check, { service });
+    await client.unary(introspect, { token: "active" });
+    expect(servers.completed).toMatchObject([{ method: "Introspect" }]);
+  });
+
+  it("is told to those who watch, once for each change", async () => {
     const states: unknown[] = [];
     const stream = client.serverStream(watch, { service });
     stream.on("error", () => undefined);
     stream.on("data", (state) => states.push(state));
     await vi.waitFor(() => expect(states).toHaveLength(1));
+    servers.grpc.setServing(true);
     servers.grpc.setServing(false);
     servers.grpc.setServing(true);
     await vi.waitFor(() =>

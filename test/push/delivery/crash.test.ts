@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { startFcmFake } from "../../../src/development/provider-fakes/provider-fakes.ts";
+import { startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
 import { type OpenDatabase, rows } from "../../../src/platform/database/database.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { createJobs } from "../../../src/platform/messaging/jobs.ts";

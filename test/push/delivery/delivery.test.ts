@@ -1,7 +1,7 @@
 /** Delivery over real sockets: who gets what, and what is written down. */
 import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { type FcmFake, startFcmFake } from "../../../src/development/provider-fakes/provider-fakes.ts";
+import { type FcmFake, startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
 import { rows } from "../../../src/platform/database/database.ts";
 import { messageId } from "../../../src/push/delivery/message-id.ts";
 import type { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";

@@ -1,6 +1,6 @@
 /** An FCM fake in a process of its own. Prints its origin and credentials; a line on standard input asks for its ledger. */
 import { createInterface } from "node:readline";
-import { startFcmFake } from "../../../src/development/provider-fakes/provider-fakes.ts";
+import { startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
 
 const fake = await startFcmFake();
 const { origin, credentials } = fake;

@@ -6,9 +6,9 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import {
   type ProviderFakes,
-  type RunningFake,
   startProviderFakes,
 } from "../../../src/development/provider-fakes/provider-fakes.ts";
+import type { RunningFake } from "../../../src/development/provider-fakes/running-fake.ts";
 import { type PushProcess, spawnPushServer } from "../../support/push-server.ts";
 import { backends } from "../../support/servers.ts";
 import { type Operator, operatorOf, type Progress } from "./operator.ts";

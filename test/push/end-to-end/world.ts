@@ -5,7 +5,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type FcmFake, startFcmFake } from "../../../src/development/provider-fakes/provider-fakes.ts";
+import { type FcmFake, startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
 import type { Database } from "../../../src/platform/database/database.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { pushMigrations } from "../../../src/push/database.ts";

@@ -3,7 +3,8 @@ import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { rows } from "../../../src/platform/database/database.ts";
 import { planQueue } from "../../../src/push/database.ts";
-import { createNotifications, type SendRequest } from "../../../src/push/notifications/notifications.ts";
+import type { SendRequest } from "../../../src/push/notifications/accept-notification.ts";
+import { createNotifications } from "../../../src/push/notifications/notifications.ts";
 import { backends } from "../../support/servers.ts";
 import { createLab, type Lab, ttlSeconds } from "./notification-lab.ts";
 

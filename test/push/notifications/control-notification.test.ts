@@ -8,8 +8,8 @@ import {
   startCompletionSweep,
   sweepCompletions,
 } from "../../../src/push/notifications/complete-notification.ts";
-import type { NotificationProgress } from "../../../src/push/notifications/notifications.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
+import type { NotificationProgress } from "../../../src/push/notifications/progress.ts";
 import { backends } from "../../support/servers.ts";
 import { allProviders, createLab, type Lab, never } from "./notification-lab.ts";
 

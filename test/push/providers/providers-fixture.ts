@@ -1,10 +1,8 @@
 /** What the tests of the senders share: content, recipients, and senders of the fakes. */
 import { randomUUID } from "node:crypto";
-import type {
-  ApnsFake,
-  FcmFake,
-  WebPushFake,
-} from "../../../src/development/provider-fakes/provider-fakes.ts";
+import type { ApnsFake } from "../../../src/development/provider-fakes/apns/apns.ts";
+import type { FcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
+import type { WebPushFake } from "../../../src/development/provider-fakes/webpush/webpush.ts";
 import type { Clock } from "../../../src/platform/base/clock.ts";
 import { systemClock } from "../../../src/platform/base/clock.ts";
 import { ApnsProvider } from "../../../src/push/providers/apns/apns.ts";

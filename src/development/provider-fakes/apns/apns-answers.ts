@@ -1,7 +1,7 @@
 /** The answers of APNs: every reason of Apple's table with its status. */
 import type { Answer } from "../exchange.ts";
 
-export const apnsReasons = {
+const apnsReasons = {
   BadCollapseId: 400,
   BadDeviceToken: 400,
   BadExpirationDate: 400,

@@ -35,7 +35,7 @@ const pushTypes = [
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const devicePath = "/3/device/";
 
-export interface ApnsFakeOptions extends ListenerOptions {
+interface ApnsFakeOptions extends ListenerOptions {
   /** A new key for the app `com.example.app` unless given. */
   readonly credentials?: ApnsCredentials;
   readonly clock?: Clock;

@@ -27,7 +27,7 @@ import { type AccessTokens, createAccessTokens } from "./fcm-oauth.ts";
 const maxConcurrentStreams = 100;
 const sendPath = /^\/v1\/projects\/([^/?]+)\/messages:send(?:\?|$)/;
 
-export interface FcmFakeOptions extends ListenerOptions {
+interface FcmFakeOptions extends ListenerOptions {
   /** A new service account of the project `gatepost-fake` unless given. */
   readonly serviceAccount?: Omit<ServiceAccount, "token_uri">;
   /** `expires_in` of access tokens; 3599 unless given. */

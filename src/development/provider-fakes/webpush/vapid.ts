@@ -10,7 +10,7 @@ const leewaySeconds = 60;
 /** Headers that were found right; senders use one for many messages. */
 const maxRemembered = 1000;
 
-export interface Sender {
+interface Sender {
   /** The application server key, base64url. */
   readonly publicKey: string;
   /** `exp` of its token. */

@@ -20,7 +20,7 @@ const maxConcurrentStreams = 100;
 const maxBody = 4096;
 const pushPath = "/push/";
 
-export interface WebPushFakeOptions extends ListenerOptions {
+interface WebPushFakeOptions extends ListenerOptions {
   /** New ones unless given. */
   readonly credentials?: VapidCredentials;
   /** 32 bytes that the keys of subscriptions come from; random unless given. With the same, they outlive the fake. */

@@ -37,7 +37,7 @@ interface AccessToken {
 }
 
 /** An access token, or what comes of messages while there is none. */
-export type Access = { readonly token: string } | { readonly outcome: Outcome };
+type Access = { readonly token: string } | { readonly outcome: Outcome };
 
 export class GoogleAccess {
   readonly #account: ServiceAccount;

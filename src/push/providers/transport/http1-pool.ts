@@ -11,7 +11,7 @@ import { type Answer, maxBodyBytes, type NoAnswer, type RawHeaders, type Reply }
 /** Connecting failed, or the reason is one of TLS: nothing was sent. */
 const unreachable = /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ERR_TLS_.*|.*CERT.*)$/;
 
-export interface Http1PoolOptions {
+interface Http1PoolOptions {
   readonly origin: string;
   /** Connections, and so requests, at once. */
   readonly maxSockets: number;

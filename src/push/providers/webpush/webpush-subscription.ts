@@ -18,7 +18,7 @@ export interface Subscription {
 }
 
 /** The subscription, or what is wrong with it, in words. */
-export type ParsedSubscription = { readonly value: Subscription } | { readonly problem: string };
+type ParsedSubscription = { readonly value: Subscription } | { readonly problem: string };
 
 /**
  * @param allowedHosts exact hosts, `*.suffix` for hosts below one, or whole origins such as

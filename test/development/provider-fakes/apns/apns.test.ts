@@ -3,7 +3,7 @@ import { once } from "node:events";
 import type { ClientHttp2Session, OutgoingHttpHeaders } from "node:http2";
 import { setTimeout as elapsed } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { type ApnsFake, startApnsFake } from "../../../../src/development/provider-fakes/provider-fakes.ts";
+import { type ApnsFake, startApnsFake } from "../../../../src/development/provider-fakes/apns/apns.ts";
 import { movableClock } from "../../../support/movable-clock.ts";
 import { providerToken, seconds, send, session } from "../clients.ts";
 

@@ -1,7 +1,7 @@
 import { generateKeyPairSync } from "node:crypto";
 import type { ClientHttp2Session } from "node:http2";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { type FcmFake, startFcmFake } from "../../../../src/development/provider-fakes/provider-fakes.ts";
+import { type FcmFake, startFcmFake } from "../../../../src/development/provider-fakes/fcm/fcm.ts";
 import { localhostCertificate } from "../../../support/localhost-certificate.ts";
 import { movableClock } from "../../../support/movable-clock.ts";
 import {

@@ -1,6 +1,6 @@
 /** Encrypts push messages (RFC 8291) with Web Crypto: the other direction than the fake, by other means. */
 import { webcrypto } from "node:crypto";
-import type { PushSubscription } from "../../../../src/development/provider-fakes/provider-fakes.ts";
+import type { PushSubscription } from "../../../../src/development/provider-fakes/webpush/subscriptions.ts";
 
 const { subtle } = webcrypto;
 const ecdh = { name: "ECDH", namedCurve: "P-256" };

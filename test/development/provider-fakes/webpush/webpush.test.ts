@@ -1,10 +1,10 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { newVapidCredentials } from "../../../../src/development/provider-fakes/credentials.ts";
+import type { PushSubscription } from "../../../../src/development/provider-fakes/webpush/subscriptions.ts";
 import {
-  type PushSubscription,
   startWebPushFake,
   type WebPushFake,
-} from "../../../../src/development/provider-fakes/provider-fakes.ts";
+} from "../../../../src/development/provider-fakes/webpush/webpush.ts";
 import { seconds, send, session, vapid } from "../clients.ts";
 import { encryptPush } from "./push-encryption.ts";
 

@@ -1,10 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import {
-  type FcmFake,
-  type FcmRow,
-  type Scenario,
-  startFcmFake,
-} from "../../../../src/development/provider-fakes/provider-fakes.ts";
+import { type FcmFake, startFcmFake } from "../../../../src/development/provider-fakes/fcm/fcm.ts";
+import type { FcmRow } from "../../../../src/development/provider-fakes/fcm/fcm-answers.ts";
+import type { Scenario } from "../../../../src/development/provider-fakes/scenario.ts";
 import type { FcmProvider } from "../../../../src/push/providers/fcm/fcm.ts";
 import type { Outcome } from "../../../../src/push/providers/provider.ts";
 import { movableClock } from "../../../support/movable-clock.ts";

@@ -1,12 +1,12 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import type { Scenario } from "../../../../src/development/provider-fakes/scenario.ts";
 import {
-  type Scenario,
   startWebPushFake,
   type WebPushFake,
-  type WebPushRow,
-} from "../../../../src/development/provider-fakes/provider-fakes.ts";
+} from "../../../../src/development/provider-fakes/webpush/webpush.ts";
+import type { WebPushRow } from "../../../../src/development/provider-fakes/webpush/webpush-answers.ts";
 import type { Outcome } from "../../../../src/push/providers/provider.ts";
 import type { WebPushProvider } from "../../../../src/push/providers/webpush/webpush.ts";
 import { movableClock } from "../../../support/movable-clock.ts";

@@ -2,22 +2,21 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
-import {
-  createManagementServer,
-  type ManagementServer,
-} from "../../../src/platform/http/management-server.ts";
+import { createManagementApp } from "../../../src/platform/http/management.ts";
+import { createHttpServer } from "../../../src/platform/http/server.ts";
 import { createMetrics } from "../../../src/platform/observability/metrics.ts";
 import { createLifecycle } from "../../../src/platform/process/lifecycle.ts";
 import { captureLog } from "../../support/captured-log.ts";
 
-const servers: ManagementServer[] = [];
-afterEach(() => Promise.all(servers.splice(0).map((server) => server.close())));
+const servers: ReturnType<typeof createHttpServer>[] = [];
+afterEach(() => Promise.all(servers.splice(0).map((server) => server.close(100))));
 
 async function start() {
   const { logger, lines } = captureLog();
   const metrics = createMetrics("gatepost");
   const lifecycle = createLifecycle({ logger, graceSeconds: 1 });
-  const server = createManagementServer({ metrics, lifecycle, logger });
+  const server = createHttpServer({ logger });
+  server.serve({ fetch: createManagementApp({ metrics, lifecycle, logger }).fetch });
   servers.push(server);
   const port = await server.listen("127.0.0.1", 0);
   const ask = (path: string, init?: RequestInit) => fetch(`http://127.0.0.1:${port}${path}`, init);
@@ -119,7 +118,7 @@ describe("close", () => {
     const socket = connect(port, "127.0.0.1");
     await once(socket, "connect");
     const began = performance.now();
-    await server.close();
+    await server.close(500);
     expect(performance.now() - began).toBeLessThan(3000);
     await expect(ask("/health/live")).rejects.toThrow();
     socket.destroy();
@@ -128,7 +127,7 @@ describe("close", () => {
   it("a port that is taken is an error of listen", async () => {
     const { port } = await start();
     const { server } = await start();
-    await server.close();
+    await server.close(500);
     await expect(server.listen("127.0.0.1", port)).rejects.toMatchObject({ code: "EADDRINUSE" });
   });
 });

@@ -1,0 +1,59 @@
+/**
+ * What an orchestrator and Prometheus ask: liveness, readiness and metrics. On a port of its own, so that it can be
+ * kept off the public network and still answers when that of the APIs is busy.
+ */
+import { type Context, Hono } from "hono";
+import type { Logger } from "pino";
+import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
+import { problem, toResponse } from "../base/problem.ts";
+import { RequestContext } from "../base/request-context.ts";
+import type { Metrics } from "../observability/metrics.ts";
+import type { Lifecycle } from "../process/lifecycle.ts";
+
+interface Dependencies {
+  readonly metrics: Pick<Metrics, "registry">;
+  readonly lifecycle: Pick<Lifecycle, "unready">;
+  readonly logger: Logger;
+}
+
+/** Serves `GET /health/live`, `/health/ready` and `/metrics`. */
+export function createManagementApp({ metrics: { registry }, lifecycle, logger }: Dependencies): Hono {
+  const app = new Hono();
+  app.use(async (c, next) => {
+    await next();
+    c.header("Cache-Control", "no-store");
+  });
+  app.get("/health/live", (c) => page(c, 200, { status: "up" }));
+  app.get("/health/ready", (c) => {
+    const notReady = lifecycle.unready();
+    return notReady.length === 0
+      ? page(c, 200, { status: "up" })
+      : page(c, 503, { status: "down", notReady });
+  });
+  app.get("/metrics", async (c) => page(c, 200, await registry.metrics(), registry.contentType));
+
+  const paths = app.routes.filter(({ method }) => method === "GET").map(({ path }) => path);
+  for (const path of paths) {
+    app.all(path, () => {
+      throw new ServiceError(ErrorKinds.methodNotAllowed, "Only GET and HEAD are allowed here.", {
+        allow: ["GET", "HEAD"],
+      });
+    });
+  }
+  app.notFound(() => {
+    throw new ServiceError(ErrorKinds.notFound, `Here are ${paths.join(", ")}.`);
+  });
+  app.onError((thrown, c) => {
+    const error = asServiceError(thrown);
+    const context = new RequestContext(logger, c.req.header("x-request-id"));
+    if (error.kind.status >= 500) context.log.error({ err: thrown }, "the management port failed to answer");
+    return toResponse(problem(context, error.kind.status, { "X-Request-Id": context.requestId }, error));
+  });
+  return app;
+}
+
+/** With its length, so that HEAD tells it too. */
+function page(c: Context, status: 200 | 503, content: object | string, type = "application/json"): Response {
+  const body = typeof content === "string" ? content : JSON.stringify(content);
+  return c.body(body, status, { "Content-Type": type, "Content-Length": `${Buffer.byteLength(body)}` });
+}
