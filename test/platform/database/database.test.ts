@@ -16,15 +16,11 @@ import {
   violatedUnique,
 } from "../../../src/platform/base/database-errors.ts";
 import { asServiceError, ErrorKinds } from "../../../src/platform/base/errors.ts";
-import {
-  arrayLiteral,
-  type Database,
-  type OpenDatabase,
-  rows,
-} from "../../../src/platform/database/database.ts";
+import { arrayLiteral, type Database, type OpenDatabase } from "../../../src/platform/database/database.ts";
 import { isMigrated } from "../../../src/platform/database/migrations.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { createTestDatabase, postgresUrl } from "../../support/backends.ts";
+import { rows } from "../../support/rows.ts";
 import { backends, databaseEnvironment } from "../../support/servers.ts";
 import {
   createServiceDatabase,

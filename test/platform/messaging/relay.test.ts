@@ -7,10 +7,11 @@ import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { createIdentities } from "../../../src/auth/identities/identities.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
-import { type OpenDatabase, rows } from "../../../src/platform/database/database.ts";
+import type { OpenDatabase } from "../../../src/platform/database/database.ts";
 import { type CloudEvent, relayOnce, startRelay } from "../../../src/platform/messaging/relay.ts";
 import { newPhone } from "../../support/auth-api.ts";
 import { captureLog } from "../../support/captured-log.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 
