@@ -7,7 +7,9 @@ import { sql } from "drizzle-orm";
 import { readMigrationFiles } from "drizzle-orm/migrator";
 import { sqlState } from "../base/database-errors.ts";
 import type { JobTables } from "../messaging/jobs.ts";
-import { type Database, rows } from "./database.ts";
+import type { Database } from "./database.ts";
+import { nullable, text } from "./readers.ts";
+import { computed, rows, selection } from "./statements.ts";
 
 /** One service's migrations: its PostgreSQL schema, the folder of its history, and its job tables if it has any. */
 export interface Migrations {
@@ -25,11 +27,9 @@ export function migrationConfig({ schema, folder }: Migrations) {
 export async function isMigrated(db: Database, migrations: Migrations): Promise<boolean> {
   const newest = readMigrationFiles(migrationConfig(migrations)).at(-1)?.folderMillis ?? 0;
   const history = sql`${sql.identifier("migrations")}.${sql.identifier(migrations.schema)}`;
+  const newestRun = selection({ at: computed(nullable(text), sql`max(created_at)::text`) });
   try {
-    const [done] = await rows<{ at: string | null }>(
-      db,
-      sql`select max(created_at)::text as at from ${history}`,
-    );
+    const [done] = await rows(db, newestRun, sql`select ${newestRun} from ${history}`);
     return Number(done?.at ?? 0) >= newest && (!migrations.jobs || (await hasQueues(db, migrations.jobs)));
   } catch (error) {
     // There is no history yet: undefined_table, invalid_schema_name, or no right to see it.
@@ -39,6 +39,7 @@ export async function isMigrated(db: Database, migrations: Migrations): Promise<
 }
 
 async function hasQueues(db: Database, { schema, queues }: JobTables): Promise<boolean> {
-  const found = await rows<{ name: string }>(db, sql`select name from ${sql.identifier(schema)}.queue`);
+  const known = selection({ name: computed(text, sql`name`) });
+  const found = await rows(db, known, sql`select ${known} from ${sql.identifier(schema)}.queue`);
   return queues.every((queue) => found.some(({ name }) => name === queue.name));
 }

@@ -10,7 +10,8 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { SQL, sql } from "drizzle-orm";
 import { fromDrizzle, PgBoss } from "pg-boss";
-import { type Database, type OpenDatabase, rows } from "../database/database.ts";
+import type { Database, OpenDatabase } from "../database/database.ts";
+import { rawRows } from "../database/statements.ts";
 import type { Logger } from "../observability/logger.ts";
 
 /** A queue, and what becomes of its jobs when they fail. */
@@ -170,7 +171,7 @@ function statementsOf({ db, script }: ScriptedDatabase) {
 function statementsIn(tx: Database) {
   const execute = async (statement: unknown) => {
     if (!(statement instanceof SQL)) throw new TypeError("the adapter makes something else than SQL");
-    return { rows: await rows(tx, statement) };
+    return { rows: await rawRows(tx, statement) };
   };
   const { executeSql } = fromDrizzle({ execute }, sql);
   return { executeSql: (text: string, values?: unknown[]) => executeSql(text, values?.map(asParameter)) };
