@@ -17,7 +17,8 @@ export function computed<T>(reader: Reader<T>, expression: SQL): Field<T> {
   return { read: (value) => reader.read(value), getSQL: () => expression };
 }
 
-type Fields = Readonly<Record<string, Field<unknown>>>;
+/** Fields, by the names that they have in a row. */
+export type Fields = Readonly<Record<string, Field<unknown>>>;
 
 /** A row, as its fields are read. */
 export type RowOf<F extends Fields> = { -readonly [Name in keyof F]: ReadBy<F[Name]> };
@@ -47,6 +48,11 @@ export class Selection<F extends Fields> extends SQL implements Reader<RowOf<F>>
     }
     return values;
   }
+
+  /** The same of the outer side of a join. @returns undefined where this field, never null by itself, is null */
+  readJoined(row: RawRow, field: keyof F & string): RowOf<F> | undefined {
+    return row[field] === null ? undefined : this.read(row);
+  }
 }
 
 /** Selects these: names of columns and computed expressions, by the names that they have in a row. */
@@ -68,8 +74,11 @@ export async function rowCount(db: Database, statement: SQL): Promise<number> {
   return (await rawRows(db, statement)).length;
 }
 
+/** A row as its driver has it. */
+export type RawRow = Record<string, unknown>;
+
 /** The rows of a statement as its driver has them. */
-export async function rawRows(db: Database, statement: SQL): Promise<Record<string, unknown>[]> {
+export async function rawRows(db: Database, statement: SQL): Promise<RawRow[]> {
   const result: unknown = await db.execute(statement);
   // postgres.js answers an array of rows, PGlite an object that has them.
   if (Array.isArray(result)) return [...result];
@@ -82,7 +91,7 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 }
 
 /** A value of a prepared statement's parameter. */
-export type ParameterValue = string | number | boolean | null;
+export type ParameterValue = string | number | boolean | Uint8Array | null;
 
 /** A statement that is only missing its parameters. */
 export type Prepared<Name extends string> = (values: Readonly<Record<Name, ParameterValue>>) => SQL;
