@@ -3,7 +3,7 @@
  * table's name, which PostgreSQL takes neither in the column list of an insert nor in `set`, and which is not there
  * any more behind an alias.
  */
-import { type Column, type GetColumnData, getTableColumns, SQL, sql } from "drizzle-orm";
+import { type Column, type GetColumnData, getTableColumns, SQL, StringChunk } from "drizzle-orm";
 import type { PgTable } from "drizzle-orm/pg-core";
 import { type Reader, UnexpectedAnswerError } from "./readers.ts";
 
@@ -12,8 +12,8 @@ export class ColumnName<T = unknown> extends SQL<T> implements Reader<T> {
   readonly #column: Column;
 
   constructor(column: Column, qualifier: string | undefined) {
-    const name = sql.identifier(column.name);
-    super(qualifier === undefined ? [name] : [sql`${sql.identifier(qualifier)}.${name}`]);
+    const path = qualifier === undefined ? [column.name] : [qualifier, column.name];
+    super([new StringChunk(path.map((name) => `"${name.replaceAll('"', '""')}"`).join("."))]);
     this.#column = column;
   }
 

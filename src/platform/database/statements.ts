@@ -33,7 +33,9 @@ export class Selection<F extends Fields> extends SQL implements Reader<RowOf<F>>
   constructor(fields: F) {
     const all = Object.entries(fields);
     const list = all.map(([name, field]) => sql`${field.getSQL()} as ${sql.identifier(name)}`);
-    super([sql.join(list, sql`, `)]);
+    const { texts, params } = render(sql.join(list, sql`, `));
+    // Without parameters it is one text, which need not be made again for each statement that it is a part of.
+    super(params.length === 0 ? texts : list.flatMap((one, index) => (index === 0 ? [one] : [sql`, `, one])));
     this.#fields = all;
   }
 
