@@ -17,6 +17,7 @@ import {
   RevocationReasonSchema,
 } from "../../gen/proto/auth/v1/events_pb.ts";
 import { type EventKind, eventKind, type FieldsOf, insertEvents } from "../platform/messaging/outbox.ts";
+import { outbox } from "./schema.ts";
 
 export const AuthEvents = {
   identityCreated: eventKind("auth.identity.created.v1", IdentityCreatedSchema),
@@ -43,7 +44,7 @@ export function recordEvent<Message extends DescMessage>(
   from: SQL = sql``,
 ): SQL {
   const time = at instanceof Date ? sql`${at.toISOString()}::timestamptz` : at;
-  return insertEvents("auth", { kind, subject: fields.identityId, fields, at: time, from });
+  return insertEvents(outbox, { kind, subject: fields.identityId, fields, at: time, from });
 }
 
 /** Why an authorization ended. */

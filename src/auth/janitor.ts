@@ -5,8 +5,11 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../platform/base/clock.ts";
 import { every, type Loop } from "../platform/base/loop.ts";
-import { type Database, rows } from "../platform/database/database.ts";
+import type { Database } from "../platform/database/database.ts";
+import { names } from "../platform/database/names.ts";
+import { rowCount } from "../platform/database/statements.ts";
 import type { Logger } from "../platform/observability/logger.ts";
+import { attempts, authorizations, redeemedOtpProofs, revokedAccessTokens } from "./schema.ts";
 
 interface Dependencies {
   readonly db: Database;
@@ -24,6 +27,11 @@ const marginMs = 24 * 60 * 60 * 1000;
 /** Rows that one statement removes: few enough to be done well within the time that a statement has. */
 const batchSize = 10_000;
 
+const authorization = names(authorizations);
+const revoked = names(revokedAccessTokens);
+const proof = names(redeemedOtpProofs);
+const attempt = names(attempts);
+
 /** What to remove, table by table. A step that does less than a batch has nothing left to do. */
 function stepsOf({ clock, longestGrace }: Dependencies): SQL[] {
   const now = clock.now();
@@ -35,20 +43,24 @@ function stepsOf({ clock, longestGrace }: Dependencies): SQL[] {
   const batch = sql`limit ${batchSize} for update skip locked`;
   return [
     // An authorization is kept until neither of its tokens can be presented with any effect.
-    sql`delete from auth.authorizations where id in (
-      select id from auth.authorizations
-      where expires_at < ${at}::timestamptz and access_expires_at < ${at}::timestamptz ${batch}) returning 1 as one`,
-    sql`delete from auth.revoked_access_tokens where jti in (
-      select jti from auth.revoked_access_tokens where expires_at < ${longAgo}::timestamptz ${batch}) returning 1 as one`,
-    sql`delete from auth.redeemed_otp_proofs where proof_hash in (
-      select proof_hash from auth.redeemed_otp_proofs where expires_at < ${longAgo}::timestamptz ${batch})
+    sql`delete from ${authorizations} where ${authorization.id} in (
+      select ${authorization.id} from ${authorizations}
+      where ${authorization.expiresAt} < ${at}::timestamptz and ${authorization.accessExpiresAt} < ${at}::timestamptz
+      ${batch}) returning 1 as one`,
+    sql`delete from ${revokedAccessTokens} where ${revoked.jti} in (
+      select ${revoked.jti} from ${revokedAccessTokens}
+      where ${revoked.expiresAt} < ${longAgo}::timestamptz ${batch}) returning 1 as one`,
+    sql`delete from ${redeemedOtpProofs} where ${proof.proofHash} in (
+      select ${proof.proofHash} from ${redeemedOtpProofs}
+      where ${proof.expiresAt} < ${longAgo}::timestamptz ${batch}) returning 1 as one`,
+    sql`delete from ${attempts} where ${attempt.key} in (
+      select ${attempt.key} from ${attempts} where ${attempt.expire} <= ${at}::timestamptz ${batch})
       returning 1 as one`,
-    sql`delete from auth.attempts where key in (
-      select key from auth.attempts where expire <= ${at}::timestamptz ${batch}) returning 1 as one`,
     // Successors that were kept for a retry, once no client's window is open any more.
-    sql`update auth.authorizations set superseded = '[]' where id in (
-      select id from auth.authorizations
-      where superseded <> '[]' and (superseded -> 0 ->> 'at')::bigint < ${windowClosed} ${batch})
+    sql`update ${authorizations} set ${authorization.superseded} = '[]' where ${authorization.id} in (
+      select ${authorization.id} from ${authorizations}
+      where ${authorization.superseded} <> '[]'
+        and (${authorization.superseded} -> 0 ->> 'at')::bigint < ${windowClosed} ${batch})
       returning 1 as one`,
   ];
 }
@@ -57,7 +69,7 @@ function stepsOf({ clock, longestGrace }: Dependencies): SQL[] {
 export async function cleanUp(dependencies: Dependencies, stopping?: AbortSignal): Promise<void> {
   for (const step of stepsOf(dependencies)) {
     for (let done = batchSize; done === batchSize && !stopping?.aborted; )
-      done = (await rows(dependencies.db, step)).length;
+      done = await rowCount(dependencies.db, step);
   }
 }
 

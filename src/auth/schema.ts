@@ -4,24 +4,11 @@
  * values, and the successor kept for a retried refresh is sealed under the token that was presented.
  */
 import { sql } from "drizzle-orm";
-import {
-  bigserial,
-  check,
-  customType,
-  index,
-  integer,
-  jsonb,
-  pgSchema,
-  text,
-  timestamp,
-  uniqueIndex,
-  uuid,
-} from "drizzle-orm/pg-core";
+import { check, index, integer, jsonb, pgSchema, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import { bytea, instant } from "../platform/database/columns.ts";
+import { outboxTable } from "../platform/messaging/outbox-table.ts";
 
 export const auth = pgSchema("auth");
-
-const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
-const instant = (name: string) => timestamp(name, { withTimezone: true, precision: 3 });
 
 /** Registered OAuth2 clients, synchronised from OAUTH_SERVER_CLIENTS at start. */
 export const clients = auth.table("clients", {
@@ -126,11 +113,4 @@ export const attempts = auth.table(
 );
 
 /** Events written with the change that they tell of, until they have been delivered. */
-export const outbox = auth.table("outbox", {
-  position: bigserial("position", { mode: "number" }).primaryKey(),
-  id: uuid("id").notNull(),
-  type: text("type").notNull(),
-  subject: text("subject").notNull(),
-  data: jsonb("data").$type<Record<string, unknown>>().notNull(),
-  occurredAt: instant("occurred_at").notNull(),
-});
+export const outbox = outboxTable(auth);

@@ -25,6 +25,7 @@ import { createKeyStore } from "./keys/key-store.ts";
 import { serverMetadata } from "./keys/server-metadata.ts";
 import { type AttemptRule, attemptRules, createAttemptLimit } from "./limits/attempts.ts";
 import { authRpc } from "./rpc.ts";
+import { outbox } from "./schema.ts";
 import type { AuthSettings } from "./settings.ts";
 import { createAccessTokens } from "./tokens/access-token.ts";
 import { createAuthorizationRepository } from "./tokens/authorization-repository.ts";
@@ -139,7 +140,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
         startJanitor({ db, clock, longestGrace, logger, intervalSeconds }),
         startRelay({
           db,
-          schema: "auth",
+          outbox,
           source: issuer,
           deliver: deliverToAll([
             ...subscribers,

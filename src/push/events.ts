@@ -14,6 +14,7 @@ import {
   RemovalReasonSchema,
 } from "../../gen/proto/push/v1/events_pb.ts";
 import { type EventKind, eventKind, type FieldsOf, insertEvents } from "../platform/messaging/outbox.ts";
+import { outbox } from "./schema.ts";
 
 export const PushEvents = {
   tokenRegistered: eventKind("push.token.registered.v1", PushTokenRegisteredSchema),
@@ -39,7 +40,7 @@ export function recordEvent<Message extends DescMessage>(
 ): SQL {
   const subject = "userId" in fields ? fields.userId : fields.notificationId;
   const time = at ? sql`${at.toISOString()}::timestamptz` : sql`now()`;
-  return insertEvents("push", { kind, subject, fields, at: time, from });
+  return insertEvents(outbox, { kind, subject, fields, at: time, from });
 }
 
 /** Why a device is no longer registered. */

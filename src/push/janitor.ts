@@ -5,9 +5,13 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { every, type Loop } from "../platform/base/loop.ts";
-import { type Database, rows } from "../platform/database/database.ts";
+import type { Database } from "../platform/database/database.ts";
+import { names } from "../platform/database/names.ts";
+import { boolean, number } from "../platform/database/readers.ts";
+import { computed, rowCount, rows, selection } from "../platform/database/statements.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { removeDevices } from "./devices/remove-devices.ts";
+import { deliveryChunks, devices, history, idempotencyKeys, notifications } from "./schema.ts";
 
 interface Dependencies {
   readonly db: Database;
@@ -22,6 +26,18 @@ const batchSize = 5_000;
 /** Notifications that one transaction looks after; each has up to some thousands of chunks. */
 const notificationBatch = 100;
 
+const device = names(devices);
+const entry = names(history);
+const key = names(idempotencyKeys);
+const chunk = names(deliveryChunks);
+const n = names(notifications, "n");
+
+const removable = selection({ id: n.id });
+const clock = selection({ now: computed(number, sql`floor(extract(epoch from now()) * 1000)::float8`) });
+const turn = selection({
+  isMine: computed(boolean, sql`pg_try_advisory_xact_lock(hashtext('push.janitor'))`),
+});
+
 /** Removes a batch. @returns whether there may be more */
 type Step = (tx: Database) => Promise<boolean>;
 
@@ -30,11 +46,12 @@ function stepsOf(nowMs: number, historyRetentionDays: number): Step[] {
   const now = new Date(nowMs).toISOString();
   const kept = lowestId(Math.floor(nowMs - historyRetentionDays * dayMs));
   const batch = sql`limit ${batchSize} for update skip locked`;
-  const removed = async (tx: Database, statement: SQL) => (await rows(tx, statement)).length === batchSize;
+  const removed = async (tx: Database, statement: SQL) => (await rowCount(tx, statement)) === batchSize;
   return [
     async (tx) => {
       const expired = sql`
-        select id as chosen_id from push.devices where expires_at <= ${now}::timestamptz order by expires_at ${batch}`;
+        select ${device.id} as chosen_id from ${devices}
+        where ${device.expiresAt} <= ${now}::timestamptz order by ${device.expiresAt} ${batch}`;
       return (await removeDevices(tx, expired, "EXPIRED")) === batchSize;
     },
     (tx) =>
@@ -42,11 +59,11 @@ function stepsOf(nowMs: number, historyRetentionDays: number): Step[] {
         tx,
         sql`
           with chosen as (
-            select user_id as chosen_user, notification_id as chosen_id from push.history
-            where notification_id < ${kept}::uuid order by notification_id nulls first ${batch}
+            select ${entry.userId} as chosen_user, ${entry.notificationId} as chosen_id from ${history}
+            where ${entry.notificationId} < ${kept}::uuid order by ${entry.notificationId} nulls first ${batch}
           )
-          delete from push.history using chosen
-          where user_id = chosen_user and notification_id = chosen_id returning 1 as one`,
+          delete from ${history} using chosen
+          where ${entry.userId} = chosen_user and ${entry.notificationId} = chosen_id returning 1 as one`,
       ),
     (tx) => removeNotifications(tx, kept),
     (tx) =>
@@ -54,10 +71,10 @@ function stepsOf(nowMs: number, historyRetentionDays: number): Step[] {
         tx,
         sql`
           with chosen as (
-            select key_hash as chosen_hash from push.idempotency_keys where expires_at <= ${now}::timestamptz
-            order by expires_at ${batch}
+            select ${key.keyHash} as chosen_hash from ${idempotencyKeys}
+            where ${key.expiresAt} <= ${now}::timestamptz order by ${key.expiresAt} ${batch}
           )
-          delete from push.idempotency_keys using chosen where key_hash = chosen_hash returning 1 as one`,
+          delete from ${idempotencyKeys} using chosen where ${key.keyHash} = chosen_hash returning 1 as one`,
       ),
   ];
 }
@@ -68,36 +85,39 @@ function stepsOf(nowMs: number, historyRetentionDays: number): Step[] {
  * somebody's history shows.
  */
 async function removeNotifications(tx: Database, kept: string): Promise<boolean> {
-  const chosen = await rows<{ id: string }>(
+  const ofNotification = sql`${chunk.notificationId} = ${n.id}`;
+  const chosen = await rows(
     tx,
+    removable,
     sql`
-      select id::text from push.notifications
-      where notifications.id < ${kept}::uuid and completed_at is not null
-        and not exists (select from push.history where notification_id = notifications.id)
+      select ${removable} from ${notifications} n
+      where ${n.id} < ${kept}::uuid and ${n.completedAt} is not null
+        and not exists (select from ${history} where ${entry.notificationId} = ${n.id})
         and not exists (
-          select from push.delivery_chunks
-          where notification_id = notifications.id and delivery_chunks.state in ('PENDING', 'SENDING', 'HELD'))
-      order by notifications.id limit ${notificationBatch} for update skip locked`,
+          select from ${deliveryChunks}
+          where ${ofNotification} and ${chunk.state} in ('PENDING', 'SENDING', 'HELD'))
+      order by ${n.id} limit ${notificationBatch} for update skip locked`,
   );
   if (chosen.length === 0) return false;
   const ids = sql`any(${`{${chosen.map(({ id }) => id).join(",")}}`}::uuid[])`;
-  const chunks = await rows(
+  const chunks = await rowCount(
     tx,
     sql`
       with chosen as (
-        select id as chosen_id from push.delivery_chunks
-        where notification_id = ${ids} and state in ('DONE', 'DEAD') limit ${batchSize} for update skip locked
+        select ${chunk.id} as chosen_id from ${deliveryChunks}
+        where ${chunk.notificationId} = ${ids} and ${chunk.state} in ('DONE', 'DEAD')
+        limit ${batchSize} for update skip locked
       )
-      delete from push.delivery_chunks using chosen where id = chosen_id returning 1 as one`,
+      delete from ${deliveryChunks} using chosen where ${chunk.id} = chosen_id returning 1 as one`,
   );
-  const gone = await rows(
+  const gone = await rowCount(
     tx,
     sql`
-      delete from push.notifications where id = ${ids}
-        and not exists (select from push.delivery_chunks where notification_id = notifications.id)
+      delete from ${notifications} n where ${n.id} = ${ids}
+        and not exists (select from ${deliveryChunks} where ${ofNotification})
       returning 1 as one`,
   );
-  return chunks.length === batchSize || gone.length === notificationBatch;
+  return chunks === batchSize || gone === notificationBatch;
 }
 
 /** An id before those of all notifications that were accepted at this moment or later: they are UUIDv7. */
@@ -109,19 +129,13 @@ function lowestId(ms: number): string {
 /** One round: every step, until nothing is left of it, another process is at it, or it is time to stop. */
 export async function cleanUp(dependencies: Dependencies, stopping?: AbortSignal): Promise<void> {
   const { db, historyRetentionDays } = dependencies;
-  const [time] = await rows<{ now: number }>(
-    db,
-    sql`select floor(extract(epoch from now()) * 1000)::float8 as now`,
-  );
+  const [time] = await rows(db, clock, sql`select ${clock}`);
   if (!time) throw new Error("the database does not know the time");
   for (const step of stepsOf(time.now, historyRetentionDays)) {
     for (let more = true; more && !stopping?.aborted; ) {
       more = await db.transaction(async (tx) => {
-        const [lock] = await rows<{ mine: boolean }>(
-          tx,
-          sql`select pg_try_advisory_xact_lock(hashtext('push.janitor')) as mine`,
-        );
-        return lock?.mine === true && step(tx);
+        const [locked] = await rows(tx, turn, sql`select ${turn}`);
+        return locked?.isMine === true && step(tx);
       });
     }
   }

@@ -12,23 +12,21 @@ import {
   customType,
   index,
   integer,
-  jsonb,
   pgSchema,
   primaryKey,
   real,
   smallint,
   text,
-  timestamp,
   uniqueIndex,
   uuid,
 } from "drizzle-orm/pg-core";
+import { bytea, instant } from "../platform/database/columns.ts";
+import { outboxTable } from "../platform/messaging/outbox-table.ts";
 
 export const push = pgSchema("push");
 
 /** Ids of users: compared as bytes, which is several times faster than by the rules of a language. */
 const byteOrderedText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
-const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
-const instant = (name: string) => timestamp(name, { withTimezone: true, precision: 3 });
 
 /** Devices that notifications are sent to. */
 export const devices = push.table(
@@ -213,11 +211,4 @@ export const testRuns = push.table(
 );
 
 /** Events written with the change that they tell of, until they have been delivered. */
-export const outbox = push.table("outbox", {
-  position: bigserial("position", { mode: "number" }).primaryKey(),
-  id: uuid("id").notNull(),
-  type: text("type").notNull(),
-  subject: text("subject").notNull(),
-  data: jsonb("data").$type<Record<string, unknown>>().notNull(),
-  occurredAt: instant("occurred_at").notNull(),
-});
+export const outbox = outboxTable(push);

@@ -27,6 +27,7 @@ import { createPlanner } from "./notifications/plan-notification.ts";
 import { createWatchProgress } from "./notifications/watch-progress.ts";
 import { createProviders } from "./providers/create-providers.ts";
 import { pushRpc } from "./rpc.ts";
+import { outbox } from "./schema.ts";
 import type { PushSettings } from "./settings.ts";
 
 /** Events of the auth service that this one acts on. */
@@ -128,7 +129,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
         startJanitor({ db, historyRetentionDays, logger, intervalSeconds }),
         startRelay({
           db,
-          schema: "push",
+          outbox,
           source: eventSource,
           deliver: logEvents(logger),
           logger,

@@ -6,7 +6,7 @@ import { cleanUp, startJanitor } from "../../src/auth/janitor.ts";
 import { createAttemptLimit } from "../../src/auth/limits/attempts.ts";
 import { authMigrations } from "../../src/auth/service.ts";
 import { endAuthorizations } from "../../src/auth/tokens/end-authorizations.ts";
-import { type OpenDatabase, rows } from "../../src/platform/database/database.ts";
+import type { OpenDatabase } from "../../src/platform/database/database.ts";
 import { type AuthApi, authApi, basic, internal, mobileApp, type TokenPair } from "../support/auth-api.ts";
 import { withClients } from "../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
@@ -14,6 +14,7 @@ import { type AuthStore, createAuthStore, rowCounts } from "../support/auth-stor
 import { captureLog } from "../support/captured-log.ts";
 import { type MovableClock, movableClock } from "../support/movable-clock.ts";
 import { otpVerifier } from "../support/otp.ts";
+import { rows } from "../support/rows.ts";
 import { backends } from "../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
 

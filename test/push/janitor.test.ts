@@ -2,7 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { type Database, type OpenDatabase, rows } from "../../src/platform/database/database.ts";
+import type { Database, OpenDatabase } from "../../src/platform/database/database.ts";
 import { pushMigrations } from "../../src/push/database.ts";
 import { createDevices } from "../../src/push/devices/devices.ts";
 import { createHistory } from "../../src/push/history/history.ts";
@@ -10,6 +10,7 @@ import { cleanUp, startJanitor } from "../../src/push/janitor.ts";
 import { captureLog } from "../support/captured-log.ts";
 import { type MovableClock, movableClock } from "../support/movable-clock.ts";
 import { insertNotification, type NotificationRow } from "../support/push-rows.ts";
+import { rows } from "../support/rows.ts";
 import { backends } from "../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
 

@@ -1,4 +1,6 @@
 /** A process that relays events of the auth service to its parent, and takes its time over the second. */
+
+import { outbox } from "../../src/auth/schema.ts";
 import { authMigrations } from "../../src/auth/service.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { relayOnce } from "../../src/platform/messaging/relay.ts";
@@ -8,7 +10,7 @@ const { db } = await openDatabase(JSON.parse(process.argv[2] ?? ""), authMigrati
 let delivered = 0;
 await relayOnce({
   db,
-  schema: "auth",
+  outbox,
   source: "https://id.example.com/api/auth",
   logger: captureLog().logger,
   deliver: ({ subject }) =>

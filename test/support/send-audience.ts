@@ -1,6 +1,7 @@
 /** An audience for sends that are measured or disturbed: devices in every zone of the world, made in the database. */
 import { sql } from "drizzle-orm";
-import { type Database, rows } from "../../src/platform/database/database.ts";
+import type { Database } from "../../src/platform/database/database.ts";
+import { rows } from "./rows.ts";
 
 /** Minutes east of UTC that somebody's clock shows, all 38 of them. */
 export const worldOffsets: readonly number[] = [

@@ -1,9 +1,12 @@
 import { type SQL, sql } from "drizzle-orm";
 import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
 import { batched } from "../../platform/database/batched-lookup.ts";
-import { type Database, rows } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { prepared, rows, selection } from "../../platform/database/statements.ts";
 import type { Client } from "../clients/client.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
+import { authorizations, clients, identities, redeemedOtpProofs } from "../schema.ts";
 import { hashPart, type RefreshToken } from "./refresh-token.ts";
 
 /** Whom a grant has established, and what must still hold when the authorization is created. */
@@ -28,19 +31,6 @@ interface NewAuthorization {
   readonly now: number;
 }
 
-/** Made once: it is the same for everybody. */
-const recordGranted = recordEvent(
-  AuthEvents.authorizationGranted,
-  {
-    identityId: sql`identity_id`,
-    authorizationId: sql`id`,
-    clientId: sql`client_id`,
-    grantType: sql`grant_type`,
-  },
-  sql`created_at`,
-  sql`from granted`,
-);
-
 /** When the tokens of a pair that is issued now expire. */
 export function expiriesOf(client: Client, now: number): { access: string; refresh: string } {
   const { accessTokenSeconds, refreshTokenSeconds } = client.tokenSettings;
@@ -64,7 +54,7 @@ type CreateAuthorization = (authorization: NewAuthorization) => Promise<boolean>
 export function createCreateAuthorization(db: Database): CreateAuthorization {
   const together = batched({
     load: async (asked: readonly NewAuthorization[]) => {
-      const created = await create(db, asked, sql`skip locked`).catch((error: unknown) => {
+      const created = await create(db, asked, insertTogether).catch((error: unknown) => {
         // Whether it was committed is not known, so trying again could not tell either.
         if (isDatabaseUnavailable(error)) throw error;
         return new Set<string>();
@@ -75,68 +65,100 @@ export function createCreateAuthorization(db: Database): CreateAuthorization {
     maxKeys: 128,
   });
   return async (authorization) =>
-    (await together(authorization)) ?? (await create(db, [authorization], sql``)).size === 1;
+    (await together(authorization)) ?? (await create(db, [authorization], insertAlone)).size === 1;
 }
 
-/** @returns the ids of those that were created */
-async function create(db: Database, asked: readonly NewAuthorization[], waiting: SQL): Promise<Set<string>> {
-  const created = await rows<{ id: string }>(
-    db,
-    sql`
+const { id, clientId, identityId, grantType, scopes, createdAt, expiresAt, accessExpiresAt } =
+  names(authorizations);
+const { familyHash, refreshHash, superseded } = names(authorizations);
+const { phone, passwordHash, ...identity } = names(identities);
+const client = names(clients);
+const { proofHash, expiresAt: proofExpiresAt } = names(redeemedOtpProofs);
+
+const granted = selection({ id });
+
+const recordGranted = recordEvent(
+  AuthEvents.authorizationGranted,
+  { identityId, authorizationId: id, clientId, grantType },
+  createdAt,
+  sql`from granted`,
+);
+
+/** @param waiting what becomes of a lock that somebody else has */
+function insertStatement(waiting: SQL) {
+  return prepared(
+    ["asked"],
+    ({ asked }) => sql`
     with asked as (
-      select * from json_to_recordset(${JSON.stringify(asked.map(row))}::text::json) as row (
-        id uuid, identity_id text, phone text, password_hash text, proof_hash bytea, proof_expires_at timestamptz,
-        client_id text, grant_type text, scopes text[], created_at timestamptz, expires_at timestamptz,
-        access_expires_at timestamptz, family_hash bytea, refresh_hash bytea)
+      select * from json_to_recordset(${asked}::text::json) as row (
+        ${id} uuid, ${identityId} text, ${phone} text, ${passwordHash} text, ${proofHash} bytea,
+        proof_expires timestamptz, ${clientId} text, ${grantType} text, ${scopes} text[], ${createdAt} timestamptz,
+        ${expiresAt} timestamptz, ${accessExpiresAt} timestamptz, ${familyHash} bytea, ${refreshHash} bytea)
     ), holder as (
-      select id, phone, password_hash from auth.identities where id in (select identity_id from asked)
+      select ${identity.id}, ${phone}, ${passwordHash} from ${identities}
+      where ${identity.id} in (select ${identityId} from asked)
       for share ${waiting}
     ), registered as (
-      select client_id from auth.clients where client_id in (select client_id from asked) and disabled_at is null
+      select ${client.clientId} from ${clients}
+      where ${client.clientId} in (select asked.${clientId} from asked) and ${client.disabledAt} is null
       for share ${waiting}
     ), holding as (
-      select asked.*, row_number() over (partition by asked.proof_hash order by asked.id) as turn
-      from asked join holder on holder.id = asked.identity_id join registered using (client_id)
-      where (asked.phone is null or asked.phone = holder.phone)
-        and (asked.password_hash is null or asked.password_hash = holder.password_hash)
+      select asked.*, row_number() over (partition by asked.${proofHash} order by asked.${id}) as turn
+      from asked join holder on holder.${identity.id} = asked.${identityId}
+        join registered on registered.${client.clientId} = asked.${clientId}
+      where (asked.${phone} is null or asked.${phone} = holder.${phone})
+        and (asked.${passwordHash} is null or asked.${passwordHash} = holder.${passwordHash})
     ), redeemed as (
-      insert into auth.redeemed_otp_proofs (proof_hash, expires_at)
-      select proof_hash, proof_expires_at from holding where proof_hash is not null and turn = 1
+      insert into ${redeemedOtpProofs} (${proofHash}, ${proofExpiresAt})
+      select ${proofHash}, proof_expires from holding where ${proofHash} is not null and turn = 1
       -- In one order, so that no two statements wait for each other.
-      order by proof_hash
-      on conflict do nothing returning proof_hash
+      order by ${proofHash}
+      on conflict do nothing returning ${proofHash}
     ), granted as (
-      insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at, expires_at,
-        access_expires_at, family_hash, refresh_hash, superseded)
-      select id, client_id, identity_id, grant_type, scopes, created_at, expires_at,
-        access_expires_at, family_hash, refresh_hash, '[]'::jsonb
+      insert into ${authorizations} (${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, ${createdAt},
+        ${expiresAt}, ${accessExpiresAt}, ${familyHash}, ${refreshHash}, ${superseded})
+      select ${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, ${createdAt},
+        ${expiresAt}, ${accessExpiresAt}, ${familyHash}, ${refreshHash}, '[]'::jsonb
       from holding
-      where proof_hash is null or (turn = 1 and proof_hash in (select proof_hash from redeemed))
-      returning id, client_id, identity_id, grant_type, created_at
+      where ${proofHash} is null or (turn = 1 and ${proofHash} in (select ${proofHash} from redeemed))
+      returning ${id}, ${clientId}, ${identityId}, ${grantType}, ${createdAt}
     ), recorded as (${recordGranted})
-    select id from granted`,
+    select ${granted} from granted`,
   );
-  return new Set(created.map(({ id }) => id));
 }
 
-function row({ client, grantType, established, scopes, refreshToken, now }: NewAuthorization) {
+const insertTogether = insertStatement(sql`skip locked`);
+const insertAlone = insertStatement(sql``);
+
+/** @returns the ids of those that were created */
+async function create(
+  db: Database,
+  asked: readonly NewAuthorization[],
+  statement: typeof insertAlone,
+): Promise<Set<string>> {
+  const created = await rows(db, granted, statement({ asked: JSON.stringify(asked.map(askedRow)) }));
+  return new Set(created.map((row) => row.id));
+}
+
+/** What is asked for, by the names that the statement gives its parts. */
+function askedRow({ client, grantType, established, scopes, refreshToken, now }: NewAuthorization) {
   const { identityId, phone, passwordHash, otpProof } = established;
   const expiries = expiriesOf(client, now);
   return {
-    id: refreshToken.authorizationId,
-    identity_id: identityId,
-    phone,
-    password_hash: passwordHash,
-    proof_hash: otpProof && bytea(otpProof.hash),
-    proof_expires_at: otpProof?.expiresAt,
-    client_id: client.clientId,
-    grant_type: grantType,
-    scopes,
-    created_at: new Date(now),
-    expires_at: expiries.refresh,
-    access_expires_at: expiries.access,
-    family_hash: bytea(hashPart(refreshToken.family)),
-    refresh_hash: bytea(hashPart(refreshToken.rotating)),
+    [authorizations.id.name]: refreshToken.authorizationId,
+    [authorizations.identityId.name]: identityId,
+    [identities.phone.name]: phone,
+    [identities.passwordHash.name]: passwordHash,
+    [redeemedOtpProofs.proofHash.name]: otpProof && bytea(otpProof.hash),
+    proof_expires: otpProof?.expiresAt,
+    [authorizations.clientId.name]: client.clientId,
+    [authorizations.grantType.name]: grantType,
+    [authorizations.scopes.name]: scopes,
+    [authorizations.createdAt.name]: new Date(now),
+    [authorizations.expiresAt.name]: expiries.refresh,
+    [authorizations.accessExpiresAt.name]: expiries.access,
+    [authorizations.familyHash.name]: bytea(hashPart(refreshToken.family)),
+    [authorizations.refreshHash.name]: bytea(hashPart(refreshToken.rotating)),
   };
 }
 

@@ -1,12 +1,17 @@
 import { sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { rowCount } from "../../platform/database/statements.ts";
 import { AuthEvents, type RevocationReason, reasonName, recordEvent } from "../events.ts";
+import { authorizations } from "../schema.ts";
 
 /** Which authorizations. */
 type AuthorizationSelector =
   | { readonly id: string }
   | { readonly identityId: string }
   | { readonly clientId: string };
+
+const { id, identityId, clientId, revokedAt, revocationReason, superseded } = names(authorizations);
 
 /**
  * Ends authorizations that have not ended yet, forgets what could continue them, and writes an event for
@@ -23,33 +28,27 @@ export async function endAuthorizations(
   const at = now.toISOString();
   const which =
     "id" in selector
-      ? sql`id = ${selector.id}::uuid`
+      ? sql`${id} = ${selector.id}::uuid`
       : "identityId" in selector
-        ? sql`identity_id = ${selector.identityId}`
-        : sql`client_id = ${selector.clientId}`;
-  const ended = await rows(
+        ? sql`${identityId} = ${selector.identityId}`
+        : sql`${clientId} = ${selector.clientId}`;
+  return rowCount(
     db,
     sql`
       with chosen as (
-        select id as chosen_id from auth.authorizations
-        where ${which} and revoked_at is null order by id for update
+        select ${id} as chosen_id from ${authorizations}
+        where ${which} and ${revokedAt} is null order by ${id} for update
       ), ended as (
-        update auth.authorizations
-        set revoked_at = ${at}::timestamptz, revocation_reason = ${reason}, superseded = '[]'
-        from chosen where id = chosen_id
-        returning id, identity_id, client_id
+        update ${authorizations}
+        set ${revokedAt} = ${at}::timestamptz, ${revocationReason} = ${reason}, ${superseded} = '[]'
+        from chosen where ${id} = chosen_id
+        returning ${id}, ${identityId}, ${clientId}
       )
       ${recordEvent(
         AuthEvents.authorizationRevoked,
-        {
-          identityId: sql`identity_id`,
-          authorizationId: sql`id`,
-          clientId: sql`client_id`,
-          reason: sql`${reasonName(reason)}::text`,
-        },
+        { identityId, authorizationId: id, clientId, reason: sql`${reasonName(reason)}::text` },
         now,
         sql`from ended`,
       )}`,
   );
-  return ended.length;
 }

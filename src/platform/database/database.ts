@@ -3,7 +3,7 @@
  * is written once. open.ts opens either.
  */
 import { setTimeout } from "node:timers/promises";
-import { type SQL, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import type { PgDatabase, PgQueryResultHKT } from "drizzle-orm/pg-core";
 
 /** What repositories query: a database, or a transaction in it. */
@@ -52,17 +52,6 @@ export async function answers(db: Database): Promise<boolean> {
   } finally {
     answered.abort();
   }
-}
-
-/** Rows of a statement that the query builder has no words for. Column types are the driver's. */
-export async function rows<T extends Record<string, unknown>>(db: Database, statement: SQL): Promise<T[]> {
-  const result: unknown = await db.execute(statement);
-  // postgres.js answers an array of rows, PGlite an object that has them.
-  if (Array.isArray(result)) return [...result];
-  if (typeof result === "object" && result !== null && "rows" in result && Array.isArray(result.rows)) {
-    return [...result.rows];
-  }
-  throw new Error("the driver answered neither an array nor an object with rows");
 }
 
 /** A list of values as one array parameter; quoted, so that each may hold anything. */

@@ -6,7 +6,9 @@ import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
 import { readMigrationFiles } from "drizzle-orm/migrator";
 import { sqlState } from "../base/database-errors.ts";
-import { type Database, rows, type ScriptedDatabase } from "./database.ts";
+import type { Database, ScriptedDatabase } from "./database.ts";
+import { nullable, text } from "./readers.ts";
+import { computed, rows, selection } from "./statements.ts";
 
 /** A PostgreSQL schema whose tables a library makes and owns, such as that of a job queue. */
 export interface LibrarySchema {
@@ -34,11 +36,9 @@ export function migrationConfig({ schema, folder }: Migrations) {
 export async function isMigrated(db: Database, migrations: Migrations): Promise<boolean> {
   const newest = readMigrationFiles(migrationConfig(migrations)).at(-1)?.folderMillis ?? 0;
   const history = sql`${sql.identifier("migrations")}.${sql.identifier(migrations.schema)}`;
+  const newestRun = selection({ at: computed(nullable(text), sql`max(created_at)::text`) });
   try {
-    const [done] = await rows<{ at: string | null }>(
-      db,
-      sql`select max(created_at)::text as at from ${history}`,
-    );
+    const [done] = await rows(db, newestRun, sql`select ${newestRun} from ${history}`);
     if (Number(done?.at ?? 0) < newest) return false;
     for (const library of migrations.librarySchemas ?? []) {
       if (!(await library.isMigrated(db))) return false;

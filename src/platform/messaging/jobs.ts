@@ -11,8 +11,10 @@ import { SQL, sql } from "drizzle-orm";
 import { fromDrizzle, PgBoss } from "pg-boss";
 import type { Logger } from "pino";
 import { type Loop, startLoop } from "../base/loop.ts";
-import { type Database, rows, type ScriptedDatabase } from "../database/database.ts";
+import type { Database, ScriptedDatabase } from "../database/database.ts";
 import type { LibrarySchema } from "../database/migrations.ts";
+import { text } from "../database/readers.ts";
+import { computed, rawRows, rows, selection } from "../database/statements.ts";
 
 /** A queue, and what becomes of its jobs when they fail. */
 interface Queue {
@@ -163,7 +165,7 @@ function statementsOf({ db, script }: ScriptedDatabase) {
 function statementsIn(tx: Database) {
   const execute = async (statement: unknown) => {
     if (!(statement instanceof SQL)) throw new TypeError("the adapter makes something else than SQL");
-    return { rows: await rows(tx, statement) };
+    return { rows: await rawRows(tx, statement) };
   };
   const { executeSql } = fromDrizzle({ execute }, sql);
   return { executeSql: (text: string, values?: unknown[]) => executeSql(text, values?.map(asParameter)) };
@@ -255,6 +257,7 @@ async function migrateJobs(owner: ScriptedDatabase, { schema, queues }: JobTable
 }
 
 async function hasQueues(db: Database, { schema, queues }: JobTables): Promise<boolean> {
-  const found = await rows<{ name: string }>(db, sql`select name from ${sql.identifier(schema)}.queue`);
+  const known = selection({ name: computed(text, sql`name`) });
+  const found = await rows(db, known, sql`select ${known} from ${sql.identifier(schema)}.queue`);
   return queues.every((queue) => found.some(({ name }) => name === queue.name));
 }

@@ -4,6 +4,8 @@
  */
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { type SQL, sql } from "drizzle-orm";
+import { names } from "../database/names.ts";
+import type { OutboxTable } from "./outbox-table.ts";
 
 /** A kind of event. */
 export interface EventKind<Message extends DescMessage> {
@@ -36,17 +38,17 @@ interface EventWriting<Message extends DescMessage> {
 }
 
 /**
- * The statement that writes events into the outbox of this PostgreSQL schema: by itself, or as a part of a
- * statement with other parts. Gives a row for each event.
+ * The statement that writes events into an outbox: by itself, or as a part of a statement with other parts. Gives a row for each event.
  */
 export function insertEvents<Message extends DescMessage>(
-  schema: string,
+  outbox: OutboxTable,
   writing: EventWriting<Message>,
 ): SQL {
   const { kind, subject, fields, at, from = sql`` } = writing;
   const members = Object.entries<SQL>(fields).map(([name, value]) => sql`${name}::text, ${value}`);
+  const event = names(outbox);
   return sql`
-    insert into ${sql.identifier(schema)}.outbox (id, type, subject, data, occurred_at)
+    insert into ${outbox} (${event.id}, ${event.type}, ${event.subject}, ${event.data}, ${event.occurredAt})
     select gen_random_uuid(), ${kind.type}::text, ${subject}, jsonb_build_object(${sql.join(members, sql`, `)}), ${at}
     ${from}
     returning 1 as one`;

@@ -5,9 +5,14 @@
  */
 import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
+import { getTableConfig } from "drizzle-orm/pg-core";
 import type { Logger } from "pino";
 import { type Loop, startLoop } from "../base/loop.ts";
-import { type Database, rows } from "../database/database.ts";
+import type { Database } from "../database/database.ts";
+import { names } from "../database/names.ts";
+import { boolean, listOf, text } from "../database/readers.ts";
+import { computed, rows, selection } from "../database/statements.ts";
+import type { OutboxTable } from "./outbox-table.ts";
 
 /** A CloudEvent 1.0 whose data is a message of proto/, in its JSON form. */
 export interface CloudEvent {
@@ -27,8 +32,7 @@ export type Deliver = (event: CloudEvent) => Promise<void>;
 
 interface RelaySettings {
   readonly db: Database;
-  /** PostgreSQL schema that holds the outbox. */
-  readonly schema: string;
+  readonly outbox: OutboxTable;
   /** `source` of the events: the issuer's URI. */
   readonly source: string;
   readonly deliver: Deliver;
@@ -77,53 +81,43 @@ export function logEvents(logger: Logger, alarming: readonly string[] = []): Del
 
 /** Delivers what is in the outbox now, up to a batch. @returns how many; 0 too while another process relays */
 export async function relayOnce(settings: RelaySettings): Promise<number> {
-  const { db, schema, alone = false } = settings;
+  const { db, outbox, alone = false } = settings;
   if (alone) return relayBatch(db, settings);
+  const { schema, name } = getTableConfig(outbox);
+  const lock = selection({
+    isMine: computed(boolean, sql`pg_try_advisory_xact_lock(hashtext(${`${schema}.${name}`}))`),
+  });
   return db.transaction(async (tx) => {
-    const [lock] = await rows<{ mine: boolean }>(
-      tx,
-      sql`select pg_try_advisory_xact_lock(hashtext(${`${schema}.outbox`})) as mine`,
-    );
-    return lock?.mine ? relayBatch(tx, settings) : 0;
+    const [locked] = await rows(tx, lock, sql`select ${lock}`);
+    return locked?.isMine ? relayBatch(tx, settings) : 0;
   });
 }
 
-/** An event in the outbox. */
-interface Pending extends Pick<CloudEvent, "id" | "type" | "subject" | "data" | "time"> {
-  readonly position: number;
-}
-
-async function relayBatch(db: Database, { schema, source, deliver }: RelaySettings): Promise<number> {
-  const outbox = sql`${sql.identifier(schema)}.outbox`;
-  const [outgoing] = await rows<{ events: Pending[] }>(
+async function relayBatch(db: Database, { outbox, source, deliver }: RelaySettings): Promise<number> {
+  const event = names(outbox);
+  const { position, id, type, subject, data } = event;
+  const occurredAt = sql`to_char(${event.occurredAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+  const pending = selection({ position, id, type, subject, data, time: computed(text, occurredAt) });
+  // In one row: a row for each costs the driver several times as much.
+  const batch = selection({
+    events: computed(listOf(pending), sql`coalesce(json_agg(event order by event.${position}), '[]')`),
+  });
+  const [outgoing] = await rows(
     db,
-    // In one row: a row for each costs the driver several times as much.
+    batch,
     sql`
-      select coalesce(json_agg(event order by event.position), '[]') as events
-      from (
-        select position, id, type, subject, data,
-          to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as time
-        from ${outbox} order by position limit ${batchSize}
-      ) as event`,
+      select ${batch}
+      from (select ${pending} from ${outbox} order by ${position} limit ${batchSize}) as event`,
   );
-  const pending = outgoing?.events ?? [];
-  for (const { id, type, subject, data, time } of pending) {
-    await deliver({
-      specversion: "1.0",
-      id,
-      source,
-      type,
-      subject,
-      time,
-      datacontenttype: "application/json",
-      data,
-    });
+  const events = outgoing?.events ?? [];
+  for (const { position: _, ...pendingEvent } of events) {
+    await deliver({ specversion: "1.0", source, datacontenttype: "application/json", ...pendingEvent });
   }
-  if (pending.length > 0) {
-    const delivered = `{${pending.map(({ position }) => position).join(",")}}`;
-    await db.execute(sql`delete from ${outbox} where position = any(${delivered}::bigint[])`);
+  if (events.length > 0) {
+    const delivered = `{${events.map((one) => one.position).join(",")}}`;
+    await db.execute(sql`delete from ${outbox} where ${position} = any(${delivered}::bigint[])`);
   }
-  return pending.length;
+  return events.length;
 }
 
 /** Relays until stopped. A delivery that fails is logged and tried again, less often the longer it goes on. */

@@ -2,9 +2,13 @@
  * Chunks in the hands of a worker: how one is taken, with what it needs to be sent, or why it is not. Whether
  * a notification or a device has expired is judged by the database's clock, which all workers share.
  */
-import { sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database/database.ts";
+import { type SQL, sql } from "drizzle-orm";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { boolean, integer, nullable, number } from "../../platform/database/readers.ts";
+import { computed, prepared, rawRows, rows, selection } from "../../platform/database/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
+import { deliveryChunks, devices, notifications, providerPaces } from "../schema.ts";
 import { shortenPause } from "./pace.ts";
 
 /** A chunk that this worker has taken: `attempt` is its proof. */
@@ -50,14 +54,52 @@ interface RefusedChunk {
   readonly againInMs: number | undefined;
 }
 
-const millis = (column: ReturnType<typeof sql>) => sql`(extract(epoch from ${column}) * 1000)::float8`;
+const millis = (moment: SQL) => sql`(extract(epoch from ${moment}) * 1000)::float8`;
+
+const chunk = names(deliveryChunks);
+const c = names(deliveryChunks, "c");
+const d = names(devices, "d");
+const n = names(notifications, "n");
+const p = names(providerPaces, "p");
 
 /**
  * The states of a chunk that a job is about. One that is being sent is that of a job that is tried again, whose
  * worker has died. To any other job it is none of its business: where a notification was paused and resumed, the
  * job from before may still be there beside the new one.
  */
-const statesFor = (isRetry: boolean) => sql`any(${isRetry ? "{PENDING,SENDING}" : "{PENDING}"}::text[])`;
+const statesFor = (isRetry: boolean) => (isRetry ? "{PENDING,SENDING}" : "{PENDING}");
+
+const takenChunk = selection({
+  id: c.id,
+  attempt: c.attempt,
+  devices: computed(integer, sql`cardinality(${c.deviceIds})`),
+  retries: c.retries,
+  reason: c.reason,
+  ageMs: computed(number, millis(sql`now() - ${c.firstAttemptAt}`)),
+});
+const itsNotification = selection({
+  notificationId: n.id,
+  title: n.title,
+  message: n.message,
+  image: n.image,
+  expiresAt: computed(number, millis(n.expiresAt)),
+  acceptedAt: computed(number, millis(n.acceptedAt)),
+});
+/** Of the provider; nulls where it has none yet. */
+const itsPace = selection({ failures: p.failures, share: p.share });
+
+const updateTaken = prepared(
+  ["provider", "id", "states"],
+  ({ provider, id, states }) => sql`
+    update ${deliveryChunks} c
+    set ${chunk.state} = 'SENDING', ${chunk.attempt} = ${c.attempt} + 1,
+      ${chunk.firstAttemptAt} = coalesce(${c.firstAttemptAt}, now()), ${chunk.updatedAt} = now()
+    from ${notifications} n left join ${providerPaces} p on ${p.provider} = ${provider}
+    where ${c.id} = ${id}::bigint and ${c.provider} = ${provider} and ${c.state} = any(${states}::text[])
+      and ${n.id} = ${c.notificationId} and ${n.state} not in ('PAUSED', 'CANCELLED') and ${n.expiresAt} > now()
+      and (${p.pausedUntil} is null or ${p.pausedUntil} <= now())
+    returning ${takenChunk}, ${itsNotification}, ${itsPace}`,
+);
 
 /**
  * Takes the chunk, if it is to be sent now. Whoever had it before can write it no more.
@@ -72,55 +114,31 @@ export async function takeChunk(
   id: number,
   isRetry: boolean,
 ): Promise<TakenChunk | undefined> {
-  const [row] = await rows<{
-    attempt: number;
-    devices: number;
-    retries: number;
-    reason: string | null;
-    age: number;
-    notification: string;
-    title: string;
-    message: string;
-    image: string | null;
-    expires: number;
-    accepted: number;
-    failures: number | null;
-    share: number | null;
-  }>(
-    db,
-    sql`
-      update push.delivery_chunks c
-      set state = 'SENDING', attempt = c.attempt + 1, first_attempt_at = coalesce(c.first_attempt_at, now()),
-        updated_at = now()
-      from push.notifications n left join push.provider_paces p on p.provider = ${provider}
-      where c.id = ${id}::bigint and c.provider = ${provider} and c.state = ${statesFor(isRetry)}
-        and n.id = c.notification_id and n.state not in ('PAUSED', 'CANCELLED') and n.expires_at > now()
-        and (p.paused_until is null or p.paused_until <= now())
-      returning c.attempt, cardinality(c.device_ids) as devices, c.retries, c.reason,
-        ${millis(sql`now() - c.first_attempt_at`)} as age, n.id::text as notification, n.title, n.message, n.image,
-        ${millis(sql`n.expires_at`)} as expires, ${millis(sql`n.accepted_at`)} as accepted, p.failures, p.share`,
-  );
+  const [row] = await rawRows(db, updateTaken({ provider, id, states: statesFor(isRetry) }));
   if (!row) return undefined;
-  const { attempt, devices, retries, reason, title, message, image } = row;
-  return {
-    id,
-    attempt,
-    devices,
-    retries,
-    reason,
-    ageMs: row.age,
-    notification: {
-      id: row.notification,
-      title,
-      message,
-      image,
-      expiresAt: row.expires,
-      acceptedAt: row.accepted,
-    },
-    failures: row.failures ?? 0,
-    share: row.share ?? 1,
-  };
+  const { notificationId, ...notification } = itsNotification.read(row);
+  const pace = itsPace.readJoined(row, "share") ?? { failures: 0, share: 1 };
+  return { ...takenChunk.read(row), notification: { id: notificationId, ...notification }, ...pace };
 }
+
+const foundDevice = selection({
+  id: d.id,
+  token: d.token,
+  renewedAt: computed(number, sql`d.renewed`),
+});
+
+const selectDevices = prepared(["provider", "id"], ({ provider, id }) => {
+  const device = names(devices);
+  return sql`
+    select ${foundDevice}
+    from ${deliveryChunks} c cross join unnest(${c.deviceIds}) as chosen (chosen_id)
+      cross join lateral (
+        select ${device.id}, ${device.token}, ${millis(device.renewedAt)} as renewed from ${devices}
+        where ${device.id} = chosen_id and ${device.provider} = ${provider} and ${device.expiresAt} > now() offset 0
+      ) d
+    where ${c.id} = ${id}::bigint
+    order by ${d.id}`;
+});
 
 /**
  * Those of the chunk's devices that are still registered with the provider and have not expired. Each is looked up
@@ -132,20 +150,14 @@ export async function loadDevices(
   provider: ProviderName,
   id: number,
 ): Promise<DeliveryDevice[]> {
-  const found = await rows<{ id: string; token: string; renewed: number }>(
-    db,
-    sql`
-      select d.id::text, d.token, d.renewed
-      from push.delivery_chunks c cross join unnest(c.device_ids) as chosen (device_id)
-        cross join lateral (
-          select id, token, ${millis(sql`renewed_at`)} as renewed from push.devices
-          where id = chosen.device_id and provider = ${provider} and expires_at > now() offset 0
-        ) d
-      where c.id = ${id}::bigint
-      order by d.id`,
-  );
-  return found.map((row) => ({ id: Number(row.id), token: row.token, renewedAt: row.renewed }));
+  return rows(db, foundDevice, selectDevices({ provider, id }));
 }
+
+const heldNotification = selection({
+  id: n.id,
+  state: n.state,
+  isExpired: computed(boolean, sql`${n.expiresAt} <= now()`),
+});
 
 /**
  * What becomes of a chunk that could not be taken, in the transaction that ends its job: held while its
@@ -161,39 +173,48 @@ export async function refuseChunk(
   isRetry: boolean,
 ): Promise<RefusedChunk | undefined> {
   await shortenPause(tx, provider);
-  const [notification] = await rows<{ id: string; state: string; expired: boolean; paused: number | null }>(
+  const pause = sql`select ${millis(sql`${p.pausedUntil} - now()`)} from ${providerPaces} p`;
+  const providerPause = selection({
+    pausedMs: computed(nullable(number), sql`(${pause} where ${p.provider} = ${provider})`),
+  });
+  const [row] = await rawRows(
     tx,
     sql`
-      select n.id::text, n.state, n.expires_at <= now() as expired,
-        (select ${millis(sql`p.paused_until - now()`)} from push.provider_paces p where p.provider = ${provider}) as paused
-      from push.notifications n
-      where n.id = (select c.notification_id from push.delivery_chunks c where c.id = ${id}::bigint)
+      select ${heldNotification}, ${providerPause}
+      from ${notifications} n
+      where ${n.id} = (select ${c.notificationId} from ${deliveryChunks} c where ${c.id} = ${id}::bigint)
       for share of n`,
   );
-  if (!notification) return undefined;
-  const [chunk] = await rows<{ devices: number }>(
+  if (!row) return undefined;
+  const open = selection({ devices: computed(integer, sql`cardinality(${chunk.deviceIds})`) });
+  const [refused] = await rows(
     tx,
+    open,
     sql`
-      select cardinality(device_ids) as devices from push.delivery_chunks
-      where id = ${id}::bigint and state = ${statesFor(isRetry)} for update`,
+      select ${open} from ${deliveryChunks}
+      where ${chunk.id} = ${id}::bigint and ${chunk.state} = any(${statesFor(isRetry)}::text[]) for update`,
   );
-  if (!chunk) return undefined;
-  const { id: notificationId, state, expired, paused } = notification;
-  if (state === "CANCELLED" || expired) {
+  if (!refused) return undefined;
+  const { id: notificationId, state, isExpired } = heldNotification.read(row);
+  const { pausedMs } = providerPause.read(row);
+  if (state === "CANCELLED" || isExpired) {
     await tx.execute(sql`
-      update push.delivery_chunks
-      set state = 'DONE', dropped = dropped + cardinality(device_ids), device_ids = '{}', updated_at = now()
-      where id = ${id}::bigint`);
-    return { notificationId, dropped: chunk.devices, againInMs: undefined };
+      update ${deliveryChunks}
+      set ${chunk.state} = 'DONE', ${chunk.dropped} = ${chunk.dropped} + cardinality(${chunk.deviceIds}),
+        ${chunk.deviceIds} = '{}', ${chunk.updatedAt} = now()
+      where ${chunk.id} = ${id}::bigint`);
+    return { notificationId, dropped: refused.devices, againInMs: undefined };
   }
   if (state === "PAUSED") {
     await tx.execute(sql`
-      update push.delivery_chunks
-      set state = 'HELD', retries = 0, first_attempt_at = null, updated_at = now() where id = ${id}::bigint`);
+      update ${deliveryChunks}
+      set ${chunk.state} = 'HELD', ${chunk.retries} = 0, ${chunk.firstAttemptAt} = null, ${chunk.updatedAt} = now()
+      where ${chunk.id} = ${id}::bigint`);
     return { notificationId, dropped: undefined, againInMs: undefined };
   }
   // It is nobody's until its new job comes: that one does not know of a worker before.
   await tx.execute(sql`
-    update push.delivery_chunks set state = 'PENDING', updated_at = now() where id = ${id}::bigint and state = 'SENDING'`);
-  return { notificationId, dropped: undefined, againInMs: Math.max(paused ?? 0, 0) };
+    update ${deliveryChunks} set ${chunk.state} = 'PENDING', ${chunk.updatedAt} = now()
+    where ${chunk.id} = ${id}::bigint and ${chunk.state} = 'SENDING'`);
+  return { notificationId, dropped: undefined, againInMs: Math.max(pausedMs ?? 0, 0) };
 }

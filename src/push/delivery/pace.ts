@@ -3,14 +3,29 @@
  * may go out when, and whether any may. Times are the database's, so that machines with wrong clocks agree.
  */
 import { type SQL, sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { nullable, number } from "../../platform/database/readers.ts";
+import {
+  computed,
+  type Fields,
+  type RowOf,
+  rowCount,
+  rows,
+  type Selection,
+  selection,
+} from "../../platform/database/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
+import { providerPaces } from "../schema.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
 
 /** Messages that may go out, evenly from `startMs` to `endMs` from now; or how long none may. */
 export type Grant =
   | { readonly messages: number; readonly startMs: number; readonly endMs: number }
   | { readonly pausedMs: number };
+
+const pace = names(providerPaces);
+const p = names(providerPaces, "p");
 
 /**
  * What reservations in hand never reach ahead, and a pause never lasts: a row that says more was written before the
@@ -23,11 +38,18 @@ const longestPause = sql`interval '1 hour'`;
 const plausible = (pausedUntil: SQL, at: SQL) =>
   sql`case when ${pausedUntil} > ${at} + ${longestPause} then ${at} + ${longestPause} else ${pausedUntil} end`;
 
+const untilNow = sql`${plausible(pace.pausedUntil, sql`clock_timestamp()`)} - clock_timestamp()`;
+const current = selection({
+  failures: pace.failures,
+  share: pace.share,
+  pausedMs: computed(nullable(number), sql`(extract(epoch from ${untilNow}) * 1000)::float8`),
+});
+
 /** Shortens a pause that is longer than one can be. Whoever does not send because of it does this. */
 export async function shortenPause(db: Database, provider: ProviderName): Promise<void> {
   await db.execute(sql`
-    update push.provider_paces set paused_until = now() + ${longestPause}
-    where provider = ${provider} and paused_until > now() + ${longestPause}`);
+    update ${providerPaces} set ${pace.pausedUntil} = now() + ${longestPause}
+    where ${pace.provider} = ${provider} and ${pace.pausedUntil} > now() + ${longestPause}`);
 }
 
 /** What a failure came to. */
@@ -74,25 +96,32 @@ export class Pace {
         : sql`greatest(${rules.rampFloor}::float8,
             least(1, (extract(epoch from t.at)::float8 - ${acceptedAt / 1000}::float8) / ${rampSeconds}::float8))`;
     // However slow: one message a second, if the ceiling allows that.
-    const rate = sql`greatest(${Math.min(1, maxPerSecond)}::float8, ${maxPerSecond}::float8 * p.share * ${ramp})`;
+    const rate = sql`greatest(${Math.min(1, maxPerSecond)}::float8, ${maxPerSecond}::float8 * ${p.share} * ${ramp})`;
     const messages = sql`least(${wanted}::float8, greatest(1, floor(${rate} * ${rules.sliceMs / 1000}::float8)))`;
     const lengthMs = sql`ceil(${messages} / ${rate} * 1000)`;
-    const row = await this.#row<{ paused: number | null; messages: number; end: number; length: number }>(
+    const fromNow = (moment: SQL) => sql`(extract(epoch from ${moment} - t.at) * 1000)::float8`;
+    const reserved = selection({
+      pausedMs: computed(nullable(number), fromNow(p.pausedUntil)),
+      messages: computed(number, messages),
+      endMs: computed(number, fromNow(p.nextAt)),
+      lengthMs: computed(number, lengthMs),
+    });
+    const { pausedMs, ...next } = await this.#row(
       db,
+      reserved,
       sql`
-        update push.provider_paces p
-        set next_at = case
-            when p.paused_until > t.at then p.next_at
-            when p.next_at > t.at + ${farthestReservation} then t.at + make_interval(secs => ${lengthMs} / 1000)
-            else greatest(p.next_at, t.at) + make_interval(secs => ${lengthMs} / 1000) end,
-          paused_until = ${plausible(sql`p.paused_until`, sql`t.at`)}
+        update ${providerPaces} p
+        set ${pace.nextAt} = case
+            when ${p.pausedUntil} > t.at then ${p.nextAt}
+            when ${p.nextAt} > t.at + ${farthestReservation} then t.at + make_interval(secs => ${lengthMs} / 1000)
+            else greatest(${p.nextAt}, t.at) + make_interval(secs => ${lengthMs} / 1000) end,
+          ${pace.pausedUntil} = ${plausible(p.pausedUntil, sql`t.at`)}
         from (select clock_timestamp() as at) t
-        where p.provider = ${provider}
-        returning (extract(epoch from p.paused_until - t.at) * 1000)::float8 as paused, ${messages} as messages,
-          (extract(epoch from p.next_at - t.at) * 1000)::float8 as "end", ${lengthMs} as length`,
+        where ${p.provider} = ${provider}
+        returning ${reserved}`,
     );
-    if (row.paused !== null && row.paused > 0) return { pausedMs: row.paused };
-    return { messages: row.messages, startMs: Math.max(0, row.end - row.length), endMs: row.end };
+    if (pausedMs !== null && pausedMs > 0) return { pausedMs };
+    return { messages: next.messages, startMs: Math.max(0, next.endMs - next.lengthMs), endMs: next.endMs };
   }
 
   /**
@@ -128,23 +157,23 @@ export class Pace {
   /** The provider works. A pause that somebody else has just found necessary stays. @returns whether it had failed */
   async works(): Promise<boolean> {
     const { db, provider } = this.#deps;
-    const changed = await rows(
+    const changed = await rowCount(
       db,
       sql`
-        update push.provider_paces set failures = 0, paused_until = null, reason = null
-        where provider = ${provider} and failures > 0
-          and (paused_until is null or paused_until <= clock_timestamp())
+        update ${providerPaces} set ${pace.failures} = 0, ${pace.pausedUntil} = null, ${pace.reason} = null
+        where ${pace.provider} = ${provider} and ${pace.failures} > 0
+          and (${pace.pausedUntil} is null or ${pace.pausedUntil} <= clock_timestamp())
         returning 1 as one`,
     );
-    return changed.length > 0;
+    return changed > 0;
   }
 
   /** A chunk went well: a little faster again. */
   async faster(): Promise<void> {
     const { db, provider, rules } = this.#deps;
     await db.execute(sql`
-      update push.provider_paces set share = least(1, share + ${rules.shareStep}::real)
-      where provider = ${provider} and share < 1`);
+      update ${providerPaces} set ${pace.share} = least(1, ${pace.share} + ${rules.shareStep}::real)
+      where ${pace.provider} = ${provider} and ${pace.share} < 1`);
   }
 
   #pause(
@@ -157,33 +186,31 @@ export class Pace {
   ): Promise<Pause> {
     const { db, provider } = this.#deps;
     return db.transaction(async (tx) => {
-      const now = await this.#row<{ paused: number | null; failures: number; share: number }>(
+      const now = await this.#row(
         tx,
-        sql`
-          select failures, share, (extract(epoch from
-            ${plausible(sql`paused_until`, sql`clock_timestamp()`)} - clock_timestamp()) * 1000)::float8 as paused
-          from push.provider_paces where provider = ${provider} for update`,
+        current,
+        sql`select ${current} from ${providerPaces} where ${pace.provider} = ${provider} for update`,
       );
-      const pausedMs = now.paused ?? 0;
+      const pausedMs = now.pausedMs ?? 0;
       const { failures, share, forMs } = decide(pausedMs > 0, now.failures, now.share);
       const untilMs = Math.max(pausedMs, forMs);
       await tx.execute(sql`
-        update push.provider_paces
-        set failures = ${failures}::int, share = ${share}::real, reason = ${reason},
-          paused_until = clock_timestamp() + make_interval(secs => ${untilMs}::float8 / 1000)
-        where provider = ${provider}`);
+        update ${providerPaces}
+        set ${pace.failures} = ${failures}::int, ${pace.share} = ${share}::real, ${pace.reason} = ${reason},
+          ${pace.pausedUntil} = clock_timestamp() + make_interval(secs => ${untilMs}::float8 / 1000)
+        where ${pace.provider} = ${provider}`);
       return { pausedMs: untilMs, isNew: pausedMs <= 0, failures };
     });
   }
 
   /** The row that the statement answers; the provider's own is made if there is none yet. */
-  async #row<T extends Record<string, unknown>>(db: Database, statement: ReturnType<typeof sql>): Promise<T> {
-    const [row] = await rows<T>(db, statement);
+  async #row<F extends Fields>(db: Database, selected: Selection<F>, statement: SQL): Promise<RowOf<F>> {
+    const [row] = await rows(db, selected, statement);
     if (row) return row;
     await db.execute(sql`
-      insert into push.provider_paces (provider, next_at, share, failures)
-      values (${this.#deps.provider}, clock_timestamp(), 1, 0) on conflict (provider) do nothing`);
-    const [made] = await rows<T>(db, statement);
+      insert into ${providerPaces} (${pace.provider}, ${pace.nextAt}, ${pace.share}, ${pace.failures})
+      values (${this.#deps.provider}, clock_timestamp(), 1, 0) on conflict (${pace.provider}) do nothing`);
+    const [made] = await rows(db, selected, statement);
     if (!made) throw new Error(`the pace of ${this.#deps.provider} has gone`);
     return made;
   }

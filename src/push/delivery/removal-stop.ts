@@ -3,8 +3,12 @@
  * likely wrong than the devices, and no more of their tokens are removed.
  */
 import { sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { integer } from "../../platform/database/readers.ts";
+import { computed, rows, selection } from "../../platform/database/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
+import { deliveryChunks, notifications } from "../schema.ts";
 
 interface Report {
   readonly chunk: {
@@ -25,6 +29,16 @@ interface Limits {
   readonly leastDead: number;
 }
 
+const notification = names(notifications);
+const n = names(notifications, "n");
+const c = names(deliveryChunks, "c");
+const mine = names(deliveryChunks, "mine");
+
+const counts = selection({
+  dead: computed(integer, sql`so_far.reported`),
+  attempted: computed(integer, sql`so_far.attempted`),
+});
+
 /**
  * Stops the removal of the notification's tokens if its dead have become too many. A statement of its own before
  * the chunk is written: of several workers that find so, one stops it.
@@ -35,22 +49,24 @@ export async function stopRemovalIfTooMany(
   { chunk, provider, dead, attempted }: Report,
   { maxDeadPercent, leastDead }: Limits,
 ): Promise<{ dead: number; attempted: number } | undefined> {
-  const [stopped] = await rows<{ dead: number; attempted: number }>(
+  const [stopped] = await rows(
     db,
+    counts,
     sql`
-      update push.notifications n set removal_stopped_at = now()
+      update ${notifications} n set ${notification.removalStoppedAt} = now()
       from (
-        select coalesce(sum(c.dead), 0)::int + ${dead}::int as dead,
-          coalesce(sum(c.sent + c.failed), 0)::int + ${attempted}::int as attempted
-        from push.delivery_chunks c
-        where c.notification_id = ${chunk.notification.id}::uuid and c.provider = ${provider}
+        select coalesce(sum(${c.dead}), 0)::int + ${dead}::int as reported,
+          coalesce(sum(${c.sent} + ${c.failed}), 0)::int + ${attempted}::int as attempted
+        from ${deliveryChunks} c
+        where ${c.notificationId} = ${chunk.notification.id}::uuid and ${c.provider} = ${provider}
       ) so_far
-      where n.id = ${chunk.notification.id}::uuid and n.removal_stopped_at is null
-        and so_far.dead > greatest(${leastDead}::float8, so_far.attempted * ${maxDeadPercent}::float8 / 100)
+      where ${n.id} = ${chunk.notification.id}::uuid and ${n.removalStoppedAt} is null
+        and so_far.reported > greatest(${leastDead}::float8, so_far.attempted * ${maxDeadPercent}::float8 / 100)
         and exists (
-          select from push.delivery_chunks mine
-          where mine.id = ${chunk.id}::bigint and mine.attempt = ${chunk.attempt}::int and mine.state = 'SENDING')
-      returning so_far.dead, so_far.attempted`,
+          select from ${deliveryChunks} mine
+          where ${mine.id} = ${chunk.id}::bigint and ${mine.attempt} = ${chunk.attempt}::int
+            and ${mine.state} = 'SENDING')
+      returning ${counts}`,
   );
   return stopped;
 }

@@ -2,12 +2,23 @@
  * The writing down of a chunk: what came of its messages, what becomes of the devices left over, and the end of
  * its job, in one transaction. Only the worker that took the chunk last can write it.
  */
-import { sql } from "drizzle-orm";
-import { arrayLiteral, type Database, rows } from "../../platform/database/database.ts";
+import { type Placeholder, type SQL, sql } from "drizzle-orm";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { boolean } from "../../platform/database/readers.ts";
+import {
+  computed,
+  prepared,
+  type RowOf,
+  rowCount,
+  rows,
+  selection,
+} from "../../platform/database/statements.ts";
 import { type Job, JobLostError, type Jobs } from "../../platform/messaging/jobs.ts";
 import { type DeliveryJob, deliveryQueue } from "../database.ts";
 import type { DeadDevice } from "../devices/remove-dead.ts";
 import type { ProviderName } from "../provider-settings.ts";
+import { deliveryChunks, notifications } from "../schema.ts";
 import type { TakenChunk } from "./chunk-repository.ts";
 
 /** Removes devices unless they were registered or renewed at `asOf` or later. */
@@ -72,7 +83,7 @@ export async function settleChunk(
     const state = stateAfter(result, notification);
     const isDropped = state === "DONE" && rest.length > 0;
     await writeChunk(tx, chunk, result, state);
-    const removable = result.removeDead && notification?.removalStopped === false ? dead : [];
+    const removable = result.removeDead && notification?.isRemovalStopped === false ? dead : [];
     // In the order of their ids, as two notifications may find the same devices dead at once.
     if (removable.length > 0)
       await removeDeadDevices(
@@ -89,30 +100,63 @@ export async function settleChunk(
   });
 }
 
-interface LockedNotification {
-  readonly state: string;
-  readonly expired: boolean;
-  readonly removalStopped: boolean;
-}
+const notification = names(notifications);
+const lockedFields = {
+  state: notification.state,
+  isExpired: computed(boolean, sql`${notification.expiresAt} <= now()`),
+  isRemovalStopped: computed(boolean, sql`${notification.removalStoppedAt} is not null`),
+};
+const locked = selection(lockedFields);
+type LockedNotification = RowOf<typeof lockedFields>;
+
+const selectLocked = prepared(
+  ["id"],
+  ({ id }) => sql`select ${locked} from ${notifications} where ${notification.id} = ${id}::uuid for share`,
+);
 
 /** Until the transaction ends nobody pauses, resumes or cancels it. */
 async function lockNotification(tx: Database, id: string): Promise<LockedNotification> {
-  const [row] = await rows<{ state: string; expired: boolean; removalStopped: boolean }>(
-    tx,
-    sql`
-      select state, expires_at <= now() as expired, removal_stopped_at is not null as "removalStopped"
-      from push.notifications where id = ${id}::uuid for share`,
-  );
+  const [row] = await rows(tx, locked, selectLocked({ id }));
   // Without its notification a chunk is worth nothing.
-  return row ?? { state: "CANCELLED", expired: true, removalStopped: true };
+  return row ?? { state: "CANCELLED", isExpired: true, isRemovalStopped: true };
 }
 
 function stateAfter({ rest, next }: ChunkResult, notification: LockedNotification | undefined): SettledState {
   if (rest.length === 0 || !notification) return "DONE";
-  if (notification.state === "CANCELLED" || notification.expired) return "DONE";
+  if (notification.state === "CANCELLED" || notification.isExpired) return "DONE";
   if (notification.state === "PAUSED") return "HELD";
   return next.giveUp ? "DEAD" : "PENDING";
 }
+
+const writeParameters = [
+  "id",
+  "attempt",
+  "state",
+  "left",
+  "sent",
+  "failed",
+  "dropped",
+  "dead",
+  "retries",
+  "reason",
+  "isHeld",
+] as const;
+
+const updateSettled = prepared(writeParameters, (parameter) => {
+  const chunk = names(deliveryChunks);
+  const more = (column: SQL, count: Placeholder) => sql`${column} = ${column} + ${count}::int`;
+  return sql`
+    update ${deliveryChunks}
+    set ${chunk.state} = ${parameter.state}, ${chunk.deviceIds} = ${parameter.left}::bigint[],
+      ${more(chunk.sent, parameter.sent)}, ${more(chunk.failed, parameter.failed)},
+      ${more(chunk.dropped, parameter.dropped)}, ${more(chunk.dead, parameter.dead)},
+      ${chunk.retries} = ${parameter.retries}::int, ${chunk.reason} = ${parameter.reason}::text,
+      ${chunk.firstAttemptAt} = case when ${parameter.isHeld}::boolean then null else ${chunk.firstAttemptAt} end,
+      ${chunk.updatedAt} = now()
+    where ${chunk.id} = ${parameter.id}::bigint and ${chunk.attempt} = ${parameter.attempt}::int
+      and ${chunk.state} = 'SENDING'
+    returning 1 as one`;
+});
 
 async function writeChunk(
   tx: Database,
@@ -122,18 +166,22 @@ async function writeChunk(
 ): Promise<void> {
   const { sent, failed, dead, rest, next } = result;
   const left = state === "DONE" ? [] : rest;
-  const dropped = result.dropped + rest.length - left.length;
   const isHeld = state === "HELD";
-  const written = await rows(
+  const written = await rowCount(
     tx,
-    sql`
-      update push.delivery_chunks
-      set state = ${state}, device_ids = ${arrayLiteral(left.map(String))}::bigint[], sent = sent + ${sent}::int,
-        failed = failed + ${failed}::int, dropped = dropped + ${dropped}::int, dead = dead + ${dead.length}::int,
-        retries = ${isHeld ? 0 : next.retries}::int, reason = ${next.reason}::text,
-        first_attempt_at = case when ${isHeld}::boolean then null else first_attempt_at end, updated_at = now()
-      where id = ${chunk.id}::bigint and attempt = ${chunk.attempt}::int and state = 'SENDING'
-      returning 1 as one`,
+    updateSettled({
+      id: chunk.id,
+      attempt: chunk.attempt,
+      state,
+      left: arrayLiteral(left.map(String)),
+      sent,
+      failed,
+      dropped: result.dropped + rest.length - left.length,
+      dead: dead.length,
+      retries: isHeld ? 0 : next.retries,
+      reason: next.reason,
+      isHeld,
+    }),
   );
-  if (written.length === 0) throw new JobLostError(`chunk ${chunk.id} is another worker's now`);
+  if (written === 0) throw new JobLostError(`chunk ${chunk.id} is another worker's now`);
 }

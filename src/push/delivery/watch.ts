@@ -1,18 +1,48 @@
 /** Looks, for all chunks that this process is sending, whether each is still to be sent: one query for all of them. */
 import { sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { nullable, oneOf } from "../../platform/database/readers.ts";
+import { computed, prepared, rows, selection } from "../../platform/database/statements.ts";
+import { deliveryChunks, notifications, providerPaces } from "../schema.ts";
 
 /**
  * Why a chunk is not to be sent any further. `lost`: another worker has it. `notification`: paused, cancelled or
  * expired. `provider`: the fleet has paused it.
  */
-export type Halt = "lost" | "notification" | "provider";
+export type Halt = (typeof halts)[number];
+const halts = ["lost", "notification", "provider"] as const;
 
 interface Watched {
   readonly id: number;
   readonly attempt: number;
   halt(why: Halt): void;
 }
+
+const c = names(deliveryChunks, "c");
+const n = names(notifications, "n");
+const p = names(providerPaces, "p");
+
+const looked = selection({
+  id: c.id,
+  attempt: c.attempt,
+  halt: computed(
+    nullable(oneOf(halts)),
+    sql`case
+      when ${c.state} <> 'SENDING' then 'lost'
+      when ${n.state} in ('PAUSED', 'CANCELLED') or ${n.expiresAt} <= now() then 'notification'
+      when ${p.pausedUntil} > now() then 'provider' end`,
+  ),
+});
+
+const selectLooked = prepared(
+  ["ids"],
+  ({ ids }) => sql`
+    select ${looked}
+    from ${deliveryChunks} c join ${notifications} n on ${n.id} = ${c.notificationId}
+      left join ${providerPaces} p on ${p.provider} = ${c.provider}
+    where ${c.id} = any(${ids}::bigint[])`,
+);
 
 export class Watch {
   readonly #db: Database;
@@ -45,18 +75,9 @@ export class Watch {
   async #look(): Promise<void> {
     const watched = [...this.#watched];
     if (watched.length === 0) return;
-    const found = await rows<{ id: string; attempt: number; halt: Halt | null }>(
-      this.#db,
-      sql`
-        select c.id::text, c.attempt, case
-          when c.state <> 'SENDING' then 'lost'
-          when n.state in ('PAUSED', 'CANCELLED') or n.expires_at <= now() then 'notification'
-          when p.paused_until > now() then 'provider' end as halt
-        from push.delivery_chunks c join push.notifications n on n.id = c.notification_id
-          left join push.provider_paces p on p.provider = c.provider
-        where c.id = any(${`{${watched.map(({ id }) => id).join(",")}}`}::bigint[])`,
-    );
-    const byId = new Map(found.map((row) => [Number(row.id), row]));
+    const ids = `{${watched.map(({ id }) => id).join(",")}}`;
+    const found = await rows(this.#db, looked, selectLooked({ ids }));
+    const byId = new Map(found.map((row) => [row.id, row]));
     for (const one of watched) {
       const row = byId.get(one.id);
       const why = row?.attempt === one.attempt ? row.halt : "lost";

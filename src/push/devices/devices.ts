@@ -6,8 +6,10 @@ import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import { type InputError, invalidInput, unavailable } from "../../platform/base/errors.ts";
 import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import type { PushProvider } from "../providers/provider.ts";
+import { devices } from "../schema.ts";
 import { hashOf, register, renew } from "./device-repository.ts";
 import { removeDevices } from "./remove-devices.ts";
 
@@ -49,6 +51,8 @@ const maxRounds = 20;
 /** Devices that one statement removes. */
 const batchSize = 1_000;
 
+const device = names(devices);
+
 export function createDevices({ db, clock, providers, defaultProvider }: Dependencies): Devices {
   function* problems({ token, expiration, provider = defaultProvider }: DeviceToSave): Generator<InputError> {
     const inUse = providers.get(provider);
@@ -65,10 +69,10 @@ export function createDevices({ db, clock, providers, defaultProvider }: Depende
   }
 
   return {
-    async save(userId, device) {
-      const errors = [...problems(device)];
+    async save(userId, toSave) {
+      const errors = [...problems(toSave)];
       if (errors.length > 0) throw invalidInput(errors);
-      const { token, expiration: expiresAt, provider = defaultProvider, utcOffset } = device;
+      const { token, expiration: expiresAt, provider = defaultProvider, utcOffset } = toSave;
       const registration = { userId, provider, token, expiresAt, utcOffset };
       const now = new Date(clock.now());
       for (let round = 0; round < maxRounds; round += 1) {
@@ -78,10 +82,11 @@ export function createDevices({ db, clock, providers, defaultProvider }: Depende
     },
 
     async remove(userId, token) {
-      const which = token === undefined ? sql`` : sql`and token_hash = ${hashOf(token)}`;
+      const which =
+        token === undefined ? sql`` : sql`and ${device.tokenHash} = decode(${hashOf(token)}, 'hex')`;
       const chosen = sql`
-        select id as chosen_id from push.devices
-        where user_id = ${userId} ${which} order by id limit ${batchSize} for update`;
+        select ${device.id} as chosen_id from ${devices}
+        where ${device.userId} = ${userId} ${which} order by ${device.id} limit ${batchSize} for update`;
       for (let removed = 1; removed > 0; ) {
         removed = await removeDevices(db, chosen, "USER");
         if (token !== undefined) return;

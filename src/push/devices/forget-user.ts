@@ -1,6 +1,11 @@
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { devices, history } from "../schema.ts";
 import { removeDevices } from "./remove-devices.ts";
+
+const device = names(devices);
+const entry = names(history);
 
 /**
  * Removes a user's devices and history, for good, in one transaction. Can be repeated. The user may come back:
@@ -15,14 +20,16 @@ export function createForgetUser({ db }: { readonly db: Database }): ForgetUser 
       // must be had before the snapshot of the next statement is made.
       await tx.execute(sql`select pg_advisory_xact_lock(hashtext('push.plan'))`);
       const chosen = sql`
-        select id as chosen_id from push.devices where user_id = ${userId} order by id for update`;
+        select ${device.id} as chosen_id from ${devices}
+        where ${device.userId} = ${userId} order by ${device.id} for update`;
       await removeDevices(tx, chosen, "IDENTITY_DELETED");
       // In the order in which readers that mark entries lock them.
       await tx.execute(sql`
         with chosen as (
-          select notification_id as chosen_id from push.history
-          where user_id = ${userId} order by notification_id for update
+          select ${entry.notificationId} as chosen_id from ${history}
+          where ${entry.userId} = ${userId} order by ${entry.notificationId} for update
         )
-        delete from push.history using chosen where user_id = ${userId} and notification_id = chosen_id`);
+        delete from ${history} using chosen
+        where ${entry.userId} = ${userId} and ${entry.notificationId} = chosen_id`);
     });
 }

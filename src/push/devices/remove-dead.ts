@@ -1,5 +1,7 @@
-import { sql } from "drizzle-orm";
+import { getTableName, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { devices } from "../schema.ts";
 import { removeDevices } from "./remove-devices.ts";
 
 /** A device that its provider reports dead. */
@@ -17,10 +19,11 @@ export async function removeDeadDevices(tx: Database, dead: readonly DeadDevice[
   if (dead.length === 0) return 0;
   const ids = `{${dead.map(({ deviceId }) => deviceId).join(",")}}`;
   const moments = `{${dead.map(({ asOf }) => asOf).join(",")}}`;
+  const { id, renewedAt } = names(devices);
   const chosen = sql`
-    select id as chosen_id from push.devices
-    join unnest(${ids}::bigint[], ${moments}::float8[]) as dead (device_id, as_of) on id = device_id
-    where extract(epoch from renewed_at)::float8 * 1000 < as_of
-    order by id for update of devices`;
+    select ${id} as chosen_id from ${devices}
+    join unnest(${ids}::bigint[], ${moments}::float8[]) as report (dead_id, as_of) on ${id} = dead_id
+    where extract(epoch from ${renewedAt})::float8 * 1000 < as_of
+    order by ${id} for update of ${sql.identifier(getTableName(devices))}`;
   return removeDevices(tx, chosen, "DEAD");
 }

@@ -1,6 +1,11 @@
 import { type SQL, sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { rowCount } from "../../platform/database/statements.ts";
 import { PushEvents, type RemovalReason, recordEvent, removalReasonName } from "../events.ts";
+import { devices } from "../schema.ts";
+
+const { id, userId, provider } = names(devices);
 
 /**
  * Removes devices and writes an event for each, in one statement.
@@ -10,23 +15,22 @@ import { PushEvents, type RemovalReason, recordEvent, removalReasonName } from "
  * @returns how many there were
  */
 export async function removeDevices(db: Database, chosen: SQL, reason: RemovalReason): Promise<number> {
-  const removed = await rows(
+  return rowCount(
     db,
     sql`
       with chosen as (${chosen}
       ), removed as (
-        delete from push.devices using chosen where id = chosen_id returning id, user_id, provider
+        delete from ${devices} using chosen where ${id} = chosen_id returning ${id}, ${userId}, ${provider}
       )
       ${recordEvent(
         PushEvents.tokenRemoved,
         {
-          userId: sql`user_id`,
-          deviceId: sql`id::text`,
-          provider: sql`provider`,
+          userId,
+          deviceId: sql`${id}::text`,
+          provider,
           reason: sql`${removalReasonName(reason)}::text`,
         },
         sql`from removed`,
       )}`,
   );
-  return removed.length;
 }

@@ -1,5 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { type InputError, invalidInput } from "../../platform/base/errors.ts";
+import { names } from "../../platform/database/names.ts";
+import { history } from "../schema.ts";
 
 const fields = ["sendAt", "viewed", "id"] as const;
 type Field = (typeof fields)[number];
@@ -47,8 +49,10 @@ const problem: InputError = {
   message: `must be one of ${fields.join(", ")}, with ",asc" or ",desc" after it`,
 };
 
+const { notificationId, viewed } = names(history);
+
 function column(field: Field): SQL {
-  if (field === "viewed") return sql`viewed`;
+  if (field === "viewed") return viewed;
   // The milliseconds of acceptance are the first 48 bits of an id.
-  return field === "sendAt" ? sql`left(notification_id::text, 13) collate "C"` : sql`notification_id`;
+  return field === "sendAt" ? sql`left(${notificationId}::text, 13) collate "C"` : notificationId;
 }

@@ -3,6 +3,10 @@
  * pages and the summary by the size of a page: test/push/history holds the plans to it, on a table of millions.
  */
 import { type SQL, sql } from "drizzle-orm";
+import { names } from "../../platform/database/names.ts";
+import { boolean, text } from "../../platform/database/readers.ts";
+import { computed, type Field, type Selection, selection } from "../../platform/database/statements.ts";
+import { history, notifications } from "../schema.ts";
 
 /** Which entries of a user, in which order. */
 export interface Slice {
@@ -13,11 +17,28 @@ export interface Slice {
   readonly offset: number;
 }
 
+const { userId: user, notificationId, viewed } = names(history);
+const notification = names(notifications, "n");
+const { title, message, image } = names(notifications);
+
 function slice({ userId, order, limit, offset }: Slice): SQL {
   return sql`
-    select notification_id, viewed from push.history
-    where user_id = ${userId} order by ${order} limit ${limit}::bigint offset ${offset}::bigint`;
+    select ${notificationId}, ${viewed} from ${history}
+    where ${user} = ${userId} order by ${order} limit ${limit}::bigint offset ${offset}::bigint`;
 }
+
+/** How many entries the user has, in every row of a page. */
+export const pageTotal = selection({ total: computed(text, sql`total::text`) });
+
+/** An entry of a page; nulls in its place where the page is empty. */
+export const pageEntry = selection({
+  id: notificationId,
+  viewed,
+  title,
+  message,
+  image,
+  sendAt: computed(text, sql`send_at`),
+});
 
 /**
  * The entries of a slice, as they are when it begins, each with the number of all entries of the user; one row
@@ -27,33 +48,41 @@ export function pageStatement(page: Slice, markViewed: boolean): SQL {
   const { userId, order } = page;
   // Locked in the order of ids, so that those who mark the same entries wait for each other and do not deadlock.
   const marking = sql`, unread as (
-      select notification_id from push.history
-      where user_id = ${userId} and not viewed and notification_id in (select notification_id from page)
-      order by notification_id for update
+      select ${notificationId} from ${history}
+      where ${user} = ${userId} and not ${viewed} and ${notificationId} in (select ${notificationId} from page)
+      order by ${notificationId} for update
     ), marked as (
-      update push.history set viewed = true
-      where user_id = ${userId} and notification_id in (select notification_id from unread)
+      update ${history} set ${viewed} = true
+      where ${user} = ${userId} and ${notificationId} in (select ${notificationId} from unread)
     )`;
   return sql`
     with page as materialized (${slice(page)}
     ), entries as (
-      select notification_id, viewed, title, message, image,
-        to_char(accepted_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as send_at
-      from page join push.notifications on notifications.id = notification_id
+      select ${notificationId}, ${viewed}, ${title}, ${message}, ${image},
+        to_char(${notification.acceptedAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as send_at
+      from page join ${notifications} n on ${notification.id} = ${notificationId}
     )${markViewed ? marking : sql``}
-    select total::text, notification_id::text as id, viewed, title, message, image, send_at
-    from (select count(*) as total from push.history where user_id = ${userId}) as counted
+    select ${pageTotal}, ${pageEntry}
+    from (select count(*) as total from ${history} where ${user} = ${userId}) as counted
     left join entries on true
     order by ${order}`;
 }
 
+/** A statement with one row, which says whether entries are viewed, all of them. */
+interface Summary {
+  readonly selected: Selection<{ readonly isViewed: Field<boolean> }>;
+  readonly statement: SQL;
+}
+
 /** Whether no entry of the user is unread. */
-export function allViewedStatement(userId: string): SQL {
-  return sql`
-    select not exists (select from push.history where user_id = ${userId} and not viewed) as viewed`;
+export function allViewedStatement(userId: string): Summary {
+  const unread = sql`select from ${history} where ${user} = ${userId} and not ${viewed}`;
+  const selected = selection({ isViewed: computed(boolean, sql`not exists (${unread})`) });
+  return { selected, statement: sql`select ${selected}` };
 }
 
 /** Whether no entry of the slice is unread. */
-export function pageViewedStatement(page: Slice): SQL {
-  return sql`select coalesce(bool_and(viewed), true) as viewed from (${slice(page)}) as page`;
+export function pageViewedStatement(page: Slice): Summary {
+  const selected = selection({ isViewed: computed(boolean, sql`coalesce(bool_and(${viewed}), true)`) });
+  return { selected, statement: sql`select ${selected} from (${slice(page)}) as page` };
 }

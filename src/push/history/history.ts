@@ -4,9 +4,17 @@
  */
 
 import { type InputError, invalidInput } from "../../platform/base/errors.ts";
-import { type Database, rows } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { rawRows, rows } from "../../platform/database/statements.ts";
 import { orderOf } from "./history-order.ts";
-import { allViewedStatement, pageStatement, pageViewedStatement, type Slice } from "./history-statements.ts";
+import {
+  allViewedStatement,
+  pageEntry,
+  pageStatement,
+  pageTotal,
+  pageViewedStatement,
+  type Slice,
+} from "./history-statements.ts";
 
 /** One entry of a user's history. */
 interface HistoryEntry {
@@ -55,40 +63,29 @@ const largestPage = 100;
 export function createHistory({ db }: { readonly db: Database }): History {
   return {
     async page(userId, request, markViewed) {
-      const found = await rows<Row>(db, pageStatement(sliceOf(userId, request), markViewed));
+      const found = await rawRows(db, pageStatement(sliceOf(userId, request), markViewed));
       return {
-        content: found.flatMap((row) => (row.id === null ? [] : [entryOf(userId, row)])),
+        content: found.flatMap((row) => {
+          const entry = pageEntry.readJoined(row, "id");
+          if (!entry) return [];
+          const { id, viewed, title, message, image, sendAt } = entry;
+          return [{ id, userId, viewed, notification: { title, message, image }, sendAt }];
+        }),
         number: request.page,
         size: request.size,
-        totalElements: Number(found[0]?.total),
+        totalElements: Number(pageTotal.read(found[0]).total),
       };
     },
 
     async summary(userId, request) {
-      const statement = request ? pageViewedStatement(sliceOf(userId, request)) : allViewedStatement(userId);
-      const [found] = await rows<{ viewed: boolean }>(db, statement);
+      const { selected, statement } = request
+        ? pageViewedStatement(sliceOf(userId, request))
+        : allViewedStatement(userId);
+      const [found] = await rows(db, selected, statement);
       if (!found) throw new Error("a summary has a row");
-      return found.viewed;
+      return found.isViewed;
     },
   };
-}
-
-type Entry = {
-  id: string;
-  viewed: boolean;
-  title: string;
-  message: string;
-  image: string | null;
-  send_at: string;
-};
-/** An entry, or nulls in its place; and the number of all entries. */
-type Row = { total: string } & (Entry | { id: null });
-
-function entryOf(
-  userId: string,
-  { id, viewed, title, message, image, send_at: sendAt }: Entry,
-): HistoryEntry {
-  return { id, userId, viewed, notification: { title, message, image }, sendAt };
 }
 
 function sliceOf(userId: string, { page, size, sort }: PageRequest): Slice {

@@ -6,9 +6,13 @@ import { createHash } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import { uuidv7 } from "../../platform/crypto/uuid.ts";
-import { type Database, rows } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { boolean } from "../../platform/database/readers.ts";
+import { computed, rows, selection } from "../../platform/database/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { idempotencyKeyReused } from "../errors.ts";
+import { idempotencyKeys } from "../schema.ts";
 import { storeNotification } from "./store-notification.ts";
 
 /** What a client asks for. */
@@ -86,25 +90,32 @@ function sha256(value: readonly unknown[]): Uint8Array {
 
 const bytes = (value: Uint8Array) => sql`decode(${Buffer.from(value).toString("hex")}::text, 'hex')`;
 
+const row = names(idempotencyKeys);
+
 /** Returns a row if the key is free or has expired. Who asks at the same time waits for the outcome. */
 function takeKey({ hash, requestHash }: Key, notificationId: string, now: number): SQL {
   const expiresAt = new Date(now + keyMs).toISOString();
+  const excluded = names(idempotencyKeys, "excluded");
+  const known = names(idempotencyKeys, "known");
   return sql`
-    insert into push.idempotency_keys as known (key_hash, request_hash, notification_id, expires_at)
+    insert into ${idempotencyKeys} as known (${row.keyHash}, ${row.requestHash}, ${row.notificationId}, ${row.expiresAt})
     values (${bytes(hash)}, ${bytes(requestHash)}, ${notificationId}::uuid, ${expiresAt}::timestamptz)
-    on conflict (key_hash) do update
-    set request_hash = excluded.request_hash, notification_id = excluded.notification_id,
-      expires_at = excluded.expires_at
-    where known.expires_at <= ${new Date(now).toISOString()}::timestamptz
+    on conflict (${row.keyHash}) do update
+    set ${row.requestHash} = ${excluded.requestHash}, ${row.notificationId} = ${excluded.notificationId},
+      ${row.expiresAt} = ${excluded.expiresAt}
+    where ${known.expiresAt} <= ${new Date(now).toISOString()}::timestamptz
     returning 1 as one`;
 }
 
 async function findKey(db: Database, { hash, requestHash }: Key) {
-  const [found] = await rows<{ notificationId: string; isSame: boolean }>(
+  const first = selection({
+    notificationId: row.notificationId,
+    isSame: computed(boolean, sql`${row.requestHash} = ${bytes(requestHash)}`),
+  });
+  const [found] = await rows(
     db,
-    sql`
-      select notification_id::text as "notificationId", request_hash = ${bytes(requestHash)} as "isSame"
-      from push.idempotency_keys where key_hash = ${bytes(hash)}`,
+    first,
+    sql`select ${first} from ${idempotencyKeys} where ${row.keyHash} = ${bytes(hash)}`,
   );
   return found;
 }

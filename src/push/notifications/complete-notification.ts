@@ -3,23 +3,35 @@
  * and after planning, as a statement of its own after their transaction: of two that end at once, the later
  * look sees both. A process that dies in between leaves it to the sweep.
  */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { type Clock, systemClock } from "../../platform/base/clock.ts";
 import { every, type Loop } from "../../platform/base/loop.ts";
-import { type Database, rows } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { rowCount, rows, selection } from "../../platform/database/statements.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import { PushEvents, recordEvent } from "../events.ts";
+import { deliveryChunks, notifications } from "../schema.ts";
+
+const notification = names(notifications);
+const chunk = names(deliveryChunks);
+const n = names(notifications, "n");
+const c = names(deliveryChunks, "c");
 
 /** How long after a notification is worth nothing any more a chunk of it that is still open has nobody. */
 const abandonedAfter = sql`interval '1 hour'`;
 
+const isOpen = sql`${c.notificationId} = ${n.id} and ${c.state} in ('PENDING', 'SENDING', 'HELD')`;
+
 /** Where `n` is a notification. One that is paused for longer than it is worth anything has its end too. */
 const nothingIsLeft = sql`
-  n.completed_at is null and (n.state = 'CANCELLED' or n.state = 'SENDING' and n.planned_at is not null
-    or n.state = 'PAUSED' and n.expires_at < now() - ${abandonedAfter})
-  and not exists (
-    select from push.delivery_chunks c
-    where c.notification_id = n.id and c.state in ('PENDING', 'SENDING', 'HELD'))`;
+  ${n.completedAt} is null and (${n.state} = 'CANCELLED'
+    or ${n.state} = 'SENDING' and ${n.plannedAt} is not null
+    or ${n.state} = 'PAUSED' and ${n.expiresAt} < now() - ${abandonedAfter})
+  and not exists (select from ${deliveryChunks} c where ${isOpen})`;
+
+const lock = (id: string) =>
+  sql`select 1 from ${notifications} where ${notification.id} = ${id}::uuid for update`;
 
 /**
  * Completes it if nothing of it is left, with the event that says so. Call it outside of any transaction.
@@ -31,73 +43,76 @@ export async function completeIfDone(
   clock: Clock = systemClock,
 ): Promise<boolean> {
   // Nearly always there is something left, and one look is all it costs.
-  const looked = await rows(
+  const looked = await rowCount(
     db,
-    sql`select 1 as one from push.notifications n where n.id = ${notificationId}::uuid and ${nothingIsLeft}`,
+    sql`select 1 as one from ${notifications} n where ${n.id} = ${notificationId}::uuid and ${nothingIsLeft}`,
   );
-  if (looked.length === 0) return false;
+  if (looked === 0) return false;
   return db.transaction(async (tx) => {
     // The next statement must see the chunks as whoever had the lock left them: a replay opens one.
-    await tx.execute(sql`select 1 from push.notifications where id = ${notificationId}::uuid for update`);
+    await tx.execute(lock(notificationId));
     const at = new Date(clock.now());
-    const total = (column: string) =>
-      sql`coalesce(sum(${sql.identifier(column)}), 0)::int as ${sql.identifier(column)}`;
+    const done = names(notifications, "done");
+    const { planned, sent, failed, dropped } = chunk;
+    const total = (count: SQL) => sql`coalesce(sum(${count}), 0)::int as ${count}`;
     const fields = {
-      notificationId: sql`done.id::text`,
-      cancelled: sql`done.state = 'CANCELLED'`,
-      recipients: sql`done.recipients`,
-      planned: sql`planned`,
-      sent: sql`sent`,
-      failed: sql`failed`,
-      dropped: sql`dropped`,
+      notificationId: sql`${done.id}::text`,
+      cancelled: sql`${done.state} = 'CANCELLED'`,
+      recipients: done.recipients,
+      planned,
+      sent,
+      failed,
+      dropped,
       // No chunk is open, so what is left is dead.
-      deadLettered: sql`planned - sent - failed - dropped`,
+      deadLettered: sql`${planned} - ${sent} - ${failed} - ${dropped}`,
     };
-    const completed = await rows(
+    const completed = await rowCount(
       tx,
       sql`
         with done as (
-          update push.notifications n
-          set state = case n.state when 'CANCELLED' then n.state else 'COMPLETED' end,
-            completed_at = ${at.toISOString()}::timestamptz
-          where n.id = ${notificationId}::uuid and ${nothingIsLeft}
-          returning n.id, n.state, n.recipients
+          update ${notifications} n
+          set ${notification.state} = case ${n.state} when 'CANCELLED' then ${n.state} else 'COMPLETED' end,
+            ${notification.completedAt} = ${at.toISOString()}::timestamptz
+          where ${n.id} = ${notificationId}::uuid and ${nothingIsLeft}
+          returning ${n.id}, ${n.state}, ${n.recipients}
         ),
         totals as (
-          select ${total("planned")}, ${total("sent")}, ${total("failed")}, ${total("dropped")}
-          from push.delivery_chunks where notification_id = ${notificationId}::uuid
+          select ${total(planned)}, ${total(sent)}, ${total(failed)}, ${total(dropped)}
+          from ${deliveryChunks} where ${chunk.notificationId} = ${notificationId}::uuid
         )
         ${recordEvent(PushEvents.notificationCompleted, fields, sql`from done, totals`, at)}`,
     );
-    return completed.length > 0;
+    return completed > 0;
   });
 }
 
 /** Notifications that one round looks at. */
 const roundSize = 1_000;
 
+const listed = selection({ id: n.id });
+
 /**
  * Drops what nobody will ever take: chunks of notifications that are long too late to be sent. Their provider is no
  * longer in use, their job has gone, or they were paused and never resumed. Whoever should have one in hand, after all, can write it no more.
  */
 async function dropAbandoned(db: Database): Promise<void> {
-  const isAbandoned = sql`c.notification_id = n.id and c.state in ('PENDING', 'SENDING', 'HELD')`;
-  const found = await rows<{ id: string }>(
+  const found = await rows(
     db,
+    listed,
     sql`
-      select n.id::text from push.notifications n
-      where n.completed_at is null and n.expires_at < now() - ${abandonedAfter}
-        and exists (select from push.delivery_chunks c where ${isAbandoned})
+      select ${listed} from ${notifications} n
+      where ${n.completedAt} is null and ${n.expiresAt} < now() - ${abandonedAfter}
+        and exists (select from ${deliveryChunks} c where ${isOpen})
       limit ${roundSize}::int`,
   );
   for (const { id } of found) {
     await db.transaction(async (tx) => {
-      await tx.execute(sql`select 1 from push.notifications where id = ${id}::uuid for update`);
+      await tx.execute(lock(id));
       await tx.execute(sql`
-        update push.delivery_chunks c
-        set state = 'DONE', dropped = dropped + cardinality(device_ids), device_ids = '{}', attempt = attempt + 1,
-          updated_at = now()
-        from push.notifications n where n.id = ${id}::uuid and ${isAbandoned}`);
+        update ${deliveryChunks} c
+        set ${chunk.state} = 'DONE', ${chunk.dropped} = ${c.dropped} + cardinality(${c.deviceIds}),
+          ${chunk.deviceIds} = '{}', ${chunk.attempt} = ${c.attempt} + 1, ${chunk.updatedAt} = now()
+        from ${notifications} n where ${n.id} = ${id}::uuid and ${isOpen}`);
     });
   }
 }
@@ -105,9 +120,10 @@ async function dropAbandoned(db: Database): Promise<void> {
 /** Completes those that a process that died has left, or that nobody works on. @returns how many */
 export async function sweepCompletions(db: Database, clock: Clock = systemClock): Promise<number> {
   await dropAbandoned(db);
-  const left = await rows<{ id: string }>(
+  const left = await rows(
     db,
-    sql`select n.id::text from push.notifications n where ${nothingIsLeft} limit ${roundSize}::int`,
+    listed,
+    sql`select ${listed} from ${notifications} n where ${nothingIsLeft} limit ${roundSize}::int`,
   );
   let completed = 0;
   for (const { id } of left) if (await completeIfDone(db, id, clock)) completed += 1;

@@ -5,13 +5,21 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
-import { type Database, rows } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { oneOf } from "../../platform/database/readers.ts";
+import { computed, rows, selection } from "../../platform/database/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planQueue } from "../database.ts";
 import { notificationFinished, notificationNotFound } from "../errors.ts";
+import { providerNames } from "../provider-settings.ts";
+import { deliveryChunks, notifications } from "../schema.ts";
 import { enqueueChunks, type WaitingChunk } from "./chunk-jobs.ts";
 import { completeIfDone } from "./complete-notification.ts";
 import { type LockedNotification, lockNotification, type NotificationState } from "./lock-notification.ts";
+
+const notification = names(notifications);
+const chunk = names(deliveryChunks);
 
 interface Dependencies {
   readonly db: Database;
@@ -49,8 +57,8 @@ export function createControl({ db, jobs, clock }: Dependencies): Control {
         if (state === "PAUSED") return;
         await setState(tx, id, "PAUSED");
         await tx.execute(sql`
-          update push.delivery_chunks set state = 'HELD', updated_at = ${now()}
-          where notification_id = ${id}::uuid and state = 'PENDING'`);
+          update ${deliveryChunks} set ${chunk.state} = 'HELD', ${chunk.updatedAt} = ${now()}
+          where ${chunk.notificationId} = ${id}::uuid and ${chunk.state} = 'PENDING'`);
       }),
     async resume(id) {
       await change(id, async (tx, { state, isPlanned, isTest }) => {
@@ -68,9 +76,10 @@ export function createControl({ db, jobs, clock }: Dependencies): Control {
       await change(id, async (tx) => {
         await setState(tx, id, "CANCELLED");
         await tx.execute(sql`
-          update push.delivery_chunks
-          set state = 'DONE', dropped = dropped + cardinality(device_ids), device_ids = '{}', updated_at = ${now()}
-          where notification_id = ${id}::uuid and state in ('PENDING', 'HELD')`);
+          update ${deliveryChunks}
+          set ${chunk.state} = 'DONE', ${chunk.dropped} = ${chunk.dropped} + cardinality(${chunk.deviceIds}),
+            ${chunk.deviceIds} = '{}', ${chunk.updatedAt} = ${now()}
+          where ${chunk.notificationId} = ${id}::uuid and ${chunk.state} in ('PENDING', 'HELD')`);
       });
       await completeIfDone(db, id, clock);
     },
@@ -78,19 +87,22 @@ export function createControl({ db, jobs, clock }: Dependencies): Control {
 }
 
 async function setState(tx: Database, id: string, state: NotificationState): Promise<void> {
-  await tx.execute(sql`update push.notifications set state = ${state} where id = ${id}::uuid`);
+  await tx.execute(
+    sql`update ${notifications} set ${notification.state} = ${state} where ${notification.id} = ${id}::uuid`,
+  );
 }
+
+const waiting = selection({ id: chunk.id, provider: computed(oneOf(providerNames), chunk.provider) });
 
 /** The chunks that were held, in the order in which they were planned. */
 async function releaseHeld(tx: Database, id: string, now: SQL): Promise<WaitingChunk[]> {
-  const released = await rows<{ id: string; provider: WaitingChunk["provider"] }>(
+  const released = await rows(
     tx,
+    waiting,
     sql`
-      update push.delivery_chunks set state = 'PENDING', updated_at = ${now}
-      where notification_id = ${id}::uuid and state = 'HELD'
-      returning id::text, provider`,
+      update ${deliveryChunks} set ${chunk.state} = 'PENDING', ${chunk.updatedAt} = ${now}
+      where ${chunk.notificationId} = ${id}::uuid and ${chunk.state} = 'HELD'
+      returning ${waiting}`,
   );
-  return released
-    .map((row) => ({ id: Number(row.id), provider: row.provider }))
-    .toSorted((a, b) => a.id - b.id);
+  return released.toSorted((a, b) => a.id - b.id);
 }

@@ -3,7 +3,12 @@
  * chunks that are sent together. It ends at the last device that there was when it began.
  */
 import { sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { boolean, listOf, oneOf } from "../../platform/database/readers.ts";
+import { computed, rows, selection } from "../../platform/database/statements.ts";
+import { providerNames } from "../provider-settings.ts";
+import { deliveryChunks, devices, history, notifications } from "../schema.ts";
 import type { WaitingChunk } from "./chunk-jobs.ts";
 import { isServed, type PlanningStep } from "./record-history.ts";
 
@@ -21,74 +26,95 @@ interface CutChunks {
   readonly isDone: boolean;
 }
 
+const notification = names(notifications);
+const device = names(devices);
+const entry = names(history);
+const chunk = names(deliveryChunks);
+/** The row of the notification that is written; `n` is the same as it was. */
+const planned = names(notifications, "planning");
+
+const madeChunk = selection({ chunkId: chunk.id, provider: computed(oneOf(providerNames), chunk.provider) });
+const step = selection({
+  chunks: planned.chunks,
+  isDone: computed(boolean, sql`is_last`),
+  made: computed(
+    listOf(madeChunk),
+    sql`coalesce((select jsonb_agg(to_jsonb(made) order by "chunkId") from made), '[]')`,
+  ),
+});
+
 /** Cuts the next devices of the notification, which is locked, into chunks. */
-export async function cutChunks(tx: Database, step: PlanningStep): Promise<CutChunks> {
-  const { notificationId, isTest, window, at } = step;
+export async function cutChunks(tx: Database, planning: PlanningStep): Promise<CutChunks> {
+  const { notificationId, isTest, window, at } = planning;
   const limit = sql.raw(String(window));
+  const { id, userId, provider, utcOffset, expiresAt, renewedAt } = device;
+  const { plannedThrough, acceptedAt, userIds, utcOffsets } = notification;
+  const seenColumns = sql`${id}, ${userId}, ${provider}, ${utcOffset}, ${expiresAt}, ${renewedAt}`;
   // By users few devices are looked at, found by their index; by offsets all of them are, in order.
   const seen = isTest
-    ? sql`select id, user_id, provider, utc_offset, expires_at, renewed_at, ${isServed(step)} as is_asked
-          from push.devices where user_id = any((select user_ids from n)::text[])`
-    : sql`select id, user_id, provider, utc_offset, expires_at, renewed_at,
-            utc_offset = any((select utc_offsets from n)::smallint[]) and ${isServed(step)} as is_asked
-          from push.devices where id > (select planned_through from n) order by id limit ${limit}`;
-  const isRecipient = sql`is_asked and expires_at > ${at} and id <= (select until from n)`;
-  const [planned] = await rows<{ chunks: number; isDone: boolean; made: WaitingChunk[] }>(
+    ? sql`select ${seenColumns}, ${isServed(planning)} as is_asked
+          from ${devices} where ${userId} = any((select ${userIds} from n)::text[])`
+    : sql`select ${seenColumns},
+            ${utcOffset} = any((select ${utcOffsets} from n)::smallint[]) and ${isServed(planning)} as is_asked
+          from ${devices} where ${id} > (select ${plannedThrough} from n) order by ${id} limit ${limit}`;
+  const isRecipient = sql`is_asked and ${expiresAt} > ${at} and ${id} <= (select until from n)`;
+  const [done] = await rows(
     tx,
+    step,
     sql`
       with n as materialized (
-        select utc_offsets, user_ids, planned_through, accepted_at,
-          coalesce(plan_until, (select max(id) from push.devices), 0) as until
-        from push.notifications where id = ${notificationId}::uuid
+        select ${utcOffsets}, ${userIds}, ${plannedThrough}, ${acceptedAt},
+          coalesce(${notification.planUntil}, (select max(${id}) from ${devices}), 0) as until
+        from ${notifications} where ${notification.id} = ${notificationId}::uuid
       ),
       alike as materialized (
-        select utc_offset, provider, count(*) as seen, max(id) as last_id,
-          array_agg(id) filter (where ${isRecipient}) as ids,
-          array_agg(user_id) filter (where ${isRecipient}
-            and renewed_at > (select accepted_at from n) - ${clockMargin}::interval) as renewed
-        from (${seen}) as device group by utc_offset, provider
+        select ${utcOffset}, ${provider}, count(*) as seen, max(${id}) as last_id,
+          array_agg(${id}) filter (where ${isRecipient}) as ids,
+          array_agg(${userId}) filter (where ${isRecipient}
+            and ${renewedAt} > (select ${acceptedAt} from n) - ${clockMargin}::interval) as renewed
+        from (${seen}) as device group by ${utcOffset}, ${provider}
       ),
       entries as (
-        insert into push.history (user_id, notification_id, viewed)
-        select distinct user_id, ${notificationId}::uuid, false from alike cross join unnest(renewed) as user_id
-        order by user_id
+        insert into ${history} (${entry.userId}, ${entry.notificationId}, ${entry.viewed})
+        select distinct recipient, ${notificationId}::uuid, false from alike cross join unnest(renewed) as recipient
+        order by recipient
         on conflict do nothing
         returning 1
       ),
       made as (
-        insert into push.delivery_chunks (notification_id, provider, utc_offset, state, device_ids, planned, sent,
-          failed, dropped, dead, attempt, retries, updated_at)
-        select ${notificationId}::uuid, provider, utc_offset, 'PENDING', part, cardinality(part), 0, 0, 0, 0, 0, 0,
+        insert into ${deliveryChunks} (${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${chunk.state},
+          ${chunk.deviceIds}, ${chunk.planned}, ${chunk.sent}, ${chunk.failed}, ${chunk.dropped}, ${chunk.dead},
+          ${chunk.attempt}, ${chunk.retries}, ${chunk.updatedAt})
+        select ${notificationId}::uuid, ${provider}, ${utcOffset}, 'PENDING', part, cardinality(part), 0, 0, 0, 0, 0, 0,
           ${at}
         from (
-          select *, cardinality(ids) as devices, (cardinality(ids) + ${chunkSize}::int - 1) / ${chunkSize}::int as parts
+          select *, cardinality(ids) as size, (cardinality(ids) + ${chunkSize}::int - 1) / ${chunkSize}::int as parts
           from alike where ids is not null
         ) as group_of
         cross join lateral generate_series(0, parts - 1) as turn
         cross join lateral (
-          select ids[turn * devices / parts + 1 : (turn + 1) * devices / parts] as part
+          select ids[turn * size / parts + 1 : (turn + 1) * size / parts] as part
         ) as cut
-        order by turn, utc_offset, provider
-        returning id, provider
+        order by turn, ${utcOffset}, ${provider}
+        returning ${madeChunk}
       ),
       extent as (
         select coalesce(sum(seen), 0) < ${limit} or max(last_id) >= (select until from n) or ${isTest}::boolean as is_last,
           max(last_id) as last_id
         from alike
       )
-      update push.notifications as planned
-      set plan_until = n.until,
-        planned_through = case when is_last then n.until else last_id end,
-        planned_at = case when is_last then ${at} end,
-        state = case when is_last then 'SENDING' else state end,
-        recipients = recipients + (select count(*) from entries)::int,
-        chunks = chunks + (select count(*) from made)::int
+      update ${notifications} as planning
+      set ${notification.planUntil} = n.until,
+        ${plannedThrough} = case when is_last then n.until else last_id end,
+        ${notification.plannedAt} = case when is_last then ${at} end,
+        ${notification.state} = case when is_last then 'SENDING' else ${planned.state} end,
+        ${notification.recipients} = ${planned.recipients} + (select count(*) from entries)::int,
+        ${notification.chunks} = ${planned.chunks} + (select count(*) from made)::int
       from n, extent
-      where planned.id = ${notificationId}::uuid
-      returning chunks, is_last as "isDone",
-        coalesce((select jsonb_agg(to_jsonb(made) order by id) from made), '[]') as made`,
+      where ${planned.id} = ${notificationId}::uuid
+      returning ${step}`,
   );
-  if (!planned) throw new Error("the notification that is planned has gone, although it is locked");
-  const { chunks, isDone, made } = planned;
-  return { chunks: made, first: chunks - made.length, isDone };
+  if (!done) throw new Error("the notification that is planned has gone, although it is locked");
+  const made = done.made.map(({ chunkId, provider }) => ({ id: chunkId, provider }));
+  return { chunks: made, first: done.chunks - made.length, isDone: done.isDone };
 }

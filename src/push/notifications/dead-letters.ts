@@ -4,10 +4,14 @@
  */
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
-import { type Database, rows } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { integer, oneOf, text } from "../../platform/database/readers.ts";
+import { computed, rawRows, rowCount, rows, selection } from "../../platform/database/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { deadLetterNotFound, notificationFinished } from "../errors.ts";
-import type { ProviderName } from "../provider-settings.ts";
+import { type ProviderName, providerNames } from "../provider-settings.ts";
+import { deliveryChunks, notifications } from "../schema.ts";
 import { enqueueChunks } from "./chunk-jobs.ts";
 import { lockNotification } from "./lock-notification.ts";
 import type { Page, PageRequest } from "./page.ts";
@@ -44,58 +48,74 @@ interface DeadLetters {
 /** What fits into the column, with room to spare. */
 const chunkIdForm = /^[1-9]\d{0,15}$/;
 
+const notification = names(notifications);
+const chunk = names(deliveryChunks);
+const c = names(deliveryChunks, "c");
+const provider = oneOf(providerNames);
+
+const counted = selection({ total: computed(integer, sql`total`) });
+const letter = selection({
+  id: computed(text, sql`${c.id}::text`),
+  notificationId: c.notificationId,
+  provider: computed(provider, c.provider),
+  utcOffset: c.utcOffset,
+  devices: computed(integer, sql`${c.planned} - ${c.sent} - ${c.failed} - ${c.dropped}`),
+  reason: computed(text, sql`coalesce(${c.reason}, 'unknown')`),
+  since: computed(text, sql`to_char(${c.updatedAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`),
+});
+const given = selection({
+  notificationId: chunk.notificationId,
+  provider: computed(provider, chunk.provider),
+});
+
 export function createDeadLetters({ db, jobs, clock }: Dependencies): DeadLetters {
   return {
     async list({ page, size }) {
-      const found = await rows<Omit<DeadLetter, "id"> & { id: string | null; total: number }>(
+      const found = await rawRows(
         db,
         sql`
-          select c.id::text, c.notification_id::text as "notificationId", c.provider, c.utc_offset as "utcOffset",
-            c.planned - c.sent - c.failed - c.dropped as devices, coalesce(c.reason, 'unknown') as reason,
-            to_char(c.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as since, total
-          from (select count(*)::int as total from push.delivery_chunks where state = 'DEAD') as counted
+          select ${letter}, ${counted}
+          from (select count(*)::int as total from ${deliveryChunks} where ${chunk.state} = 'DEAD') as counted
           left join (
-            select * from push.delivery_chunks where state = 'DEAD'
-            order by updated_at desc, id desc limit ${size}::int offset ${page * size}::bigint
+            select * from ${deliveryChunks} where ${chunk.state} = 'DEAD'
+            order by ${chunk.updatedAt} desc, ${chunk.id} desc limit ${size}::int offset ${page * size}::bigint
           ) as c on true
-          order by c.updated_at desc, c.id desc`,
+          order by ${c.updatedAt} desc, ${c.id} desc`,
       );
-      const content = found.flatMap(({ id, total: _, ...letter }) =>
-        id === null ? [] : [{ id, ...letter }],
-      );
-      return { content, number: page, size, totalElements: found[0]?.total ?? 0 };
+      const content = found.flatMap((row) => letter.readJoined(row, "id") ?? []);
+      return { content, number: page, size, totalElements: counted.read(found[0]).total };
     },
     async replay(chunkId) {
       if (!chunkIdForm.test(chunkId)) throw deadLetterNotFound();
       await db.transaction(async (tx) => {
-        const [chunk] = await rows<{ notificationId: string; provider: ProviderName }>(
+        const [found] = await rows(
           tx,
+          given,
           sql`
-            select notification_id::text as "notificationId", provider
-            from push.delivery_chunks where id = ${chunkId}::bigint and state = 'DEAD'`,
+            select ${given} from ${deliveryChunks}
+            where ${chunk.id} = ${chunkId}::bigint and ${chunk.state} = 'DEAD'`,
         );
-        const notification = chunk && (await lockNotification(tx, chunk.notificationId));
-        if (!notification) throw deadLetterNotFound();
-        if (notification.state === "CANCELLED" || notification.expiresAt <= clock.now())
-          throw notificationFinished();
-        const isPaused = notification.state === "PAUSED";
+        const locked = found && (await lockNotification(tx, found.notificationId));
+        if (!locked) throw deadLetterNotFound();
+        if (locked.state === "CANCELLED" || locked.expiresAt <= clock.now()) throw notificationFinished();
+        const isPaused = locked.state === "PAUSED";
         const now = new Date(clock.now()).toISOString();
-        const reopened = await rows(
+        const reopened = await rowCount(
           tx,
           sql`
-            update push.delivery_chunks
-            set state = ${isPaused ? "HELD" : "PENDING"}, retries = 0, first_attempt_at = null, reason = null,
-              updated_at = ${now}::timestamptz
-            where id = ${chunkId}::bigint and state = 'DEAD'
+            update ${deliveryChunks}
+            set ${chunk.state} = ${isPaused ? "HELD" : "PENDING"}, ${chunk.retries} = 0,
+              ${chunk.firstAttemptAt} = null, ${chunk.reason} = null, ${chunk.updatedAt} = ${now}::timestamptz
+            where ${chunk.id} = ${chunkId}::bigint and ${chunk.state} = 'DEAD'
             returning 1 as one`,
         );
-        if (reopened.length === 0) throw deadLetterNotFound();
+        if (reopened === 0) throw deadLetterNotFound();
         await tx.execute(sql`
-          update push.notifications set state = 'SENDING', completed_at = null
-          where id = ${chunk.notificationId}::uuid and state = 'COMPLETED'`);
+          update ${notifications} set ${notification.state} = 'SENDING', ${notification.completedAt} = null
+          where ${notification.id} = ${found.notificationId}::uuid and ${notification.state} = 'COMPLETED'`);
         if (isPaused) return;
-        const { isTest } = notification;
-        await enqueueChunks(tx, jobs, [{ id: Number(chunkId), provider: chunk.provider }], {
+        const { isTest } = locked;
+        await enqueueChunks(tx, jobs, [{ id: Number(chunkId), provider: found.provider }], {
           first: 0,
           isTest,
         });

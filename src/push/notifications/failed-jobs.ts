@@ -4,12 +4,18 @@
  */
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
-import { type Database, rows } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { rows, selection } from "../../platform/database/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import { type DeliveryJob, deadLetterQueue, type PlanJob, planQueue } from "../database.ts";
+import { deliveryChunks } from "../schema.ts";
 import { completeIfDone } from "./complete-notification.ts";
 import { lockNotification } from "./lock-notification.ts";
+
+const chunk = names(deliveryChunks);
+const failed = selection({ notificationId: chunk.notificationId });
 
 interface Dependencies {
   readonly db: Database;
@@ -33,27 +39,28 @@ interface DeadLetterHandler {
 export function createDeadLetterHandler({ db, jobs, clock, logger }: Dependencies): DeadLetterHandler {
   async function buryChunk(job: Job<unknown>, chunkId: number): Promise<void> {
     const notificationId = await db.transaction(async (tx) => {
-      const [chunk] = await rows<{ notificationId: string }>(
+      const [found] = await rows(
         tx,
-        sql`
-          select notification_id::text as "notificationId" from push.delivery_chunks where id = ${chunkId}::bigint`,
+        failed,
+        sql`select ${failed} from ${deliveryChunks} where ${chunk.id} = ${chunkId}::bigint`,
       );
-      const notification = chunk && (await lockNotification(tx, chunk.notificationId));
+      const notification = found && (await lockNotification(tx, found.notificationId));
       // Who may still have it in hand can write it no more. What is held gets another job when it is resumed.
       if (notification?.state === "CANCELLED") {
         await tx.execute(sql`
-          update push.delivery_chunks
-          set state = 'DONE', dropped = dropped + cardinality(device_ids), device_ids = '{}', attempt = attempt + 1,
-            updated_at = now()
-          where id = ${chunkId}::bigint and state in ('PENDING', 'SENDING')`);
+          update ${deliveryChunks}
+          set ${chunk.state} = 'DONE', ${chunk.dropped} = ${chunk.dropped} + cardinality(${chunk.deviceIds}),
+            ${chunk.deviceIds} = '{}', ${chunk.attempt} = ${chunk.attempt} + 1, ${chunk.updatedAt} = now()
+          where ${chunk.id} = ${chunkId}::bigint and ${chunk.state} in ('PENDING', 'SENDING')`);
       } else if (notification) {
         await tx.execute(sql`
-          update push.delivery_chunks
-          set state = 'DEAD', reason = ${reason}, attempt = attempt + 1, updated_at = now()
-          where id = ${chunkId}::bigint and state in ('PENDING', 'SENDING')`);
+          update ${deliveryChunks}
+          set ${chunk.state} = 'DEAD', ${chunk.reason} = ${reason}, ${chunk.attempt} = ${chunk.attempt} + 1,
+            ${chunk.updatedAt} = now()
+          where ${chunk.id} = ${chunkId}::bigint and ${chunk.state} in ('PENDING', 'SENDING')`);
       }
       await jobs.complete(tx, deadLetterQueue, job);
-      return chunk?.notificationId;
+      return found?.notificationId;
     });
     logger.error({ chunkId, notificationId }, "a chunk became a dead letter: its job failed for good");
     // If this fails, the sweep does it.

@@ -1,18 +1,34 @@
 /** The lock that everybody takes first who changes a notification's state or opens chunks of it. */
 import { sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { boolean, number, oneOf } from "../../platform/database/readers.ts";
+import { computed, prepared, type RowOf, rows, selection } from "../../platform/database/statements.ts";
+import { notifications } from "../schema.ts";
 
-export type NotificationState = "PLANNING" | "SENDING" | "PAUSED" | "COMPLETED" | "CANCELLED";
+const states = ["PLANNING", "SENDING", "PAUSED", "COMPLETED", "CANCELLED"] as const;
+export type NotificationState = (typeof states)[number];
 
-export interface LockedNotification {
-  readonly state: NotificationState;
-  readonly isTest: boolean;
+/** Reads a notification's state. */
+export const notificationState = oneOf(states);
+
+const notification = names(notifications);
+const lockedFields = {
+  state: computed(notificationState, notification.state),
+  isTest: computed(boolean, sql`${notification.userIds} is not null`),
   /** Whether its recipients have their history entries. */
-  readonly isRecorded: boolean;
-  readonly isPlanned: boolean;
+  isRecorded: computed(boolean, sql`${notification.recordedAt} is not null`),
+  isPlanned: computed(boolean, sql`${notification.plannedAt} is not null`),
   /** Milliseconds since the epoch. */
-  readonly expiresAt: number;
-}
+  expiresAt: computed(number, sql`(extract(epoch from ${notification.expiresAt}) * 1000)::float8`),
+};
+const locked = selection(lockedFields);
+export type LockedNotification = RowOf<typeof lockedFields>;
+
+const selectLocked = prepared(
+  ["id"],
+  ({ id }) => sql`select ${locked} from ${notifications} where ${notification.id} = ${id}::uuid for update`,
+);
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
@@ -24,20 +40,6 @@ export function isNotificationId(text: string): boolean {
 /** Until the transaction ends nobody else plans, controls or completes it. @returns undefined if there is none */
 export async function lockNotification(tx: Database, id: string): Promise<LockedNotification | undefined> {
   if (!isNotificationId(id)) return undefined;
-  const [row] = await rows<{
-    state: NotificationState;
-    isTest: boolean;
-    isRecorded: boolean;
-    isPlanned: boolean;
-    expires: number;
-  }>(
-    tx,
-    sql`
-      select state, user_ids is not null as "isTest", recorded_at is not null as "isRecorded",
-        planned_at is not null as "isPlanned", (extract(epoch from expires_at) * 1000)::float8 as expires
-      from push.notifications where id = ${id}::uuid for update`,
-  );
-  if (!row) return undefined;
-  const { expires, ...notification } = row;
-  return { ...notification, expiresAt: expires };
+  const [row] = await rows(tx, locked, selectLocked({ id }));
+  return row;
 }

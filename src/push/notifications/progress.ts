@@ -4,10 +4,14 @@
  * planned = sent + failed + dropped + deadLettered + remaining.
  */
 import { type SQL, sql } from "drizzle-orm";
-import { type Database, rows } from "../../platform/database/database.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { boolean, integer, listOf, nullable, oneOf, text } from "../../platform/database/readers.ts";
+import { computed, type RowOf, rawRows, rows, selection } from "../../platform/database/statements.ts";
 import { notificationNotFound } from "../errors.ts";
-import type { ProviderName } from "../provider-settings.ts";
-import { isNotificationId, type NotificationState } from "./lock-notification.ts";
+import { type ProviderName, providerNames } from "../provider-settings.ts";
+import { deliveryChunks, notifications } from "../schema.ts";
+import { isNotificationId, type NotificationState, notificationState } from "./lock-notification.ts";
 import type { Page, PageRequest } from "./page.ts";
 
 /** Devices, by what has become of them. */
@@ -49,26 +53,52 @@ export interface NotificationProgress extends Counts {
   readonly breakdown: ProgressShare[];
 }
 
-type Described = Omit<NotificationProgress, keyof Counts | "breakdown">;
+const n = names(notifications, "n");
+const notification = names(notifications);
+const chunk = names(deliveryChunks);
 
-const iso = (column: SQL) => sql`to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+const iso = (moment: SQL) => sql`to_char(${moment} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+const total = (count: SQL) => computed(integer, sql`sum(${count})`);
 
 /** What a chunk still has, its devices not counted one by one: a constraint of the table says it is the same. */
-const left = sql`planned - sent - failed - dropped`;
+const left = sql`${chunk.planned} - ${chunk.sent} - ${chunk.failed} - ${chunk.dropped}`;
+const leftWhere = (condition: SQL) =>
+  computed(integer, sql`coalesce(sum(${left}) filter (where ${condition}), 0)`);
 
-const columns = sql`
-  n.id::text, n.title, n.message, n.image, n.user_ids is not null as test, n.state,
-  ${iso(sql`n.accepted_at`)} as "acceptedAt", ${iso(sql`n.completed_at`)} as "completedAt",
-  n.removal_stopped_at is not null as "removalStopped", n.recipients,
-  coalesce((
-    select jsonb_agg(to_jsonb(share)) from (
-      select utc_offset as "utcOffset", provider, sum(planned) as planned, sum(sent) as sent, sum(failed) as failed,
-        sum(dropped) as dropped, coalesce(sum(${left}) filter (where state = 'DEAD'), 0) as "deadLettered",
-        coalesce(sum(${left}) filter (where state <> 'DEAD'), 0) as remaining
-      from push.delivery_chunks where notification_id = n.id
-      group by utc_offset, provider order by utc_offset, provider
-    ) as share
-  ), '[]') as breakdown`;
+const share = selection({
+  utcOffset: chunk.utcOffset,
+  provider: computed(oneOf(providerNames), chunk.provider),
+  planned: total(chunk.planned),
+  sent: total(chunk.sent),
+  failed: total(chunk.failed),
+  dropped: total(chunk.dropped),
+  deadLettered: leftWhere(sql`${chunk.state} = 'DEAD'`),
+  remaining: leftWhere(sql`${chunk.state} <> 'DEAD'`),
+});
+
+const describedFields = {
+  id: n.id,
+  title: n.title,
+  message: n.message,
+  image: n.image,
+  test: computed(boolean, sql`${n.userIds} is not null`),
+  state: computed(notificationState, n.state),
+  acceptedAt: computed(text, iso(n.acceptedAt)),
+  completedAt: computed(nullable(text), iso(n.completedAt)),
+  removalStopped: computed(boolean, sql`${n.removalStoppedAt} is not null`),
+  recipients: n.recipients,
+  breakdown: computed(
+    listOf(share),
+    sql`coalesce((
+      select jsonb_agg(to_jsonb(part)) from (
+        select ${share} from ${deliveryChunks} where ${chunk.notificationId} = ${n.id}
+        group by ${chunk.utcOffset}, ${chunk.provider} order by ${chunk.utcOffset}, ${chunk.provider}
+      ) as part
+    ), '[]')`,
+  ),
+};
+const described = selection(describedFields);
+const counted = selection({ total: computed(integer, sql`total`) });
 
 interface Progress {
   /** The newest first. */
@@ -80,26 +110,29 @@ interface Progress {
 export function createProgress(db: Database): Progress {
   return {
     async list({ page, size }) {
-      const found = await rows<
-        Described & { breakdown: ProgressShare[] } & { total: number; isThere: boolean }
-      >(
+      const found = await rawRows(
         db,
         sql`
-          select ${columns}, total, n.id is not null as "isThere"
-          from (select count(*)::int as total from push.notifications) as counted
+          select ${described}, ${counted}
+          from (select count(*)::int as total from ${notifications}) as counted
           left join (
-            select * from push.notifications order by id desc limit ${size}::int offset ${page * size}::bigint
+            select * from ${notifications}
+            order by ${notification.id} desc limit ${size}::int offset ${page * size}::bigint
           ) as n on true
-          order by n.id desc`,
+          order by ${n.id} desc`,
       );
-      const content = found.filter(({ isThere }) => isThere).map(withSums);
-      return { content, number: page, size, totalElements: found[0]?.total ?? 0 };
+      const content = found.flatMap((row) => {
+        const one = described.readJoined(row, "id");
+        return one ? [withSums(one)] : [];
+      });
+      return { content, number: page, size, totalElements: counted.read(found[0]).total };
     },
     async get(id) {
       if (!isNotificationId(id)) throw notificationNotFound();
-      const [found] = await rows<Described & { breakdown: ProgressShare[] }>(
+      const [found] = await rows(
         db,
-        sql`select ${columns} from push.notifications n where n.id = ${id}::uuid`,
+        described,
+        sql`select ${described} from ${notifications} n where ${n.id} = ${id}::uuid`,
       );
       if (!found) throw notificationNotFound();
       return withSums(found);
@@ -107,32 +140,10 @@ export function createProgress(db: Database): Progress {
   };
 }
 
-function withSums(row: Described & { readonly breakdown: ProgressShare[] }): NotificationProgress {
-  const {
-    id,
-    title,
-    message,
-    image,
-    test,
-    state,
-    acceptedAt,
-    completedAt,
-    removalStopped,
-    recipients,
-    breakdown,
-  } = row;
-  const sum = (count: keyof Counts) => breakdown.reduce((total, share) => total + share[count], 0);
+function withSums({ breakdown, ...rest }: RowOf<typeof describedFields>): NotificationProgress {
+  const sum = (count: keyof Counts) => breakdown.reduce((all, one) => all + one[count], 0);
   return {
-    id,
-    title,
-    message,
-    image,
-    test,
-    state,
-    acceptedAt,
-    completedAt,
-    removalStopped,
-    recipients,
+    ...rest,
     planned: sum("planned"),
     sent: sum("sent"),
     failed: sum("failed"),

@@ -6,8 +6,19 @@
  * visits each device once, records the users of devices that were registered or renewed since.
  */
 import { type SQL, sql } from "drizzle-orm";
-import { arrayLiteral, type Database, rows } from "../../platform/database/database.ts";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { boolean } from "../../platform/database/readers.ts";
+import { computed, rows, selection } from "../../platform/database/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
+import { devices, history, notifications } from "../schema.ts";
+
+const notification = names(notifications);
+const device = names(devices);
+const entry = names(history);
+const edge = names(devices, "edge");
+/** The row of the notification that is written; `n` is the same as it was. */
+const planned = names(notifications, "planning");
 
 /** A step of planning, on a notification that is locked. */
 export interface PlanningStep {
@@ -23,50 +34,56 @@ export interface PlanningStep {
 
 /** Whether a device can be sent to. The walks see the others as well, and pass them by. */
 export function isServed({ providers }: PlanningStep): SQL {
-  return sql`provider = any(${arrayLiteral(providers)}::text[])`;
+  return sql`${device.provider} = any(${arrayLiteral(providers)}::text[])`;
 }
+
+const progress = selection({ isDone: computed(boolean, sql`${planned.recordedAt} is not null`) });
 
 /** Writes the entries of the next users. @returns whether all have theirs */
 export async function recordHistory(tx: Database, step: PlanningStep): Promise<boolean> {
   const { notificationId, isTest, window, at } = step;
   const limit = sql.raw(String(window));
-  const isAfter = sql`(user_id, id) > ((select recorded_user from n), (select recorded_device from n))`;
+  const { userId, id, expiresAt } = device;
+  const recordedUser = sql`(select ${notification.recordedUser} from n)`;
+  const isAfter = sql`(${userId}, ${id}) > (${recordedUser}, (select ${notification.recordedDevice} from n))`;
   // The order and the limit make it walk along the index, whatever the statistics of the moment say.
   const next = isTest
-    ? sql`select user_id, expires_at, ${isServed(step)} as is_asked from push.devices
-          where user_id = any((select user_ids from n)::text[]) order by user_id`
-    : sql`select user_id, expires_at,
-            utc_offset = any((select utc_offsets from n)::smallint[]) and ${isServed(step)} as is_asked
-          from push.devices where ${isAfter} order by user_id, id limit ${limit}`;
-  const [recorded] = await rows<{ isDone: boolean }>(
+    ? sql`select ${userId}, ${expiresAt}, ${isServed(step)} as is_asked from ${devices}
+          where ${userId} = any((select ${notification.userIds} from n)::text[]) order by ${userId}`
+    : sql`select ${userId}, ${expiresAt},
+            ${device.utcOffset} = any((select ${notification.utcOffsets} from n)::smallint[]) and ${isServed(step)} as is_asked
+          from ${devices} where ${isAfter} order by ${userId}, ${id} limit ${limit}`;
+  const [recorded] = await rows(
     tx,
+    progress,
     sql`
       with n as materialized (
-        select utc_offsets, user_ids, recorded_user, recorded_device from push.notifications
-        where id = ${notificationId}::uuid
+        select ${notification.utcOffsets}, ${notification.userIds}, ${notification.recordedUser},
+          ${notification.recordedDevice}
+        from ${notifications} where ${notification.id} = ${notificationId}::uuid
       ),
       edge as materialized (
-        select user_id, id from push.devices
-        where ${isAfter} and not ${isTest}::boolean order by user_id, id offset ${limit} - 1 limit 1
+        select ${userId}, ${id} from ${devices}
+        where ${isAfter} and not ${isTest}::boolean order by ${userId}, ${id} offset ${limit} - 1 limit 1
       ),
       entries as (
-        insert into push.history (user_id, notification_id, viewed)
-        select distinct user_id, ${notificationId}::uuid, false from (${next}) as seen
-        where is_asked and expires_at > ${at}
+        insert into ${history} (${entry.userId}, ${entry.notificationId}, ${entry.viewed})
+        select distinct ${userId}, ${notificationId}::uuid, false from (${next}) as seen
+        where is_asked and ${expiresAt} > ${at}
           -- The user whose devices the last step has ended among has had the entry, perhaps.
-          and (user_id <> (select recorded_user from n) or not exists (
-            select from push.history
-            where user_id = (select recorded_user from n) and notification_id = ${notificationId}::uuid))
+          and (${userId} <> ${recordedUser} or not exists (
+            select from ${history}
+            where ${entry.userId} = ${recordedUser} and ${entry.notificationId} = ${notificationId}::uuid))
         returning 1
       )
-      update push.notifications as planned
-      set recorded_user = coalesce(edge.user_id, planned.recorded_user),
-        recorded_device = coalesce(edge.id, planned.recorded_device),
-        recorded_at = case when edge.id is null then ${at} end,
-        recipients = recipients + (select count(*) from entries)::int
+      update ${notifications} as planning
+      set ${notification.recordedUser} = coalesce(${edge.userId}, ${planned.recordedUser}),
+        ${notification.recordedDevice} = coalesce(${edge.id}, ${planned.recordedDevice}),
+        ${notification.recordedAt} = case when ${edge.id} is null then ${at} end,
+        ${notification.recipients} = ${planned.recipients} + (select count(*) from entries)::int
       from n left join edge on true
-      where planned.id = ${notificationId}::uuid
-      returning recorded_at is not null as "isDone"`,
+      where ${planned.id} = ${notificationId}::uuid
+      returning ${progress}`,
   );
   if (!recorded) throw new Error("the notification that is planned has gone, although it is locked");
   return recorded.isDone;

@@ -1,9 +1,12 @@
 /** The moment in which a notification comes to be: its row, its event and the job that plans it, together. */
 import { type SQL, sql } from "drizzle-orm";
-import { arrayLiteral, type Database, rows } from "../../platform/database/database.ts";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { rowCount } from "../../platform/database/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planQueue } from "../database.ts";
 import { PushEvents, recordEvent } from "../events.ts";
+import { notifications } from "../schema.ts";
 
 /** Who is to get it: whoever is at these offsets, in minutes, or these users. */
 type Audience = { readonly utcOffsets: readonly number[] } | { readonly userIds: readonly string[] };
@@ -45,22 +48,24 @@ export async function storeNotification(
     utcOffsets: sql`to_jsonb(coalesce(${offsets}::smallint[], '{}'))`,
     test: sql`${isTest}::boolean`,
   };
-  const stored = await rows(
+  const row = names(notifications);
+  const stored = await rowCount(
     tx,
     sql`
       with condition as (${condition}),
       accepted as (
-        insert into push.notifications (id, title, message, image, utc_offsets, user_ids, client_id, state,
-          accepted_at, expires_at, planned_through, chunks, recipients)
+        insert into ${notifications} (${row.id}, ${row.title}, ${row.message}, ${row.image}, ${row.utcOffsets},
+          ${row.userIds}, ${row.clientId}, ${row.state}, ${row.acceptedAt}, ${row.expiresAt},
+          ${row.plannedThrough}, ${row.chunks}, ${row.recipients})
         select ${id}::uuid, ${title}::text, ${message}::text, ${image}::text, ${offsets}::smallint[],
           ${userIds}::text[], ${clientId}::text, 'PLANNING', ${acceptedAt.toISOString()}::timestamptz,
           ${expiresAt.toISOString()}::timestamptz, 0, 0, 0
         from condition
-        returning id
+        returning ${row.id}
       )
       ${recordEvent(PushEvents.notificationAccepted, fields, sql`from accepted`, acceptedAt)}`,
   );
-  if (stored.length === 0) return false;
+  if (stored === 0) return false;
   const data: PlanJob = { notificationId: id };
   await jobs.enqueue(tx, planQueue, [{ data, ...(isTest && { priority: testRunPriority }) }]);
   return true;

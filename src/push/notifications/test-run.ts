@@ -6,8 +6,10 @@ import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import { uuidv7 } from "../../platform/crypto/uuid.ts";
 import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
+import { notifications, testRuns } from "../schema.ts";
 import { storeNotification } from "./store-notification.ts";
 
 const content = {
@@ -70,11 +72,17 @@ export function createTestRuns(dependencies: Dependencies): () => Promise<void> 
  * of the database was set back.
  */
 function claimRun(id: string): SQL {
+  const run = names(testRuns);
+  const excluded = names(testRuns, "excluded");
+  const last = names(testRuns, "last");
+  const n = names(notifications, "n");
   return sql`
-    insert into push.test_runs as last (id, notification_id, started_at) values (1, ${id}::uuid, now())
-    on conflict (id) do update set notification_id = excluded.notification_id, started_at = excluded.started_at
-    where abs(extract(epoch from now() - last.started_at)) >= ${intervalMs / 1000}::float8 and not exists (
-      select from push.notifications n
-      where n.id = last.notification_id and n.completed_at is null and n.state <> 'PAUSED' and n.expires_at > now())
+    insert into ${testRuns} as last (${run.id}, ${run.notificationId}, ${run.startedAt}) values (1, ${id}::uuid, now())
+    on conflict (${run.id}) do update
+    set ${run.notificationId} = ${excluded.notificationId}, ${run.startedAt} = ${excluded.startedAt}
+    where abs(extract(epoch from now() - ${last.startedAt})) >= ${intervalMs / 1000}::float8 and not exists (
+      select from ${notifications} n
+      where ${n.id} = ${last.notificationId} and ${n.completedAt} is null and ${n.state} <> 'PAUSED'
+        and ${n.expiresAt} > now())
     returning 1 as one`;
 }

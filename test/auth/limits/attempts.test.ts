@@ -4,10 +4,11 @@ import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { type AttemptRule, createAttemptLimit } from "../../../src/auth/limits/attempts.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
-import { type OpenDatabase, rows } from "../../../src/platform/database/database.ts";
+import type { OpenDatabase } from "../../../src/platform/database/database.ts";
 import { type Answer, type AuthApi, authApi, basic, internal, mobileApp } from "../../support/auth-api.ts";
 import { withClients } from "../../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 

@@ -16,16 +16,12 @@ import {
   violatedUnique,
 } from "../../../src/platform/base/database-errors.ts";
 import { asServiceError, ErrorKinds } from "../../../src/platform/base/errors.ts";
-import {
-  arrayLiteral,
-  type Database,
-  type OpenDatabase,
-  rows,
-} from "../../../src/platform/database/database.ts";
+import { arrayLiteral, type Database, type OpenDatabase } from "../../../src/platform/database/database.ts";
 import { isMigrated } from "../../../src/platform/database/migrations.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { createTestDatabase } from "../../support/backends.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
+import { rows } from "../../support/rows.ts";
 import { backends, databaseEnvironment } from "../../support/servers.ts";
 import {
   createServiceDatabase,

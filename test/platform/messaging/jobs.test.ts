@@ -3,7 +3,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Loop } from "../../../src/platform/base/loop.ts";
-import { type OpenDatabase, rows } from "../../../src/platform/database/database.ts";
+import type { OpenDatabase } from "../../../src/platform/database/database.ts";
 import {
   createJobs,
   type Job,
@@ -13,6 +13,7 @@ import {
 } from "../../../src/platform/messaging/jobs.ts";
 import { createLogger } from "../../../src/platform/observability/logger.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 

@@ -6,11 +6,13 @@ import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { createIdentities } from "../../../src/auth/identities/identities.ts";
+import { outbox } from "../../../src/auth/schema.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
-import { type OpenDatabase, rows } from "../../../src/platform/database/database.ts";
+import type { OpenDatabase } from "../../../src/platform/database/database.ts";
 import { type CloudEvent, relayOnce, startRelay } from "../../../src/platform/messaging/relay.ts";
 import { newPhone } from "../../support/auth-api.ts";
 import { captureLog } from "../../support/captured-log.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 
@@ -40,7 +42,7 @@ describe.each(backends)("the relay on %s", (backend) => {
     return Number(found?.n);
   }
   function settings(deliver: (event: CloudEvent) => Promise<void>, db = database.db) {
-    return { db, schema: "auth", source: "https://id.example.com/api/auth", deliver, logger: log.logger };
+    return { db, outbox, source: "https://id.example.com/api/auth", deliver, logger: log.logger };
   }
   /** Takes note of what it is given; the event with this number (from 1) is refused. */
   function recorder(refused?: number) {

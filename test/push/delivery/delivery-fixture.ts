@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
-import { type Database, rows } from "../../../src/platform/database/database.ts";
+import type { Database } from "../../../src/platform/database/database.ts";
 import { createJobs, type Jobs } from "../../../src/platform/messaging/jobs.ts";
 import { createMetrics, type Metrics } from "../../../src/platform/observability/metrics.ts";
 import { deliveryQueue, pushJobTables, pushMigrations } from "../../../src/push/database.ts";
@@ -12,6 +12,7 @@ import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
 import type { ProviderName } from "../../../src/push/provider-settings.ts";
 import type { Outcome, PushProvider, Recipient } from "../../../src/push/providers/provider.ts";
 import { type CapturedLog, captureLog } from "../../support/captured-log.ts";
+import { rows } from "../../support/rows.ts";
 import type { Backend } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 

@@ -2,9 +2,9 @@
 import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type FcmFake, startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
-import { rows } from "../../../src/platform/database/database.ts";
 import { messageId } from "../../../src/push/delivery/message-id.ts";
 import type { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { fcmOf } from "../providers/providers-fixture.ts";
 import { createDeliveryTest, type DeliveryTest, eventually } from "./delivery-fixture.ts";

@@ -2,8 +2,8 @@
 import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { systemClock } from "../../../src/platform/base/clock.ts";
-import { rows } from "../../../src/platform/database/database.ts";
 import { createDeadLetters } from "../../../src/push/notifications/dead-letters.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import {
   createDeliveryTest,

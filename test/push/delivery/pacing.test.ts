@@ -1,9 +1,9 @@
 /** The pace of the fleet: its ceiling, its ramp, and what failures make of it. */
 import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { rows } from "../../../src/platform/database/database.ts";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { Pace, shortenPause } from "../../../src/push/delivery/pace.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createDeliveryTest, type DeliveryTest, recordingProvider } from "./delivery-fixture.ts";
 

@@ -8,11 +8,11 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
-import { rows } from "../../../src/platform/database/database.ts";
 import { createJobs } from "../../../src/platform/messaging/jobs.ts";
 import { createLogger } from "../../../src/platform/observability/logger.ts";
 import { deliveryQueue, pushJobTables, pushMigrations } from "../../../src/push/database.ts";
 import { productFlags } from "../../bench/processes.ts";
+import { rows } from "../../support/rows.ts";
 import { createServiceDatabase } from "../../support/service-database.ts";
 import type { WorkerArgument } from "./worker-program.ts";
 

@@ -3,10 +3,10 @@ import { fromJson } from "@bufbuild/protobuf";
 import { sql } from "drizzle-orm";
 import { PushTokenRegisteredSchema, PushTokenRemovedSchema } from "../../../gen/proto/push/v1/events_pb.ts";
 import type { Database, OpenDatabase } from "../../../src/platform/database/database.ts";
-import { rows } from "../../../src/platform/database/database.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
 import { createDevices, type Devices } from "../../../src/push/devices/devices.ts";
 import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
+import { rows } from "../../support/rows.ts";
 import type { Backend } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 

@@ -1,8 +1,8 @@
 /** Devices: who has a token, from when to when, and what others can do about it. */
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { rows } from "../../../src/platform/database/database.ts";
 import { createDevices, type DeviceToSave } from "../../../src/push/devices/devices.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createDeviceStore, type DeviceStore, providers } from "./device-store.ts";
 

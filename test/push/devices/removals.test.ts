@@ -1,11 +1,11 @@
 /** Devices that go without their user's doing: reported dead, or with the user. */
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { rows } from "../../../src/platform/database/database.ts";
 import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
 import { createHistory } from "../../../src/push/history/history.ts";
 import { insertNotification } from "../../support/push-rows.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createDeviceStore, type DeviceStore } from "./device-store.ts";
 

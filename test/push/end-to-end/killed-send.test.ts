@@ -7,8 +7,8 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { rows } from "../../../src/platform/database/database.ts";
 import type { PushProcess } from "../../support/push-server.ts";
+import { rows } from "../../support/rows.ts";
 import { historyOf } from "../../support/send-audience.ts";
 import { backends } from "../../support/servers.ts";
 import { lookAllTheTime, operatorOf, until } from "./operator.ts";

@@ -2,8 +2,9 @@
 import { once } from "node:events";
 import { sql } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
-import { type Database, rows } from "../../../src/platform/database/database.ts";
+import type { Database } from "../../../src/platform/database/database.ts";
 import type { PushProcess } from "../../support/push-server.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { lookAllTheTime, operatorOf, until } from "./operator.ts";
 import { createWorld, type World } from "./world.ts";

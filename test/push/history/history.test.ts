@@ -2,11 +2,12 @@
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
-import { type Database, type OpenDatabase, rows } from "../../../src/platform/database/database.ts";
+import type { Database, OpenDatabase } from "../../../src/platform/database/database.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
 import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
 import { createHistory, type History, type PageRequest } from "../../../src/push/history/history.ts";
 import { insertNotification, type NotificationRow } from "../../support/push-rows.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 

@@ -160,14 +160,14 @@ describe.runIf(backends.includes("PostgreSQL"))("reading a large history", () =>
       ["somebody who has seen most of a few", "user-77"],
       ["somebody without entries", "nobody"],
     ])("the summary for %s is one probe of the index of what is unread", async (_, userId) => {
-      const { Plan: plan } = await explain(allViewedStatement(userId), kind);
+      const { Plan: plan } = await explain(allViewedStatement(userId).statement, kind);
       expect(waysInto(plan)).toEqual(["history_unread"]);
       for (const node of nodesOf(plan)) expect(node["Actual Rows"]).toBeLessThanOrEqual(1);
       expect(blocksOf(plan)).toBeLessThanOrEqual(6);
     });
 
     test("the summary of a page reads its entries and no more", async () => {
-      const { Plan: plan } = await explain(pageViewedStatement(slice()), kind);
+      const { Plan: plan } = await explain(pageViewedStatement(slice()).statement, kind);
       expect(waysInto(plan)).toEqual(["history_pkey"]);
       expect(blocksOf(plan)).toBeLessThan(50);
     });

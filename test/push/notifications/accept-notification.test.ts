@@ -1,10 +1,10 @@
 /** Acceptance: once it is answered, a notification is durable; the same key sends nothing twice. */
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { rows } from "../../../src/platform/database/database.ts";
 import { planQueue } from "../../../src/push/database.ts";
 import type { SendRequest } from "../../../src/push/notifications/accept-notification.ts";
 import { createNotifications } from "../../../src/push/notifications/notifications.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createLab, type Lab, ttlSeconds } from "./notification-lab.ts";
 

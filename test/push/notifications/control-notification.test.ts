@@ -1,7 +1,6 @@
 /** Pause, resume, cancel and the end of a notification, and the progress that shows them: it adds up at each step. */
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { rows } from "../../../src/platform/database/database.ts";
 import { type PlanJob, planQueue } from "../../../src/push/database.ts";
 import {
   completeIfDone,
@@ -10,6 +9,7 @@ import {
 } from "../../../src/push/notifications/complete-notification.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
 import type { NotificationProgress } from "../../../src/push/notifications/progress.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { allProviders, createLab, type Lab, never } from "./notification-lab.ts";
 

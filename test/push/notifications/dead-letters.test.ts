@@ -2,11 +2,11 @@
 import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { rows } from "../../../src/platform/database/database.ts";
 import type { Job } from "../../../src/platform/messaging/jobs.ts";
 import { deadLetterQueue, planQueue } from "../../../src/push/database.ts";
 import { completeIfDone } from "../../../src/push/notifications/complete-notification.ts";
 import { createDeadLetterHandler } from "../../../src/push/notifications/failed-jobs.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createLab, type Lab, ttlSeconds } from "./notification-lab.ts";
 

@@ -1,11 +1,6 @@
 /** What the tests of notifications stand on: a database of their own with jobs, devices, and looks at the tables. */
 import { sql } from "drizzle-orm";
-import {
-  arrayLiteral,
-  type Database,
-  type OpenDatabase,
-  rows,
-} from "../../../src/platform/database/database.ts";
+import { arrayLiteral, type Database, type OpenDatabase } from "../../../src/platform/database/database.ts";
 import { createJobs, type Job, type Jobs } from "../../../src/platform/messaging/jobs.ts";
 import { type PlanJob, planQueue, pushJobTables, pushMigrations } from "../../../src/push/database.ts";
 import { createNotifications, type Notifications } from "../../../src/push/notifications/notifications.ts";
@@ -14,6 +9,7 @@ import type { ProviderName } from "../../../src/push/provider-settings.ts";
 import { type CapturedLog, captureLog } from "../../support/captured-log.ts";
 import { copyEmbeddedDatabase } from "../../support/embedded-template.ts";
 import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
+import { rows } from "../../support/rows.ts";
 import type { Backend } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 

@@ -1,10 +1,10 @@
 /** Planning: each device once, each user one history entry, whatever happens meanwhile. */
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { rows } from "../../../src/platform/database/database.ts";
 import { deliveryQueue, type PlanJob, planQueue } from "../../../src/push/database.ts";
 import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { allProviders, createLab, type Lab, never, testUser } from "./notification-lab.ts";
 

@@ -1,0 +1,43 @@
+/**
+ * Names of tables' columns for hand-written SQL. What is interpolated into Drizzle's `sql` otherwise carries its
+ * table's name, which PostgreSQL takes neither in the column list of an insert nor in `set`, and which is not there
+ * any more behind an alias.
+ */
+import { type Column, type GetColumnData, getTableColumns, SQL, StringChunk } from "drizzle-orm";
+import type { PgTable } from "drizzle-orm/pg-core";
+import { type Reader, UnexpectedAnswerError } from "./readers.ts";
+
+/** The name of a column in an SQL text, which knows how the column's values are read. */
+class ColumnName<T = unknown> extends SQL<T> implements Reader<T> {
+  readonly #column: Column;
+
+  constructor(column: Column, qualifier: string | undefined) {
+    const path = qualifier === undefined ? [column.name] : [qualifier, column.name];
+    super([new StringChunk(path.map((name) => `"${name.replaceAll('"', '""')}"`).join("."))]);
+    this.#column = column;
+  }
+
+  /** As the schema types the column, from either driver. */
+  read(value: unknown): T;
+  read(value: unknown): unknown {
+    const { name, notNull } = this.#column;
+    if (value === null && !notNull) return null;
+    if (value === null || value === undefined) throw new UnexpectedAnswerError(`a value of ${name}`, value);
+    return this.#column.mapFromDriverValue(value);
+  }
+}
+
+/** The names of a table's columns, by their keys in the schema. */
+type Names<Table extends PgTable> = {
+  readonly [Key in keyof Table["_"]["columns"]]: ColumnName<GetColumnData<Table["_"]["columns"][Key]>>;
+};
+
+/**
+ * The names of a table's columns.
+ * @param qualifier what the statement calls the table, if the names are to say so: "c" gives `"c"."id"`
+ */
+export function names<Table extends PgTable>(table: Table, qualifier?: string): Names<Table>;
+export function names(table: PgTable, qualifier?: string): unknown {
+  const columns = Object.entries(getTableColumns(table));
+  return Object.fromEntries(columns.map(([key, column]) => [key, new ColumnName(column, qualifier)]));
+}

@@ -1,0 +1,16 @@
+import { bigserial, jsonb, type PgSchema, text, uuid } from "drizzle-orm/pg-core";
+import { instant } from "../database/columns.ts";
+
+/** The outbox of a service, in its PostgreSQL schema: events that are waiting to be delivered. */
+export function outboxTable<const Name extends string>(schema: PgSchema<Name>) {
+  return schema.table("outbox", {
+    position: bigserial("position", { mode: "number" }).primaryKey(),
+    id: uuid("id").notNull(),
+    type: text("type").notNull(),
+    subject: text("subject").notNull(),
+    data: jsonb("data").$type<Record<string, unknown>>().notNull(),
+    occurredAt: instant("occurred_at").notNull(),
+  });
+}
+
+export type OutboxTable = ReturnType<typeof outboxTable<string>>;
