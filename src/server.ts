@@ -10,6 +10,7 @@ import { httpCors } from "./platform/http/cors.ts";
 import { createManagementServer } from "./platform/http/management-server.ts";
 import { createHttpServer } from "./platform/http/server.ts";
 import { createMetrics, type Logger } from "./platform/observability/logger.ts";
+import { Reminders } from "./platform/observability/reminders.ts";
 import { notFound } from "./platform/openapi/bind.ts";
 import { createApiReference } from "./platform/openapi/reference.ts";
 import { createLifecycle, type Lifecycle } from "./platform/process/lifecycle.ts";
@@ -17,6 +18,7 @@ import { becomeReady, keepReady } from "./platform/process/readiness.ts";
 import { createConnectHandler } from "./platform/rpc/connect-handler.ts";
 import { createGrpcServer } from "./platform/rpc/grpc-server.ts";
 import type { Settings } from "./services.ts";
+import { databaseFailure } from "./start-failure.ts";
 
 /** A server that listens. */
 export interface RunningServer {
@@ -85,14 +87,18 @@ export async function startServer(
     for (const { stopWorkers } of services) stopWorkers?.();
   });
 
+  const reminders = new Reminders();
   async function start(service: RunnableService): Promise<void> {
     const { database } = service;
     const readiness = handles.get(service);
     if (!readiness) return;
     await becomeReady({
       readiness,
-      logger: logger.child({ service: service.name }),
+      logger,
+      reminders,
       stopping,
+      database: database.description,
+      explain: databaseFailure,
       migrate: isDevelopment ? () => database.migrate() : undefined,
       isMigrated: () => database.isMigrated(),
       prepare: () => service.prepare(),
