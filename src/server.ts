@@ -12,7 +12,7 @@ import { createHttpServer } from "./platform/http/server.ts";
 import { createMetrics, type Logger } from "./platform/observability/logger.ts";
 import { Reminders } from "./platform/observability/reminders.ts";
 import { notFound } from "./platform/openapi/bind.ts";
-import { createApiReference } from "./platform/openapi/reference.ts";
+import { createApiReference, createIndex } from "./platform/openapi/reference.ts";
 import { createLifecycle, type Lifecycle } from "./platform/process/lifecycle.ts";
 import { becomeReady, keepReady } from "./platform/process/readiness.ts";
 import { createConnectHandler } from "./platform/rpc/connect-handler.ts";
@@ -54,10 +54,14 @@ export async function startServer(
 
   const app = new Hono({ router: new RememberingRouter() });
   if (server.corsOrigins.length > 0) app.use(httpCors(server.corsOrigins));
-  for (const { document, basePath = document.basePath, http } of [...services, ...built]) {
+  const apis = [...services, ...built].map(({ document, basePath = document.basePath, http }) => {
+    return { document, basePath, http };
+  });
+  for (const { document, basePath, http } of apis) {
     app.route("/", createApiReference(document, basePath, logger));
     app.route("/", http);
   }
+  app.route("/", createIndex(apis, logger));
   app.notFound(notFound(logger));
 
   const rpc = { services: services.flatMap((service) => service.rpc), logger, observer: metrics.rpc };

@@ -342,7 +342,10 @@ export interface components {
         };
         /** @description Which parameters are needed depends on `grant_type`. Unknown parameters are ignored. */
         TokenRequest: {
-            /** @description One of password, refresh_token, phone_otp, auth, phone_otp_token. */
+            /**
+             * @description One of password, refresh_token, phone_otp, auth, phone_otp_token.
+             * @example auth
+             */
             grant_type: string;
             /** @description Phone, e-mail or id; only for grant_type=password. */
             username?: string;
@@ -355,7 +358,10 @@ export interface components {
             refresh_token?: string;
             /** @description Only for grant_type=phone_otp and grant_type=phone_otp_token. */
             phone?: string;
-            /** @description The identity's id; only for grant_type=auth. */
+            /**
+             * @description The identity's id; only for grant_type=auth.
+             * @example 7f0d4c1e-usr
+             */
             auth_id?: string;
             /** @description A JWT confirming that the user passed the OTP check; only for grant_type=phone_otp_token. */
             otp_verification_token?: string;
@@ -382,7 +388,10 @@ export interface components {
         };
         /** @description The token in question. */
         TokenReference: {
-            /** @description The token. */
+            /**
+             * @description The token.
+             * @example eyJhbGciOiJSUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiI3ZjBkNGMxZS11c3IifQ.c2lnbmF0dXJl
+             */
             token: string;
             /** @description Accepted and not needed (RFC 7009, RFC 7662). */
             token_type_hint?: string;
