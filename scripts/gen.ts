@@ -27,6 +27,7 @@ interface Drift {
   readonly kind: "missing" | "outdated" | "not generated any more";
 }
 
+const SETTINGS_PAGE = "docs/settings.md";
 const SETTINGS_BEGIN = "<!-- settings:begin -->";
 const SETTINGS_END = "<!-- settings:end -->";
 
@@ -54,18 +55,19 @@ const protoMessages: Generator = {
   },
 };
 
-/** The settings page: the part of the README between the two markers. */
+/** The settings: the part of their page between the two markers. */
 const settingsPage: Generator = {
-  output: "README.md",
+  output: SETTINGS_PAGE,
   async generate(target) {
-    const readme = await readFile(join(ROOT, "README.md"), "utf8");
-    const [begin, end] = [readme.indexOf(SETTINGS_BEGIN), readme.indexOf(SETTINGS_END)];
+    const old = await readFile(join(ROOT, SETTINGS_PAGE), "utf8");
+    const [begin, end] = [old.indexOf(SETTINGS_BEGIN), old.indexOf(SETTINGS_END)];
     if (begin < 0 || end < begin) {
-      throw new Error(`README.md has no place for the settings: ${SETTINGS_BEGIN}, then ${SETTINGS_END}.`);
+      throw new Error(`${SETTINGS_PAGE} has no place for them: ${SETTINGS_BEGIN}, then ${SETTINGS_END}.`);
     }
-    const before = readme.slice(0, begin + SETTINGS_BEGIN.length);
-    const page = `${before}\n\n${settingsTable().trim()}\n\n${readme.slice(end)}`;
-    await writeFile(join(target, "README.md"), page);
+    const before = old.slice(0, begin + SETTINGS_BEGIN.length);
+    const page = `${before}\n\n${settingsTable().trim()}\n\n${old.slice(end)}`;
+    await mkdir(join(target, dirname(SETTINGS_PAGE)), { recursive: true });
+    await writeFile(join(target, SETTINGS_PAGE), page);
   },
 };
 
