@@ -14,12 +14,17 @@ import type { Logger } from "./platform/observability/logger.ts";
 import { createMetrics } from "./platform/observability/metrics.ts";
 import { apiHeaders } from "./platform/openapi/api-headers.ts";
 import { notFound } from "./platform/openapi/bind.ts";
-import { createApiReference } from "./platform/openapi/reference.ts";
+import { createApiReference, createIndex } from "./platform/openapi/reference.ts";
 import { createLifecycle, type Lifecycle } from "./platform/process/lifecycle.ts";
 import { becomeReady, keepReady } from "./platform/process/readiness.ts";
+import { Reminders } from "./platform/process/reminders.ts";
 import { createConnectHandler } from "./platform/rpc/connect-handler.ts";
 import { createGrpcServer } from "./platform/rpc/grpc-server.ts";
 import type { Settings } from "./services.ts";
+import { databaseFailure } from "./start-failure.ts";
+
+/** As metrics and the index of the APIs have it. */
+const programName = "gatepost";
 
 /** Milliseconds that a probe or a scrape has to end: whoever asks so asks again. */
 const managementCloseMs = 500;
@@ -47,7 +52,7 @@ export async function startServer(
 ): Promise<RunningServer> {
   const { server } = settings;
   const { host, tls } = server;
-  const metrics = createMetrics("gatepost");
+  const metrics = createMetrics(programName);
   const isDevelopment = server.environment === "development";
   const lifecycle = createLifecycle({
     logger,
@@ -68,16 +73,19 @@ export async function startServer(
   for (const { name, stop } of services) lifecycle.add({ name, stop });
 
   const app = new Hono({ router: new RememberingRouter() });
-  const apis = [...services, ...built];
+  const apis = [...services, ...built].map(({ document, basePath = document.basePath, http }) => {
+    return { document, basePath, http };
+  });
   const cors = corsPolicy(
     server.corsOrigins,
     apis.map(({ document }) => apiHeaders(document)),
   );
   if (cors.origins.length > 0) app.use(httpCors(cors));
-  for (const { document, basePath = document.basePath, http } of apis) {
+  for (const { document, basePath, http } of apis) {
     app.route("/", createApiReference(document, basePath, logger));
     app.route("/", http);
   }
+  app.route("/", createIndex(programName, apis, logger));
   app.notFound(notFound(logger));
 
   const rpc = {
@@ -109,14 +117,18 @@ export async function startServer(
     for (const { stopWorkers } of services) stopWorkers?.();
   });
 
+  const reminders = new Reminders();
   async function start(service: RunnableService): Promise<void> {
     const { database } = service;
     const readiness = handles.get(service);
     if (!readiness) return;
     await becomeReady({
       readiness,
-      logger: logger.child({ service: service.name }),
+      logger,
+      reminders,
       stopping,
+      database: database.description,
+      explain: databaseFailure,
       migrate: isDevelopment ? () => database.migrate() : undefined,
       isMigrated: () => database.isMigrated(),
       prepare: () => service.prepare(),

@@ -25,17 +25,43 @@ export function startFailure(error: unknown, { server }: Settings): string | und
 /** Class 28 is about the user and the password, 3D about the database's name, 42501 about rights. */
 const settingStates = /^(28|3D|42501)/;
 
-/** Why the database could not be used: it is away, or does not know who asks. */
+/** Why the database could not be used, and what to check: it is away, or does not know who asks. */
 export function databaseFailure(error: unknown): string | undefined {
   if (error instanceof DirectoryInUseError) return error.message;
-  if (!isDatabaseUnavailable(error) && !settingStates.test(sqlState(error) ?? "")) return undefined;
-  return `The database cannot be used: ${innermost(error)}.`;
+  const state = sqlState(error) ?? "";
+  if (!isDatabaseUnavailable(error) && !settingStates.test(state)) return undefined;
+  const cause = innermost(error);
+  const step = nextStep(state === "" ? codeIn(cause) : state);
+  return `The database cannot be used: ${textOf(cause)}.${step === undefined ? "" : ` ${step}`}`;
 }
 
-function innermost(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
+/** By SQLSTATE, or by the code of a socket. */
+const nextSteps: readonly (readonly [RegExp, string])[] = [
+  [/^28/, "Check DB_USER and DB_PASSWORD, and for migrations DB_USER_MIGRATION and DB_PASSWORD_MIGRATION."],
+  [/^3D/, "Check DB_NAME, or create the database."],
+  [/^42501$/, "Check DB_USER and DB_USER_MIGRATION, and what the database grants them."],
+  [/^(ENOTFOUND|EAI_AGAIN)$/, "Check DB_HOST."],
+  [/^E(CONNREFUSED|HOSTUNREACH|NETUNREACH)$/, "Check that PostgreSQL runs there, DB_HOST and DB_PORT."],
+  [/^(E|CONNECT_TIMEOUT)/, "Check DB_HOST, DB_PORT and DB_SSL."],
+];
+
+function nextStep(code: string): string | undefined {
+  return nextSteps.find(([codes]) => codes.test(code))?.[1];
+}
+
+/** What the driver and the query builder have wrapped. */
+function innermost(error: unknown): unknown {
+  if (!(error instanceof Error)) return error;
   if (error.cause !== undefined) return innermost(error.cause);
   // One error for each address of a name; they have the message.
   if (error instanceof AggregateError && error.errors.length > 0) return innermost(error.errors[0]);
-  return error.message;
+  return error;
+}
+
+function codeIn(error: unknown): string {
+  return error instanceof Error && "code" in error ? String(error.code) : "";
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

@@ -342,24 +342,46 @@ export interface components {
         };
         /** @description Which parameters are needed depends on `grant_type`. Unknown parameters are ignored. */
         TokenRequest: {
-            /** @description One of password, refresh_token, phone_otp, auth, phone_otp_token. */
+            /**
+             * @description One of password, refresh_token, phone_otp, auth, phone_otp_token.
+             * @example auth
+             */
             grant_type: string;
-            /** @description Phone, e-mail or id; only for grant_type=password. */
+            /**
+             * @description Phone, e-mail or id; only for grant_type=password.
+             * @example ada@example.com
+             */
             username?: string;
             /**
              * Format: password
              * @description The password (grant_type=password) or the one-time code (grant_type=phone_otp).
+             * @example correct horse battery staple
              */
             password?: string;
-            /** @description Only for grant_type=refresh_token. */
+            /**
+             * @description Only for grant_type=refresh_token.
+             * @example gpr_AZ1xk0vXf3s...
+             */
             refresh_token?: string;
-            /** @description Only for grant_type=phone_otp and grant_type=phone_otp_token. */
+            /**
+             * @description Only for grant_type=phone_otp and grant_type=phone_otp_token.
+             * @example +12025550123
+             */
             phone?: string;
-            /** @description The identity's id; only for grant_type=auth. */
+            /**
+             * @description The identity's id; only for grant_type=auth.
+             * @example 7f0d4c1e-usr
+             */
             auth_id?: string;
-            /** @description A JWT confirming that the user passed the OTP check; only for grant_type=phone_otp_token. */
+            /**
+             * @description A JWT confirming that the user passed the OTP check; only for grant_type=phone_otp_token.
+             * @example eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJvdHAtdmVyaWZpZXIifQ.c2lnbmF0dXJl
+             */
             otp_verification_token?: string;
-            /** @description Space-separated; a part of what the client is permitted. Absent means all of it. */
+            /**
+             * @description Space-separated; a part of what the client is permitted. Absent means all of it.
+             * @example profile
+             */
             scope?: string;
         } & {
             [key: string]: unknown;
@@ -382,9 +404,15 @@ export interface components {
         };
         /** @description The token in question. */
         TokenReference: {
-            /** @description The token. */
+            /**
+             * @description The token.
+             * @example eyJhbGciOiJSUzI1NiIsInR5cCI6ImF0K2p3dCJ9.eyJzdWIiOiI3ZjBkNGMxZS11c3IifQ.c2lnbmF0dXJl
+             */
             token: string;
-            /** @description Accepted and not needed (RFC 7009, RFC 7662). */
+            /**
+             * @description Accepted and not needed (RFC 7009, RFC 7662).
+             * @example access_token
+             */
             token_type_hint?: string;
         } & {
             [key: string]: unknown;

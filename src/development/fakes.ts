@@ -126,7 +126,7 @@ export WEBPUSH_ALLOWED_HOSTS=${webpush.origin}
     curl -X POST '${control.origin}/play?provider=fcm' -d '{"answer":"QUOTA_EXCEEDED","retryAfter":5,"times":10}'
     curl -X POST ${control.origin}/webpush/subscriptions
 
-  More in docs/provider-fakes.md. Stop with Ctrl+C. What they keep is in ${data}.
+  More in docs/push/provider-fakes.md. Stop with Ctrl+C. What they keep is in ${data}.
 
 `;
 }

@@ -22,10 +22,14 @@ const started = new Set<ChildProcess>();
  * Starts a program that must end by itself or be ended by the test; what is left is killed by `killAll`.
  * @param env all of its environment, beside PATH
  */
-export function startProgram(command: readonly [string, ...string[]], env: Record<string, string>): Program {
+export function startProgram(
+  command: readonly [string, ...string[]],
+  env: Record<string, string>,
+  cwd = root,
+): Program {
   const [file, ...args] = command;
   const child = spawn(file, args, {
-    cwd: root,
+    cwd,
     env: { PATH: process.env["PATH"] ?? "", ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });

@@ -6,11 +6,17 @@ import { answers, type OpenDatabase } from "./database.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { isMigrated, type Migrations, migrationConfig } from "./migrations.ts";
 
+/**
+ * PostgreSQL's own default of 128 MiB of buffers is memory that this process gets and never gives back, for each
+ * service. Development's tables fit in less, and what does not is read from the file system's cache.
+ */
+const startParams = [...PGlite.defaultStartParams, "-c", "shared_buffers=16MB"];
+
 /** Opens the embedded database in this directory, for this process alone. @throws DirectoryInUseError */
 export async function openEmbedded(dataDir: string, migrations: Migrations): Promise<OpenDatabase> {
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   const release = lockDirectory(dataDir);
-  const client = await PGlite.create({ dataDir }).catch((error: unknown) => {
+  const client = await PGlite.create({ dataDir, startParams }).catch((error: unknown) => {
     release();
     throw error;
   });

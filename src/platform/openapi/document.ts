@@ -72,6 +72,8 @@ export interface ContractDocument {
   readonly title: string;
   /** Path of the first server, such as /api/orders; "" for none. */
   readonly basePath: string;
+  /** The addresses that stand as defaults of its servers' variables, each once. */
+  readonly serverDefaults: readonly string[];
   readonly operations: readonly ContractOperation[];
 }
 
@@ -122,6 +124,23 @@ function serverPath(servers: readonly { url: string }[] | undefined): string | u
   return servers?.[0]?.url.replace(/^(\{\w+\}|https?:\/\/[^/]*)/, "").replace(/\/$/, "");
 }
 
+/** What this product reads of an OpenAPI server. */
+interface ServerObject {
+  readonly url: string;
+  readonly variables?: Readonly<Record<string, { readonly default: string | boolean | number }>>;
+}
+
+function serverDefaultsOf({ servers = [], paths = {} }: Document): string[] {
+  const all: readonly ServerObject[] = [
+    ...servers,
+    ...Object.values(paths).flatMap((path) => path?.servers ?? []),
+  ];
+  const defaults = all.flatMap(({ variables = {} }) =>
+    Object.values(variables).map((each) => `${each.default}`),
+  );
+  return [...new Set(defaults)].filter((text) => URL.canParse(text));
+}
+
 /** A document as it is written, and what it means: `json` is generated from `yaml`, and read in no time. */
 export interface ContractTexts {
   readonly yaml: string;
@@ -152,7 +171,11 @@ export async function loadContract({ yaml, json: text }: ContractTexts): Promise
     const path = (serverPath(pathItem?.servers) ?? basePath) + operation.path;
     return describeOperation(backend, operation, path, schemesOf(json, operation), strict);
   });
-  return { yaml, json, title: json.info.title, basePath, operations };
+  return {
+    ...{ yaml, json, basePath, operations },
+    title: json.info.title,
+    serverDefaults: serverDefaultsOf(json),
+  };
 }
 
 /** The dereferenced shape of what openapi-backend types as "object or reference". */

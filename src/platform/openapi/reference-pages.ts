@@ -4,6 +4,7 @@ import { createRequire } from "node:module";
 import swaggerUi from "swagger-ui-dist/package.json" with { type: "json" };
 import type { ContractDocument } from "./document.ts";
 import { entityTag } from "./entity-tag.ts";
+import { type ApiLinks, escapeHtml, indexHtml, linksOf, namesHtml } from "./service-index.ts";
 
 /** What is sent, but for the headers of every answer. */
 export interface Page {
@@ -14,6 +15,15 @@ export interface Page {
   /** Of a 200. */
   readonly headers: Readonly<Record<string, string>>;
 }
+
+/** What a page may depend on. */
+interface PageRequest {
+  /** The address that the client used, such as https://api.example.com; undefined where it is no plain host. */
+  readonly origin: string | undefined;
+  readonly accept: string | undefined;
+}
+
+export type MakePage = (request: PageRequest) => Page;
 
 /** Only what this server serves; styles are set by script, and icons are in the style sheet. */
 const contentSecurityPolicy = [
@@ -45,6 +55,7 @@ SwaggerUIBundle({
 const initialiserVersion = entityTag(initialiser).slice(1, -1);
 
 const scriptType = "text/javascript; charset=utf-8";
+const jsonType = "application/json";
 const pageHeaders = {
   "Content-Type": "text/html; charset=utf-8",
   "Content-Security-Policy": contentSecurityPolicy,
@@ -66,13 +77,33 @@ function asset(file: string, contentType: string): readonly [string, () => Page]
   ];
 }
 
-/** The pages of a contract, by path; each is made at first use. */
-export function pagesOf(contract: ContractDocument): ReadonlyMap<string, () => Page> {
+/**
+ * The pages of a contract, by their path below the base path; "" is the index. What is the same for every request is
+ * made once.
+ */
+export function pagesOf(contract: ContractDocument, basePath: string): ReadonlyMap<string, MakePage> {
   const text = (headers: Page["headers"], make: () => string, version?: string) =>
     once(() => toPage(Buffer.from(make()), headers, version));
-  return new Map([
-    ["openapi.json", text({ "Content-Type": "application/json" }, () => JSON.stringify(contract.json))],
-    ["openapi.yaml", text({ "Content-Type": "application/yaml" }, () => contract.yaml)],
+  return new Map<string, MakePage>([
+    ["", indexPage(contract.title, linksOf(contract.title, basePath))],
+    [
+      "openapi.json",
+      documentPage(
+        jsonType,
+        contract,
+        once(() => JSON.stringify(contract.json)),
+        (url) => `"default":"${url}"`,
+      ),
+    ],
+    [
+      "openapi.yaml",
+      documentPage(
+        "application/yaml",
+        contract,
+        () => contract.yaml,
+        (url) => `default: ${url}\n`,
+      ),
+    ],
     ["docs", text(pageHeaders, () => htmlOf(contract.title))],
     [
       "docs/assets/initialiser.js",
@@ -80,6 +111,43 @@ export function pagesOf(contract: ContractDocument): ReadonlyMap<string, () => P
     ],
     ...assets,
   ]);
+}
+
+/**
+ * The index of one API, or of all: HTML where the client names it.
+ * @param apis of one API its links, of all a list
+ */
+export function indexPage(
+  title: string,
+  apis: ApiLinks | { readonly services: readonly ApiLinks[] },
+): MakePage {
+  const varying = { Vary: "Accept" };
+  const list = "services" in apis ? apis.services : [apis];
+  const html = toPage(Buffer.from(indexHtml(title, list)), { ...pageHeaders, ...varying });
+  const json = toPage(Buffer.from(JSON.stringify(apis)), { "Content-Type": jsonType, ...varying });
+  return ({ accept }) => (namesHtml(accept) ? html : json);
+}
+
+/**
+ * A document that names the server that it is served from: in the place of the address that stands as the default of
+ * its servers' variables, the one that the client used. Made for each request, so that nothing grows with the names
+ * that clients think of.
+ * @param spelled how such a default is written in the text
+ */
+function documentPage(
+  contentType: string,
+  { serverDefaults }: ContractDocument,
+  text: () => string,
+  spelled: (url: string) => string,
+): MakePage {
+  return ({ origin }) => {
+    let served = text();
+    for (const url of origin === undefined ? [] : serverDefaults) {
+      const { pathname } = new URL(url);
+      served = served.replaceAll(spelled(url), spelled(`${origin}${pathname === "/" ? "" : pathname}`));
+    }
+    return toPage(Buffer.from(served), { "Content-Type": contentType, Vary: "Host, X-Forwarded-Proto" });
+  };
 }
 
 function once<T>(make: () => T): () => T {
@@ -95,7 +163,7 @@ function toPage(bytes: Buffer<ArrayBuffer>, headers: Page["headers"], version?: 
 }
 
 function htmlOf(title: string): string {
-  const name = title.replaceAll(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);
+  const name = escapeHtml(title);
   const address = (file: string, version = swaggerUi.version) => `docs/assets/${file}?v=${version}`;
   return `<!doctype html>
 <html lang="en">

@@ -9,33 +9,68 @@ import { problem, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import type { ContractDocument } from "./document.ts";
 import { matchesEntityTag } from "./entity-tag.ts";
-import { type Page, pagesOf } from "./reference-pages.ts";
+import { indexPage, type MakePage, type Page, pagesOf } from "./reference-pages.ts";
+import { linksOf } from "./service-index.ts";
 
 const allow = ["GET", "HEAD", "OPTIONS"];
 
 /**
- * Routes for `openapi.json`, `openapi.yaml`, `docs` and what that page needs, below the base path.
+ * Routes for an index, `openapi.json`, `openapi.yaml`, `docs` and what that page needs, below the base path.
  * @param basePath such as /api/orders
  */
 export function createApiReference(contract: ContractDocument, basePath: string, logger: Logger): Hono {
   const app = new Hono();
-  const contextOf = ({ raw }: Context["req"]) => new RequestContext(logger, raw.headers.get("x-request-id"));
-
-  for (const [path, page] of pagesOf(contract)) {
-    const route = `${basePath}/${path}`;
-    app.get(route, (c) => answer(c, page(), contextOf(c.req)));
-    app.options(route, (c) => {
-      const headers = { Allow: allow.join(", "), "X-Request-Id": contextOf(c.req).requestId };
-      return new Response(null, { status: 204, headers });
-    });
-    app.all(route, (c) => refuseMethod(c, contextOf(c.req)));
+  for (const [path, makePage] of pagesOf(contract, basePath)) {
+    addPage(app, path === "" ? basePath : `${basePath}/${path}`, makePage, logger);
   }
-  // The page's links are relative to its own address.
-  app.get(`${basePath}/docs/`, (c) => {
-    const headers = { Location: "../docs", "X-Request-Id": contextOf(c.req).requestId };
-    return new Response(null, { status: 308, headers });
-  });
+  // The links of a page are relative to its own address.
+  for (const path of [basePath, `${basePath}/docs`]) {
+    app.get(`${path}/`, (c) => {
+      const { requestId } = contextOf(logger, c);
+      const headers = { Location: `..${path.slice(path.lastIndexOf("/"))}`, "X-Request-Id": requestId };
+      return new Response(null, { status: 308, headers });
+    });
+  }
   return app;
+}
+
+/** The route `/`: an index of these APIs. It belongs to no contract. @param name of the program */
+export function createIndex(
+  name: string,
+  apis: readonly { readonly document: ContractDocument; readonly basePath: string }[],
+  logger: Logger,
+): Hono {
+  const services = apis.map(({ document, basePath }) => linksOf(document.title, basePath));
+  return addPage(new Hono(), "/", indexPage(name, { services }), logger);
+}
+
+function contextOf(logger: Logger, c: Context): RequestContext {
+  return new RequestContext(logger, c.req.raw.headers.get("x-request-id"));
+}
+
+function addPage(app: Hono, route: string, makePage: MakePage, logger: Logger): Hono {
+  app.get(route, (c) => {
+    const page = makePage({ origin: originOf(c), accept: c.req.header("accept") });
+    return answer(c, page, contextOf(logger, c));
+  });
+  app.options(route, (c) => {
+    const headers = { Allow: allow.join(", "), "X-Request-Id": contextOf(logger, c).requestId };
+    return new Response(null, { status: 204, headers });
+  });
+  app.all(route, (c) => refuseMethod(c, contextOf(logger, c)));
+  return app;
+}
+
+/** A name or an address, and a port; nothing that would mean something in a document or a page. */
+const plainHost = /^([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?$/;
+
+/** The address that the client used, as far as it can be believed: it is shown to this client only. */
+function originOf(c: Context): string | undefined {
+  const { protocol, host } = new URL(c.req.url);
+  if (!plainHost.test(host)) return undefined;
+  // A proxy that ends TLS says so.
+  const scheme = c.req.header("x-forwarded-proto") === "https" ? "https:" : protocol;
+  return `${scheme}//${host}`;
 }
 
 function answer(c: Context, { body, etag, version, headers }: Page, { requestId }: RequestContext): Response {
@@ -47,7 +82,8 @@ function answer(c: Context, { body, etag, version, headers }: Page, { requestId 
     ETag: etag,
   };
   if (matchesEntityTag(c.req.header("if-none-match"), etag)) {
-    return new Response(null, { status: 304, headers: common });
+    const vary = headers["Vary"];
+    return new Response(null, { status: 304, headers: { ...common, ...(vary && { Vary: vary }) } });
   }
   const length = { "Content-Length": String(body.byteLength) };
   return new Response(body, { headers: { ...common, ...headers, ...length } });

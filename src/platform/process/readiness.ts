@@ -5,17 +5,22 @@
 import type { Logger } from "pino";
 import { pause, repeat } from "../base/loop.ts";
 import type { ReadinessHandle } from "./lifecycle.ts";
+import type { Reminders } from "./reminders.ts";
 
 /** Milliseconds between looks at the database, and between tries to get ready. */
 const watchIntervalMs = 2_000;
 const retryIntervalMs = 1_000;
-/** One try in so many is told in the log. */
-const retriesUntold = 30;
 
 interface Preparation {
   readonly readiness: ReadinessHandle;
   readonly logger: Logger;
+  /** Shared by the parts of a process: what is in the way of several of them is logged once. */
+  readonly reminders: Reminders;
   readonly stopping: AbortSignal;
+  /** What the database is, for people. */
+  readonly database: string;
+  /** Why the database cannot be used, and what to do; undefined for a defect, which is logged with its stack. */
+  readonly explain: (error: unknown) => string | undefined;
   /** Brings the schema up to date; undefined where somebody else does. */
   readonly migrate: (() => Promise<void>) | undefined;
   readonly isMigrated: () => Promise<boolean>;
@@ -25,12 +30,8 @@ interface Preparation {
 
 /** Tries until it succeeds: a database that starts later than this process is no reason to fail. */
 export async function becomeReady(preparation: Preparation): Promise<void> {
-  const { readiness, logger, stopping } = preparation;
-  let before = "";
-  for (let round = 0; !stopping.aborted; round += 1) {
-    // What is in the way is told when it begins, and then now and again.
-    const isNews = (state: string) => state !== before || round % retriesUntold === 0;
-    let state = "migrations are pending";
+  const { readiness, stopping } = preparation;
+  while (!stopping.aborted) {
     try {
       await preparation.migrate?.();
       if (await preparation.isMigrated()) {
@@ -38,18 +39,27 @@ export async function becomeReady(preparation: Preparation): Promise<void> {
         readiness.ready();
         return;
       }
-      logger[isNews(state) ? "error" : "debug"](`${state}: run npm run migrate as the migration user`);
+      const state = "migrations are pending";
+      readiness.notReady(state);
+      logObstacle(preparation, "error", `${state}: run npm run migrate as the migration user.`);
     } catch (err) {
-      state = "does not answer";
-      logger[isNews(state) ? "warn" : "debug"](
-        { err },
-        "the database is not ready; trying again every second",
-      );
+      readiness.notReady("does not answer");
+      const reason = preparation.explain(err);
+      if (reason === undefined) logObstacle(preparation, "warn", "The database is not ready.", { err });
+      else logObstacle(preparation, "warn", reason);
     }
-    readiness.notReady(state);
-    before = state;
     await pause(retryIntervalMs, stopping);
   }
+}
+
+function logObstacle(
+  { logger, reminders, database }: Preparation,
+  level: "warn" | "error",
+  text: string,
+  details: object = {},
+): void {
+  const due = reminders.isDue(`${text} ${database}`) ? level : "debug";
+  logger[due]({ database, ...details }, `${text} Trying again every second.`);
 }
 
 interface Watch {

@@ -9,7 +9,7 @@ import {
   contractTexts,
   loadContract,
 } from "../../../src/platform/openapi/document.ts";
-import { createApiReference } from "../../../src/platform/openapi/reference.ts";
+import { createApiReference, createIndex } from "../../../src/platform/openapi/reference.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { exchange, type ServedApp, serveApp } from "../../support/http-app.ts";
 import { sampleTexts } from "../../support/sample-api.ts";
@@ -23,8 +23,16 @@ beforeAll(async () => {
   const { logger } = captureLog();
   sample = await loadContract(sampleTexts);
   const app = new Hono();
-  app.route("/", createApiReference(await loadContract(contractTexts("auth")), "/api/auth", logger));
+  const contract = await loadContract(contractTexts("auth"));
+  const verifier = await loadContract(contractTexts("otp-verifier"));
+  app.route("/", createApiReference(contract, "/api/auth", logger));
+  app.route("/", createApiReference(verifier, "/otp-verifier", logger));
   app.route("/", createApiReference(sample, "/api/sample", logger));
+  const apis = [
+    { document: contract, basePath: "/api/auth" },
+    { document: sample, basePath: "/api/sample" },
+  ];
+  app.route("/", createIndex("gatepost", apis, logger));
   app.notFound(notFound(logger));
   served = await serveApp(app);
 });
@@ -41,6 +49,8 @@ it.each(["auth", "otp-verifier", "push-orchestration"])(
 const get = (path: string, init?: RequestInit) => fetch(served.origin + path, init);
 
 const pages = [
+  ["/", "application/json"],
+  ["/api/auth", "application/json"],
   ["/api/auth/openapi.json", "application/json"],
   ["/api/auth/openapi.yaml", "application/yaml"],
   ["/api/auth/docs", "text/html; charset=utf-8"],
@@ -50,20 +60,93 @@ const pages = [
   ["/api/auth/docs/assets/favicon-32x32.png", "image/png"],
 ] as const;
 
+/** The document, served from this address instead of the one that is written in it. */
+const movedTo = (origin: string) =>
+  readFileSync(auth, "utf8").replaceAll("default: http://127.0.0.1:8080\n", `default: ${origin}\n`);
+
 describe("the document", () => {
-  it("is served as YAML byte for byte", async () => {
-    const bytes = Buffer.from(await (await get("/api/auth/openapi.yaml")).arrayBuffer());
-    expect(bytes.equals(readFileSync(auth))).toBe(true);
+  it("is served as YAML as it is written, but for the address of its servers", async () => {
+    const yaml = await (await get("/api/auth/openapi.yaml")).text();
+    expect(yaml).toBe(movedTo(served.origin));
+    expect(yaml).not.toContain("http://127.0.0.1:8080");
   });
 
   it("is served as JSON with the same meaning, references and all", async () => {
     const json = await (await get("/api/auth/openapi.json")).json();
-    expect(json).toEqual(parse(readFileSync(auth, "utf8")));
+    expect(json).toEqual(parse(movedTo(served.origin)));
     expect(JSON.stringify(json)).toContain('"$ref":"#/components/');
   });
 
   it("is each service's own", async () => {
-    expect(await (await get("/api/sample/openapi.json")).json()).toEqual(sample.json);
+    expect(await (await get("/api/sample/openapi.json")).json()).toMatchObject({
+      info: { title: sample.title },
+    });
+  });
+
+  it("keeps the path of an address that has one", async () => {
+    const yaml = await (await get("/otp-verifier/openapi.yaml")).text();
+    expect(yaml).toContain(`default: ${served.origin}/otp-verifier\n`);
+  });
+
+  it.each([
+    ["auth.example.com", "", "http://auth.example.com"],
+    ["auth.example.com:8443", "X-Forwarded-Proto: https\r\n", "https://auth.example.com:8443"],
+    ["[::1]:9", "", "http://[::1]:9"],
+    ["a", "X-Forwarded-Proto: javascript\r\n", "http://a"],
+    ['a"b', "", "http://127.0.0.1:8080"],
+    ["a{b}", "", "http://127.0.0.1:8080"],
+    ["a'b", "", "http://127.0.0.1:8080"],
+  ])("names the host %s that the client used, if it is one", async (host, header, origin) => {
+    const answer = await exchange(
+      served.port,
+      `GET /api/auth/openapi.yaml HTTP/1.1\r\nHost: ${host}\r\n${header}Connection: close\r\n\r\n`,
+    );
+    const [head = "", body] = answer.split("\r\n\r\n");
+    if (head.startsWith("HTTP/1.1 400")) return expect(host).toMatch(/["{']/);
+    expect(head).toMatch(/^vary: Host, X-Forwarded-Proto$/im);
+    expect(body).toBe(movedTo(origin));
+  });
+});
+
+describe("the index", () => {
+  const links = {
+    name: "Gatepost auth",
+    path: "/api/auth",
+    docs: "/api/auth/docs",
+    openapiYaml: "/api/auth/openapi.yaml",
+    openapiJson: "/api/auth/openapi.json",
+  };
+
+  it("of a base path names the API and where its documents are, which answer", async () => {
+    const index = await (await get("/api/auth")).json();
+    expect(index).toEqual(links);
+    for (const path of [links.docs, links.openapiYaml, links.openapiJson])
+      expect((await get(path)).status, path).toBe(200);
+    expect((await get("/api/auth/")).url).toBe(`${served.origin}/api/auth`);
+  });
+
+  it("of the host names every API", async () => {
+    const index = await (await get("/")).json();
+    expect(index).toEqual({ services: [links, expect.objectContaining({ path: "/api/sample" })] });
+  });
+
+  it.each(["/", "/api/auth"])("is a page with the same links for browsers: %s", async (path) => {
+    const accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+    const response = await get(path, { headers: { accept } });
+    expect(response.headers.get("content-type")).toBe("text/html; charset=utf-8");
+    expect(response.headers.get("vary")).toBe("Accept");
+    const html = await response.text();
+    for (const link of [links.docs, links.openapiYaml, links.openapiJson])
+      expect(html).toContain(`<a href="${link}">`);
+    const other = await get(path, {
+      headers: { accept, "if-none-match": response.headers.get("etag") ?? "" },
+    });
+    expect([other.status, other.headers.get("vary")]).toEqual([304, "Accept"]);
+  });
+
+  it("shows a title as text, whatever is in it", async () => {
+    const html = await (await get("/api/sample", { headers: { accept: "text/html" } })).text();
+    expect(html).toContain("<h1>Sample &#60;for tests&#62;</h1>");
   });
 });
 

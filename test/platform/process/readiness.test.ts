@@ -6,45 +6,61 @@ import { openDatabase } from "../../../src/platform/database/open.ts";
 import { resolveDatabaseSettings } from "../../../src/platform/database/settings.ts";
 import { createLifecycle } from "../../../src/platform/process/lifecycle.ts";
 import { becomeReady, keepReady } from "../../../src/platform/process/readiness.ts";
+import { Reminders } from "../../../src/platform/process/reminders.ts";
 import { settle } from "../../../src/platform/settings/settings.ts";
 import { captureLog } from "../../support/captured-log.ts";
+
+class Unreachable extends Error {}
 
 function parts() {
   const log = captureLog();
   const lifecycle = createLifecycle({ logger: log.logger, graceSeconds: 1 });
   const stopping = new AbortController();
-  return { log, lifecycle, stopping, readiness: lifecycle.readiness.register("database") };
+  const common = {
+    logger: log.logger,
+    reminders: new Reminders(),
+    stopping: stopping.signal,
+    database: "a database",
+    explain: (error: unknown) => (error instanceof Unreachable ? "It is away." : undefined),
+  };
+  return { log, lifecycle, stopping, common, readiness: lifecycle.readiness.register("database") };
 }
 
 describe("becoming ready", () => {
-  it("goes through what is in the way, tells each once, and prepares at the end", {
+  it("goes through what is in the way, logs each once, and prepares at the end", {
     timeout: 10_000,
   }, async () => {
-    const { log, lifecycle, stopping, readiness } = parts();
+    const { log, lifecycle, common, readiness } = parts();
     const prepared = vi.fn(async () => {});
     const isMigrated = vi
       .fn<() => Promise<boolean>>()
-      .mockRejectedValueOnce(new Error("away"))
-      .mockRejectedValueOnce(new Error("away"))
+      .mockRejectedValueOnce(new Unreachable())
+      .mockRejectedValueOnce(new Unreachable())
+      .mockRejectedValueOnce(new Error("a defect"))
       .mockResolvedValueOnce(false)
       .mockResolvedValue(true);
     await becomeReady({
-      ...{ readiness, logger: log.logger, stopping: stopping.signal },
+      ...{ readiness, ...common },
       ...{ migrate: undefined, isMigrated, prepare: prepared },
     });
     expect(lifecycle.isReady()).toBe(true);
     expect(prepared).toHaveBeenCalledOnce();
     const told = log.lines().filter(({ level }) => level === "warn" || level === "error");
-    expect(told.map(({ msg }) => msg)).toEqual([
-      "the database is not ready; trying again every second",
-      "migrations are pending: run npm run migrate as the migration user",
+    expect(told.map(({ msg, database, err }) => [msg, database, err !== undefined])).toEqual([
+      ["It is away. Trying again every second.", "a database", false],
+      ["The database is not ready. Trying again every second.", "a database", true],
+      [
+        "migrations are pending: run npm run migrate as the migration user. Trying again every second.",
+        "a database",
+        false,
+      ],
     ]);
   });
 
   it("gives up at once when it is time to stop", async () => {
-    const { log, lifecycle, stopping, readiness } = parts();
+    const { lifecycle, stopping, common, readiness } = parts();
     const ready = becomeReady({
-      ...{ readiness, logger: log.logger, stopping: stopping.signal },
+      ...{ readiness, ...common },
       ...{ migrate: () => Promise.reject(new Error("away")), isMigrated: async () => true },
       prepare: async () => {},
     });

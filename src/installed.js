@@ -1,0 +1,56 @@
+/**
+ * Ends the program in one line where what it stands on is not there: the packages of package.json, in their
+ * versions, and a Node.js that runs TypeScript. Imported before everything else, and in JavaScript that old versions
+ * of Node.js understand, since with those the program itself would not even be read.
+ */
+import { readFileSync } from "node:fs";
+
+/** @param {string} path relative to this file */
+function read(path) {
+  return JSON.parse(readFileSync(new URL(path, import.meta.url), "utf8"));
+}
+
+/** @param {string} name of a package */
+function installedVersion(name) {
+  try {
+    return read(`../node_modules/${name}/package.json`).version;
+  } catch {
+    return undefined;
+  }
+}
+
+/** @param {string} version such as 24.9.0 */
+function numbers(version) {
+  return version.split(".").map(Number);
+}
+
+/** @param {string} required such as >=24.9.0 */
+function isOlderThan(required) {
+  const [major = 0, minor = 0] = numbers(process.versions.node);
+  const [leastMajor = 0, leastMinor = 0] = numbers(required.replace(">=", ""));
+  return major < leastMajor || (major === leastMajor && minor < leastMinor);
+}
+
+function problem() {
+  const { dependencies, engines } = read("../package.json");
+  const installed = Object.keys(dependencies).map((name) => ({ name, version: installedVersion(name) }));
+  if (installed.every(({ version }) => version === undefined)) {
+    return "The packages of gatepost are not installed. Run: npm ci";
+  }
+  const wrong = installed.find(({ name, version }) => version !== dependencies[name]);
+  if (wrong !== undefined) {
+    const { name, version } = wrong;
+    const state = version === undefined ? "is missing from node_modules" : `is ${version} in node_modules`;
+    return `The installed packages are not those of package.json: ${name} ${state}, and should be ${dependencies[name]}. Run: npm ci`;
+  }
+  if (isOlderThan(engines.node)) {
+    return `This is Node.js ${process.versions.node}, and gatepost needs ${engines.node}. The npm scripts, such as npm start, use the one in node_modules/.bin, which npm ci installs.`;
+  }
+  return undefined;
+}
+
+const found = problem();
+if (found !== undefined) {
+  process.stderr.write(`${found}\n`);
+  process.exit(1);
+}

@@ -1,0 +1,29 @@
+/** When to log again what goes on for long: at once, and then ever more rarely, down to once a minute. */
+
+const firstPauseMs = 5_000;
+const longestPauseMs = 60_000;
+
+interface Reminder {
+  readonly dueAt: number;
+  readonly pauseMs: number;
+}
+
+export class Reminders {
+  readonly #now: () => number;
+  readonly #reminders = new Map<string, Reminder>();
+
+  /** @param now milliseconds since any fixed point */
+  constructor(now = () => performance.now()) {
+    this.#now = now;
+  }
+
+  /** Whether this text is to be logged now. The pauses are 5 s, doubled each time up to 60 s. */
+  isDue(text: string): boolean {
+    const now = this.#now();
+    const last = this.#reminders.get(text);
+    if (last && now < last.dueAt) return false;
+    const pauseMs = last ? Math.min(longestPauseMs, last.pauseMs * 2) : firstPauseMs;
+    this.#reminders.set(text, { dueAt: now + pauseMs, pauseMs });
+    return true;
+  }
+}

@@ -1,0 +1,75 @@
+/** What somebody is told who has not installed the packages, or not since they changed, or runs another Node.js. */
+import { spawnSync } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { afterAll, expect, it } from "vitest";
+import { root } from "./support/program.ts";
+
+const directory = mkdtempSync(join(tmpdir(), "gatepost-installed-"));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+interface Installation {
+  readonly node: string;
+  /** Versions in node_modules. */
+  readonly installed: Readonly<Record<string, string>>;
+}
+
+/** The start in a copy that has these packages, and needs `hono` 4.13.19 and `jose` 6.2.17. */
+function startIn({ node, installed }: Installation) {
+  const copy = mkdtempSync(join(directory, "copy-"));
+  const write = (file: string, content: unknown) => {
+    mkdirSync(dirname(join(copy, file)), { recursive: true });
+    writeFileSync(join(copy, file), typeof content === "string" ? content : JSON.stringify(content));
+  };
+  for (const file of ["src/start.js", "src/installed.js"]) cpSync(join(root, file), join(copy, file));
+  write("src/main.ts", "process.stdout.write('started');");
+  const dependencies = { hono: "4.13.19", jose: "6.2.17" };
+  write("package.json", { type: "module", engines: { node }, dependencies });
+  for (const [name, version] of Object.entries(installed)) {
+    write(`node_modules/${name}/package.json`, { name, version });
+  }
+  const { status, stdout, stderr } = spawnSync(process.execPath, ["src/start.js"], {
+    cwd: copy,
+    encoding: "utf8",
+  });
+  return { status, stdout, stderr };
+}
+
+const all = { hono: "4.13.19", jose: "6.2.17" };
+
+it("starts where everything is there", () => {
+  expect(startIn({ node: ">=24.9.0", installed: all })).toEqual({ status: 0, stdout: "started", stderr: "" });
+});
+
+it.each([
+  ["nothing is installed", {}, ">=24.9.0", "The packages of gatepost are not installed. Run: npm ci\n"],
+  [
+    "a package is missing",
+    { hono: "4.13.19" },
+    ">=24.9.0",
+    "The installed packages are not those of package.json: jose is missing from node_modules, and should be 6.2.17. Run: npm ci\n",
+  ],
+  [
+    "a package is older",
+    { ...all, hono: "4.12.0" },
+    ">=24.9.0",
+    "The installed packages are not those of package.json: hono is 4.12.0 in node_modules, and should be 4.13.19. Run: npm ci\n",
+  ],
+  [
+    "Node.js is older",
+    all,
+    ">=99.1.0",
+    `This is Node.js ${process.versions.node}, and gatepost needs >=99.1.0. The npm scripts, such as npm start, use the one in node_modules/.bin, which npm ci installs.\n`,
+  ],
+])("says in one line that %s, and ends with 1", (_what, installed, node, stderr) => {
+  expect(startIn({ node, installed })).toEqual({ status: 1, stdout: "", stderr });
+});
+
+it("is asked by every npm script that starts a program", () => {
+  const { scripts } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  for (const name of ["start", "dev"]) expect(scripts[name]).toMatch(/ src\/start\.js$/);
+  for (const name of ["migrate", "demo", "fakes"])
+    expect(scripts[name]).toMatch(/^node --import \.\/src\/installed\.js /);
+  expect(scripts.test).toMatch(/^node src\/installed\.js && /);
+});

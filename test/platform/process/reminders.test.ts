@@ -1,0 +1,12 @@
+import { expect, it } from "vitest";
+import { Reminders } from "../../../src/platform/process/reminders.ts";
+
+it("is due at once, and then at pauses that grow to a minute, each text by itself", () => {
+  let now = 0;
+  const reminders = new Reminders(() => now);
+  const due: number[] = [];
+  for (; now <= 240_000; now += 1_000) if (reminders.isDue("away")) due.push(now / 1_000);
+  expect(due).toEqual([0, 5, 15, 35, 75, 135, 195]);
+  expect(reminders.isDue("another")).toBe(true);
+  expect(reminders.isDue("another")).toBe(false);
+});

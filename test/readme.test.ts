@@ -1,0 +1,42 @@
+/** The tour of the README, pasted as it stands, prints what the README says that it prints. */
+import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { root } from "./support/program.ts";
+import { type Server, startOwnServer } from "./support/servers.ts";
+
+const readme = readFileSync(join(root, "README.md"), "utf8");
+const base = "BASE=http://127.0.0.1:8080\n";
+
+function block(language: string, begins: string): string {
+  const [, text = ""] = readme.split(`\`\`\`${language}\n${begins}`);
+  expect(text, `a block of ${language} that begins with ${begins}`).not.toBe("");
+  return begins + text.slice(0, text.indexOf("```"));
+}
+
+let server: Server;
+beforeAll(async () => {
+  server = await startOwnServer("PGlite");
+}, 60_000);
+afterAll(() => server.stop());
+
+describe("the tour", () => {
+  it.each(["sh", "bash"])("runs in %s", { timeout: 60_000 }, async (shell) => {
+    const tour = block("sh", base).replace(base, `BASE=${server.origin}\n`);
+    const { stdout, stderr } = await promisify(execFile)(shell, ["-c", tour]);
+    const lines = stdout.trimEnd().split("\n");
+    const expected = block("text", '{"id":"u-').trimEnd().split("\n");
+    expect(lines, stdout + stderr).toHaveLength(expected.length);
+    for (const [index, line] of expected.entries()) {
+      const pattern = line.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&").replaceAll("…", ".*");
+      expect(lines[index]).toMatch(new RegExp(`^${pattern}$`));
+    }
+    expect(stderr).toBe("");
+  });
+});
+
+it("has 150 lines at most", () => {
+  expect(readme.trimEnd().split("\n").length).toBeLessThanOrEqual(150);
+});

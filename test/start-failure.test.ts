@@ -1,0 +1,73 @@
+/** A wrong setting of the database, in one line: what is wrong, which setting it is, and no secret. */
+import { describe, expect, it } from "vitest";
+import { authMigrations } from "../src/auth/service.ts";
+import { openDatabase } from "../src/platform/database/open.ts";
+import { resolveDatabaseSettings } from "../src/platform/database/settings.ts";
+import { settle } from "../src/platform/settings/settings.ts";
+import { databaseFailure } from "../src/start-failure.ts";
+import { postgresUrl } from "./support/postgresql/server.ts";
+
+/** What is said where the ordinary user asks, as in production, and where the owner migrates, as in development. */
+async function failures(env: Record<string, string>): Promise<(string | undefined)[]> {
+  const options = { environment: "development", service: "auth", dataDir: "/nowhere" } as const;
+  const settings = settle(resolveDatabaseSettings({ DB_PASSWORD: "hunter2", ...env }, options));
+  const database = await openDatabase(settings, authMigrations);
+  const reasons = [];
+  for (const use of [database.isMigrated, database.migrate]) {
+    reasons.push(
+      await use().then(
+        () => "it can be used",
+        (error) => databaseFailure(error),
+      ),
+    );
+  }
+  await database.close();
+  return reasons;
+}
+
+const sentence = (cause: string, step: string) => `The database cannot be used: ${cause}. ${step}`;
+
+it("names DB_HOST and DB_PORT where nobody listens", async () => {
+  // Nothing listens at port 1.
+  const expected = sentence(
+    "connect ECONNREFUSED 127.0.0.1:1",
+    "Check that PostgreSQL runs there, DB_HOST and DB_PORT.",
+  );
+  expect(await failures({ DB_HOST: "127.0.0.1", DB_PORT: "1" })).toEqual([expected, expected]);
+});
+
+it("names DB_HOST where there is no such host", async () => {
+  const said = await failures({ DB_HOST: "postgres.invalid" });
+  for (const text of said)
+    expect(text).toMatch(
+      /^The database cannot be used: getaddrinfo E\w+ postgres\.invalid\. Check DB_HOST\.$/,
+    );
+});
+
+it("says nothing of a defect", () => {
+  expect(databaseFailure(new TypeError("x is undefined"))).toBeUndefined();
+});
+
+const url = postgresUrl();
+describe.runIf(url)("on PostgreSQL", () => {
+  const { hostname = "", port, username = "" } = url ?? {};
+  const there = { DB_HOST: hostname, DB_PORT: port || "5432", DB_USER: username };
+
+  it("names DB_NAME where there is no such database", async () => {
+    const expected = sentence(
+      'database "gatepost_nowhere" does not exist',
+      "Check DB_NAME, or create the database.",
+    );
+    expect(await failures({ ...there, DB_NAME: "gatepost_nowhere" })).toEqual([expected, expected]);
+  });
+
+  it("names user and password where it knows no such user", async () => {
+    const said = await failures({ ...there, DB_NAME: "postgres", DB_USER: "gatepost_nobody" });
+    for (const text of said) {
+      expect(text).toMatch(
+        /^The database cannot be used: .*"gatepost_nobody".*\. Check DB_USER and DB_PASSWORD, /,
+      );
+      expect(text).not.toContain("hunter2");
+    }
+  });
+});

@@ -1,0 +1,39 @@
+/** `npm run dev` starts anew on what a server is made of, and on nothing that a server writes. */
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { afterAll, expect, it, vi } from "vitest";
+import { killAll, root, startProgram } from "./support/program.ts";
+
+const directory = mkdtempSync(join(tmpdir(), "gatepost-watch-"));
+afterAll(() => {
+  killAll();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+it("restarts on src, gen and openapi, and not on .data", { timeout: 30_000 }, async () => {
+  const folders = ["src/auth", "gen/openapi", "openapi", ".data/auth"];
+  for (const folder of folders) mkdirSync(join(directory, folder), { recursive: true });
+  writeFileSync(join(directory, "src/start.js"), "console.log('started'); setInterval(() => {}, 1000);");
+  const { scripts } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  const [, ...flags] = scripts.dev.split(" ");
+  const watcher = startProgram([process.execPath, ...flags], {}, directory);
+  const starts = () => watcher.output().match(/^started$/gm)?.length ?? 0;
+  const change = (file: string) => writeFileSync(join(directory, file), String(Math.random()));
+
+  await vi.waitFor(() => expect(starts()).toBe(1), 10_000);
+  let expected = 1;
+  for (const file of ["src/auth/a.ts", "gen/openapi/auth.json", "openapi/auth.yaml"]) {
+    await setTimeout(500);
+    change(file);
+    expected += 1;
+    await vi.waitFor(() => expect(starts(), watcher.output()).toBe(expected), 10_000);
+  }
+  change(".data/auth/postmaster.pid");
+  change(".data/outbox.ndjson");
+  await setTimeout(1_500);
+  expect(starts()).toBe(expected);
+  watcher.child.kill("SIGTERM");
+  await watcher.ended();
+});
