@@ -88,11 +88,11 @@ const names = stricterInProduction(
 
 const appleId = matching("10 capital letters and digits", /^[A-Z0-9]{10}$/);
 
-const hostForm = /^(?:\*\.)?[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63})+$/;
+const hostPattern = /^(?:\*\.)?[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63})+$/;
 
 /** The last label of a name is never a number: that would be an IP address (WHATWG URL, "ends in a number"). */
 const isAllowedHost = (entry: string): boolean =>
-  hostForm.test(entry) && !/\.(?:\d+|0x[0-9a-f]*)$/.test(entry);
+  hostPattern.test(entry) && !/\.(?:\d+|0x[0-9a-f]*)$/.test(entry);
 
 /** Development takes the origins of fakes, too. */
 const allowedHosts = (environment: Environment) =>

@@ -4,7 +4,7 @@ import { type Identities, normalisePassword } from "../identities/identities.ts"
 import { canonicalPhone } from "../identities/phone.ts";
 import type { AttemptLimit } from "../limits/attempts.ts";
 import { hashSecret, verifySecret } from "../password-hashing/argon2id.ts";
-import type { Established } from "../tokens/create-authorization.ts";
+import type { AuthenticatedSubject } from "../tokens/create-authorization.ts";
 import type { RotateRefreshToken } from "../tokens/rotate-refresh-token.ts";
 import type { TokenIssuer } from "../tokens/token-issuer.ts";
 import type { Grant, TokenParameters, TokenRequest } from "./grant.ts";
@@ -25,7 +25,9 @@ interface Dependencies {
 function beginning(
   type: GrantType,
   issuer: TokenIssuer,
-  grant: Omit<Grant, "redeem"> & { establish(request: TokenRequest): Promise<Established | undefined> },
+  grant: Omit<Grant, "redeem"> & {
+    establish(request: TokenRequest): Promise<AuthenticatedSubject | undefined>;
+  },
 ): Grant {
   const { establish, ...rest } = grant;
   return {
@@ -34,7 +36,7 @@ function beginning(
       // Before anything is used up: a scope that is refused must not cost the user a one-time code.
       const scopes = request.chooseScopes(request.client.scopes);
       const established = await establish(request);
-      return established && issuer.grant(request.client, type, established, scopes);
+      return established && issuer.authorize(request.client, type, established, scopes);
     },
   };
 }

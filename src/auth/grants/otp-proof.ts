@@ -1,7 +1,7 @@
 import { createHash, createPublicKey, type KeyObject } from "node:crypto";
 import { errors, type JWTPayload, jwtVerify } from "jose";
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
-import { hasStrictForm } from "../../platform/crypto/jws-form.ts";
+import { isStrictJws } from "../../platform/crypto/jws-syntax.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 
 /** Seconds between `iat` (or now) and `exp` of a proof, at most. */
@@ -76,7 +76,7 @@ export function createVerifyOtpProof(
   }
 
   return async (token, phone) => {
-    const claims = hasStrictForm(token) ? await verifiedClaims(token) : undefined;
+    const claims = isStrictJws(token) ? await verifiedClaims(token) : undefined;
     if (!claims || phone === undefined || !isTimely(claims, unixSeconds(clock))) return undefined;
     const { exp = 0, jti } = claims;
     const proven = provenPhone(claims);

@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import { errors, jwtVerify } from "jose";
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
 import { DigestCache } from "../../platform/crypto/digest-cache.ts";
-import { hasStrictForm } from "../../platform/crypto/jws-form.ts";
+import { isStrictJws } from "../../platform/crypto/jws-syntax.ts";
 import { randomBytes } from "../../platform/crypto/random.ts";
 import type { KeyStore } from "../keys/key-store.ts";
 
@@ -26,7 +26,7 @@ interface AccessTokenClaims {
 }
 
 /** A uuid, a dot, and 16 random bytes. */
-const jtiForm = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.[A-Za-z0-9_-]{22}$/;
+const jtiPattern = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.[A-Za-z0-9_-]{22}$/;
 
 export function newJti(authorizationId: string): string {
   return `${authorizationId}.${randomBytes(16).toString("base64url")}`;
@@ -61,7 +61,7 @@ export function createAccessTokens({ keys, issuer, clock }: Dependencies): Acces
   const verified = new DigestCache(rememberedSets);
 
   async function isSignedHere(token: string): Promise<boolean> {
-    if (!hasStrictForm(token)) return false;
+    if (!isStrictJws(token)) return false;
     try {
       await jwtVerify(token, keys.verificationKey, {
         algorithms: ["RS256"],
@@ -133,7 +133,7 @@ function claimsOf(payload: Record<string, unknown>): AccessTokenClaims | undefin
   const { iss, sub, aud, exp, nbf, iat, jti, client_id, scope } = payload;
   if (typeof iss !== "string" || typeof sub !== "string" || typeof client_id !== "string") return undefined;
   if (!isTime(exp) || !isTime(nbf) || !isTime(iat)) return undefined;
-  if (typeof jti !== "string" || !jtiForm.test(jti)) return undefined;
+  if (typeof jti !== "string" || !jtiPattern.test(jti)) return undefined;
   if (!Array.isArray(aud) || !aud.every((one) => typeof one === "string")) return undefined;
   if (!aud.includes(client_id)) return undefined;
   if (scope !== undefined && typeof scope !== "string") return undefined;

@@ -10,7 +10,7 @@ import { authorizations, clients, identities, redeemedOtpProofs } from "../schem
 import { hashPart, type RefreshToken } from "./refresh-token.ts";
 
 /** Whom a grant has established, and what must still hold when the authorization is created. */
-export interface Established {
+export interface AuthenticatedSubject {
   readonly identityId: string;
   /** The phone number that was proven must still be the identity's. */
   readonly phone?: string;
@@ -24,7 +24,7 @@ export interface Established {
 interface NewAuthorization {
   readonly client: Client;
   readonly grantType: string;
-  readonly established: Established;
+  readonly subject: AuthenticatedSubject;
   readonly scopes: readonly string[];
   readonly refreshToken: RefreshToken;
   /** Milliseconds since the epoch. */
@@ -141,7 +141,7 @@ async function create(
 }
 
 /** What is asked for, by the names that the statement gives its parts. */
-function askedRow({ client, grantType, established, scopes, refreshToken, now }: NewAuthorization) {
+function askedRow({ client, grantType, subject: established, scopes, refreshToken, now }: NewAuthorization) {
   const { identityId, phone, passwordHash, otpProof } = established;
   const expiries = expiriesOf(client, now);
   return {

@@ -14,7 +14,7 @@ import { randomBytes } from "../../platform/crypto/random.ts";
 /** Marks the token for people and for scanners that look for leaked secrets. */
 const prefix = "gpr_";
 const sizes = { id: 16, secret: 32, tag: 16 };
-const form = /^gpr_[A-Za-z0-9_-]{128}$/;
+const tokenPattern = /^gpr_[A-Za-z0-9_-]{128}$/;
 
 /** A refresh token taken apart. */
 export interface RefreshToken {
@@ -51,7 +51,7 @@ export function encodeRefreshToken({ authorizationId, family, rotating }: Refres
 
 /** The token's parts; undefined for anything that `encodeRefreshToken` has not made. */
 export function decodeRefreshToken(text: string): RefreshToken | undefined {
-  if (!form.test(text)) return undefined;
+  if (!tokenPattern.test(text)) return undefined;
   // 96 bytes are 128 characters with no bits to spare: one token, one spelling.
   const bytes = Buffer.from(text.slice(prefix.length), "base64url");
   const id = bytes.subarray(0, sizes.id);

@@ -72,7 +72,7 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     const open = withinWindow(authorization, client, now);
     const oldest = open[maxSuperseded - 1];
     if (oldest) throw tooManyRefreshes(oldest.at + client.tokenSettings.refreshGraceSeconds * 1000 - now);
-    const pair = await issuer.pair({
+    const pair = await issuer.signPair({
       client,
       identityId: authorization.identityId,
       refreshToken: next,

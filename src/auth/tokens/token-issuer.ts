@@ -4,7 +4,7 @@ import { uuidv7 } from "../../platform/crypto/uuid.ts";
 import type { Database } from "../../platform/database/database.ts";
 import type { Client } from "../clients/client.ts";
 import { type AccessTokens, newJti } from "./access-token.ts";
-import { createCreateAuthorization, type Established } from "./create-authorization.ts";
+import { type AuthenticatedSubject, createCreateAuthorization } from "./create-authorization.ts";
 import { encodeRefreshToken, newRefreshToken, type RefreshToken } from "./refresh-token.ts";
 
 /** The answer of the token operation, as the contract has it. Lifetimes are in seconds. */
@@ -25,14 +25,14 @@ interface PairRequest {
 
 export interface TokenIssuer {
   /** A new authorization and its first pair; undefined if what was established no longer holds. */
-  grant(
+  authorize(
     client: Client,
     grantType: string,
-    established: Established,
+    established: AuthenticatedSubject,
     scopes: readonly string[],
   ): Promise<TokenPair | undefined>;
   /** A pair for an authorization that exists. Stores nothing. */
-  pair(request: PairRequest): Promise<TokenPair>;
+  signPair(request: PairRequest): Promise<TokenPair>;
 }
 
 interface Dependencies {
@@ -69,15 +69,15 @@ export function createTokenIssuer({ db, clock, accessTokens, issuer }: Dependenc
   }
 
   return {
-    pair,
+    signPair: pair,
 
-    async grant(client, grantType, established, scopes) {
-      const { identityId } = established;
+    async authorize(client, grantType, subject, scopes) {
+      const { identityId } = subject;
       const now = clock.now();
       const refreshToken = newRefreshToken(uuidv7(now));
       // Signed before it is stored: a crash between the two leaves nothing behind that somebody waits for.
       const issued = await pair({ client, identityId, refreshToken, scopes });
-      const authorization = { client, grantType, established, scopes, refreshToken, now };
+      const authorization = { client, grantType, subject, scopes, refreshToken, now };
       return (await createAuthorization(authorization)) ? issued : undefined;
     },
   };

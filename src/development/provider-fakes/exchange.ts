@@ -9,7 +9,7 @@ import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node
 const maxKeptBody = 65_536;
 
 /** An answer of a provider. */
-export interface Answer {
+export interface FakeResponse {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
@@ -23,7 +23,7 @@ export interface Exchange {
   readonly headers: IncomingHttpHeaders;
   /** The first 64 KiB. */
   readonly body: Buffer;
-  answer(answer: Answer): void;
+  answer(answer: FakeResponse): void;
   /** Ends this request without an answer: RST_STREAM; over HTTP/1.1 the same as `disconnect`. */
   reset(): void;
   /** Cuts the connection, and with it every request on it: TCP RST. */
@@ -56,7 +56,7 @@ class Http2Exchange implements Exchange {
     return String(this.headers[":path"]);
   }
 
-  answer({ status, headers, body }: Answer): void {
+  answer({ status, headers, body }: FakeResponse): void {
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
     if (body === undefined) {

@@ -4,7 +4,7 @@
  */
 import { createPublicKey } from "node:crypto";
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
-import type { ApnsReason } from "./apns/apns-answers.ts";
+import type { ApnsReason } from "./apns/apns-responses.ts";
 import type { ApnsCredentials } from "./credentials.ts";
 import { decodeJwt, isSignedBy } from "./jwt.ts";
 

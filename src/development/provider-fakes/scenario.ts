@@ -27,7 +27,7 @@ const faults = [
 type Fault = (typeof faults)[number];
 
 /** An answer that is no row of the provider's table. */
-interface CustomAnswer {
+interface CustomResponse {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
@@ -56,7 +56,7 @@ export interface Scenario<Row extends string = string> {
   readonly on?: "messages" | "token";
 
   /** The answer: a row of the provider's table by its name, or one made up. The message is not recorded. */
-  readonly answer?: Row | CustomAnswer;
+  readonly answer?: Row | CustomResponse;
   /** With the answer, as `Retry-After`: seconds, or an HTTP date. */
   readonly retryAfter?: number | string;
   /** APNs, with an answer of status 410: since when the token is dead, in milliseconds since the epoch. Now, unless given. */

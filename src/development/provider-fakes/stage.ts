@@ -3,7 +3,7 @@
  * they play, and carries them out. With none on, a request costs one comparison.
  */
 import type { Clock } from "../../platform/base/clock.ts";
-import type { Answer, Exchange } from "./exchange.ts";
+import type { Exchange, FakeResponse } from "./exchange.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Scenario } from "./scenario.ts";
 
@@ -20,7 +20,7 @@ export interface Playing {
 /** What a provider brings to the stage. */
 interface Repertoire {
   /** The answer of a row of its table, as the scenario wants it. */
-  answer(row: string, scenario: Scenario, exchange: Exchange): Answer;
+  answer(row: string, scenario: Scenario, exchange: Exchange): FakeResponse;
   /** What a token plays by its name alone. */
   byToken(token: string): Scenario | undefined;
 }
@@ -35,9 +35,9 @@ export interface Stage {
    * Answers a request without mistakes: as a scenario has it, or by accepting it.
    * @param accept records the message and makes the answer; called at most once
    */
-  perform(exchange: Exchange, token: string, accept: () => Answer): void;
+  perform(exchange: Exchange, token: string, accept: () => FakeResponse): void;
   /** The same for the OAuth token endpoint. */
-  performToken(exchange: Exchange, accept: () => Answer): void;
+  performToken(exchange: Exchange, accept: () => FakeResponse): void;
 }
 
 interface Scene {
@@ -98,7 +98,7 @@ export function createStage(dependencies: {
     return scenario ? { delayMs: delayMs + (scenario.delayMs ?? 0), scenario } : { delayMs };
   }
 
-  function answerOf(exchange: Exchange, scenario: Scenario): Answer | undefined {
+  function answerOf(exchange: Exchange, scenario: Scenario): FakeResponse | undefined {
     const { answer, retryAfter } = scenario;
     if (answer === undefined) return undefined;
     const made = typeof answer === "string" ? repertoire.answer(answer, scenario, exchange) : answer;
@@ -107,7 +107,11 @@ export function createStage(dependencies: {
     return { ...made, headers: { ...made.headers, "retry-after": String(retryAfter) } };
   }
 
-  function carryOut(exchange: Exchange, scenario: Scenario | undefined, accept: () => Answer): () => void {
+  function carryOut(
+    exchange: Exchange,
+    scenario: Scenario | undefined,
+    accept: () => FakeResponse,
+  ): () => void {
     const answer = scenario && answerOf(exchange, scenario);
     if (answer) return () => exchange.answer(answer);
     if (scenario?.fault === undefined) {
@@ -118,7 +122,12 @@ export function createStage(dependencies: {
     return faulty(exchange, scenario, accept);
   }
 
-  function perform(exchange: Exchange, token: string, on: "messages" | "token", accept: () => Answer): void {
+  function perform(
+    exchange: Exchange,
+    token: string,
+    on: "messages" | "token",
+    accept: () => FakeResponse,
+  ): void {
     const { delayMs, scenario } = choose(token, on);
     const act = carryOut(exchange, scenario, accept);
     if (delayMs === 0) act();
@@ -173,7 +182,7 @@ function isRefusing({ scenario }: Scene): boolean {
   return scenario.fault === "refuse-connections";
 }
 
-function faulty(exchange: Exchange, scenario: Scenario, accept: () => Answer): () => void {
+function faulty(exchange: Exchange, scenario: Scenario, accept: () => FakeResponse): () => void {
   const { fault, code = 0, reason = "Shutdown" } = scenario;
   if (fault?.endsWith("-after-accept")) accept();
   if (fault === "reset" || fault === "reset-after-accept") return () => exchange.reset();

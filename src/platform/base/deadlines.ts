@@ -3,7 +3,7 @@
  * the same reason.
  */
 import { unavailable } from "./errors.ts";
-import { InHand } from "./slots.ts";
+import { Slots } from "./slots.ts";
 
 /** What may take until its deadline, and no longer. */
 export interface Timed {
@@ -15,7 +15,7 @@ export interface Timed {
 
 /** What is in hand, each with its deadline. All that have one have the same time, so that the next is the oldest's. */
 export class Deadlines<T extends Timed> {
-  readonly #inHand = new InHand<T>();
+  readonly #inHand = new Slots<T>();
   #timer: NodeJS.Timeout | undefined;
 
   /** @returns its place, to put it down */
@@ -25,8 +25,8 @@ export class Deadlines<T extends Timed> {
   }
 
   /** Once, for each that was taken, expired or not. */
-  putDown(place: number): void {
-    this.#inHand.putDown(place);
+  release(place: number): void {
+    this.#inHand.release(place);
   }
 
   [Symbol.iterator](): Iterator<T> {
@@ -56,18 +56,18 @@ const workMs = 10_000;
 const waiting = new Deadlines();
 
 /** What the work comes to, or `unavailable` if it takes too long; the work itself goes on unseen. */
-export function inTime<T>(work: Promise<T>): Promise<T> {
+export function withTimeout<T>(work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const expire = () =>
       reject(unavailable("A service that this one depends on", new Error("it took too long")));
     const place = waiting.take({ deadline: performance.now() + workMs, expire });
     work.then(
       (result) => {
-        waiting.putDown(place);
+        waiting.release(place);
         resolve(result);
       },
       (reason: unknown) => {
-        waiting.putDown(place);
+        waiting.release(place);
         reject(reason);
       },
     );

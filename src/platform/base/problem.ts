@@ -3,7 +3,7 @@ import type { ServiceError } from "./errors.ts";
 import type { RequestContext } from "./request-context.ts";
 
 /** A response before it is sent. `body` undefined: none. */
-export interface Answer {
+export interface ResponseParts {
   readonly status: number;
   readonly headers: Record<string, string>;
   readonly body?: unknown;
@@ -23,7 +23,7 @@ export function problem(
   status: number,
   headers: Readonly<Record<string, string>>,
   error: ServiceError,
-): Answer {
+): ResponseParts {
   const body = {
     type: "about:blank",
     title: error.kind.title,
@@ -38,6 +38,6 @@ export function problem(
 }
 
 /** The response as it is sent. */
-export function toResponse({ status, headers, body }: Answer): Response {
+export function toResponse({ status, headers, body }: ResponseParts): Response {
   return new Response(body === undefined ? null : JSON.stringify(body), { status, headers });
 }

@@ -6,9 +6,9 @@ import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 
 /** 1 to 128 visible ASCII characters. */
-const requestIdForm = /^[\x21-\x7e]{1,128}$/;
+const requestIdPattern = /^[\x21-\x7e]{1,128}$/;
 /** W3C trace context, version 00. */
-const traceparentForm = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
+const traceparentPattern = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 export class RequestContext {
   /** Answered as `X-Request-Id` and written in every log line of this request. */
@@ -25,8 +25,8 @@ export class RequestContext {
    */
   constructor(logger: Logger, requestId?: string | null, traceparent?: string | null) {
     this.#logger = logger;
-    this.requestId = requestId && requestIdForm.test(requestId) ? requestId : randomUUID();
-    this.traceparent = traceparent && traceparentForm.test(traceparent) ? traceparent : undefined;
+    this.requestId = requestId && requestIdPattern.test(requestId) ? requestId : randomUUID();
+    this.traceparent = traceparent && traceparentPattern.test(traceparent) ? traceparent : undefined;
   }
 
   /** Made at first use: most requests log nothing. */

@@ -4,7 +4,7 @@
  * generation, keeps alive what was in it until that generation is collected: a share of all requests would be
  * promoted with everything they hold, which cost a third of the speed of short requests.
  */
-export class InHand<T> {
+export class Slots<T> {
   readonly #places: (T | undefined)[] = [];
   readonly #free: number[] = [];
 
@@ -16,7 +16,7 @@ export class InHand<T> {
   }
 
   /** Once, for each that was taken. */
-  putDown(place: number): void {
+  release(place: number): void {
     this.#places[place] = undefined;
     this.#free.push(place);
   }

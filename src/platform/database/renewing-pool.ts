@@ -10,7 +10,7 @@ import type postgres from "postgres";
 export type OpenClient = (onClose: () => void) => postgres.Sql;
 
 /** Seconds that a pool has to finish what it has in hand. */
-const farewellSeconds = 10;
+const closeSeconds = 10;
 
 export class RenewingPool {
   readonly #open: OpenClient;
@@ -27,7 +27,7 @@ export class RenewingPool {
   }
 
   close(): Promise<void> {
-    return this.#current.end({ timeout: farewellSeconds });
+    return this.#current.end({ timeout: closeSeconds });
   }
 
   #openCurrent(): postgres.Sql {
@@ -42,5 +42,5 @@ export class RenewingPool {
 
 /** Lets a client finish and forgets it. */
 export function retire(client: postgres.Sql): void {
-  client.end({ timeout: farewellSeconds }).catch(() => undefined);
+  client.end({ timeout: closeSeconds }).catch(() => undefined);
 }

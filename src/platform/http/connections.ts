@@ -7,7 +7,7 @@ import type { Http2SecureServer, ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
-import { InHand } from "../base/slots.ts";
+import { Slots } from "../base/slots.ts";
 
 /** How long a connection on which nothing was asked yet may still ask: its first request may be on the way. */
 const lingerMs = 250;
@@ -21,7 +21,7 @@ export class Connections {
   readonly #secureSockets = new Set<Socket>();
   readonly #sessions = new Set<ServerHttp2Session>();
   /** HTTP/1 responses not yet finished. */
-  readonly #busy = new InHand<{ readonly response: ServerResponse; readonly turn: number }>();
+  readonly #busy = new Slots<{ readonly response: ServerResponse; readonly turn: number }>();
   /** HTTP/1 responses, ever. */
   #turns = 0;
   /** Connections, ever. */
@@ -49,7 +49,7 @@ export class Connections {
   track(response: ServerResponse): void {
     const place = this.#busy.take({ response, turn: this.#turns++ });
     response.once("close", () => {
-      this.#busy.putDown(place);
+      this.#busy.release(place);
       this.#finished(response);
     });
     if (this.#isDraining) response.shouldKeepAlive = false;

@@ -17,7 +17,7 @@ import type { Logger } from "pino";
 import { withoutQuery } from "../base/addresses.ts";
 import { codeOf } from "../base/error-code.ts";
 import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/errors.ts";
-import { type Answer, problem, toResponse } from "../base/problem.ts";
+import { problem, type ResponseParts, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { Connections } from "./connections.ts";
 
@@ -167,7 +167,7 @@ function handlerOf({ fetch, rpc }: HttpHandlers, logger: Logger): Handler {
 }
 
 /** What is answered where neither an API nor RPC could. */
-function failure(logger: Logger, thrown: unknown): Answer {
+function failure(logger: Logger, thrown: unknown): ResponseParts {
   const context = new RequestContext(logger);
   const error = isBadTarget(thrown)
     ? new ServiceError(ErrorKinds.invalidRequest, "The request's target or Host header is not valid.")

@@ -17,14 +17,14 @@ const secretKey =
   /^(?:code|otp|pin|credentials?)$|(?:assertion|password|passphrase|secret|tokens?|cookies?|apikey|authorization|privatekey|(?:otp|verification|authorization|onetime)code)$/;
 const phoneKey = /(?:phone|phonenumber|msisdn|username)$/;
 /** Also national and padded spellings; an e-mail address or an id is neither. */
-const phoneForm = /^\s*\+?[\d\s()./-]{5,32}$/;
+const phonePattern = /^\s*\+?[\d\s()./-]{5,32}$/;
 /** ITU country codes: one digit (1, 7), two digits by list, else three. */
 const countryPrefix = /^\+(?:1|7|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|\d{3})/;
 
 /** The phone number with only its country prefix and last two digits; other text has its digits hidden. */
 function maskPhone(text: string): string {
   const number = text.replace(/[^\d+]/g, "");
-  if (!phoneForm.test(text) || number.length < 5) return redacted;
+  if (!phonePattern.test(text) || number.length < 5) return redacted;
   return `${countryPrefix.exec(number)?.[0] ?? ""}***${number.slice(-2)}`;
 }
 
@@ -55,7 +55,7 @@ function loggableValue(key: string, value: unknown, depth: number): unknown {
 }
 
 function loggablePhone(name: string, text: string): string {
-  return name.endsWith("username") && !phoneForm.test(text) ? text : maskPhone(text);
+  return name.endsWith("username") && !phonePattern.test(text) ? text : maskPhone(text);
 }
 
 function loggableObject(key: string, value: object, depth: number): unknown {

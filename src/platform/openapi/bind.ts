@@ -7,10 +7,10 @@ import { METHODS } from "node:http";
 import type { Http2Bindings, HttpBindings } from "@hono/node-server";
 import { type Context, Hono } from "hono";
 import type { Logger } from "pino";
-import { inTime } from "../base/deadlines.ts";
+import { withTimeout } from "../base/deadlines.ts";
 import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
 import type { HttpObserver } from "../base/observers.ts";
-import { type Answer, problem, toResponse } from "../base/problem.ts";
+import { problem, type ResponseParts, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
@@ -132,7 +132,7 @@ function bindOperation<O, Caller>(
     let caller: Caller | undefined;
     for (const identify of securityHandlers) {
       const found = identify({ context, method, header });
-      caller = isPending(found) ? await inTime(found) : found;
+      caller = isPending(found) ? await withTimeout(found) : found;
       if (caller !== undefined) break;
     }
     if (caller === undefined && securityHandlers.length > 0) {
@@ -147,10 +147,12 @@ function bindOperation<O, Caller>(
     validate(validators, requestBody === undefined ? parameters : { ...parameters, requestBody });
     const { path, query } = parameters;
     // Returned as it is, a promise costs two more turns of the queue of microtasks.
-    return await inTime(handler({ path, query, body: requestBody }, { context, method, header, caller }));
+    return await withTimeout(
+      handler({ path, query, body: requestBody }, { context, method, header, caller }),
+    );
   }
 
-  function checked(context: RequestContext, answer: Answer): Answer {
+  function checked(context: RequestContext, answer: ResponseParts): ResponseParts {
     const violations = contractViolations(operation, answer);
     if (violations.length === 0) return answer;
     context.log.error(
@@ -164,7 +166,7 @@ function bindOperation<O, Caller>(
     const started = performance.now();
     const header = headerReader(c.env.incoming);
     const context = contextOf(logger, header);
-    let answer: Answer;
+    let answer: ResponseParts;
     let response: Response | undefined;
     try {
       answer = answers.success(context, await run(c, context, header));

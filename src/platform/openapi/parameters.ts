@@ -70,13 +70,13 @@ function readHeaders(declared: readonly ParameterObject[], header: HeaderReader)
 }
 
 /** Ajv also takes `0x10`, ` 7`, `1e1` and `1e999` for integers. */
-const integerForm = /^-?\d+$/;
-const numberForm = /^-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+const integerPattern = /^-?\d+$/;
+const numberPattern = /^-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
 function checkText(parameter: ParameterObject, value: string): void {
   const type = parameter.schema?.type;
   const isNumeric = type === "integer" || type === "number";
-  const form = type === "integer" ? integerForm : numberForm;
+  const form = type === "integer" ? integerPattern : numberPattern;
   const isNumber = form.test(value) && Number.isFinite(Number(value));
   const message = textProblem(value) ?? (isNumeric && !isNumber ? `must be ${type}` : undefined);
   if (message) throw invalidInput([{ pointer: pointerTo(parameter), message }]);

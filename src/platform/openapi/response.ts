@@ -3,7 +3,7 @@
  * operation: problems (RFC 9457), or the errors of OAuth (RFC 6749 section 5.2).
  */
 import type { ServiceError } from "../base/errors.ts";
-import { type Answer, errorHeaders, problem } from "../base/problem.ts";
+import { errorHeaders, problem, type ResponseParts } from "../base/problem.ts";
 import type { RequestContext } from "../base/request-context.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractOperation, ResponseObject } from "./document.ts";
@@ -32,7 +32,7 @@ export function answersOf(operation: ContractOperation) {
   const challenge = challengeOf(operation);
 
   return {
-    success(context: RequestContext, { status, body, headers }: Success): Answer {
+    success(context: RequestContext, { status, body, headers }: Success): ResponseParts {
       const all: Record<string, string> = {
         "X-Request-Id": context.requestId,
         ...fixed.get(status),
@@ -43,7 +43,7 @@ export function answersOf(operation: ContractOperation) {
     },
 
     /** @param authorization the header that was sent */
-    error(context: RequestContext, error: ServiceError, authorization?: string): Answer {
+    error(context: RequestContext, error: ServiceError, authorization?: string): ResponseParts {
       // Where the document declares no 401, wrong credentials are answered 400.
       const declared = error.kind.status !== 401 || "401" in operation.responses;
       const status = declared ? error.kind.status : 400;
@@ -57,7 +57,7 @@ export function answersOf(operation: ContractOperation) {
   };
 }
 
-function oauthError(status: number, headers: Record<string, string>, error: ServiceError): Answer {
+function oauthError(status: number, headers: Record<string, string>, error: ServiceError): ResponseParts {
   const all = { ...headers, ...errorHeaders(error), "Content-Type": "application/json" };
   return { status, headers: all, body: { error: error.kind.oauth, error_description: error.message } };
 }
@@ -69,13 +69,13 @@ const undeclared = /^(content-type|content-length|date|connection|keep-alive|var
  * Holds an answer against the document: status, headers, media type, body.
  * @returns what is wrong, in words; empty if nothing is
  */
-export function contractViolations(operation: ContractOperation, answer: Answer): string[] {
+export function contractViolations(operation: ContractOperation, answer: ResponseParts): string[] {
   const response = operation.responses[String(answer.status)];
   if (!response) return [`status ${answer.status} is not declared`];
   return [...headerViolations(response, answer), ...bodyViolations(operation, response, answer)];
 }
 
-function headerViolations(response: ResponseObject, { headers }: Answer): string[] {
+function headerViolations(response: ResponseObject, { headers }: ResponseParts): string[] {
   const violations: string[] = [];
   const sent = new Set(Object.keys(headers).map((name) => name.toLowerCase()));
   const declared = new Set<string>();
@@ -92,7 +92,7 @@ function headerViolations(response: ResponseObject, { headers }: Answer): string
 function bodyViolations(
   operation: ContractOperation,
   { content }: ResponseObject,
-  { status, headers, body }: Answer,
+  { status, headers, body }: ResponseParts,
 ): string[] {
   const mediaType = headers["Content-Type"];
   if (mediaType === undefined) return content ? ["the body is missing"] : [];

@@ -33,7 +33,7 @@ export class RpcPipeline {
       logger: this.#logger,
       observer: this.#observer,
       defaultDeadlineMs: this.#defaultDeadlineMs,
-      ended: () => this.#open.putDown(place),
+      ended: () => this.#open.release(place),
     });
     const place = this.#open.take(call);
     if (call.streams && this.#draining) call.stop(shuttingDown);

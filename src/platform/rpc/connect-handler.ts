@@ -185,9 +185,9 @@ function beginCall(pipeline: RpcPipeline, context: HandlerContext): void {
 
 function addMethod(router: ConnectRouter, method: RpcMethod): void {
   if (method.kind === "unary") {
-    router.rpc(method.descriptor, (request, context) => callOf(context).unary(method, request, asItIs));
+    router.rpc(method.descriptor, (request, context) => callOf(context).unary(method, request, unencoded));
   } else {
-    router.rpc(method.descriptor, (request, context) => callOf(context).stream(method, request, asItIs));
+    router.rpc(method.descriptor, (request, context) => callOf(context).stream(method, request, unencoded));
   }
 }
 
@@ -197,7 +197,7 @@ function callOf(context: HandlerContext): ActiveCall {
   return call;
 }
 
-function asItIs<T>(message: T): T {
+function unencoded<T>(message: T): T {
   return message;
 }
 

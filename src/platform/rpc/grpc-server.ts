@@ -37,7 +37,7 @@ export interface GrpcServer {
 }
 
 /** Time for the last statuses to reach their callers before connections are cut, in milliseconds. */
-const farewellMs = 50;
+const lastStatusesMs = 50;
 
 export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
   // The library writes to stderr by itself, and the values of metadata that it cannot read are in what it
@@ -112,7 +112,7 @@ async function close(
   for (const pipeline of pipelines) pipeline.drain();
   if (await within(graceMs, finished)) return;
   for (const pipeline of pipelines) pipeline.stopAll();
-  await within(farewellMs, finished);
+  await within(lastStatusesMs, finished);
   server.forceShutdown();
 }
 

@@ -6,7 +6,7 @@ import { hash } from "node:crypto";
 import { type CryptoKey, decodeProtectedHeader, errors, jwtVerify } from "jose";
 import { LRUCache } from "lru-cache";
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
-import { hasStrictForm } from "../../platform/crypto/jws-form.ts";
+import { isStrictJws } from "../../platform/crypto/jws-syntax.ts";
 import type { KeySet } from "./key-set.ts";
 
 /** What a token says of who calls. */
@@ -49,7 +49,7 @@ export function createVerifyAccessToken({
   const verified = new LRUCache<string, Verified>({ max: remembered });
 
   async function verify(token: string): Promise<Verified | undefined> {
-    if (!hasStrictForm(token)) return undefined;
+    if (!isStrictJws(token)) return undefined;
     try {
       const { kid, alg, typ } = decodeProtectedHeader(token);
       if (typeof kid !== "string" || alg !== "RS256" || typ !== "at+jwt") return undefined;

@@ -9,7 +9,7 @@ import { boolean, integer, nullable, number } from "../../platform/database/read
 import { computed, prepared, rawRows, rows, selection } from "../../platform/database/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks, devices, notifications, providerPaces } from "../schema.ts";
-import { shortenPause } from "./pace.ts";
+import { shortenPause } from "./rate-limiter.ts";
 
 /** A chunk that this worker has taken: `attempt` is its proof. */
 export interface TakenChunk {

@@ -171,7 +171,7 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
     const isGood =
       sending.stop === undefined &&
       (!dependencies.provider.isOneService || counts.retry <= sending.tally.answered * rules.toleratedErrors);
-    if (isGood && chunk.share < 1) await pace.faster().catch(() => undefined);
+    if (isGood && chunk.share < 1) await pace.raiseRate().catch(() => undefined);
   };
 }
 

@@ -13,7 +13,7 @@ import type { PushProvider } from "../providers/provider.ts";
 import { type CompleteIfDone, createDeliverChunk } from "./deliver-chunk.ts";
 import { createDeliveryMetrics } from "./delivery-metrics.ts";
 import { type DeliveryRules, deliveryRules, type Random } from "./delivery-rules.ts";
-import { Pace } from "./pace.ts";
+import { ProviderRateLimiter } from "./rate-limiter.ts";
 import type { RemoveDeadDevices } from "./settle-chunk.ts";
 import { Watch } from "./watch.ts";
 
@@ -61,7 +61,14 @@ export function startDelivery(dependencies: Dependencies): Loop {
   const common = { db, jobs, watch, rules, random, logger, metrics };
   const outside = { completeIfDone, removeDeadDevices, maxDeadPercent, imageBaseUrl };
   const workers = [...providers.values()].map((provider) => {
-    const pace = new Pace({ db, provider: provider.name, maxPerSecond, rampSeconds, rules, random });
+    const pace = new ProviderRateLimiter({
+      db,
+      provider: provider.name,
+      maxPerSecond,
+      rampSeconds,
+      rules,
+      random,
+    });
     const handle = createDeliverChunk({ ...common, ...outside, provider, pace });
     return jobs.work<DeliveryJob>({ queue: deliveryQueue(provider.name), handle, ...idle });
   });

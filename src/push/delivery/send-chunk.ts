@@ -10,7 +10,7 @@ import type { DeliveryMetrics } from "./delivery-metrics.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
 import { Flow } from "./flow.ts";
 import { messageId } from "./message-id.ts";
-import type { Grant, Pace } from "./pace.ts";
+import type { ProviderRateLimiter, Reservation } from "./rate-limiter.ts";
 import { type ProviderFailure, Tally } from "./tally.ts";
 import type { Halt, Watch } from "./watch.ts";
 
@@ -30,7 +30,7 @@ export interface Sending {
 
 export interface SendDependencies {
   readonly provider: PushProvider;
-  readonly pace: Pace;
+  readonly pace: ProviderRateLimiter;
   readonly watch: Watch;
   readonly rules: DeliveryRules;
   readonly logger: Logger;
@@ -135,14 +135,14 @@ class ChunkSending {
       this.#failed({ kind: "unavailable", afterMs: this.#tally.afterMs, reason });
       return false;
     }
-    if (await pace.works()) logger.info({ provider: provider.name }, "the push provider works again");
+    if (await pace.recordSuccess()) logger.info({ provider: provider.name }, "the push provider works again");
     return true;
   }
 
   /** Sends the first `count` messages in all, at the fleet's pace. */
   async #letGo(count: number): Promise<void> {
     const { pace } = this.#deps;
-    if (!pace.isPaced) {
+    if (!pace.isLimited) {
       this.#flow.release(count);
       return;
     }
@@ -160,7 +160,7 @@ class ChunkSending {
   }
 
   /** Lets messages go evenly over the time that was reserved for them. */
-  async #spread({ messages, startMs, endMs }: Extract<Grant, { messages: number }>): Promise<void> {
+  async #spread({ messages, startMs, endMs }: Extract<Reservation, { messages: number }>): Promise<void> {
     const first = this.#released;
     const start = performance.now() + startMs;
     const eachMs = (endMs - startMs) / messages;
@@ -186,7 +186,7 @@ class ChunkSending {
     const { pace, provider, logger, metrics, rules } = this.#deps;
     try {
       const { pausedMs, isNew, failures } =
-        kind === "refused" ? await pace.refused(reason) : await pace.failed(afterMs, reason);
+        kind === "refused" ? await pace.recordRefusal(reason) : await pace.recordFailure(afterMs, reason);
       this.#pausedMs = pausedMs;
       metrics.paused(provider.name, true);
       if (!isNew) return;

@@ -46,7 +46,7 @@ interface DeadLetters {
 }
 
 /** What fits into the column, with room to spare. */
-const chunkIdForm = /^[1-9]\d{0,15}$/;
+const chunkIdPattern = /^[1-9]\d{0,15}$/;
 
 const notification = names(notifications);
 const chunk = names(deliveryChunks);
@@ -86,7 +86,7 @@ export function createDeadLetters({ db, jobs, clock }: Dependencies): DeadLetter
       return { content, number: page, size, totalElements: counted.read(found[0]).total };
     },
     async replay(chunkId) {
-      if (!chunkIdForm.test(chunkId)) throw deadLetterNotFound();
+      if (!chunkIdPattern.test(chunkId)) throw deadLetterNotFound();
       await db.transaction(async (tx) => {
         const [found] = await rows(
           tx,

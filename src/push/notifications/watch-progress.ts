@@ -3,7 +3,7 @@
  * same one in this process share one poll, so that watchers cost the database nothing.
  */
 import { isDeepStrictEqual } from "node:util";
-import { inTime } from "../../platform/base/deadlines.ts";
+import { withTimeout } from "../../platform/base/deadlines.ts";
 import { pause } from "../../platform/base/loop.ts";
 import type { Notifications } from "./notifications.ts";
 import type { NotificationProgress } from "./progress.ts";
@@ -46,7 +46,7 @@ export function createWatchProgress({ notifications, intervalMs = 500 }: Depende
   async function look(id: string, poll: Poll): Promise<void> {
     try {
       do {
-        const progress = await inTime(notifications.get(id));
+        const progress = await withTimeout(notifications.get(id));
         if (!isDeepStrictEqual(progress, poll.latest)) poll.latest = progress;
         wake(poll);
         if (isFinal(progress)) break;

@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Outcome } from "./provider.ts";
-import type { Answer, NoAnswer } from "./transport/http2-exchange.ts";
+import type { NoResponse, ProviderResponse } from "./transport/http2-exchange.ts";
 
 export const sent: Outcome = { kind: "sent" };
 
@@ -16,7 +16,7 @@ export const quotaMs = 60_000;
 const maxRetryAfterMs = 3_600_000;
 
 /** A body as JSON; undefined if it is not: gateways on the way answer in HTML. */
-export function jsonOf(answer: Answer): unknown {
+export function jsonOf(answer: ProviderResponse): unknown {
   try {
     return JSON.parse(answer.text());
   } catch {
@@ -45,7 +45,7 @@ export function reasonOf(status: number, code?: string): string {
 }
 
 /** `Retry-After` (RFC 9110 section 10.2.3) in milliseconds, at most an hour; undefined if there is none. */
-export function retryAfterMs(answer: Answer, clock: Clock): number | undefined {
+export function retryAfterMs(answer: ProviderResponse, clock: Clock): number | undefined {
   const text = answer.header("retry-after");
   if (text === undefined) return undefined;
   const ms = /^\d{1,10}$/.test(text) ? Number(text) * 1000 : Date.parse(text) - clock.now();
@@ -56,13 +56,13 @@ export function retryAfterMs(answer: Answer, clock: Clock): number | undefined {
  * An answer of the provider's own failure, 5xx. Whatever it says, this message had bad luck: large providers answer
  * a few so while they work. That it is away shows in a row of them.
  */
-export function ofServerFailure(answer: Answer, clock: Clock, code?: string): Outcome {
+export function ofServerFailure(answer: ProviderResponse, clock: Clock, code?: string): Outcome {
   const afterMs = retryAfterMs(answer, clock) ?? retryMs;
   return { kind: "retry", afterMs, reason: reasonOf(answer.status, code) };
 }
 
 /** No answer. The message may have arrived: sent again, it collapses with the first one on the device. */
-export function ofNoAnswer({ cause, reason }: NoAnswer): Outcome {
+export function ofNoResponse({ cause, reason }: NoResponse): Outcome {
   if (cause === "unreachable") return { kind: "unavailable", reason };
   return { kind: "retry", afterMs: retryMs, reason };
 }

@@ -1,6 +1,6 @@
 /** Deadlines: whatever hangs, nobody waits for ever; and one timer serves all. */
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { Deadlines, inTime } from "../../../src/platform/base/deadlines.ts";
+import { Deadlines, withTimeout } from "../../../src/platform/base/deadlines.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -14,7 +14,7 @@ it("expires each at its deadline, and what was put down never", async () => {
   await vi.advanceTimersByTimeAsync(50);
   const [second, done] = [after(100), after(100)];
   deadlines.take(second);
-  deadlines.putDown(deadlines.take(done));
+  deadlines.release(deadlines.take(done));
   expect(vi.getTimerCount()).toBe(1);
   await vi.advanceTimersByTimeAsync(51);
   expect(first.expire).toHaveBeenCalledOnce();
@@ -34,13 +34,13 @@ it("holds what has no deadline, without a timer", () => {
 });
 
 it("work that hangs is unavailable after ten seconds", async () => {
-  const hung = inTime(new Promise(() => undefined));
+  const hung = withTimeout(new Promise(() => undefined));
   const failed = expect(hung).rejects.toMatchObject({ kind: { code: "unavailable" } });
   await vi.advanceTimersByTimeAsync(10_001);
   await failed;
 });
 
 it("work that ends is what it comes to", async () => {
-  expect(await inTime(Promise.resolve("done"))).toBe("done");
-  await expect(inTime(Promise.reject(new Error("broken")))).rejects.toThrow("broken");
+  expect(await withTimeout(Promise.resolve("done"))).toBe("done");
+  await expect(withTimeout(Promise.reject(new Error("broken")))).rejects.toThrow("broken");
 });

@@ -2,7 +2,7 @@
 import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
-import { Pace, shortenPause } from "../../../src/push/delivery/pace.ts";
+import { ProviderRateLimiter, shortenPause } from "../../../src/push/delivery/rate-limiter.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createDeliveryTest, type DeliveryTest, recordingProvider } from "./delivery-fixture.ts";
@@ -28,9 +28,9 @@ describe.each(backends)("the pace on %s", (backend) => {
   });
   afterAll(() => test?.close());
 
-  function paceOf(settings: { maxPerSecond: number; rampSeconds?: number }): Pace {
+  function paceOf(settings: { maxPerSecond: number; rampSeconds?: number }): ProviderRateLimiter {
     const { db } = test;
-    return new Pace({
+    return new ProviderRateLimiter({
       db,
       provider: "fcm",
       rampSeconds: 0,
@@ -117,7 +117,7 @@ describe.each(backends)("the pace on %s", (backend) => {
     for (const shorten of [
       () => pace.reserve(10, 0),
       () => shortenPause(test.db, "fcm"),
-      () => pace.failed(0, "503"),
+      () => pace.recordFailure(0, "503"),
     ]) {
       await test.db.execute(sql`update push.provider_paces set paused_until = now() + interval '2 days'`);
       await shorten();
@@ -127,7 +127,9 @@ describe.each(backends)("the pace on %s", (backend) => {
 
   it("pauses longer with each failure in a row, counting what fails together once", async () => {
     const pace = paceOf({ maxPerSecond: 100 });
-    const [first, ...others] = await Promise.all(Array.from({ length: 5 }, () => pace.failed(0, "503")));
+    const [first, ...others] = await Promise.all(
+      Array.from({ length: 5 }, () => pace.recordFailure(0, "503")),
+    );
     const all = [first, ...others];
     expect(all.filter((pause) => pause?.isNew)).toHaveLength(1);
     expect(all.every((pause) => pause?.failures === 1)).toBe(true);
@@ -139,28 +141,28 @@ describe.each(backends)("the pace on %s", (backend) => {
     const pauses: number[] = [];
     for (let failure = 2; failure <= 9; failure += 1) {
       await over();
-      pauses.push(Math.round((await pace.failed(0, "503")).pausedMs / 1000));
+      pauses.push(Math.round((await pace.recordFailure(0, "503")).pausedMs / 1000));
     }
     expect(pauses).toEqual([10, 20, 40, 80, 160, 300, 300, 300]);
     await over();
-    expect((await pace.failed(400_000, "503")).pausedMs).toBe(400_000);
+    expect((await pace.recordFailure(400_000, "503")).pausedMs).toBe(400_000);
     const [row] = await rows<{ share: number }>(test.db, sql`select share from push.provider_paces`);
     expect(row?.share).toBeCloseTo(0.1);
   });
 
   it("is a success that ends failures, not one that was on its way before the pause", async () => {
     const pace = paceOf({ maxPerSecond: 100 });
-    await pace.failed(0, "503");
-    expect(await pace.works()).toBe(false);
+    await pace.recordFailure(0, "503");
+    expect(await pace.recordSuccess()).toBe(false);
     expect(await pace.reserve(10, 0)).toHaveProperty("pausedMs");
     await test.db.execute(sql`update push.provider_paces set paused_until = now()`);
-    expect(await pace.works()).toBe(true);
-    expect(await pace.works()).toBe(false);
+    expect(await pace.recordSuccess()).toBe(true);
+    expect(await pace.recordSuccess()).toBe(false);
     // Half of the ceiling, a tenth more with each good chunk.
     expect(await pace.reserve(1000, 0)).toMatchObject({ messages: 25 });
-    await pace.faster();
+    await pace.raiseRate();
     expect(await pace.reserve(1000, 0)).toMatchObject({ messages: 30 });
-    for (let times = 0; times < 6; times += 1) await pace.faster();
+    for (let times = 0; times < 6; times += 1) await pace.raiseRate();
     expect(await pace.reserve(1000, 0)).toMatchObject({ messages: 50 });
   });
 });

@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
-import { codeIn, ofNoAnswer } from "../../../src/push/providers/outcomes.ts";
-import type { NoAnswer } from "../../../src/push/providers/transport/http2-exchange.ts";
+import { codeIn, ofNoResponse } from "../../../src/push/providers/outcomes.ts";
+import type { NoResponse } from "../../../src/push/providers/transport/http2-exchange.ts";
 
-test.each<[NoAnswer["cause"], object]>([
+test.each<[NoResponse["cause"], object]>([
   ["unreachable", { kind: "unavailable", reason: "why" }],
   ["lost", { kind: "retry", afterMs: 10_000, reason: "why" }],
   ["timeout", { kind: "retry", afterMs: 10_000, reason: "why" }],
 ])("no answer: %s", (cause, outcome) => {
-  expect(ofNoAnswer({ answered: false, cause, reason: "why" })).toEqual(outcome);
+  expect(ofNoResponse({ answered: false, cause, reason: "why" })).toEqual(outcome);
 });
 
 test.each([

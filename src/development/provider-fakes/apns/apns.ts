@@ -13,7 +13,7 @@ import { createProviderTokens, type ProviderTokens } from "../provider-tokens.ts
 import type { RunningFake } from "../running-fake.ts";
 import { readScenario, type Scenario } from "../scenario.ts";
 import { createStage, type Stage } from "../stage.ts";
-import { type ApnsReason, apnsAnswer, apnsRows } from "./apns-answers.ts";
+import { type ApnsReason, apnsResponse, apnsRows } from "./apns-responses.ts";
 
 const streamsAtFirst = 1;
 const streamsAfterwards = 1000;
@@ -56,7 +56,7 @@ export async function startApnsFake(options: ApnsFakeOptions = {}): Promise<Apns
     ledger,
     repertoire: {
       answer: (row, { timestamp }, { headers }) =>
-        apnsAnswer(row as ApnsReason, idOf(headers), timestamp ?? clock.now()),
+        apnsResponse(row as ApnsReason, idOf(headers), timestamp ?? clock.now()),
       byToken: conventionOf,
     },
     connections: () => listener,
@@ -126,13 +126,13 @@ function apns({ topic, ledger, stage, providerTokens }: Dependencies): (exchange
     const problem = problemOf(exchange);
     if (problem) {
       ledger.answered(problem);
-      return exchange.answer(apnsAnswer(problem, idOf(exchange.headers), 0));
+      return exchange.answer(apnsResponse(problem, idOf(exchange.headers), 0));
     }
     const payload = jsonObject(exchange.body);
     if (payload === undefined) {
       // Apple names no reason for it.
       ledger.answered("PayloadEmpty");
-      return exchange.answer(apnsAnswer("PayloadEmpty", idOf(exchange.headers), 0));
+      return exchange.answer(apnsResponse("PayloadEmpty", idOf(exchange.headers), 0));
     }
     const token = exchange.path.slice(devicePath.length).toLowerCase();
     const messageId = idOf(exchange.headers) ?? randomUUID();

@@ -2,7 +2,7 @@
  * The body of `messages:send`: which fields there are, of what type, and what FCM asks of them beyond that.
  * Names are taken in snake_case and camelCase, as by every API of Google.
  */
-import type { FieldViolation } from "./fcm-answers.ts";
+import type { FieldViolation } from "./fcm-responses.ts";
 
 /** Bytes of a payload. */
 const maxPayload = 4096;

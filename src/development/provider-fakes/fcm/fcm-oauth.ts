@@ -5,9 +5,9 @@
 import { createPublicKey, randomBytes } from "node:crypto";
 import { type Clock, unixSeconds } from "../../../platform/base/clock.ts";
 import type { ServiceAccount } from "../credentials.ts";
-import type { Answer, Exchange } from "../exchange.ts";
+import type { Exchange, FakeResponse } from "../exchange.ts";
 import { decodeJwt, isSignedBy, type Jwt } from "../jwt.ts";
-import { oauthError, ok } from "./fcm-answers.ts";
+import { oauthError, ok } from "./fcm-responses.ts";
 
 const grantType = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const scopes = [
@@ -21,9 +21,9 @@ const leewaySeconds = 300;
 
 export interface AccessTokens {
   /** Undefined if the request may have a token; otherwise what is wrong with it. */
-  refusal(exchange: Exchange): Answer | undefined;
+  refusal(exchange: Exchange): FakeResponse | undefined;
   /** Issues a token. */
-  issue(): Answer;
+  issue(): FakeResponse;
   /** Whether the header has a token that was issued and is still good. */
   isGood(authorization: string | undefined): boolean;
   /** Makes all tokens bad, as if their time were over. */

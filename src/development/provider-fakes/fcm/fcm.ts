@@ -4,24 +4,24 @@
  */
 import { type Clock, systemClock } from "../../../platform/base/clock.ts";
 import { newServiceAccount, type ServiceAccount } from "../credentials.ts";
-import type { Answer, Exchange } from "../exchange.ts";
+import type { Exchange, FakeResponse } from "../exchange.ts";
 import { createLedger, type Ledger } from "../ledger.ts";
 import { type ListenerOptions, listen } from "../listener.ts";
 import type { RunningFake } from "../running-fake.ts";
 import { readScenario, type Scenario } from "../scenario.ts";
 import { createStage, type Stage } from "../stage.ts";
+import { type FcmMessage, messageProblem, typeProblem } from "./fcm-message.ts";
+import { type AccessTokens, createAccessTokens } from "./fcm-oauth.ts";
 import {
   type FcmRow,
-  fcmAnswers,
+  fcmResponses,
   fcmRows,
   invalidArgument,
   invalidJson,
   notFoundPage,
   ok,
   permissionDenied,
-} from "./fcm-answers.ts";
-import { type FcmMessage, messageProblem, typeProblem } from "./fcm-message.ts";
-import { type AccessTokens, createAccessTokens } from "./fcm-oauth.ts";
+} from "./fcm-responses.ts";
 
 /** As the real one announces. */
 const maxConcurrentStreams = 100;
@@ -50,7 +50,7 @@ export async function startFcmFake(options: FcmFakeOptions = {}): Promise<FcmFak
   const stage = createStage({
     clock,
     ledger,
-    repertoire: { answer: (row) => fcmAnswers[row as FcmRow](), byToken: conventionOf },
+    repertoire: { answer: (row) => fcmResponses[row as FcmRow](), byToken: conventionOf },
     connections: () => listener,
   });
   let handle: (exchange: Exchange) => void = () => undefined;
@@ -119,7 +119,7 @@ function fcm({
   const namePrefix = `projects/${project}/messages/0:${startedAt}000%`;
   let accepted = 0;
 
-  function refuse(exchange: Exchange, name: string, answer: Answer): void {
+  function refuse(exchange: Exchange, name: string, answer: FakeResponse): void {
     ledger.answered(name);
     exchange.answer(answer);
   }
@@ -131,10 +131,10 @@ function fcm({
   }
 
   /** Undefined: it may be read. */
-  function frontRefusal({ method, path, headers }: Exchange): [string, Answer] | undefined {
+  function frontRefusal({ method, path, headers }: Exchange): [string, FakeResponse] | undefined {
     if (method !== "POST" || (path !== ownPath && !sendPath.test(path))) return ["404", notFoundPage(path)];
     if (!accessTokens.isGood(headers.authorization)) {
-      return ["UNAUTHENTICATED", fcmAnswers.UNAUTHENTICATED()];
+      return ["UNAUTHENTICATED", fcmResponses.UNAUTHENTICATED()];
     }
     const named = sendPath.exec(path)?.[1];
     return path === ownPath || named === project
@@ -165,7 +165,9 @@ function fcm({
   };
 }
 
-type Read = { readonly answer: Answer } | { readonly message: FcmMessage; readonly validateOnly: boolean };
+type Read =
+  | { readonly answer: FakeResponse }
+  | { readonly message: FcmMessage; readonly validateOnly: boolean };
 
 function readBody(body: Buffer): Read {
   let json: { message?: FcmMessage | null; validate_only?: boolean; validateOnly?: boolean };

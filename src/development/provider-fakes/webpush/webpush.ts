@@ -14,7 +14,7 @@ import { createStage, type Stage } from "../stage.ts";
 import { decryptPushMessage } from "./message-encryption.ts";
 import { createSubscriptions, type PushSubscription, type Subscriptions } from "./subscriptions.ts";
 import { type CheckVapid, createCheckVapid } from "./vapid.ts";
-import { type WebPushRow, webPushAnswer, webPushRows } from "./webpush-answers.ts";
+import { type WebPushRow, webPushResponse, webPushRows } from "./webpush-responses.ts";
 
 const maxConcurrentStreams = 100;
 const maxBody = 4096;
@@ -49,7 +49,7 @@ export async function startWebPushFake(options: WebPushFakeOptions = {}): Promis
   const stage = createStage({
     clock,
     ledger,
-    repertoire: { answer: (row) => webPushAnswer(row as WebPushRow), byToken: conventionOf },
+    repertoire: { answer: (row) => webPushResponse(row as WebPushRow), byToken: conventionOf },
     connections: () => listener,
   });
   const origin = () => listener.origin;
@@ -144,7 +144,7 @@ function webPush(dependencies: Dependencies): (exchange: Exchange) => void {
     if (problem || typeof text !== "string") {
       const [row, message] = problem ?? ["BadRequest", (text as Error).message];
       ledger.answered(row);
-      return exchange.answer(webPushAnswer(row as WebPushRow, message));
+      return exchange.answer(webPushResponse(row as WebPushRow, message));
     }
     return stage.perform(exchange, id, () => {
       const { messageId, tag } = membersOf(text);

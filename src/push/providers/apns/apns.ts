@@ -7,7 +7,7 @@ import {
   codeIn,
   jsonOf,
   member,
-  ofNoAnswer,
+  ofNoResponse,
   ofServerFailure,
   quotaMs,
   reasonOf,
@@ -16,7 +16,7 @@ import {
   sent,
 } from "../outcomes.ts";
 import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
-import type { RawHeaders, Reply } from "../transport/http2-exchange.ts";
+import type { ExchangeResult, RawHeaders } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
 import { InFlight } from "../transport/in-flight.ts";
 import { ApnsToken } from "./apns-token.ts";
@@ -24,7 +24,7 @@ import { ApnsToken } from "./apns-token.ts";
 /** APNs allows one stream until the first push has succeeded, and then a thousand or so. */
 const connections = { maxSessions: 4, maxStreams: 500 };
 const maxPayloadBytes = 4096;
-const tokenForm = /^[0-9a-fA-F]{64,200}$/;
+const tokenPattern = /^[0-9a-fA-F]{64,200}$/;
 
 /** What a chunk of messages has in common. */
 interface Chunk {
@@ -55,7 +55,9 @@ export class ApnsProvider implements PushProvider {
   }
 
   tokenProblem(token: string): string | undefined {
-    return tokenForm.test(token) ? undefined : "must be an APNs device token: 64 to 200 hexadecimal digits";
+    return tokenPattern.test(token)
+      ? undefined
+      : "must be an APNs device token: 64 to 200 hexadecimal digits";
   }
 
   prepare(content: NotificationContent): Send {
@@ -76,7 +78,7 @@ export class ApnsProvider implements PushProvider {
 
   async #send(chunk: Chunk, recipient: Recipient): Promise<Outcome> {
     // The token becomes part of a path.
-    if (!tokenForm.test(recipient.token)) return { kind: "failed", reason: "not a device token" };
+    if (!tokenPattern.test(recipient.token)) return { kind: "failed", reason: "not a device token" };
     const jwt = await this.#token.jwt();
     const reply = await this.#request(chunk, recipient, jwt);
     const error = reply.answered && reply.status !== 200 ? jsonOf(reply) : undefined;
@@ -89,7 +91,7 @@ export class ApnsProvider implements PushProvider {
     return this.#outcomeOf(second, second.answered && second.status !== 200 ? jsonOf(second) : undefined);
   }
 
-  #request(chunk: Chunk, { token, messageId }: Recipient, jwt: string): Promise<Reply> {
+  #request(chunk: Chunk, { token, messageId }: Recipient, jwt: string): Promise<ExchangeResult> {
     const headers = [
       ...this.#target,
       ...[":path", `/3/device/${token}`, "authorization", `bearer ${jwt}`],
@@ -102,8 +104,8 @@ export class ApnsProvider implements PushProvider {
   }
 
   /** What APNs' answer means. Only a token that it names as bad or gone is dead. */
-  #outcomeOf(reply: Reply, error: unknown): Outcome {
-    if (!reply.answered) return ofNoAnswer(reply);
+  #outcomeOf(reply: ExchangeResult, error: unknown): Outcome {
+    if (!reply.answered) return ofNoResponse(reply);
     const { status } = reply;
     if (status === 200) return sent;
     const code = codeIn(member(error, "reason"));

@@ -10,7 +10,7 @@ import {
   items,
   jsonOf,
   member,
-  ofNoAnswer,
+  ofNoResponse,
   ofServerFailure,
   quotaMs,
   reasonOf,
@@ -18,7 +18,7 @@ import {
   sent,
 } from "../outcomes.ts";
 import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
-import type { RawHeaders, Reply } from "../transport/http2-exchange.ts";
+import type { ExchangeResult, RawHeaders } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
 import { InFlight } from "../transport/in-flight.ts";
 import { GoogleAccess } from "./google-access.ts";
@@ -117,8 +117,8 @@ export class FcmProvider implements PushProvider {
    * about the project; only where FCM names the token, it is dead. A token of another project's is one that
    * a stranger registered, which must not stop everybody's notifications; unless there are no others.
    */
-  #outcomeOf(reply: Reply): Outcome {
-    if (!reply.answered) return ofNoAnswer(reply);
+  #outcomeOf(reply: ExchangeResult): Outcome {
+    if (!reply.answered) return ofNoResponse(reply);
     const { status } = reply;
     // Once the status is there, FCM has the message, even if the connection breaks before the body's end.
     if (status === 200) {

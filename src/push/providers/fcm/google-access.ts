@@ -10,14 +10,14 @@ import {
   codeIn,
   jsonOf,
   member,
-  ofNoAnswer,
+  ofNoResponse,
   ofServerFailure,
   quotaMs,
   reasonOf,
   retryAfterMs,
 } from "../outcomes.ts";
 import type { Outcome } from "../provider.ts";
-import type { Reply } from "../transport/http2-exchange.ts";
+import type { ExchangeResult } from "../transport/http2-exchange.ts";
 import type { Http2Pool } from "../transport/http2-pool.ts";
 
 const scope = "https://www.googleapis.com/auth/firebase.messaging";
@@ -117,8 +117,8 @@ export class GoogleAccess {
   }
 
   /** RFC 6749 section 5: a token, or an error code. */
-  #read(reply: Reply): AccessToken | { readonly outcome: Outcome } {
-    if (!reply.answered) return { outcome: inWordsOfAccess(ofNoAnswer(reply)) };
+  #read(reply: ExchangeResult): AccessToken | { readonly outcome: Outcome } {
+    if (!reply.answered) return { outcome: inWordsOfAccess(ofNoResponse(reply)) };
     const { status } = reply;
     const body = jsonOf(reply);
     if (status === 429) {

@@ -6,7 +6,13 @@ import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import { urlToHttpOptions } from "node:url";
 import { codeOf } from "../../../platform/base/error-code.ts";
-import { type Answer, maxBodyBytes, type NoAnswer, type RawHeaders, type Reply } from "./http2-exchange.ts";
+import {
+  type ExchangeResult,
+  maxBodyBytes,
+  type NoResponse,
+  type ProviderResponse,
+  type RawHeaders,
+} from "./http2-exchange.ts";
 
 /** Connecting failed, or the reason is one of TLS: nothing was sent. */
 const unreachable = /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ERR_TLS_.*|.*CERT.*)$/;
@@ -27,7 +33,7 @@ export class Http1Pool {
   readonly #timeoutMs: number;
   readonly #agent: HttpAgent;
   readonly #isSecure: boolean;
-  readonly #open = new Set<Promise<Reply>>();
+  readonly #open = new Set<Promise<ExchangeResult>>();
 
   constructor({ origin, maxSockets, idleMs, timeoutMs }: Http1PoolOptions) {
     this.#origin = urlToHttpOptions(new URL(origin));
@@ -38,7 +44,7 @@ export class Http1Pool {
   }
 
   /** Asks the peer. Never rejects. */
-  request(headers: RawHeaders, body: string | Uint8Array): Promise<Reply> {
+  request(headers: RawHeaders, body: string | Uint8Array): Promise<ExchangeResult> {
     const reply = this.#ask(headers, body);
     this.#open.add(reply);
     const forget = () => this.#open.delete(reply);
@@ -46,8 +52,8 @@ export class Http1Pool {
     return reply;
   }
 
-  async #ask(headers: RawHeaders, body: string | Uint8Array): Promise<Reply> {
-    const { promise, resolve } = Promise.withResolvers<Reply>();
+  async #ask(headers: RawHeaders, body: string | Uint8Array): Promise<ExchangeResult> {
+    const { promise, resolve } = Promise.withResolvers<ExchangeResult>();
     const fields = headers.flatMap((name, index) =>
       index % 2 === 0 && !name.startsWith(":") ? [[name, headers[index + 1] ?? ""]] : [],
     );
@@ -62,8 +68,8 @@ export class Http1Pool {
         agent: this.#agent,
         signal,
       });
-      request.on("response", (response) => void readAnswer(response).then(resolve));
-      request.on("error", (error) => resolve(noAnswer(signal.aborted ? undefined : codeOf(error))));
+      request.on("response", (response) => void readResponse(response).then(resolve));
+      request.on("error", (error) => resolve(noResponse(signal.aborted ? undefined : codeOf(error))));
       request.end(body);
     } catch (error) {
       // Node does not send such a path or header.
@@ -84,13 +90,13 @@ function pseudoHeader(headers: RawHeaders, name: string): string {
 }
 
 /** @param code of the error; undefined: it took too long */
-function noAnswer(code: string | undefined = "ETIMEDOUT"): NoAnswer {
+function noResponse(code: string | undefined = "ETIMEDOUT"): NoResponse {
   if (code === "ETIMEDOUT") return { answered: false, cause: "timeout", reason: "no answer in time" };
   return { answered: false, cause: unreachable.test(code) ? "unreachable" : "lost", reason: code };
 }
 
 /** What was answered, also if it breaks off: the status says what became of the message. */
-async function readAnswer(response: IncomingMessage): Promise<Answer> {
+async function readResponse(response: IncomingMessage): Promise<ProviderResponse> {
   const chunks: Buffer[] = [];
   let size = 0;
   try {

@@ -14,7 +14,7 @@ export const maxBodyBytes = 64 * 1024;
 export type RawHeaders = readonly string[];
 
 /** The peer answered: at least with a status. */
-export interface Answer {
+export interface ProviderResponse {
   readonly answered: true;
   readonly status: number;
   header(name: string): string | undefined;
@@ -23,7 +23,7 @@ export interface Answer {
 }
 
 /** Nothing came back. */
-export interface NoAnswer {
+export interface NoResponse {
   readonly answered: false;
   /**
    * `unreachable`: there is no connection, so others will fare the same. `lost`: whether the peer processed
@@ -34,10 +34,10 @@ export interface NoAnswer {
   readonly reason: string;
 }
 
-export type Reply = Answer | NoAnswer;
+export type ExchangeResult = ProviderResponse | NoResponse;
 
 /** A request in flight, and then its answer: one object, as there are ten thousand a second. */
-export class Exchange implements Answer {
+export class Exchange implements ProviderResponse {
   readonly answered = true;
   readonly headers: RawHeaders;
   readonly body: string | Uint8Array;
@@ -47,8 +47,8 @@ export class Exchange implements Answer {
   tries = 0;
   /** The stream that it is sent on; others, abandoned, have no say. */
   stream: ClientHttp2Stream | undefined;
-  readonly reply: Promise<Reply>;
-  readonly #resolve: (reply: Reply) => void;
+  readonly reply: Promise<ExchangeResult>;
+  readonly #resolve: (reply: ExchangeResult) => void;
   #answer: IncomingHttpHeaders | undefined;
   #chunks: Buffer[] | undefined;
   #size = 0;
@@ -57,7 +57,7 @@ export class Exchange implements Answer {
     this.headers = headers;
     this.body = body;
     this.askedAt = performance.now();
-    const { promise, resolve } = Promise.withResolvers<Reply>();
+    const { promise, resolve } = Promise.withResolvers<ExchangeResult>();
     this.reply = promise;
     this.#resolve = resolve;
   }
@@ -95,7 +95,7 @@ export class Exchange implements Answer {
     this.#resolve(this);
   }
 
-  fail(cause: NoAnswer["cause"], reason: string): void {
+  fail(cause: NoResponse["cause"], reason: string): void {
     this.#resolve({ answered: false, cause, reason });
   }
 }

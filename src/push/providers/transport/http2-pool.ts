@@ -4,7 +4,7 @@
  * after everything: a timer for each request would cost more than the rest.
  */
 import { constants } from "node:http2";
-import { Exchange, type NoAnswer, type RawHeaders, type Reply } from "./http2-exchange.ts";
+import { Exchange, type ExchangeResult, type NoResponse, type RawHeaders } from "./http2-exchange.ts";
 import { Session, type SessionOptions, type SessionOwner } from "./http2-session.ts";
 
 /** Milliseconds that a request waits for room before another connection is opened: connections are dear to peers. */
@@ -16,7 +16,7 @@ const maxTries = 4;
 /** Milliseconds that a peer's wish for fewer streams is respected by new connections. */
 const restrictedMs = 600_000;
 /** Milliseconds that closing connections have to say goodbye. */
-const goodbyeMs = 1_000;
+const goawayMs = 1_000;
 
 export interface PoolOptions {
   /** As in `https://api.push.apple.com`. `http:` is HTTP/2 without TLS. */
@@ -64,7 +64,7 @@ export class Http2Pool implements SessionOwner {
   }
 
   /** Asks the peer. Never rejects. */
-  request(headers: RawHeaders, body: string | Uint8Array): Promise<Reply> {
+  request(headers: RawHeaders, body: string | Uint8Array): Promise<ExchangeResult> {
     const exchange = new Exchange(headers, body);
     if (this.#isClosing) exchange.fail("unreachable", "closed");
     else if (this.#away && exchange.askedAt < this.#away.until) {
@@ -167,7 +167,7 @@ export class Http2Pool implements SessionOwner {
   }
 
   /** Gives up on a request. */
-  #give(exchange: Exchange, cause: NoAnswer["cause"], reason: string): void {
+  #give(exchange: Exchange, cause: NoResponse["cause"], reason: string): void {
     this.#open.delete(exchange);
     this.#waiting.delete(exchange);
     const { stream } = exchange;
@@ -198,7 +198,7 @@ export class Http2Pool implements SessionOwner {
     for (const session of this.#alive) session.retire();
     const end = setTimeout(() => {
       for (const session of this.#alive) session.destroy();
-    }, goodbyeMs);
+    }, goawayMs);
     await this.#until(() => this.#alive.size === 0);
     clearTimeout(end);
     clearInterval(this.#timer);

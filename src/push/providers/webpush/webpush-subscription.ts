@@ -52,7 +52,7 @@ function bytesOf(value: unknown): Buffer | undefined {
 }
 
 /** Names in their usual form: no IP address passes, nor a final dot, nor what is spelled in other scripts. */
-const hostForm = /^[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,}$/;
+const hostPattern = /^[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,}$/;
 
 /** The endpoint, if it is on an allowed host. What is checked here is what the connection is made from. */
 function allowedUrl(endpoint: unknown, allowedHosts: readonly string[]): URL | undefined {
@@ -66,7 +66,7 @@ function allowedUrl(endpoint: unknown, allowedHosts: readonly string[]): URL | u
   // As a reference, such a path would name another host.
   if (url.pathname.startsWith("//")) return undefined;
   if (allowedHosts.includes(url.origin)) return url;
-  if (url.protocol !== "https:" || url.port !== "" || !hostForm.test(url.hostname)) return undefined;
+  if (url.protocol !== "https:" || url.port !== "" || !hostPattern.test(url.hostname)) return undefined;
   return allowedHosts.some((allowed) => isAt(url.hostname, allowed)) ? url : undefined;
 }
 

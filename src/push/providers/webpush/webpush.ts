@@ -11,7 +11,7 @@ import { fittingJson } from "../fitting-text.ts";
 import { quotaMs, reasonOf, retryAfterMs, retryMs, sent } from "../outcomes.ts";
 import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
 import { Http1Pool } from "../transport/http1-pool.ts";
-import type { NoAnswer, Reply } from "../transport/http2-exchange.ts";
+import type { ExchangeResult, NoResponse } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
 import { noHttp2 } from "../transport/http2-session.ts";
 import { InFlight } from "../transport/in-flight.ts";
@@ -128,7 +128,7 @@ export class WebPushProvider implements PushProvider {
    * several services, and any client could name one that answers so. A service that is overloaded, which
    * shows in a row of 503s, is left alone by itself.
    */
-  #outcomeOf(reply: Reply, service: Service): Outcome {
+  #outcomeOf(reply: ExchangeResult, service: Service): Outcome {
     if (!reply.answered) return { kind: "retry", afterMs: retryMs, reason: reply.reason };
     const { status } = reply;
     const reason = reasonOf(status);
@@ -160,7 +160,7 @@ export class WebPushProvider implements PushProvider {
 }
 
 /** Nothing was sent: the peer did not agree on HTTP/2, or what it said at once was no HTTP/2. */
-function speaksNoHttp2({ cause, reason }: NoAnswer): boolean {
+function speaksNoHttp2({ cause, reason }: NoResponse): boolean {
   return (
     cause === "unreachable" &&
     (reason === noHttp2 || /^ERR_(?:HTTP2_ERROR|SSL_.*ALERT_NO_APPLICATION_PROTOCOL)$/.test(reason))

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type ApnsFake, startApnsFake } from "../../../../src/development/provider-fakes/apns/apns.ts";
-import type { ApnsReason } from "../../../../src/development/provider-fakes/apns/apns-answers.ts";
+import type { ApnsReason } from "../../../../src/development/provider-fakes/apns/apns-responses.ts";
 import type { Scenario } from "../../../../src/development/provider-fakes/scenario.ts";
 import type { ApnsProvider } from "../../../../src/push/providers/apns/apns.ts";
 import { ApnsToken } from "../../../../src/push/providers/apns/apns-token.ts";

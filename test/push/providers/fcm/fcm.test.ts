@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type FcmFake, startFcmFake } from "../../../../src/development/provider-fakes/fcm/fcm.ts";
-import type { FcmRow } from "../../../../src/development/provider-fakes/fcm/fcm-answers.ts";
+import type { FcmRow } from "../../../../src/development/provider-fakes/fcm/fcm-responses.ts";
 import type { Scenario } from "../../../../src/development/provider-fakes/scenario.ts";
 import type { FcmProvider } from "../../../../src/push/providers/fcm/fcm.ts";
 import type { Outcome } from "../../../../src/push/providers/provider.ts";

@@ -10,7 +10,7 @@ import {
 import { type AddressInfo, connect, createServer as createTcpServer, type Server } from "node:net";
 import { createServer as createTlsServer } from "node:tls";
 import { afterEach, describe, expect, test } from "vitest";
-import type { Reply } from "../../../../src/push/providers/transport/http2-exchange.ts";
+import type { ExchangeResult } from "../../../../src/push/providers/transport/http2-exchange.ts";
 import { Http2Pool, type PoolOptions } from "../../../../src/push/providers/transport/http2-pool.ts";
 import { localhostCertificate } from "../../../support/localhost-certificate.ts";
 
@@ -46,10 +46,10 @@ function poolOf(origin: string, options: Partial<PoolOptions> = {}): Http2Pool {
 }
 
 const headers = [":method", "POST", ":scheme", "http", ":authority", "test", ":path", "/"];
-const ask = (pool: Http2Pool, body = ""): Promise<Reply> => pool.request(headers, body);
-const askMany = (pool: Http2Pool, count: number): Promise<Reply[]> =>
+const ask = (pool: Http2Pool, body = ""): Promise<ExchangeResult> => pool.request(headers, body);
+const askMany = (pool: Http2Pool, count: number): Promise<ExchangeResult[]> =>
   Promise.all(Array.from({ length: count }, () => ask(pool)));
-const statuses = (replies: readonly Reply[]): unknown[] => [
+const statuses = (replies: readonly ExchangeResult[]): unknown[] => [
   ...new Set(replies.map((reply) => (reply.answered ? reply.status : reply.reason))),
 ];
 const ok: OnStream = (stream) => {

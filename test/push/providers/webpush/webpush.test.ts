@@ -6,7 +6,7 @@ import {
   startWebPushFake,
   type WebPushFake,
 } from "../../../../src/development/provider-fakes/webpush/webpush.ts";
-import type { WebPushRow } from "../../../../src/development/provider-fakes/webpush/webpush-answers.ts";
+import type { WebPushRow } from "../../../../src/development/provider-fakes/webpush/webpush-responses.ts";
 import type { Outcome } from "../../../../src/push/providers/provider.ts";
 import type { WebPushProvider } from "../../../../src/push/providers/webpush/webpush.ts";
 import { movableClock } from "../../../support/movable-clock.ts";

@@ -1,5 +1,5 @@
 /** The answers of FCM HTTP v1, as Google words them: each row of its table of errors by name. */
-import type { Answer } from "../exchange.ts";
+import type { FakeResponse } from "../exchange.ts";
 
 /** The rows that can be played; 401 has two, one for our own credentials and one for those that FCM uses. */
 export const fcmRows = [
@@ -44,7 +44,7 @@ export interface FieldViolation {
 }
 
 /** 400 because of a field. */
-export function invalidArgument(violation: FieldViolation): Answer {
+export function invalidArgument(violation: FieldViolation): FakeResponse {
   const { field, description } = violation;
   return error(400, "INVALID_ARGUMENT", description, [
     fcmError("INVALID_ARGUMENT"),
@@ -53,7 +53,7 @@ export function invalidArgument(violation: FieldViolation): Answer {
 }
 
 /** 400 of Google's front end, which reads the JSON: FCM has not seen the request, so there is no FcmError. */
-export function invalidJson({ field, description }: FieldViolation): Answer {
+export function invalidJson({ field, description }: FieldViolation): FakeResponse {
   const fieldViolations = [field === "" ? { description } : { field, description }];
   return error(400, "INVALID_ARGUMENT", description, [
     { "@type": `${types}/google.rpc.BadRequest`, fieldViolations },
@@ -61,7 +61,7 @@ export function invalidJson({ field, description }: FieldViolation): Answer {
 }
 
 /** The answer of a path or method that there is not. */
-export function notFoundPage(path: string): Answer {
+export function notFoundPage(path: string): FakeResponse {
   return page(
     404,
     "Not Found",
@@ -70,18 +70,18 @@ export function notFoundPage(path: string): Answer {
 }
 
 /** What the token endpoint answers to a bad assertion. */
-export function oauthError(status: number, code: string, description?: string): Answer {
+export function oauthError(status: number, code: string, description?: string): FakeResponse {
   const body = description === undefined ? { error: code } : { error: code, error_description: description };
   return { status, headers: json, body: JSON.stringify(body) };
 }
 
 /** 200 with a JSON body, already written. */
-export function ok(body: string): Answer {
+export function ok(body: string): FakeResponse {
   return { status: 200, headers: json, body };
 }
 
 /** 403 as the identity and access management has it. */
-export function permissionDenied(project: string): Answer {
+export function permissionDenied(project: string): FakeResponse {
   const resource = `//cloudresourcemanager.googleapis.com/projects/${project}`;
   const permission = "cloudmessaging.messages.create";
   return error(
@@ -100,7 +100,7 @@ export function permissionDenied(project: string): Answer {
 }
 
 /** The answer of a row. */
-export const fcmAnswers: Readonly<Record<FcmRow, () => Answer>> = {
+export const fcmResponses: Readonly<Record<FcmRow, () => FakeResponse>> = {
   INVALID_ARGUMENT: () =>
     invalidArgument({ field: "message.notification", description: "Request contains an invalid argument." }),
   INVALID_TOKEN: () =>
@@ -153,12 +153,12 @@ function fcmError(errorCode: string): object {
   return { "@type": `${types}/google.firebase.fcm.v1.FcmError`, errorCode };
 }
 
-function error(code: number, status: string, message: string, details: readonly object[]): Answer {
+function error(code: number, status: string, message: string, details: readonly object[]): FakeResponse {
   const body = JSON.stringify({ error: { code, message, status, details } }, null, 2);
   return { status: code, headers: json, body: `${body}\n` };
 }
 
-function page(status: number, title: string, text: string): Answer {
+function page(status: number, title: string, text: string): FakeResponse {
   return {
     status,
     headers: { "content-type": "text/html; charset=UTF-8" },

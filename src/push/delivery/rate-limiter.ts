@@ -20,7 +20,7 @@ import { providerPaces } from "../schema.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
 
 /** Messages that may go out, evenly from `startMs` to `endMs` from now; or how long none may. */
-export type Grant =
+export type Reservation =
   | { readonly messages: number; readonly startMs: number; readonly endMs: number }
   | { readonly pausedMs: number };
 
@@ -72,7 +72,7 @@ interface Dependencies {
   readonly random: Random;
 }
 
-export class Pace {
+export class ProviderRateLimiter {
   readonly #deps: Dependencies;
 
   constructor(dependencies: Dependencies) {
@@ -80,7 +80,7 @@ export class Pace {
   }
 
   /** Whether messages have to be reserved. */
-  get isPaced(): boolean {
+  get isLimited(): boolean {
     return this.#deps.maxPerSecond > 0;
   }
 
@@ -88,7 +88,7 @@ export class Pace {
    * Reserves the next messages of the fleet, at most a slice of time full of them.
    * @param acceptedAt of the notification, in milliseconds since the epoch: where its ramp begins
    */
-  async reserve(wanted: number, acceptedAt: number): Promise<Grant> {
+  async reserve(wanted: number, acceptedAt: number): Promise<Reservation> {
     const { db, provider, maxPerSecond, rampSeconds, rules } = this.#deps;
     const ramp =
       rampSeconds === 0
@@ -130,7 +130,7 @@ export class Pace {
    * provider asks for that.
    * @param afterMs what it asked for
    */
-  failed(afterMs: number, reason: string): Promise<Pause> {
+  recordFailure(afterMs: number, reason: string): Promise<Pause> {
     const { rules, random } = this.#deps;
     return this.#pause(reason, (paused, failures, share) => ({
       failures: paused ? failures : failures + 1,
@@ -145,7 +145,7 @@ export class Pace {
   }
 
   /** The provider refuses us: nobody sends for a while, and then a probe first. */
-  refused(reason: string): Promise<Pause> {
+  recordRefusal(reason: string): Promise<Pause> {
     const { refusedPauseMs } = this.#deps.rules;
     return this.#pause(reason, (_paused, failures, share) => ({
       failures: Math.max(1, failures),
@@ -155,7 +155,7 @@ export class Pace {
   }
 
   /** The provider works. A pause that somebody else has just found necessary stays. @returns whether it had failed */
-  async works(): Promise<boolean> {
+  async recordSuccess(): Promise<boolean> {
     const { db, provider } = this.#deps;
     const changed = await rowCount(
       db,
@@ -169,7 +169,7 @@ export class Pace {
   }
 
   /** A chunk went well: a little faster again. */
-  async faster(): Promise<void> {
+  async raiseRate(): Promise<void> {
     const { db, provider, rules } = this.#deps;
     await db.execute(sql`
       update ${providerPaces} set ${pace.share} = least(1, ${pace.share} + ${rules.shareStep}::real)

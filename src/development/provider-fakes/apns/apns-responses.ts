@@ -1,5 +1,5 @@
 /** The answers of APNs: every reason of Apple's table with its status. */
-import type { Answer } from "../exchange.ts";
+import type { FakeResponse } from "../exchange.ts";
 
 const apnsReasons = {
   BadCollapseId: 400,
@@ -44,7 +44,11 @@ export const apnsRows = Object.keys(apnsReasons);
  * @param apnsId of the request; without one the answer has none
  * @param timestamp with status 410: since when the token is dead, in milliseconds since the epoch
  */
-export function apnsAnswer(reason: ApnsReason, apnsId: string | undefined, timestamp: number): Answer {
+export function apnsResponse(
+  reason: ApnsReason,
+  apnsId: string | undefined,
+  timestamp: number,
+): FakeResponse {
   const status = apnsReasons[reason];
   const headers = { "content-type": "application/json" };
   return {

@@ -6,11 +6,11 @@
 import { repeatedMember } from "../base/json-members.ts";
 
 /** Compact, with nothing around it; far longer than any token or proof is refused unread. */
-const compactForm = /^([A-Za-z0-9_-]{1,1024})\.([A-Za-z0-9_-]{1,8192})\.([A-Za-z0-9_-]{1,1024})$/;
+const compactPattern = /^([A-Za-z0-9_-]{1,1024})\.([A-Za-z0-9_-]{1,8192})\.([A-Za-z0-9_-]{1,1024})$/;
 
 /** Whether the token can only be spelled and read in one way. Says nothing of its signature. */
-export function hasStrictForm(token: string): boolean {
-  const [, header, payload, signature] = compactForm.exec(token) ?? [];
+export function isStrictJws(token: string): boolean {
+  const [, header, payload, signature] = compactPattern.exec(token) ?? [];
   if (header === undefined || payload === undefined || signature === undefined) return false;
   // The unused bits of the last character must be zero. Those of the other parts are signed.
   if (Buffer.from(signature, "base64url").toString("base64url") !== signature) return false;

@@ -1,5 +1,5 @@
 /** The answers of a push service: every row of the table by name. */
-import type { Answer } from "../exchange.ts";
+import type { FakeResponse } from "../exchange.ts";
 
 const statuses = {
   /** 400. */
@@ -28,7 +28,7 @@ export type WebPushRow = keyof typeof statuses;
 export const webPushRows = Object.keys(statuses);
 
 /** @param message in words; what push services say here differs from one to the next */
-export function webPushAnswer(row: WebPushRow, message: string = row): Answer {
+export function webPushResponse(row: WebPushRow, message: string = row): FakeResponse {
   const code = statuses[row];
   if (code === 502) {
     const body =
