@@ -161,7 +161,7 @@ describe("production", () => {
     expect(await problemsOf(() => readAll(env))).toEqual([
       {
         name: "SERVER_PORT",
-        what: 'must be an integer from 1 to 65535, but is "x"',
+        what: 'must be an integer from 0 to 65535, but is "x"',
         example: "SERVER_PORT=8080",
       },
       {

@@ -11,7 +11,6 @@ import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import { createJobs } from "../../../src/platform/messaging/jobs.ts";
 import { createLogger } from "../../../src/platform/observability/logger.ts";
 import { deliveryQueue, pushJobTables, pushMigrations } from "../../../src/push/database.ts";
-import { productFlags } from "../../bench/processes.ts";
 import { rows } from "../../support/rows.ts";
 import { createServiceDatabase } from "../../support/service-database.ts";
 import type { WorkerArgument } from "./worker-program.ts";
@@ -21,7 +20,7 @@ const print = (text: string) => void process.stdout.write(`${text}\n`);
 
 function start(name: string, ...args: string[]) {
   const path = fileURLToPath(new URL(name, import.meta.url));
-  const child = spawn(process.execPath, [...productFlags, path, ...args], {
+  const child = spawn(process.execPath, [path, ...args], {
     stdio: ["pipe", "pipe", "inherit"],
   });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();

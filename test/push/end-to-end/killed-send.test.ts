@@ -98,7 +98,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a send whose server is killed",
     });
     try {
       let server = await world.start();
-      const operator = await operatorOf(server);
+      const operator = await operatorOf(world.address);
       // The answers take their time, so that there is always something in flight.
       world.fcm.play({ delayMs: 20 });
       const id = await operator.send();

@@ -13,13 +13,15 @@ import { readSettings } from "../../../src/services.ts";
 import { createTestDatabase } from "../../support/backends.ts";
 import { copyEmbeddedDatabase } from "../../support/embedded-template.ts";
 import { openFront } from "../../support/front.ts";
-import { type PushProcess, spawnPushServer } from "../../support/push-server.ts";
+import { addressOf, type PushAddress, type PushProcess, spawnPushServer } from "../../support/push-server.ts";
 import { type Audience, fillAudience } from "../../support/send-audience.ts";
 import { type Backend, databaseEnvironment, type Environment } from "../../support/servers.ts";
 
 export interface World {
   readonly backend: Backend;
   readonly fcm: FcmFake;
+  /** Where the deployment is reached, through all restarts of the process with both services. */
+  readonly address: PushAddress;
   /** A process with both services. Started again with the environment of a former one, it takes its place. */
   start(env?: Environment): Promise<PushProcess>;
   /** A process with the push service only; the other one is who knows about tokens. */
@@ -94,6 +96,7 @@ export async function createWorld(backend: Backend, options: WorldOptions = {}):
   return {
     backend,
     fcm,
+    address: addressOf(front.origin),
     start,
     startBeside: (other) =>
       start({
