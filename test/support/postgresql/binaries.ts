@@ -10,12 +10,31 @@ export const installPostgresql =
 
 /**
  * The directory that has both `initdb` and `postgres`: on the PATH, where `pg_config` says, or where the
- * packages of Debian and Homebrew put it. Of several versions there, the newest.
+ * packages of Debian and Homebrew put it. Of several versions there, the newest. Undefined where there is none, or
+ * where they could not be run: as root without a user `postgres`.
  */
 export function findPostgresql(): string | undefined {
+  if (isRoot && !serverUser()) return undefined;
+  const suffix = process.platform === "win32" ? ".exe" : "";
   return candidates().find((directory) =>
-    ["initdb", "postgres"].every((program) => existsSync(join(directory, program))),
+    ["initdb", "postgres"].every((program) => existsSync(join(directory, `${program}${suffix}`))),
   );
+}
+
+const isRoot = process.getuid?.() === 0;
+
+/** Whom the server runs as where we are root, as it refuses to: the user that the packages make for it. */
+export function serverUser(): { readonly uid: number; readonly gid: number } | undefined {
+  if (!isRoot) return undefined;
+  try {
+    const id = (flag: string) =>
+      Number(
+        execFileSync("id", [flag, "postgres"], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }),
+      );
+    return { uid: id("-u"), gid: id("-g") };
+  } catch {
+    return undefined;
+  }
 }
 
 function candidates(): readonly string[] {

@@ -32,11 +32,9 @@ export async function startCluster(binaries: string, settings: readonly string[]
     gone.then(() => undefined),
   ]);
   if (url === undefined) throw new Error(`PostgreSQL of ${binaries} did not start.`);
-  keeper.unref();
   return {
     url,
     async stop() {
-      keeper.ref();
       keeper.stdin.end();
       await gone;
     },

@@ -12,11 +12,16 @@ import { chownSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { serverUser } from "./binaries.ts";
+
+/** Lines of the server's log that are shown if it ends by itself. */
+const shownLines = 20;
 
 const [binaries = "", ...settings] = process.argv.slice(2);
+const owner = serverUser();
 const directory = mkdtempSync(join(tmpdir(), "gatepost-postgresql-"));
 const data = join(directory, "data");
-const owner = unprivilegedUser();
+const log: string[] = [];
 let server: ChildProcess | undefined;
 let ending = false;
 
@@ -31,21 +36,25 @@ execFileSync(
   { ...owner, cwd: directory, env: environment(), stdio: ["ignore", "ignore", "inherit"] },
 );
 const port = await start();
+if (port === undefined) {
+  if (!ending) process.stderr.write(`PostgreSQL did not start:\n${log.join("\n")}\n`);
+  process.exit(ending ? 0 : 1);
+}
 process.stdout.write(`postgres://postgres@127.0.0.1:${port}/postgres\n`);
+await once(process, "exit");
 
 /** PostgreSQL takes no port 0: it is given ports outside of those that connections use, until one is free. */
-async function start(): Promise<number> {
-  for (let attempt = 1; ; attempt += 1) {
+async function start(): Promise<number | undefined> {
+  for (let attempt = 0; attempt < 20 && !ending; attempt += 1) {
     const port = randomInt(12_000, 30_000);
-    const log = await listens(port);
-    if (log === undefined) return port;
-    if (attempt === 20 || !log.includes("could not bind"))
-      throw new Error(`PostgreSQL did not start:\n${log}`);
+    if (await listens(port)) return port;
+    if (!log.some((line) => line.includes("could not bind"))) return undefined;
   }
+  return undefined;
 }
 
-/** @returns undefined once it accepts connections; what it logged if it ended before */
-async function listens(port: number): Promise<string | undefined> {
+/** @returns false if the server ended before it accepted connections */
+async function listens(port: number): Promise<boolean> {
   const given = settings.flatMap((setting) => ["-c", setting]);
   const sockets = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="];
   const child = spawn(
@@ -55,35 +64,31 @@ async function listens(port: number): Promise<string | undefined> {
   );
   server = child;
   if (ending) end();
-  let log = "";
-  for await (const line of createInterface({ input: child.stderr })) {
-    log += `${line}\n`;
-    if (!line.includes("ready to accept connections")) continue;
-    child.stderr.resume();
-    child.once("exit", () => process.exit(ending ? 0 : 1));
-    return undefined;
-  }
-  return log;
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  createInterface({ input: child.stderr }).on("line", (line) => {
+    log.push(line);
+    if (log.length > shownLines) log.shift();
+    if (!line.includes("ready to accept connections")) return;
+    child.once("exit", ended);
+    resolve(true);
+  });
+  child.once("close", () => resolve(false));
+  return promise;
+}
+
+/** The server has ended: because it was stopped, or by itself, which is a failure. */
+function ended(): void {
+  if (!ending) process.stderr.write(`PostgreSQL ended by itself:\n${log.join("\n")}\n`);
+  process.exit(ending ? 0 : 1);
 }
 
 /** A fast shutdown: transactions in progress are rolled back, connections closed. */
 function end(): void {
   ending = true;
-  if (server === undefined) return;
-  if (server.exitCode !== null) process.exit();
-  server.kill("SIGINT");
-}
-
-/** PostgreSQL refuses to run as root; the packages make a user for it. */
-function unprivilegedUser(): { readonly uid: number; readonly gid: number } | undefined {
-  if (process.getuid?.() !== 0) return undefined;
-  const id = (flag: string) => Number(execFileSync("id", [flag, "postgres"], { encoding: "utf8" }));
-  return { uid: id("-u"), gid: id("-g") };
+  server?.kill("SIGINT");
 }
 
 /** Names and e-mail addresses are compared by the rules of UTF-8, as on a server that was set up for it. */
 function environment(): NodeJS.ProcessEnv {
   return { ...process.env, LC_ALL: process.platform === "darwin" ? "en_US.UTF-8" : "C.UTF-8" };
 }
-
-await once(process, "exit");
