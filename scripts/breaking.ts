@@ -1,11 +1,11 @@
 /**
- * Holds the promise of the contracts: nothing that was published breaks without being declared. Compares
- * proto/ (with buf) and openapi/ with the baseline, which is the newest release tag below HEAD; before
- * the first release, what is on origin/main; failing that, the previous commit.
+ * Checks that no published contract has an undeclared breaking change. Compares proto/ (with buf) and openapi/
+ * with the baseline: the newest release tag below HEAD; before the first release origin/main, or else the
+ * previous commit.
  *
  * A breaking change of an OpenAPI document is declared by raising its `info.version`: the major number,
- * or the minor one while the major is 0. A document that is gone has no version of its own left and is
- * declared by that of package.json. A proto package is never broken: it gets a successor, `auth.v2`.
+ * or the minor one while the major is 0. The removal of a document is declared by the version of package.json.
+ * A proto package must never have a breaking change: it gets a successor, `auth.v2`.
  */
 import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -28,7 +28,7 @@ async function git(...args: string[]): Promise<string | undefined> {
   return ok && stdout !== "" ? stdout : undefined;
 }
 
-/** What to compare with, or nothing in a repository that has no past (or a shallow clone that lost it). */
+/** The baseline; undefined in a repository without an earlier commit, or a shallow clone. */
 async function findBaseline(): Promise<Baseline | undefined> {
   const head = await git("rev-parse", "--verify", "HEAD");
   const main = await git("rev-parse", "--verify", "--quiet", "origin/main");
@@ -44,7 +44,7 @@ async function findBaseline(): Promise<Baseline | undefined> {
   return undefined;
 }
 
-/** Writes the contracts as they were into a folder of their own, and lists them. */
+/** Writes the baseline's contracts into a folder. @returns their paths */
 async function checkOut({ commit }: Baseline, folder: string): Promise<string[]> {
   const paths = ["openapi", "proto", "buf.yaml", "package.json"];
   const files = (await outputOf("git", "ls-tree", "-r", "--name-only", commit, "--", ...paths)).split("\n");
@@ -55,20 +55,20 @@ async function checkOut({ commit }: Baseline, folder: string): Promise<string[]>
   return files;
 }
 
-/** A file's content and the version it gives itself. */
+/** A file's content and the version that it states. */
 async function read(folder: string, file: string): Promise<{ content: JsonObject; version: string }> {
   const content = objectOf(parse(await readFile(join(folder, file), "utf8")));
   const version = objectOf(content["info"])["version"] ?? content["version"];
   return { content, version: String(version ?? "0.0.0") };
 }
 
-/** A change with the first place it shows in. */
+/** A change, with the first place that it affects. */
 function describe({ what, where: [first = "", ...more] }: Break): string {
   const others = more.length === 0 ? "" : ` and ${more.length} more`;
   return what.startsWith(first) ? what : `${what} (in ${first}${others})`;
 }
 
-/** Judges one document; answers whether all is well. */
+/** Checks one document. @returns false if it has undeclared breaking changes */
 async function openapi(folder: string, file: string): Promise<boolean> {
   const gone = !existsSync(join(ROOT, file));
   const versioned = gone ? "package.json" : file;

@@ -1,27 +1,27 @@
 /**
- * Runs the tools that the scripts are made of. Owns one rule: a tool is always the one this repository
- * pins in node_modules, whether a script was started by npm or by hand.
+ * Runs the tools of the scripts. A tool is always the one that this repository pins in node_modules, whether a
+ * script was started by npm or by hand.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { delimiter, join, resolve } from "node:path";
 
-/** The repository; every script works from here, wherever it was started. */
+/** The root of the repository: the working directory of every script, wherever it was started. */
 export const ROOT = resolve(import.meta.dirname, "..");
 
-/** How a command ended. */
+/** The result of a command. */
 export interface Outcome {
   readonly ok: boolean;
   readonly stdout: string;
-  /** stdout and stderr, as they came. */
+  /** stdout and stderr, in the order of arrival. */
   readonly output: string;
 }
 
 /**
- * Runs a command at the root and waits for it. Its standard input is closed, so that a tool which would
- * ask a question fails here instead of waiting for an answer that never comes.
+ * Runs a command at the root and waits for it. Its standard input is closed, so that a tool with a prompt fails
+ * instead of waiting for input for ever.
  *
- * @param show writes the output to this terminal too, as it comes
+ * @param show also writes the output to this terminal, as it arrives
  */
 export async function run(command: string, args: readonly string[], show = false): Promise<Outcome> {
   const path = [join(ROOT, "node_modules", ".bin"), process.env["PATH"]].join(delimiter);
@@ -45,14 +45,14 @@ export async function run(command: string, args: readonly string[], show = false
   return { ok: code === 0, stdout: text(stdout), output: text(output) };
 }
 
-/** What a command writes to stdout; throws with everything it wrote if it fails. */
+/** The stdout of a command. @throws with all of its output if it fails */
 export async function outputOf(command: string, ...args: string[]): Promise<string> {
   const { ok, stdout, output } = await run(command, args);
   if (!ok) throw new Error(`${command} ${args.join(" ")} failed:\n${output}`);
   return stdout;
 }
 
-/** Writes a line for the person (or the CI log) that started the script. */
+/** Writes a line to the terminal or the CI log. */
 export function say(line = ""): void {
   process.stdout.write(`${line}\n`);
 }

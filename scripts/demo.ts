@@ -1,6 +1,6 @@
 /**
- * `npm run demo`: the whole life of a user, in real calls to the server that `npm start` runs. Every answer
- * is held against the contract and against what the step expects; the first that differs ends the demo.
+ * `npm run demo`: the whole life of a user, in real calls to the server that `npm start` runs. Every response
+ * is checked against the contract and against the expectations of the step; the first difference ends the demo.
  *
  * `GATEPOST_URL` and `GATEPOST_GRPC` name a server elsewhere. `DEMO_TRANSCRIPT` is explained in
  * demo/transcript.ts.
@@ -33,7 +33,7 @@ async function life(stage: Stage): Promise<void> {
   await findNothing(stage);
 }
 
-/** Removes what a demo that ended early has left. Quiet: there may be nothing to remove, or nobody to ask. */
+/** Deletes the users of a demo that ended early. Ignores errors: there may be no user, or no server. */
 async function cleanUp({ http }: Addresses, { user, operator, credentials }: Stage): Promise<string> {
   const remove = (id: string) =>
     fetch(`${http}/api/auth/v1/identities/${id}`, {
@@ -42,13 +42,13 @@ async function cleanUp({ http }: Addresses, { user, operator, credentials }: Sta
       signal: AbortSignal.timeout(5_000),
     }).catch(() => undefined);
   await remove(operator.id);
-  const answer = await remove(user.id);
-  if (answer?.status === 204) return `The identity ${user.id} has been deleted again.`;
-  if (answer?.status === 404) return "It has left no identity behind.";
+  const response = await remove(user.id);
+  if (response?.status === 204) return `The identity ${user.id} has been deleted again.`;
+  if (response?.status === 404) return "It has left no identity behind.";
   return `The identity ${user.id} could not be deleted.`;
 }
 
-/** @returns whether everything was as it should be */
+/** @returns whether every response was as expected */
 async function perform(addresses: Addresses, calls: Calls): Promise<boolean> {
   const stage = createStage(calls);
   const interrupt = () => void cleanUp(addresses, stage).then(() => process.exit(130));

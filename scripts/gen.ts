@@ -1,7 +1,7 @@
 /**
- * Writes everything that is derived from the contracts and the settings table, and with `--check` only
- * says where the repository differs from what would be written. Both generate into a temporary tree and
- * compare: an unchanged file is never touched, so running it beside a watching server costs nothing.
+ * Generates all files that are derived from the contracts and the settings tables. With `--check` it only
+ * reports differences. Both generate into a temporary tree and compare: an unchanged file is never written, so a
+ * server that watches the files is not restarted.
  */
 import { existsSync } from "node:fs";
 import { cp, glob, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -15,13 +15,13 @@ import { settingsTable } from "./settings-doc.ts";
 
 /** One kind of generated file. */
 interface Generator {
-  /** What it owns, relative to the root: a file, or a folder with all that is in it. */
+  /** The generated file, or folder with everything in it, relative to the root. */
   readonly output: string;
   /** Writes `output` below `target`, which stands for the root. */
   generate(target: string): Promise<void>;
 }
 
-/** A file that differs, and how. */
+/** A file that differs from the generated one. */
 interface Drift {
   readonly file: string;
   readonly kind: "missing" | "outdated" | "not generated any more";
@@ -31,7 +31,7 @@ const SETTINGS_PAGE = "docs/settings.md";
 const SETTINGS_BEGIN = "<!-- settings:begin -->";
 const SETTINGS_END = "<!-- settings:end -->";
 
-/** Of every OpenAPI document: TypeScript types of its operations, and the document as JSON, which servers read. */
+/** For every OpenAPI document: TypeScript types of its operations, and the document as JSON, which the servers read. */
 const openapiDocuments: Generator = {
   output: "gen/openapi",
   async generate(target) {
@@ -41,8 +41,8 @@ const openapiDocuments: Generator = {
       const header = `/** Generated from ${document} by \`npm run gen\`. Do not edit. */\n\n`;
       const file = join(target, "gen/openapi", basename(document, ".yaml"));
       await writeFile(`${file}.ts`, header + types);
-      const meaning: unknown = parse(await readFile(join(ROOT, document), "utf8"));
-      await writeFile(`${file}.json`, `${JSON.stringify(meaning, undefined, 1)}\n`);
+      const json: unknown = parse(await readFile(join(ROOT, document), "utf8"));
+      await writeFile(`${file}.json`, `${JSON.stringify(json, undefined, 1)}\n`);
     }
   },
 };
@@ -82,7 +82,7 @@ async function filesAt(root: string, path: string): Promise<Set<string>> {
   return new Set(files.map((entry) => join(entry.parentPath, entry.name).slice(root.length + 1)));
 }
 
-/** Where the repository differs from a freshly generated tree. */
+/** The differences between the repository and a freshly generated tree. */
 async function compare(fresh: string, output: string): Promise<Drift[]> {
   const wanted = await filesAt(fresh, output);
   const present = await filesAt(ROOT, output);
@@ -98,7 +98,7 @@ async function compare(fresh: string, output: string): Promise<Drift[]> {
   return drifts;
 }
 
-/** Brings one file of the repository to what was generated. */
+/** Replaces, creates or removes one file of the repository, as generated. */
 async function apply(fresh: string, { file, kind }: Drift): Promise<void> {
   if (kind === "not generated any more") return rm(join(ROOT, file));
   await mkdir(dirname(join(ROOT, file)), { recursive: true });

@@ -1,6 +1,6 @@
 /**
- * Whether the migrations in drizzle/ are sound and lead to the tables in the code: a table that changed
- * without a migration would be found only by the first query in production.
+ * Checks that the migrations in drizzle/ are valid and produce the tables of the code. Otherwise a table that
+ * changed without a migration would be noticed only at the first query in production.
  */
 import { cp, glob, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -10,24 +10,24 @@ import type { Config } from "drizzle-kit";
 import { type Outcome, ROOT, run } from "./command.ts";
 
 /**
- * drizzle-kit answers exit code 0 to most of its errors, so success is what it says then, and nothing
- * else. The words are those of the pinned version; another one that says it differently fails here.
+ * Runs drizzle-kit. Its exit code is 0 for most of its errors, so only its message shows success. The message is
+ * that of the pinned version; a version with another message fails here.
  */
 async function drizzleKit(command: string, config: string, success: string): Promise<Outcome> {
   const outcome = await run("drizzle-kit", [command, "--config", config]);
   return { ...outcome, ok: outcome.ok && outcome.output.includes(success) };
 }
 
-/** Checks one service's history, then generates into a copy of it, where nothing new must appear. */
+/** Checks one service's history, then generates into a copy of it, which must not add a migration. */
 async function checkHistory(file: string): Promise<Outcome> {
-  const sound = await drizzleKit("check", file, "Everything's fine");
-  if (!sound.ok) return sound;
+  const checked = await drizzleKit("check", file, "Everything's fine");
+  if (!checked.ok) return checked;
   const { default: config }: { default: Config } = await import(pathToFileURL(join(ROOT, file)).href);
   const folder = await mkdtemp(join(tmpdir(), "gatepost-migrations-"));
   try {
     const copy = join(folder, "history");
     await cp(join(ROOT, config.out ?? "drizzle"), copy, { recursive: true });
-    // drizzle-kit puts "./" before the folder: an absolute one does not work.
+    // drizzle-kit puts "./" before the folder, so an absolute path does not work.
     const copied = { ...config, out: relative(ROOT, copy) };
     await writeFile(join(folder, "drizzle.config.json"), JSON.stringify(copied));
     const before = await readdir(copy);
@@ -41,7 +41,7 @@ async function checkHistory(file: string): Promise<Outcome> {
   }
 }
 
-/** Checks the migrations of every `drizzle.<service>.config.ts`; to find none is a failure. */
+/** Checks the migrations of every `drizzle.<service>.config.ts`; fails if there is none. */
 export async function checkMigrations(): Promise<Outcome> {
   const outcomes: Outcome[] = [];
   for await (const file of glob("drizzle.*.config.ts", { cwd: ROOT }))

@@ -1,6 +1,6 @@
-/** A bar that fills while something long goes on; on one line of a terminal, or a line for each tenth elsewhere. */
+/** A progress bar: on one line of a terminal; elsewhere a line for each tenth. */
 export interface ProgressBar {
-  /** @param note a few words behind the bar */
+  /** @param note a few words after the bar */
   show(done: number, total: number, note?: string): void;
   /** Ends the line. */
   end(): void;

@@ -1,6 +1,6 @@
 /**
- * `npm run test:repeat`: runs all tests many times, the second half beside a program that keeps every core busy, and
- * appends a line for each run to a table. Started again, it goes on where it was; a table belongs to one commit.
+ * `npm run test:repeat`: runs all tests many times, the second half while a program keeps every core busy, and
+ * appends a line for each run to a table. A second start continues the table. A table belongs to one commit.
  *
  *   npm run test:repeat -- [TIMES]     20 unless given; the table is .data/test-runs/<commit>.md
  */
@@ -55,7 +55,7 @@ function runsIn(file: string): number {
   return rowsOf(file).length;
 }
 
-/** A program for each core that does nothing but use it, until it is ended or this one has ended. */
+/** Starts a busy loop for each core, which runs until it is killed or this program has ended. */
 function keepCoresBusy(): readonly ChildProcess[] {
   return Array.from({ length: availableParallelism() }, () =>
     spawn(process.execPath, ["-e", "const parent = process.ppid; while (process.ppid === parent);"], {

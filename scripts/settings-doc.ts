@@ -1,5 +1,5 @@
 /**
- * The settings page of the documentation, made from the tables that settings are read by.
+ * The settings page of the documentation, made from the settings tables.
  */
 import { authTable } from "../src/auth/settings-table.ts";
 import { databaseTable, migrationTable } from "../src/platform/database/settings.ts";
@@ -38,7 +38,7 @@ function rowOf(name: string, row: Setting<unknown>): string {
   return `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
 }
 
-/** Development's default says nothing of production where the two differ. */
+/** The last column: whether production requires the setting, or its default there if that differs from development's. */
 function requirement({ required, default: always, production }: Setting<unknown>): string {
   if (required === true) return "yes";
   if (required !== undefined) return `by \`npm run ${required}\``;

@@ -1,7 +1,7 @@
 /**
- * Everything that must hold before a change is merged, in one command; continuous integration runs the
- * same. It goes on after a failure, so that one run shows all there is to repair. The tests come last.
- * The last line is `N passed, N failed`: the tests, and as failed also every other step that failed.
+ * All checks that a change must pass before it is merged, in one command; continuous integration runs the same.
+ * It continues after a failure, so that one run shows every failure. The tests come last. The last line is
+ * `N passed, N failed`: it counts the tests, and every other step that failed.
  */
 import { performance } from "node:perf_hooks";
 import { inspect } from "node:util";
@@ -18,13 +18,13 @@ interface Totals {
   readonly failed: number;
 }
 
-/** What the closing line of the tests counts; a run that ended badly has one failure at least. */
+/** The counts in the last line of the tests. A failed run has at least one failure. */
 function totalsOf({ ok, stdout }: Outcome): Totals {
   const [, passed, failed] = [...stdout.matchAll(/^(\d+) passed, (\d+) failed\b/gm)].at(-1) ?? [];
   return { passed: Number(passed ?? 0), failed: Math.max(Number(failed ?? 0), ok && passed ? 0 : 1) };
 }
 
-/** A step that throws has failed like any other. */
+/** Runs a step; one that throws has failed. */
 async function outcomeOf(step: Step): Promise<Outcome> {
   try {
     return await step.run();

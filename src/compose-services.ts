@@ -1,6 +1,6 @@
 /**
- * The services that the settings ask for, made and joined: where both run in one process, the push service is
- * given the auth service's events. Each is loaded only if it runs.
+ * Creates the services that the settings name, and connects them: if both run in one process, the push service
+ * receives the auth service's events. A service is loaded only if it runs.
  */
 import { setTimeout } from "node:timers/promises";
 import type { Hono } from "hono";
@@ -9,7 +9,7 @@ import type { AuthSettings } from "./auth/settings.ts";
 import type { Clock } from "./platform/base/clock.ts";
 import type { OpenDatabase } from "./platform/database/database.ts";
 import { DirectoryInUseError } from "./platform/database/directory-lock.ts";
-import { type Deliver, limited } from "./platform/messaging/relay.ts";
+import { type Deliver, withDeliveryTimeout } from "./platform/messaging/relay.ts";
 import type { Logger } from "./platform/observability/logger.ts";
 import type { Metrics } from "./platform/observability/metrics.ts";
 import type { ContractDocument } from "./platform/openapi/document.ts";
@@ -18,27 +18,27 @@ import type { ServerSettings } from "./platform/settings/server.ts";
 import type { createPushService, PushService } from "./push/service.ts";
 import type { ServiceName, Settings } from "./services.ts";
 
-/** An API, and where it is served if that is not where its document says. */
+/** An API, with its base path if that differs from the document's. */
 interface ServedApi {
   readonly http: Hono;
   readonly document: ContractDocument;
   readonly basePath?: string;
 }
 
-/** A service as the process sees it. */
+/** A service, as the process runs it. */
 export interface RunnableService extends ServedApi {
   readonly name: ServiceName;
   readonly rpc: readonly RpcService[];
   readonly database: OpenDatabase;
-  /** What is left to do once the schema is there. */
+  /** The preparation that needs the schema. */
   prepare(): Promise<void>;
   startWorkers(): void;
-  /** Where work must be handed back as soon as the process is to end. Never rejects. */
+  /** Stops the workers as soon as the process begins to drain, so that other processes can do their work. Never throws. */
   stopWorkers?(): void;
   stop(graceMs: number): Promise<void>;
 }
 
-interface Surroundings {
+interface ProcessDependencies {
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly clock: Clock;
@@ -47,16 +47,18 @@ interface Surroundings {
 interface Composition {
   /** They stop in the reverse order. */
   readonly services: readonly RunnableService[];
-  /** What is built in beside them in development mode. */
-  readonly built: readonly ServedApi[];
+  /** The APIs that are built in besides them in development mode. */
+  readonly builtIn: readonly ServedApi[];
 }
 
 export async function composeServices(
   { server, auth, push }: Settings,
-  surroundings: Surroundings,
+  surroundings: ProcessDependencies,
 ): Promise<Composition> {
   const common = { ...surroundings, validateResponses: server.environment === "development" };
-  const subscribers: Deliver[] = push ? [limited(async (event) => (await makingPush)?.consume(event))] : [];
+  const subscribers: Deliver[] = push
+    ? [withDeliveryTimeout(async (event) => (await makingPush)?.consume(event))]
+    : [];
   const makingAuth = auth && makeAuth({ settings: auth, subscribers, ...common });
   const makingPush = push && makePush({ settings: push, ...common }, makingAuth);
   const [authService, pushService, verifier] = await Promise.all([
@@ -65,10 +67,10 @@ export async function composeServices(
     auth?.otp.builtIn ? builtInVerifier(server, auth, surroundings) : undefined,
   ]);
   const services: RunnableService[] = [];
-  // The auth service stops first: until then its events are taken.
+  // The auth service stops first, so that the push service receives all of its events.
   if (pushService) services.push(runnablePush(pushService, surroundings.logger));
   if (authService) services.push({ name: "auth", ...authService });
-  return { services, built: verifier ? [verifier] : [] };
+  return { services, builtIn: verifier ? [verifier] : [] };
 }
 
 async function makeAuth(dependencies: Parameters<typeof createAuthService>[0]): Promise<AuthService> {
@@ -76,12 +78,12 @@ async function makeAuth(dependencies: Parameters<typeof createAuthService>[0]): 
   return service.createAuthService(dependencies);
 }
 
-/** Milliseconds in which another process that is about to end lets go of its embedded database. */
+/** Milliseconds in which another process that is about to end releases its embedded database. */
 const releaseMs = 3_000;
 
 /**
- * Of two processes that start at once on the same directories, each could get one. Then it is the auth service's
- * that decides: who has it waits for the other one to end.
+ * Creates the push service. If two processes start at once on the same directories, each could lock one of them.
+ * Then the lock of the auth service's directory decides: its holder waits until the other process has ended.
  */
 async function makePush(
   dependencies: Parameters<typeof createPushService>[0],
@@ -106,7 +108,9 @@ function runnablePush(service: PushService, logger: Logger): RunnableService {
     name: "push",
     ...service,
     stopWorkers() {
-      service.stopWorkers().catch((err) => logger.error({ err }, "the workers of push failed to stop"));
+      service
+        .stopWorkers()
+        .catch((err) => logger.error({ err }, "The workers of the push service failed to stop"));
     },
   };
 }
@@ -114,7 +118,7 @@ function runnablePush(service: PushService, logger: Logger): RunnableService {
 async function builtInVerifier(
   server: ServerSettings,
   { otp }: AuthSettings,
-  { logger, metrics, clock }: Surroundings,
+  { logger, metrics, clock }: ProcessDependencies,
 ): Promise<ServedApi> {
   const [{ createOtpVerifier }, { developmentSecrets }, { builtInVerifierPath: basePath }] =
     await Promise.all([

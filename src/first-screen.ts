@@ -1,6 +1,6 @@
 /**
- * What development mode says to the person who started it: before the first start's long step, and once it is
- * ready, where everything is, with what to sign in, and what to try. The commands can be pasted as they are.
+ * The texts that development mode prints: a notice before the first start creates its databases, and, once the
+ * server is ready, the addresses, the credentials and commands to try. The commands can be pasted as they are.
  */
 import { randomBytes, randomInt } from "node:crypto";
 import { existsSync } from "node:fs";
@@ -19,8 +19,8 @@ interface Credentials {
   readonly clientSecret: string;
 }
 
-/** Said before embedded databases are created, which takes long enough to wonder; otherwise empty. */
-export function firstWords({ auth, push }: Settings): string {
+/** The notice before embedded databases are created, which takes some seconds; empty if they exist. */
+export function creationNotice({ auth, push }: Settings): string {
   const fresh = [auth, push].flatMap((service) => {
     if (service?.database.kind !== "embedded") return [];
     return existsSync(join(service.database.dataDir, "PG_VERSION")) ? [] : [service.database.dataDir];
@@ -29,7 +29,7 @@ export function firstWords({ auth, push }: Settings): string {
   return `\n  Creating an embedded PostgreSQL in ${fresh.join(" and in ")}. This takes some seconds, once.\n`;
 }
 
-/** Said once the server is ready. */
+/** The text once the server is ready. */
 export function firstScreen({ settings, ports, database }: RunningServer): string {
   const { server, auth, push } = settings;
   const host = urlHost(server.host);
@@ -43,7 +43,7 @@ ${auth ? apiLines("Auth", `${http}/api/auth`) : ""}${push ? apiLines("Push", `${
     Health, metrics  http://${host}:${ports.management}/health/ready   /metrics
 ${auth?.otp.builtIn ? verifier : ""}${push ? pushLines(push) : ""}${auth ? credentialsOf(auth, server.dataDir) : ""}
   Try it, in another terminal:
-${toTry(settings, http, `${host}:${ports.grpc}`)}
+${commandsToTry(settings, http, `${host}:${ports.grpc}`)}
 
   Stop it with Ctrl+C. What it keeps is in ${resolve(server.dataDir)}.
 
@@ -54,7 +54,7 @@ function apiLines(name: string, base: string): string {
   return `    ${`${name} API`.padEnd(16)} ${base}\n    ${`${name} reference`.padEnd(16)} ${base}/docs\n`;
 }
 
-/** Where messages go, and whose tokens are taken. */
+/** The push providers, and the issuer whose tokens are accepted. */
 function pushLines({ providers, issuer }: PushSettings): string {
   const { names, outboxFile } = providers;
   const file =
@@ -81,15 +81,15 @@ function credentialsOf(auth: AuthSettings, dataDir: string): string {
   return `\n  Development credentials\n${lines.join("\n")}\n`;
 }
 
-/** Secrets that somebody set are theirs; only those that everybody knows are shown. */
+/** Whether the secret is a public default of development mode. Only those are shown. */
 function isKnown({ clientSecret }: Credentials): boolean {
   return [developmentInternalClient, ...developmentClients].some(
     (client) => client.clientSecret === clientSecret,
   );
 }
 
-/** The demo; a user, their tokens and their device by hand. It is another user each time, so that it works each time. */
-function toTry({ auth, push }: Settings, http: string, grpc: string): string {
+/** The commands: the demo, and those that create a user, tokens and a device. The user is a new one each time, so that they work each time. */
+function commandsToTry({ auth, push }: Settings, http: string, grpc: string): string {
   const id = `u-${randomBytes(3).toString("hex")}`;
   const isElsewhere = http !== "http://127.0.0.1:8080" || grpc !== "127.0.0.1:9090";
   const demo = `${isElsewhere ? `GATEPOST_URL=${http} GATEPOST_GRPC=${grpc} ` : ""}npm run demo`;
@@ -121,7 +121,7 @@ function tokenCommand({ clients }: AuthSettings, http: string, id: string): stri
   );
 }
 
-/** @param signingIn what gives an access token; without it, the reader has one */
+/** @param signingIn the command that returns an access token; without it, the reader must have one */
 function deviceCommand(http: string, signingIn: readonly string[] | undefined): string[] {
   const [first = "", ...rest] = signingIn ?? [];
   const token = signingIn
@@ -138,7 +138,7 @@ function deviceCommand(http: string, signingIn: readonly string[] | undefined): 
   ];
 }
 
-/** For `curl -u`, which asks for a secret that is not there. */
+/** The user of `curl -u`, which prompts for a missing secret. */
 function userOf(client: Credentials): string {
   return isKnown(client) ? `${client.clientId}:${client.clientSecret}` : client.clientId;
 }

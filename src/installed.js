@@ -1,7 +1,7 @@
 /**
- * Ends the program in one line where what it stands on is not there: the packages of package.json, in their
- * versions, and a Node.js that runs TypeScript. Imported before everything else, and in JavaScript that old versions
- * of Node.js understand, since with those the program itself would not even be read.
+ * Ends the program with a one-line message if its requirements are not met: the packages of package.json, in their
+ * versions, and a Node.js that runs TypeScript. This file is imported first, and is in JavaScript that old versions
+ * of Node.js can parse, since they cannot parse the rest of the program.
  */
 import { readFileSync } from "node:fs";
 

@@ -1,4 +1,4 @@
-/** The program, once start.js has set Node up for it: settings, server, signals. */
+/** The program, after start.js has configured Node.js: settings, server, signals. */
 const { resolveDrizzleDirectly } = await import("./platform/process/drizzle-resolution.ts");
 resolveDrizzleDirectly();
 const { exitBadSettings, SettingsError } = await import("./platform/settings/settings.ts");
@@ -25,21 +25,21 @@ restartWithHeap(settings.server, process.env);
 const { environment, logLevel } = settings.server;
 const logger = createLogger({ level: logLevel, environment });
 for (const warning of warningsOf(process.env, settings)) logger.warn(warning);
-// In production mode the log is all there is to read.
+// In production mode the log is the only output.
 const screen = environment === "development" ? await import("./first-screen.ts") : undefined;
 try {
-  if (screen) process.stdout.write(screen.firstWords(settings));
+  if (screen) process.stdout.write(screen.creationNotice(settings));
   const running = await startServer(settings, logger);
-  logger.info({ ports: running.ports }, "listening");
+  logger.info({ ports: running.ports }, "Listening");
   running.lifecycle.run();
   await running.ready;
   if (running.lifecycle.isReady()) {
     if (screen) process.stdout.write(screen.firstScreen(running));
-    logger.info({ ports: running.ports, database: running.database }, "ready");
+    logger.info({ ports: running.ports, database: running.database }, "Ready");
   }
 } catch (error) {
   const reason = startFailure(error, settings);
-  if (reason === undefined) logger.fatal({ err: error }, "the server could not start");
+  if (reason === undefined) logger.fatal({ err: error }, "The server could not start");
   else logger.fatal(reason);
   process.exit(1);
 }

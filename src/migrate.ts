@@ -4,7 +4,7 @@ import type { Migrations } from "./platform/database/migrations.ts";
 import { openDatabase } from "./platform/database/open.ts";
 import { migrateTask, resolveDatabaseSettings } from "./platform/database/settings.ts";
 import { resolveServerSettings } from "./platform/settings/server.ts";
-import { exitBadSettings, joinReadings, SettingsError, settle } from "./platform/settings/settings.ts";
+import { exitBadSettings, joinReadings, SettingsError, valueOrThrow } from "./platform/settings/settings.ts";
 import { resolveServices, type ServiceName } from "./services.ts";
 import { databaseFailure } from "./start-failure.ts";
 
@@ -15,7 +15,7 @@ const migrationsOf: Readonly<Record<ServiceName, () => Promise<Migrations>>> = {
 
 try {
   const { environment, dataDir } = resolveServerSettings(process.env).value;
-  const services = settle(resolveServices(process.env, { environment }));
+  const services = valueOrThrow(resolveServices(process.env, { environment }));
   const settings = joinReadings(
     Object.fromEntries(
       services.map((service) => [

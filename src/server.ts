@@ -1,12 +1,12 @@
 /**
- * Composition root of the process: its services on their ports. No side effects but through what it is
- * given, so that a test runs the same server as `npm start`.
+ * Composition root of the process: its services on their ports. It reads no environment and handles no signal, so
+ * that a test runs the same server as `npm start`.
  */
 import { Hono } from "hono";
 import { composeServices, type RunnableService } from "./compose-services.ts";
 import { type Clock, systemClock } from "./platform/base/clock.ts";
 import { corsPolicy } from "./platform/base/cors-policy.ts";
-import { RememberingRouter } from "./platform/http/caching-router.ts";
+import { CachingRouter } from "./platform/http/caching-router.ts";
 import { httpCors } from "./platform/http/cors.ts";
 import { createManagementApp } from "./platform/http/management.ts";
 import { createHttpServer } from "./platform/http/server.ts";
@@ -23,27 +23,27 @@ import { createGrpcServer } from "./platform/rpc/grpc-server.ts";
 import type { Settings } from "./services.ts";
 import { databaseFailure } from "./start-failure.ts";
 
-/** As metrics and the index of the APIs have it. */
+/** The name in the metrics and in the index of the APIs. */
 const programName = "gatepost";
 
-/** Milliseconds that a probe or a scrape has to end: whoever asks so asks again. */
+/** Milliseconds that a probe or a scrape has to finish: both are repeated anyway. */
 const managementCloseMs = 500;
 
-/** A server that listens. */
+/** A server whose ports listen. */
 export interface RunningServer {
   readonly lifecycle: Lifecycle;
-  /** With the ports that it listens on. */
+  /** The settings, with the actual ports. */
   readonly settings: Settings;
   readonly ports: { readonly http: number; readonly grpc: number; readonly management: number };
-  /** What the databases are, for people. */
+  /** Description of the databases, for messages. */
   readonly database: string;
   /** Resolves once every part is ready for the first time. */
   readonly ready: Promise<void>;
 }
 
 /**
- * Starts everything and returns as soon as the ports listen; `ready` tells when the databases are there too.
- * @throws what listening throws (EADDRINUSE, EACCES)
+ * Starts everything and returns as soon as the ports listen; `ready` resolves when the databases are ready too.
+ * @throws errors of listening (EADDRINUSE, EACCES)
  */
 export async function startServer(
   settings: Settings,
@@ -64,16 +64,16 @@ export async function startServer(
 
   const http = createHttpServer({ tls, logger });
   const grpc = createGrpcServer({ logger, observer: metrics.rpc, tls });
-  // Nobody calls a port that the system chose before its number is known: it may be opened before there is an answer.
+  // A port that the system chooses may be opened before the services exist: no client has its number yet.
   const known = await settings.listeningOn({
     http: server.port || (await http.listen(host, 0)),
     grpc: server.grpcPort || (await grpc.listen(host, 0)),
   });
-  const { services, built } = await composeServices(known, { logger, metrics, clock });
+  const { services, builtIn } = await composeServices(known, { logger, metrics, clock });
   for (const { name, stop } of services) lifecycle.add({ name, stop });
 
-  const app = new Hono({ router: new RememberingRouter() });
-  const apis = [...services, ...built].map(({ document, basePath = document.basePath, http }) => {
+  const app = new Hono({ router: new CachingRouter() });
+  const apis = [...services, ...builtIn].map(({ document, basePath = document.basePath, http }) => {
     return { document, basePath, http };
   });
   const cors = corsPolicy(
@@ -103,7 +103,7 @@ export async function startServer(
     services.map((service) => [service, lifecycle.readiness.register(`${service.name} database`)]),
   );
 
-  // Stopped in reverse: first the ports, last the management port, so that an operator can watch.
+  // Stopped in reverse order: first the API ports, then the management port, so that an operator can watch, then the services.
   const managementPort = await management.listen(host, server.managementPort);
   lifecycle.add({ name: "management", stop: () => management.close(managementCloseMs) });
   if (server.grpcPort !== 0) await grpc.listen(host, server.grpcPort);
@@ -139,8 +139,8 @@ export async function startServer(
     void keepReady({
       readiness,
       stopping,
-      answers: () => database.answers(),
-      looked: (answered) => grpc.setServing(answered, service.rpc),
+      isReachable: () => database.isReachable(),
+      checked: (reachable) => grpc.setServing(reachable, service.rpc),
     });
   }
   const ready = Promise.all(services.map(start)).then(() => undefined);

@@ -1,6 +1,6 @@
 /**
- * The services of this program, and the settings of those that run: `SERVICES` names them. A service that is
- * not named is not even loaded.
+ * The services of this program, and the settings of those that run: `SERVICES` names them. Other services are not
+ * even loaded.
  */
 import type { AuthSettings } from "./auth/settings.ts";
 import type { DevelopmentSecrets } from "./development/secrets.ts";
@@ -32,13 +32,13 @@ export interface Settings {
   readonly auth?: AuthSettings | undefined;
   readonly push?: PushSettings | undefined;
   /**
-   * The settings of a server that got these ports. Where a port was left to the system (0), the addresses that
-   * development mode makes of it, such as the issuer's, follow it.
+   * The settings of a server that listens on these ports. If the system chose a port (0), the addresses that
+   * development mode derives from it, such as the issuer's, have the actual number.
    */
   listeningOn(ports: ListeningPorts): Promise<Settings>;
 }
 
-/** The numbers of the ports that others are told. */
+/** The actual numbers of the ports. */
 export interface ListeningPorts {
   readonly http: number;
   readonly grpc: number;
@@ -84,7 +84,7 @@ export async function readSettings(env: EnvironmentVariables): Promise<Settings>
   };
 }
 
-/** Made or read when first asked for. Production has none, and does not even load what generates them. */
+/** The secrets of development mode, made or read at first use. Production has none, and does not load their module. */
 async function generatedSecrets({ environment, dataDir }: ServerSettings): Promise<() => DevelopmentSecrets> {
   if (environment === "production") {
     return () => {

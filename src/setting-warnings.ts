@@ -1,6 +1,6 @@
 /**
- * Which settings this version knows, and which of them the process has no use for. Loads the tables of the
- * services that do not run as well: their settings are known, too.
+ * Finds settings that this version does not have, or that the process does not use. It also loads the tables of
+ * services that do not run, since their settings exist too.
  */
 import { authTable } from "./auth/settings-table.ts";
 import { databaseTable, migrationTable } from "./platform/database/settings.ts";
@@ -13,10 +13,10 @@ import { pushTable } from "./push/settings-table.ts";
 import { type ServiceName, type Settings, serviceNames, servicesTable } from "./services.ts";
 
 /**
- * The prefixes that are ours alone. Of other names of ours the beginning is others', too: `NODE_`, `GRPC_` (of
- * the gRPC library), `SERVER_` (of CGI), `MEMORY_` (of systemd).
+ * Prefixes that only our settings have. Our other names share theirs with other programs: `NODE_`, `GRPC_` (the
+ * gRPC library), `SERVER_` (CGI), `MEMORY_` (systemd).
  */
-const families = [
+const prefixes = [
   "DB_",
   "TLS_",
   "CORS_",
@@ -37,7 +37,7 @@ const families = [
   "WEBPUSH_",
 ];
 
-/** Names that deployments of other programs with these contracts set. */
+/** Names that deployments of other implementations of these contracts set. */
 const notInThisVersion = ["CACHE_HOST", "CACHE_PORT", "BROKER_URL"];
 
 const tables: Readonly<Record<ServiceName, SettingsTable>> = {
@@ -45,14 +45,14 @@ const tables: Readonly<Record<ServiceName, SettingsTable>> = {
   push: { ...pushTable, ...providerTable },
 };
 
-/** What the process was set to no effect, a sentence each. */
+/** A sentence for each variable that has no effect. */
 export function warningsOf(env: EnvironmentVariables, settings: Settings): readonly string[] {
   const { environment } = settings.server;
   const ofProcess = Object.keys({ ...environmentTable, ...servicesTable, ...serverTable }).map((name) => ({
     name,
     unused: name === "DATA_DIR" && environment === "production" ? "NODE_ENV is production" : undefined,
   }));
-  // What is said of a name that both services know is of the one that runs.
+  // For a name that both services have, the warning is about the service that runs.
   const services = serviceNames.toSorted((a, b) => Number(!settings[a]) - Number(!settings[b]));
   const ofServices = services.flatMap((service) =>
     Object.keys({ ...databaseTable, ...migrationTable, ...tables[service] }).flatMap((name) => {
@@ -62,7 +62,7 @@ export function warningsOf(env: EnvironmentVariables, settings: Settings): reado
   );
   const ofOthers = notInThisVersion.map((name) => ({ name, unused: "this version has no use for it" }));
   const known: readonly KnownSetting[] = [...ofProcess, ...ofServices, ...ofOthers];
-  return settingWarnings(env, known, families);
+  return settingWarnings(env, known, prefixes);
 }
 
 const providers: Readonly<Record<string, ProviderName>> = { FCM_: "fcm", APNS_: "apns", WEBPUSH_: "webpush" };

@@ -1,4 +1,4 @@
-/** Why a program could not start, for a person who can do something about it. Each is undefined for a defect. */
+/** Reasons why a program could not start, for an operator. The functions return undefined for a defect. */
 import { isDatabaseUnavailable, sqlState } from "./platform/base/database-errors.ts";
 import { DirectoryInUseError } from "./platform/database/directory-lock.ts";
 import type { Settings } from "./services.ts";
@@ -22,10 +22,10 @@ export function startFailure(error: unknown, { server }: Settings): string | und
   return undefined;
 }
 
-/** Class 28 is about the user and the password, 3D about the database's name, 42501 about rights. */
+/** Class 28: invalid user or password. Class 3D: unknown database. 42501: missing privileges. */
 const settingStates = /^(28|3D|42501)/;
 
-/** Why the database could not be used, and what to check: it is away, or does not know who asks. */
+/** Why the database could not be used, and what to check: it is unavailable, or refuses the user. */
 export function databaseFailure(error: unknown): string | undefined {
   if (error instanceof DirectoryInUseError) return error.message;
   const state = sqlState(error) ?? "";
@@ -49,11 +49,11 @@ function nextStep(code: string): string | undefined {
   return nextSteps.find(([codes]) => codes.test(code))?.[1];
 }
 
-/** What the driver and the query builder have wrapped. */
+/** The original error, which the driver and the query builder have wrapped. */
 function innermost(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
   if (error.cause !== undefined) return innermost(error.cause);
-  // One error for each address of a name; they have the message.
+  // It has one error for each address of a host name, and only those have a message.
   if (error instanceof AggregateError && error.errors.length > 0) return innermost(error.errors[0]);
   return error;
 }

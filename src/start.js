@@ -1,10 +1,10 @@
 /**
- * Starts main.ts with Node's compile cache on. In JavaScript, as what turns the cache on cannot be in it: were
- * this TypeScript, every start would load Node's TypeScript parser, 15 MB and a tenth of a second, for this file.
+ * Enables Node's compile cache and starts main.ts. This file is JavaScript because it cannot be in the cache
+ * itself: as TypeScript, every start would load Node's TypeScript parser for it, 15 MB and a tenth of a second.
  */
 import "./installed.js";
 import module from "node:module";
 
-// Not by its name: a Node.js without it would refuse this file before installed.js can say what is wrong.
+// Not a named import: a Node.js without this export would fail here before installed.js can print the reason.
 module.enableCompileCache();
 await import("./main.ts");

@@ -90,7 +90,7 @@ describe("the first start", { timeout: 120_000 }, () => {
   beforeAll(async () => {
     server = await start({ DATA_DIR: join(directory, "fresh") });
     await server.ready();
-    while (!server.output().includes("INFO: ready")) await setTimeout(20);
+    while (!server.output().includes("INFO: Ready")) await setTimeout(20);
     screen = server.output();
   }, 60_000);
 

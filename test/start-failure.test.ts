@@ -3,14 +3,14 @@ import { describe, expect, it } from "vitest";
 import { authMigrations } from "../src/auth/service.ts";
 import { openDatabase } from "../src/platform/database/open.ts";
 import { resolveDatabaseSettings } from "../src/platform/database/settings.ts";
-import { settle } from "../src/platform/settings/settings.ts";
+import { valueOrThrow } from "../src/platform/settings/settings.ts";
 import { databaseFailure } from "../src/start-failure.ts";
 import { postgresUrl } from "./support/postgresql/server.ts";
 
 /** What is said where the ordinary user asks, as in production, and where the owner migrates, as in development. */
 async function failures(env: Record<string, string>): Promise<(string | undefined)[]> {
   const options = { environment: "development", service: "auth", dataDir: "/nowhere" } as const;
-  const settings = settle(resolveDatabaseSettings({ DB_PASSWORD: "hunter2", ...env }, options));
+  const settings = valueOrThrow(resolveDatabaseSettings({ DB_PASSWORD: "hunter2", ...env }, options));
   const database = await openDatabase(settings, authMigrations);
   const reasons = [];
   for (const use of [database.isMigrated, database.migrate]) {

@@ -1,6 +1,6 @@
 /**
- * The calls of the demo: real ones, shown as they happen, each answer held against its contract. HTTP by
- * openapi-fetch with the types that are generated from the documents; introspection also over gRPC, Connect
+ * The calls of the demo. They are real; each is shown, and each response is checked against its contract. HTTP uses
+ * openapi-fetch with the types that are generated from the documents. Introspection also goes over gRPC, Connect
  * and gRPC-Web, with the client that is generated from the proto file.
  */
 import { type JsonValue, toJson } from "@bufbuild/protobuf";
@@ -20,10 +20,10 @@ import { IntrospectionService, IntrospectResponseSchema } from "../../gen/proto/
 import { DeliveryService, type NotificationProgress } from "../../gen/proto/push/v1/delivery_pb.ts";
 import { type Contract, readContract } from "./contract.ts";
 import { Mismatch } from "./mismatch.ts";
-import { type Body, showAnswer, showCheck, showRequest } from "./screen.ts";
+import { type Body, showCheck, showRequest, showResponse } from "./screen.ts";
 import { noteSecret, noteSecretsIn } from "./transcript.ts";
 
-/** Where the server is. */
+/** The addresses of the server. */
 export interface Addresses {
   /** Origin of the HTTP APIs. */
   readonly http: string;
@@ -38,15 +38,15 @@ export interface Calls {
   readonly auth: Client<AuthPaths>;
   readonly otp: Client<OtpPaths>;
   readonly push: Client<PushPaths>;
-  /** The answer in the JSON form that proto3 defines, without fields that are not set. */
+  /** The response in the JSON format of proto3, without fields that are not set. */
   introspectOver(protocol: Protocol, token: string, authorization: string): Promise<JsonValue>;
-  /** The progress of a notification over Connect, each time that it changed, until it has ended. */
+  /** The progress of a notification over Connect: a value for each change, until the notification has ended. */
   watchProgress(notificationId: string, authorization: string): AsyncIterable<NotificationProgress>;
   close(): void;
 }
 
-/** Milliseconds that an answer may take. */
-const patienceMs = 10_000;
+/** Milliseconds that a response may take. */
+const timeoutMs = 10_000;
 
 export const form = { "content-type": "application/x-www-form-urlencoded" };
 
@@ -66,10 +66,16 @@ export function createCalls({ http, grpc }: Addresses): Calls {
   };
 
   return {
-    auth: watched(createClient<AuthPaths>({ baseUrl: `${http}/api/auth`, fetch: patient }), "auth"),
-    otp: watched(createClient<OtpPaths>({ baseUrl: `${http}/otp-verifier`, fetch: patient }), "otp-verifier"),
-    push: watched(
-      createClient<PushPaths>({ baseUrl: `${http}/api/push-orchestration`, fetch: patient }),
+    auth: withChecks(
+      createClient<AuthPaths>({ baseUrl: `${http}/api/auth`, fetch: fetchWithTimeout }),
+      "auth",
+    ),
+    otp: withChecks(
+      createClient<OtpPaths>({ baseUrl: `${http}/otp-verifier`, fetch: fetchWithTimeout }),
+      "otp-verifier",
+    ),
+    push: withChecks(
+      createClient<PushPaths>({ baseUrl: `${http}/api/push-orchestration`, fetch: fetchWithTimeout }),
       "push-orchestration",
     ),
 
@@ -82,14 +88,14 @@ export function createCalls({ http, grpc }: Addresses): Calls {
         body: { json: { token } },
       });
       const client = createRpcClient(IntrospectionService, transports[protocol]);
-      const options = { headers: { authorization }, timeoutMs: patienceMs };
-      const answer = await client.introspect({ token }, options).catch((thrown: unknown) => {
+      const options = { headers: { authorization }, timeoutMs };
+      const response = await client.introspect({ token }, options).catch((thrown: unknown) => {
         const { code, rawMessage } = ConnectError.from(thrown);
-        throw new Mismatch(`an answer over ${protocol} at ${at}`, `${Code[code]}: ${rawMessage}`);
+        throw new Mismatch(`a response over ${protocol} at ${at}`, `${Code[code]}: ${rawMessage}`);
       });
-      const json = toJson(IntrospectResponseSchema, answer);
-      showAnswer({ line: "0 OK", body: { json } });
-      if (answer.$unknown) throw new Mismatch("fields of auth.v1.IntrospectResponse", "others besides");
+      const json = toJson(IntrospectResponseSchema, response);
+      showResponse({ line: "0 OK", body: { json } });
+      if (response.$unknown) throw new Mismatch("fields of auth.v1.IntrospectResponse", "others besides");
       return json;
     },
 
@@ -116,17 +122,17 @@ export function createCalls({ http, grpc }: Addresses): Calls {
   };
 }
 
-function patient(request: Request): Promise<Response> {
-  return fetch(request, { signal: AbortSignal.timeout(patienceMs) });
+function fetchWithTimeout(request: Request): Promise<Response> {
+  return fetch(request, { signal: AbortSignal.timeout(timeoutMs) });
 }
 
-function watched<Paths extends object>(client: Client<Paths>, document: string): Client<Paths> {
-  client.use(watcher(readContract(document)));
+function withChecks<Paths extends object>(client: Client<Paths>, document: string): Client<Paths> {
+  client.use(checkExchanges(readContract(document)));
   return client;
 }
 
-/** Shows each exchange, remembers its secrets, and holds the answer against the contract. */
-function watcher(contract: Contract): Middleware {
+/** Shows each exchange, notes its secrets, and checks the response against the contract. */
+function checkExchanges(contract: Contract): Middleware {
   return {
     async onRequest({ request }) {
       const { pathname, search } = new URL(request.url);
@@ -142,7 +148,7 @@ function watcher(contract: Contract): Middleware {
       const mediaType = mediaTypeOf(response);
       const body = bodyIn(mediaType, text);
       if (body && "json" in body) noteSecretsIn(body.json);
-      showAnswer({ line: `${response.status} ${mediaType || "(no body)"}`, body });
+      showResponse({ line: `${response.status} ${mediaType || "(no body)"}`, body });
       const { method } = request;
       const { status } = response;
       const operation = contract({ method, path: schemaPath, status, mediaType, body: text });
@@ -151,14 +157,14 @@ function watcher(contract: Contract): Middleware {
     onError({ error, request }) {
       const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
       const got = cause instanceof Error ? cause.message : String(cause);
-      return new Mismatch(`an answer from ${new URL(request.url).origin}`, got, { cause: error });
+      return new Mismatch(`a response from ${new URL(request.url).origin}`, got, { cause: error });
     },
   };
 }
 
 /**
- * Notes the secrets of a token request. A parameter named `password` holds a one-time code where the grant is
- * phone_otp; it was noted as such when it came.
+ * Notes the secrets of a token request. With the grant phone_otp the parameter `password` is a one-time code,
+ * which was noted when it was received.
  */
 function noteForm(parameters: URLSearchParams): void {
   const { password, ...rest } = Object.fromEntries(parameters);
@@ -186,7 +192,7 @@ export function bearer(accessToken: string): string {
   return `Bearer ${accessToken}`;
 }
 
-/** Whose credentials these are; the secret stays out of sight. */
+/** The owner of these credentials, without the secret. */
 function credentialsIn(authorization: string): string {
   if (authorization.startsWith("Bearer ")) {
     const { sub, client_id } = decodeJwt(authorization.slice("Bearer ".length));

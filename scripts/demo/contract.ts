@@ -1,6 +1,6 @@
 /**
- * Holds an answer against an OpenAPI document, read from its file, as any consumer could: is its status one
- * of the operation's, its media type one of the status's, its body what the schema says?
+ * Checks a response against an OpenAPI document, which is read from its file, as any consumer could do. The
+ * operation must declare the status, the status must declare the media type, and the body must match the schema.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -22,20 +22,20 @@ interface DocumentObject {
   readonly components: { readonly responses: Readonly<Record<string, ResponseObject>> };
 }
 
-/** What is known of an answer. */
-export interface Answered {
+/** A request and its response. */
+export interface Exchange {
   /** Upper case. */
   readonly method: string;
-  /** As the document has it, with its parameters in braces. */
+  /** As in the document, with parameters in braces. */
   readonly path: string;
   readonly status: number;
-  /** Without parameters; empty if there is none. */
+  /** Without its parameters; empty if there is none. */
   readonly mediaType: string;
   readonly body: string;
 }
 
 /** @returns the operation's id. @throws Mismatch with everything in which the body differs */
-export type Contract = (answered: Answered) => string;
+export type Contract = (exchange: Exchange) => string;
 
 /** @param name of the document in openapi/ */
 export function readContract(name: string): Contract {
@@ -47,9 +47,9 @@ export function readContract(name: string): Contract {
   ajv.addFormat("password", true);
   ajv.addSchema(document, name);
 
-  /** The declared response, and where it stands in the document. */
-  function declared(answered: Answered, { operationId, responses }: OperationObject) {
-    const { method, path, status } = answered;
+  /** The declared response and its JSON pointer in the document. */
+  function declared(exchange: Exchange, { operationId, responses }: OperationObject) {
+    const { method, path, status } = exchange;
     const response = responses[status];
     if (!response) {
       const statuses = Object.keys(responses).join(", ");
@@ -61,11 +61,11 @@ export function readContract(name: string): Contract {
     return { response: shared ?? response, pointer: response.$ref };
   }
 
-  return (answered) => {
-    const { method, path, status, mediaType, body } = answered;
+  return (exchange) => {
+    const { method, path, status, mediaType, body } = exchange;
     const operation = document.paths[path]?.[method.toLowerCase()];
     if (!operation) throw new Error(`the contract of ${name} has no ${method} ${path}`);
-    const { response, pointer } = declared(answered, operation);
+    const { response, pointer } = declared(exchange, operation);
     const { operationId } = operation;
     if (!response.content) {
       if (body !== "") throw new Mismatch(`no body with ${operationId} ${status}`, body);
@@ -94,10 +94,10 @@ function parsed(body: string, operationId: string, status: number): unknown {
   }
 }
 
-/** Problems named in one message; a body that is none of several schemas has many. */
+/** Problems in one message, at most: a body that matches none of several schemas has many. */
 const maxProblems = 4;
 
-/** In words; first those by which the body misses the schema that it comes closest to. */
+/** The problems in words. Those of the schema with the fewest problems come first. */
 function problemsOf(errors: readonly ErrorObject[]): string {
   const bySchema = Object.values(
     Object.groupBy(errors, ({ schemaPath }) => schemaPath.replace(inSchema, "")),

@@ -1,7 +1,7 @@
-/** Something that is not as it should be: the demo ends at the first of it. */
+/** Differences between a response and the expectation. The first one ends the demo. */
 import { isDeepStrictEqual } from "node:util";
 
-/** What was expected and what came instead, in words. */
+/** The expected and the actual value, in words. */
 export class Mismatch extends Error {
   override readonly name = "Mismatch";
   readonly expected: string;
@@ -14,34 +14,34 @@ export class Mismatch extends Error {
   }
 }
 
-/** @throws Mismatch unless both are the same, all the way down */
+/** @throws Mismatch unless both are deeply equal */
 export function same(got: unknown, expected: unknown, what: string): void {
   if (isDeepStrictEqual(got, expected)) return;
   throw new Mismatch(`${what}\n${JSON.stringify(expected)}`, String(JSON.stringify(got)));
 }
 
-/** An answer of openapi-fetch. */
-interface Answer<Data, Failure> {
+/** The result of a call with openapi-fetch. */
+interface FetchResult<Data, Failure> {
   readonly data?: Data;
   readonly error?: Failure;
   readonly response: Response;
 }
 
-/** The body of an answer that must be a success with one. @throws Mismatch */
-export function bodyOf<Data>(status: number, answer: Answer<Data, unknown>): Data {
-  statusIs(status, answer);
-  if (answer.data === undefined) throw new Mismatch(`a body with status ${status}`, "none");
-  return answer.data;
+/** The body of a success. @throws Mismatch for another status, or without a body */
+export function bodyOf<Data>(status: number, result: FetchResult<Data, unknown>): Data {
+  statusIs(status, result);
+  if (result.data === undefined) throw new Mismatch(`a body with status ${status}`, "none");
+  return result.data;
 }
 
-/** The body of an answer that must be this failure. @throws Mismatch */
-export function failureOf<Failure>(status: number, answer: Answer<unknown, Failure>): Failure {
-  statusIs(status, answer);
-  if (answer.error === undefined) throw new Mismatch(`a body with status ${status}`, "none");
-  return answer.error;
+/** The body of this failure. @throws Mismatch for another status, or without a body */
+export function failureOf<Failure>(status: number, result: FetchResult<unknown, Failure>): Failure {
+  statusIs(status, result);
+  if (result.error === undefined) throw new Mismatch(`a body with status ${status}`, "none");
+  return result.error;
 }
 
-/** @throws Mismatch unless the answer has this status */
-export function statusIs(status: number, { response }: Answer<unknown, unknown>): void {
+/** @throws Mismatch unless the response has this status */
+export function statusIs(status: number, { response }: FetchResult<unknown, unknown>): void {
   if (response.status !== status) throw new Mismatch(`status ${status}`, `status ${response.status}`);
 }

@@ -10,7 +10,7 @@ import type { Stage, TokenPair } from "./stage.ts";
 
 type HistoryPage = components["schemas"]["HistoryPage"];
 
-/** Two zones, in minutes east of UTC, in which other demos that run at this moment have no devices. */
+/** Two time zones, in minutes east of UTC, in which other demos that run now have no devices. */
 const zones = [((process.pid * 2) % 52) * 15 + 15, ((process.pid * 2) % 52) * 15 + 30] as const;
 const sent = {
   title: "Your order is on its way",
@@ -73,13 +73,13 @@ async function send({ calls, step }: Stage, user: string, operator: string): Pro
   const key = randomUUID();
   const headers = { authorization: operator, "Idempotency-Key": key };
   const once = async () => {
-    const answer = await calls.push.POST("/v1/pushprovider/push", { headers, body });
-    statusIs(204, answer);
-    return answer.response.headers.get("notification-id") ?? "";
+    const result = await calls.push.POST("/v1/pushprovider/push", { headers, body });
+    statusIs(204, result);
+    return result.response.headers.get("notification-id") ?? "";
   };
   const id = await step("The back office sends a notification to both zones", once);
   await step(
-    "It sends again with the same Idempotency-Key, as its answer might have got lost",
+    "It sends again with the same Idempotency-Key, as the response might have got lost",
     async (check) => {
       check("it is the same notification, sent once", await once(), id);
     },
@@ -143,7 +143,7 @@ function withoutTime({ sendAt: _when, ...entry }: HistoryPage["content"][number]
   return entry;
 }
 
-/** After the identity's deletion: somebody who gets the same id must find nothing of the one before. */
+/** After the identity's deletion: a new user with the same id must not find data of the previous one. */
 export async function findNothing(stage: Stage): Promise<void> {
   const { calls, user, credentials, step } = stage;
   const internal = { authorization: credentials.internal };

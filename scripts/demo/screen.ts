@@ -1,6 +1,6 @@
 /**
- * How the demo looks: requests and answers as a person would write them down, at most 100 columns wide.
- * Colours only on a terminal, and not where NO_COLOR is set.
+ * The output of the demo: requests and responses in a readable format, at most 100 columns wide. Colours only on
+ * a terminal, and not if NO_COLOR is set.
  */
 import { styleText } from "node:util";
 import { say } from "../command.ts";
@@ -11,21 +11,21 @@ const isColoured = process.stdout.isTTY === true && !process.env["NO_COLOR"];
 
 export type Style = "bold" | "dim" | "cyan" | "green" | "red" | "yellow";
 
-/** The text in this style, where there are colours. */
+/** The text in this style, if colours are on. */
 export function styled(style: Style, text: string): string {
   return isColoured ? styleText(style, text, { validateStream: false }) : text;
 }
 
-/** A request or an answer, taken apart for people. */
+/** The parts of a request or a response that are shown. */
 export interface Message {
-  /** What begins it: method and path, or a status. */
+  /** The first line: method and path, or the status. */
   readonly line: string;
-  /** Whose credentials it carries, by name. */
+  /** The owner of the credentials that it carries. */
   readonly credentials?: string | undefined;
   readonly body?: Body | undefined;
 }
 
-/** A body by what it holds. */
+/** A body, by its media type. */
 export type Body =
   | { readonly json: unknown }
   | { readonly form: URLSearchParams }
@@ -36,7 +36,7 @@ export function showChapter(title: string): void {
   say(`\n${styled("bold", `${title}\n${"─".repeat(title.length)}`)}`);
 }
 
-/** The heading of a step, and what a reader should know about it. */
+/** The heading of a step, and a note for the reader. */
 export function showHeading(number: number, heading: string, note?: string): void {
   say(`\n${styled("bold", `${String(number).padStart(2)}. ${heading}`)}`);
   if (note !== undefined) for (const line of wrap(note, margin)) say(styled("yellow", line));
@@ -48,17 +48,17 @@ export function showRequest(message: Message): void {
   showBody(message.body);
 }
 
-export function showAnswer(message: Message): void {
+export function showResponse(message: Message): void {
   say(`${margin}${styled("cyan", `← ${message.line}`)}`);
   showBody(message.body);
 }
 
-/** Something that was checked and is as it should be. */
+/** A check that succeeded. */
 export function showCheck(what: string): void {
   for (const line of wrap(`✓ ${what}`, margin, "  ")) say(styled("green", line));
 }
 
-/** A label and a text beside it, as often as there are lines. */
+/** The text, with the label before each of its lines. */
 export function labelled(label: string, text: string): string {
   const hanging = " ".repeat(12);
   const lines = text.split("\n").flatMap((line) => wrap(line, margin + hanging, "  "));
@@ -78,8 +78,8 @@ function linesOf(body: Body): string[] {
 }
 
 /**
- * JSON over as few lines as the width allows: what fits on one line stays on one.
- * @param taken columns of the first line that are not free
+ * JSON on as few lines as the width allows: a value that fits on one line stays on one.
+ * @param taken columns of the first line that are used already
  */
 function jsonLines(value: unknown, room: number, taken = 0): string[] {
   const inline = oneLine(value);
@@ -103,7 +103,7 @@ function oneLine(value: unknown): string {
   return members.length === 0 ? "{}" : `{ ${members.join(", ")} }`;
 }
 
-/** Tokens and keys without their middle; other values as they are. */
+/** Tokens and keys without their middle; other values unchanged. */
 function shortened(value: unknown): unknown {
   if (typeof value !== "string" || value.length <= 64 || /\s/.test(value)) return value;
   return `${value.slice(0, 24)}…${value.slice(-12)}`;

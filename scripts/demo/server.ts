@@ -1,13 +1,13 @@
-/** Finds the server before the first step, so that whoever has not started one is told how. */
+/** Checks before the first step that the server runs, so that the demo can print how to start it. */
 import { once } from "node:events";
 import { connect } from "node:net";
 import type { Addresses } from "./calls.ts";
 import { readContract } from "./contract.ts";
 
-/** Milliseconds to wait for a first answer. */
-const patienceMs = 5_000;
+/** Milliseconds to wait for a response. */
+const timeoutMs = 5_000;
 
-/** The addresses in `GATEPOST_URL` and `GATEPOST_GRPC`, or those of `npm start`; undefined if they are none. */
+/** The addresses in `GATEPOST_URL` and `GATEPOST_GRPC`, or those of `npm start`; undefined if they are not valid. */
 export function readAddresses(env: NodeJS.ProcessEnv): Addresses | undefined {
   const http = URL.parse(env["GATEPOST_URL"] || "http://127.0.0.1:8080");
   if (http === null || !/^https?:$/.test(http.protocol)) return undefined;
@@ -15,19 +15,19 @@ export function readAddresses(env: NodeJS.ProcessEnv): Addresses | undefined {
   return URL.canParse(`http://${grpc}`) ? { http: http.origin, grpc } : undefined;
 }
 
-/** Why the demo cannot run with what is at these addresses; undefined if it can. */
+/** Why the demo cannot use the server at these addresses; undefined if it can. */
 export async function obstacle({ http, grpc }: Addresses): Promise<string | undefined> {
-  const answer = await firstAnswer(`${http}/api/auth/v1/jwks`);
-  if (typeof answer === "string") return `No server answers at ${http} (${answer}).`;
+  const jwks = await tryGet(`${http}/api/auth/v1/jwks`);
+  if (typeof jwks === "string") return `No server answers at ${http} (${jwks}).`;
   const path = "GET /api/auth/v1/jwks";
-  if (!isKeySet(answer)) {
-    return `What answers at ${http} is not gatepost: it answered ${path} with ${answer.status} ${answer.mediaType}.`;
+  if (!isKeySet(jwks)) {
+    return `What answers at ${http} is not gatepost: it answered ${path} with ${jwks.status} ${jwks.mediaType}.`;
   }
-  const verifier = await firstAnswer(`${http}/otp-verifier/v1/messages?phone=%2B12025550123`);
+  const verifier = await tryGet(`${http}/otp-verifier/v1/messages?phone=%2B12025550123`);
   if (typeof verifier === "string" || verifier.status !== 200) {
     return `The server at ${http} has no built-in OTP verifier. The demo needs one in development mode: without NODE_ENV=production and OTP_VERIFIER_URL.`;
   }
-  const push = await firstAnswer(`${http}/api/push-orchestration/openapi.json`);
+  const push = await tryGet(`${http}/api/push-orchestration/openapi.json`);
   if (typeof push === "string" || push.status !== 200) {
     return `The server at ${http} does not run the push service. The demo needs both: without SERVICES, or with SERVICES=auth,push.`;
   }
@@ -35,16 +35,16 @@ export async function obstacle({ http, grpc }: Addresses): Promise<string | unde
   return refusal && `Nothing listens for gRPC at ${grpc} (${refusal}).`;
 }
 
-interface Answer {
+interface ReceivedResponse {
   readonly status: number;
   readonly mediaType: string;
   readonly body: string;
 }
 
-/** The answer, or why there is none. */
-async function firstAnswer(url: string): Promise<Answer | string> {
+/** The response, or the reason why there is none. */
+async function tryGet(url: string): Promise<ReceivedResponse | string> {
   try {
-    const response = await fetch(url, { signal: AbortSignal.timeout(patienceMs) });
+    const response = await fetch(url, { signal: AbortSignal.timeout(timeoutMs) });
     const mediaType = (response.headers.get("content-type") ?? "").split(";", 1)[0] ?? "";
     return { status: response.status, mediaType, body: await response.text() };
   } catch (thrown) {
@@ -52,10 +52,10 @@ async function firstAnswer(url: string): Promise<Answer | string> {
   }
 }
 
-function isKeySet(answer: Answer): boolean {
+function isKeySet(response: ReceivedResponse): boolean {
   try {
-    readContract("auth")({ method: "GET", path: "/v1/jwks", ...answer });
-    return answer.status === 200;
+    readContract("auth")({ method: "GET", path: "/v1/jwks", ...response });
+    return response.status === 200;
   } catch {
     return false;
   }
@@ -64,7 +64,7 @@ function isKeySet(answer: Answer): boolean {
 async function connectionError(address: string): Promise<string | undefined> {
   const { hostname, port } = new URL(`http://${address}`);
   const socket = connect({ host: hostname.replace(/^\[|\]$/g, ""), port: Number(port || 80) });
-  socket.setTimeout(patienceMs, () => socket.destroy(new Error("it does not answer")));
+  socket.setTimeout(timeoutMs, () => socket.destroy(new Error("it does not answer")));
   try {
     await once(socket, "connect");
     return undefined;

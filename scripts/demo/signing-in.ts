@@ -1,4 +1,4 @@
-/** The first part of the demo: a user appears, and signs in in each of the ways there are. */
+/** The first part of the demo: a user is created, and signs in with each grant. */
 import { randomBytes } from "node:crypto";
 import { form } from "./calls.ts";
 import { bodyOf, failureOf, Mismatch, statusIs } from "./mismatch.ts";
@@ -85,7 +85,7 @@ async function signInWithPassword(stage: Stage): Promise<void> {
   );
 }
 
-/** Two steps: the code is sent, and read where the built-in verifier shows it. */
+/** Two steps: the code is sent, and is read from the built-in verifier. */
 async function receiveCode({ calls, user, step }: Stage, heading: string): Promise<string> {
   const { phone } = user;
   await step(heading, async () => {

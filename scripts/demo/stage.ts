@@ -1,4 +1,4 @@
-/** What every chapter of the demo works with: the calls, the credentials, the user, and the counting of steps. */
+/** The state that all chapters of the demo share: the calls, the credentials, the user, and the counter of steps. */
 import { randomBytes, randomInt } from "node:crypto";
 import type { components } from "../../gen/openapi/auth.ts";
 import { basic, type Calls } from "./calls.ts";
@@ -7,7 +7,7 @@ import { showCheck, showHeading } from "./screen.ts";
 
 export type TokenPair = components["schemas"]["TokenPair"];
 
-/** Holds something against what is expected of it, and says so. */
+/** Compares a value with the expected one, and shows the check. @throws Mismatch */
 export type Check = (what: string, got: unknown, expected: unknown) => void;
 
 export interface Stage {
@@ -51,7 +51,7 @@ export function createStage(calls: Calls): Stage {
   };
 }
 
-/** A number that belongs to nobody: the exchange 555 is in no service, in any North American area. */
+/** A fictional number: the exchange 555 is not in service in any North American area. */
 function fictionalPhone(): string {
   return `+1${randomInt(201, 990)}555${String(randomInt(10_000)).padStart(4, "0")}`;
 }

@@ -1,4 +1,4 @@
-/** The second part of the demo: what becomes of a token pair, until it is revoked and the user is gone. */
+/** The second part of the demo: the life of a token pair, until it is revoked and the user is deleted. */
 import { randomBytes } from "node:crypto";
 import { createLocalJWKSet, jwtVerify } from "jose";
 import type { components } from "../../gen/openapi/auth.ts";
@@ -8,12 +8,12 @@ import type { Check, Stage, TokenPair } from "./stage.ts";
 
 type ActiveToken = components["schemas"]["ActiveToken"];
 
-/** Asks about the token in every way there is. @returns what is said of it */
+/** Introspects the token over every protocol. @returns the response */
 export async function introspect(stage: Stage, { access_token }: TokenPair): Promise<ActiveToken> {
   const { calls, user, credentials, step } = stage;
 
   const active = await step("Is the access token active? Ask over HTTP", async (check) => {
-    const result = bodyOf(200, await ask(stage, access_token));
+    const result = bodyOf(200, await introspectOverHttp(stage, access_token));
     if (!result.active) throw new Mismatch("an active token", JSON.stringify(result));
     check("it is active, and the user's", [result.sub, result.userInfo], [user.id, { userId: user.id }]);
     return result;
@@ -23,13 +23,13 @@ export async function introspect(stage: Stage, { access_token }: TokenPair): Pro
   for (const protocol of protocols) {
     await step(`Ask over ${protocol}`, async (check) => {
       const result = await calls.introspectOver(protocol, access_token, credentials.internal);
-      check("the same answer, with the times as strings", result, expected);
+      check("the same response, with the times as strings", result, expected);
     });
   }
   return active;
 }
 
-/** Verifies the token without asking anybody, as a resource server can. */
+/** Verifies the token locally with the key set, as a resource server can. */
 export async function verifyLocally(
   { calls, step }: Stage,
   token: string,
@@ -64,7 +64,7 @@ export async function refresh(stage: Stage, old: TokenPair): Promise<TokenPair> 
   });
 
   await stage.step(
-    "Send the very same request again, as a client does whose answer got lost",
+    "Send the very same request again, as a client does if the response got lost",
     async (check) => {
       const pair = bodyOf(200, await exchange(stage, old.refresh_token));
       check("the very same pair, character for character", pair, next);
@@ -103,7 +103,7 @@ export async function revoke(stage: Stage, { access_token, refresh_token }: Toke
   });
 
   await step("Is the access token still active? Ask over HTTP", async (check) => {
-    isInactive(check, bodyOf(200, await ask(stage, access_token)));
+    isInactive(check, bodyOf(200, await introspectOverHttp(stage, access_token)));
   });
   for (const protocol of protocols) {
     await step(
@@ -118,7 +118,7 @@ export async function revoke(stage: Stage, { access_token, refresh_token }: Toke
 
   await step("Ask with credentials that nobody has", async (check) => {
     const nobody = basic("nobody", `wrong-${randomBytes(12).toString("base64url")}`);
-    const refusal = failureOf(401, await ask(stage, access_token, nobody));
+    const refusal = failureOf(401, await introspectOverHttp(stage, access_token, nobody));
     check("it was refused as invalid_client", refusal.error, "invalid_client");
   });
 }
@@ -137,7 +137,11 @@ export async function sayGoodbye({ calls, user, credentials, step }: Stage): Pro
   });
 }
 
-function ask({ calls, credentials }: Stage, token: string, authorization = credentials.internal) {
+function introspectOverHttp(
+  { calls, credentials }: Stage,
+  token: string,
+  authorization = credentials.internal,
+) {
   return calls.auth.POST("/oauth2/v1/introspect", { headers: { authorization, ...form }, body: { token } });
 }
 
@@ -153,7 +157,7 @@ function isInactive(check: Check, result: unknown): void {
   check("not active, and not a word more", result, { active: false });
 }
 
-/** The HTTP answer as the message of auth.v1 has it: each field once, times as strings. */
+/** The HTTP response as the message of auth.v1: each field once, times as strings. */
 function asMessage({ client_id: _twice, token_type: _again, ...active }: ActiveToken): object {
   const { nbf, exp, iat } = active;
   return { ...active, nbf: String(nbf), exp: String(exp), iat: String(iat) };

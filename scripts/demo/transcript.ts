@@ -1,11 +1,11 @@
 /**
- * The secrets that a demo saw. Where `DEMO_TRANSCRIPT` names a file, each is appended to it, one a line, its
- * kind and a tab before it:
+ * The secrets of a demo. If `DEMO_TRANSCRIPT` names a file, each secret is appended to it, on a line of its own, after
+ * its kind and a tab:
  *
  *     access_token<TAB>eyJhbGciOiJSUzI1NiIsInR5cCI6…
  *
  * Kinds: access_token, refresh_token, otp_proof, otp_code, password, client_secret. A test searches databases
- * and logs for them afterwards; nobody else needs it.
+ * and logs for them afterwards; it has no other use.
  */
 import { appendFileSync } from "node:fs";
 
@@ -17,7 +17,7 @@ export type SecretKind =
   | "password"
   | "client_secret";
 
-/** The names under which requests and answers carry secrets. */
+/** The names under which requests and responses carry secrets. */
 const kinds: ReadonlyMap<string, SecretKind> = new Map([
   ["access_token", "access_token"],
   ["refresh_token", "refresh_token"],
@@ -36,7 +36,7 @@ export function noteSecret(kind: SecretKind, secret: string): void {
   appendFileSync(file, `${kind}\t${secret}\n`, { mode: 0o600 });
 }
 
-/** Notes every secret in a body, at any depth. The `code` of an error is none. */
+/** Notes every secret in a body, at any depth. The `code` of an error is not a secret. */
 export function noteSecretsIn(value: unknown): void {
   if (typeof value !== "object" || value === null || "status" in value) return;
   for (const [name, member] of Object.entries(value)) {

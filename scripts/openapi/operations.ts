@@ -1,19 +1,19 @@
 /**
- * The operations of an OpenAPI document, each with everything that it inherits from its path and its
- * document, under a key that two versions of the document agree on.
+ * The operations of an OpenAPI document, each with everything that it inherits from its path and its document,
+ * under a key that is the same in two versions of the document.
  */
 import type { Json, JsonObject } from "./document.ts";
 import { arrayOf, entriesOf, objectOf, resolveObject, stringsOf } from "./document.ts";
 
-/** An operation by itself. */
+/** An operation with all that it inherits. */
 export interface Operation {
-  /** Method and path, for people. */
+  /** Method and path, for messages. */
   readonly label: string;
   /** The operation object. */
   readonly self: JsonObject;
   /** By place and name, such as `query:page`; a path parameter by its position in the path. */
   readonly parameters: ReadonlyMap<string, JsonObject>;
-  /** The sets of credentials any of which is enough; the empty set is for anybody. */
+  /** The alternative sets of credentials; the empty set needs none. */
   readonly security: readonly ReadonlySet<string>[];
   /** URL templates that the path is appended to. */
   readonly servers: readonly string[];
@@ -21,12 +21,12 @@ export interface Operation {
 
 const METHODS = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
-/** Headers that OpenAPI describes elsewhere; as parameters they are to be ignored. */
+/** Headers that OpenAPI describes elsewhere, and ignores as parameters. */
 const NOT_PARAMETERS = ["header:accept", "header:content-type", "header:authorization"];
 
 const PATH_PARAMETER = /\{([^}]*)\}/g;
 
-/** The operations, by method and path; what a path parameter is called makes no difference. */
+/** The operations, by method and path; names of path parameters are ignored. */
 export function operationsOf(root: JsonObject): Map<string, Operation> {
   const operations = new Map<string, Operation>();
   for (const [path, reference] of entriesOf(root["paths"])) {
@@ -70,7 +70,7 @@ function parametersOf(root: JsonObject, path: string, declared: readonly Json[])
   return parameters;
 }
 
-/** What a caller must hold, by what the schemes are rather than by what they are called. */
+/** The credentials that a requirement needs, identified by the content of the schemes instead of their names. */
 function credentialsOf(root: JsonObject, requirement: Json): Set<string> {
   const schemes = objectOf(objectOf(root["components"])["securitySchemes"]);
   const credentials = entriesOf(requirement).flatMap(([name, scopes]) => {

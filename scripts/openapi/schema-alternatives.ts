@@ -1,11 +1,11 @@
 /**
  * Schemas as alternatives that can be compared keyword by keyword: references followed, unions and lists
- * of types spread, `allOf` merged. `{type: [string, "null"]}` and a `oneOf` of both come out the same.
+ * of types spread, `allOf` merged. `{type: [string, "null"]}` and a `oneOf` of both give the same result.
  */
 import type { Json, JsonObject } from "./document.ts";
 import { arrayOf, entriesOf, follow, objectOf, stringsOf } from "./document.ts";
 
-/** The schemas that a schema admits any of; none where it admits nothing. Nested schemas stay as they are. */
+/** The alternatives of a schema; none if it admits nothing. Nested schemas are unchanged. */
 export function alternatives(root: JsonObject, schema: Json): JsonObject[] {
   if (schema === false) return [];
   const { $ref, allOf, oneOf, anyOf, type, ...rest } = objectOf(schema);
@@ -21,13 +21,13 @@ export function alternatives(root: JsonObject, schema: Json): JsonObject[] {
   return plain;
 }
 
-/** A schema with one type. Null is one value: what else the schema says is about the other types. */
+/** A schema with one type. For null, other keywords are dropped: they apply only to other types. */
 function ofType(type: Json | undefined, rest: JsonObject): JsonObject {
   if (type === undefined) return rest;
   return type === "null" ? { type } : { ...rest, type };
 }
 
-/** Both schemas at once; where both bound the same thing, the second one counts. */
+/** Both schemas merged: properties and required names are combined; of other keywords in both, the second one counts. */
 function merge(a: JsonObject, b: JsonObject): JsonObject {
   const properties: Record<string, Json> = Object.fromEntries(entriesOf(a["properties"]));
   for (const [name, property] of entriesOf(b["properties"])) {

@@ -1,12 +1,12 @@
 /**
- * Whether a schema can be replaced by another one without breaking anybody. It is a question of
- * containment, and the direction decides which way round:
+ * Whether a schema can replace another one without breaking clients. One schema must contain the other, and the
+ * direction decides which:
  *
- *   in requests   what was accepted must still be: before within after
- *   in responses  what is answered must have been expected: after within before
+ *   in requests   every value that was accepted must still be accepted: before within after
+ *   in responses  every value that is sent must have been possible before: after within before
  *
- * Two things are judged apart from that. A property that is gone breaks in both directions, for somebody
- * reads or sends it. A property that is new breaks in neither, unless a request must carry it.
+ * There are two special cases. A removed property breaks in both directions, since some client may read or send
+ * it. A new property breaks in neither, unless a request must carry it.
  *
  * Where containment cannot be decided (a pattern that changed, `not`, `if`), a change counts as breaking:
  * it can be declared, while a silent break cannot be taken back.
@@ -16,7 +16,7 @@ import type { Json, JsonObject } from "./document.ts";
 import { arrayOf, entriesOf, objectOf, referenceOf, resolveObject, stringsOf } from "./document.ts";
 import { alternatives } from "./schema-alternatives.ts";
 
-/** Which way a value travels. */
+/** Where a value is sent. */
 export type Direction = "request" | "response";
 
 /** A change that breaks: the place, from the nearest named schema on, and what happened there. */
@@ -38,7 +38,7 @@ export class SchemaComparison {
   readonly #before: JsonObject;
   readonly #after: JsonObject;
   readonly #direction: Direction;
-  /** Results so far; also what ends the recursion in schemas that contain themselves. */
+  /** Results so far. They also end the recursion in schemas that contain themselves. */
   readonly #known = new Map<string, readonly Finding[]>();
 
   constructor(before: JsonObject, after: JsonObject, direction: Direction) {
@@ -73,7 +73,7 @@ export class SchemaComparison {
       const [mine, theirs] = [ofType(inner, type).length, ofType(outer, type)];
       if (inner.length === 1 && outer.length === 1)
         return outer.flatMap((only) => this.#admits(alternative, only));
-      // The same number of this type on both sides: one of them has changed; the likeliest is the nearest.
+      // Both sides have the same number of this type, so one of them has changed: the most similar one.
       const attempts = theirs.map((candidate) => this.#admits(alternative, candidate));
       const nearest = attempts.sort((one, other) => one.length - other.length)[0];
       const lost = `an alternative of type ${type ?? "any"} ${this.#request ? "removed" : "added"}`;
@@ -81,7 +81,7 @@ export class SchemaComparison {
     });
   }
 
-  /** Why `outer` does not admit everything that `inner` does; both are free of references and unions. */
+  /** Why `outer` does not admit every value that `inner` admits; neither has references or unions. */
   #admits(inner: JsonObject, outer: JsonObject): Finding[] {
     const [before, after] = this.#inDirection(inner, outer);
     const changed = (keyword: string): Finding => ({
@@ -138,7 +138,7 @@ export class SchemaComparison {
       .map((name) => ({ at: `.${name}`, what: this.#request ? "became required" : "became optional" }));
   }
 
-  /** Properties that are not declared. An object that opens is like one that gains properties. */
+  /** Undeclared properties. An object that now permits them is like one with new properties. */
   #others(before: JsonObject, after: JsonObject): Finding[] {
     const { additionalProperties: old = true } = before;
     const { additionalProperties: now = true } = after;
@@ -147,7 +147,7 @@ export class SchemaComparison {
     return below(".*", this.compare(old, now));
   }
 
-  /** The properties that travel in this direction. */
+  /** The properties that are sent in this direction. */
   #visible(root: JsonObject, schema: JsonObject): Map<string, Json> {
     const hidden = this.#request ? "readOnly" : "writeOnly";
     return new Map(
@@ -168,7 +168,7 @@ export class SchemaComparison {
   }
 }
 
-/** Places under a step; a place that begins with a schema's name stands for itself. */
+/** Places under a step; a place that begins with a schema's name is absolute. */
 function below(step: string, findings: readonly Finding[]): Finding[] {
   return findings.map(({ at, what }) => ({ at: /^($|[.[])/.test(at) ? step + at : at, what }));
 }

@@ -147,7 +147,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
             logEvents(logger, [AuthEvents.authorizationReuseDetected.type]),
           ]),
           logger,
-          alone: settings.database.kind === "embedded",
+          isOnlyProcess: settings.database.kind === "embedded",
         }),
       );
     },

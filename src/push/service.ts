@@ -133,7 +133,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
           source: eventSource,
           deliver: logEvents(logger),
           logger,
-          alone: settings.database.kind === "embedded",
+          isOnlyProcess: settings.database.kind === "embedded",
         }),
       );
     },

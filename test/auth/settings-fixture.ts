@@ -3,7 +3,7 @@ import { resolveAuthSettings } from "../../src/auth/settings.ts";
 import { developmentSecrets } from "../../src/development/secrets.ts";
 import type { EnvironmentVariables } from "../../src/platform/settings/environment.ts";
 import { resolveServerSettings } from "../../src/platform/settings/server.ts";
-import { joinReadings, settle } from "../../src/platform/settings/settings.ts";
+import { joinReadings, valueOrThrow } from "../../src/platform/settings/settings.ts";
 
 const pairs = new Map<string, KeyPairKeyObjectResult>();
 
@@ -53,8 +53,8 @@ export function production(changes: EnvironmentVariables = {}) {
 
 /** The auth settings of an environment whose server settings are right. */
 export async function readAuth(env: EnvironmentVariables) {
-  const server = settle(resolveServerSettings(env));
-  return settle(resolveAuthSettings(env, server, () => developmentSecrets(server.dataDir)));
+  const server = valueOrThrow(resolveServerSettings(env));
+  return valueOrThrow(resolveAuthSettings(env, server, () => developmentSecrets(server.dataDir)));
 }
 
 /** All settings, as the program reads them. */

@@ -173,7 +173,7 @@ export async function spawnServer(backend: Backend, options: ServerOptions = {})
 /** The ports that a program's log says it listens on, in either form of the log; undefined as long as it does not. */
 export function portsIn(log: string): Ports | undefined {
   const [, ports] =
-    /\blistening\b.*"ports":(\{[^}]*\})/.exec(log) ?? /"ports":(\{[^}]*\}).*"listening"/.exec(log) ?? [];
+    /\bListening\b.*"ports":(\{[^}]*\})/.exec(log) ?? /"ports":(\{[^}]*\}).*"Listening"/.exec(log) ?? [];
   return ports === undefined ? undefined : JSON.parse(ports);
 }
 

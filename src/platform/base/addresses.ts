@@ -1,12 +1,12 @@
-/** Hosts and targets, as they are spelled in URLs. */
+/** Hosts and request targets, as they are written in URLs. */
 import { isIPv6 } from "node:net";
 
-/** A host as it stands in front of a port. */
+/** The host as it is written before a port: an IPv6 address in brackets. */
 export function bracketed(host: string): string {
   return isIPv6(host) ? `[${host}]` : host;
 }
 
-/** An address to listen on, as the host of a URL that reaches it from this machine. */
+/** The host of a URL that reaches a listening address from this machine. */
 export function urlHost(host: string): string {
   return host === "0.0.0.0" || host === "::" ? "127.0.0.1" : bracketed(host);
 }

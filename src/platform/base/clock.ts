@@ -1,4 +1,4 @@
-/** Time is passed in, so that a test can move it. */
+/** The current time. It is passed in, so that a test can set it. */
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number;

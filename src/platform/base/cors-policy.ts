@@ -1,6 +1,6 @@
 /**
  * What pages of other origins may do (the CORS protocol of the Fetch standard), on the HTTP APIs and on the
- * RPC protocols alike. Which headers an API has beside everybody's, its composer says.
+ * RPC protocols alike. The caller passes in the headers that only some APIs have.
  */
 import { cors as connectCors } from "@connectrpc/connect";
 
@@ -10,19 +10,19 @@ export interface ApiHeaders {
   readonly responseHeaders: readonly string[];
 }
 
-/** What every path allows and shows to pages of these origins. The methods of an RPC are its own. */
+/** What every path allows to pages of these origins. An RPC path states its own methods. */
 export interface CorsPolicy {
-  /** As browsers spell them. */
+  /** As browsers send them in `Origin`. */
   readonly origins: readonly string[];
   /** Of the HTTP APIs. */
   readonly methods: readonly string[];
   readonly allowedHeaders: readonly string[];
   readonly exposedHeaders: readonly string[];
-  /** What browsers keep a preflight for, in seconds: so long an origin that is taken away may still ask. */
+  /** Seconds that browsers cache a preflight response. An origin that is removed may still send requests for as long. */
   readonly maxAgeSeconds: number;
 }
 
-/** One policy for all that a port serves: what every API has, what these have, and Connect's and gRPC-Web's own. */
+/** One policy for a whole port: the headers that every API has, those of these APIs, and those of Connect and gRPC-Web. */
 export function corsPolicy(origins: readonly string[], apis: readonly ApiHeaders[]): CorsPolicy {
   return {
     origins,
@@ -41,7 +41,7 @@ export function corsPolicy(origins: readonly string[], apis: readonly ApiHeaders
   };
 }
 
-/** Each header once, whatever its case, as it is spelled first. */
+/** Each header once, whatever its case, in its first spelling. */
 function distinct(headers: readonly string[]): string[] {
   const first = new Map<string, string>();
   for (const header of headers) {

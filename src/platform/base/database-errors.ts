@@ -1,6 +1,6 @@
 /**
- * What an error of the database means. Judged by its code, never by its text; drivers and the query builder
- * wrap errors in errors, so the code is looked for along the causes.
+ * What an error of the database means. The code decides, never the text. Drivers and the query builder wrap
+ * errors in errors, so the code is searched for in the causes too.
  */
 
 function* causes(thrown: unknown): Generator<object> {
@@ -11,9 +11,9 @@ function* causes(thrown: unknown): Generator<object> {
   }
 }
 
-function codeOf(thrown: unknown, form: RegExp): string | undefined {
+function codeOf(thrown: unknown, pattern: RegExp): string | undefined {
   for (const error of causes(thrown)) {
-    if ("code" in error && typeof error.code === "string" && form.test(error.code)) return error.code;
+    if ("code" in error && typeof error.code === "string" && pattern.test(error.code)) return error.code;
   }
   return undefined;
 }
@@ -23,11 +23,11 @@ export function sqlState(thrown: unknown): string | undefined {
   return codeOf(thrown, /^[0-9A-Z]{5}$/);
 }
 
-/** The unique index or constraint that was violated, if that is what happened. */
+/** The name of the unique index or constraint that was violated; undefined for other errors. */
 export function violatedUnique(thrown: unknown): string | undefined {
   if (sqlState(thrown) !== "23505") return undefined;
   for (const error of causes(thrown)) {
-    // postgres.js says constraint_name, PGlite says constraint.
+    // The member is constraint_name in postgres.js, constraint in PGlite.
     for (const name of ["constraint_name", "constraint"]) {
       const value = Object.getOwnPropertyDescriptor(error, name)?.value;
       if (typeof value === "string") return value;
@@ -42,7 +42,7 @@ const unavailableStates = /^(08\w{3}|53\w{3}|57P\w{2}|57014|25006)$/;
 const unavailableCodes =
   /^(ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|CONNECT_TIMEOUT|CONNECTION_\w+)$/;
 
-/** Whether the database could not be asked, so that asking again later makes sense. */
+/** Whether the error means that the database is unavailable, so that the caller may try again later. */
 export function isDatabaseUnavailable(thrown: unknown): boolean {
   return codeOf(thrown, unavailableStates) !== undefined || codeOf(thrown, unavailableCodes) !== undefined;
 }

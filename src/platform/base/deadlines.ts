@@ -1,36 +1,35 @@
 /**
- * Limits on how long something may take: whatever hangs, nobody waits for ever. One timer serves all that wait for
- * the same reason.
+ * Limits on how long work may take, so that no caller waits for ever. One timer serves all items of the same kind.
  */
 import { unavailable } from "./errors.ts";
 import { Slots } from "./slots.ts";
 
-/** What may take until its deadline, and no longer. */
+/** Work with a deadline. */
 export interface Timed {
-  /** By performance.now(); Infinity: it has none. */
+  /** By performance.now(); Infinity: no deadline. */
   readonly deadline: number;
-  /** Called when it has passed, and may be called again until it is put down. */
+  /** Called when the deadline has passed. It may be called again until the slot is released. */
   expire(): void;
 }
 
-/** What is in hand, each with its deadline. All that have one have the same time, so that the next is the oldest's. */
+/** Work in progress, each item with its deadline. All finite deadlines are the same time after `take`, so the oldest is next. */
 export class Deadlines<T extends Timed> {
-  readonly #inHand = new Slots<T>();
+  readonly #slots = new Slots<T>();
   #timer: NodeJS.Timeout | undefined;
 
-  /** @returns its place, to put it down */
+  /** @returns the slot, for `release` */
   take(timed: T): number {
     this.#wakeAt(timed.deadline);
-    return this.#inHand.take(timed);
+    return this.#slots.take(timed);
   }
 
-  /** Once, for each that was taken, expired or not. */
-  release(place: number): void {
-    this.#inHand.release(place);
+  /** Called once for each slot that was taken, whether it has expired or not. */
+  release(slot: number): void {
+    this.#slots.release(slot);
   }
 
   [Symbol.iterator](): Iterator<T> {
-    return this.#inHand[Symbol.iterator]();
+    return this.#slots[Symbol.iterator]();
   }
 
   #wakeAt(deadline: number): void {
@@ -42,7 +41,7 @@ export class Deadlines<T extends Timed> {
     this.#timer = undefined;
     const now = performance.now();
     let next = Number.POSITIVE_INFINITY;
-    for (const timed of this.#inHand) {
+    for (const timed of this.#slots) {
       if (timed.deadline > now) next = Math.min(next, timed.deadline);
       else timed.expire();
     }
@@ -50,24 +49,24 @@ export class Deadlines<T extends Timed> {
   }
 }
 
-/** Milliseconds that the check of credentials, and a handler, may take. */
-const workMs = 10_000;
+/** Milliseconds that the check of credentials may take, and a handler. */
+const workTimeoutMs = 10_000;
 
 const waiting = new Deadlines();
 
-/** What the work comes to, or `unavailable` if it takes too long; the work itself goes on unseen. */
+/** The result of the work. Rejects with `unavailable` if it takes too long; the work itself is not stopped. */
 export function withTimeout<T>(work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const expire = () =>
       reject(unavailable("A service that this one depends on", new Error("it took too long")));
-    const place = waiting.take({ deadline: performance.now() + workMs, expire });
+    const slot = waiting.take({ deadline: performance.now() + workTimeoutMs, expire });
     work.then(
       (result) => {
-        waiting.release(place);
+        waiting.release(slot);
         resolve(result);
       },
       (reason: unknown) => {
-        waiting.release(place);
+        waiting.release(slot);
         reject(reason);
       },
     );

@@ -1,13 +1,12 @@
 /**
- * Errors that reach callers. One table, for every protocol: a kind of error has a code, an HTTP status,
- * a gRPC status and an OAuth error code, and they are written down once. Services add kinds of their own
- * with the same shape. What is not a ServiceError is a defect and is answered as `internal_error`, which
- * says nothing of its cause.
+ * Errors that reach callers. One table serves every protocol: a kind of error has a code, an HTTP status,
+ * a gRPC status and an OAuth error code. Services add kinds of their own with the same shape. Any other
+ * thrown value is a defect: the caller gets `internal_error`, which reveals nothing of the cause.
  */
 import { Code } from "@connectrpc/connect";
 import { isDatabaseUnavailable } from "./database-errors.ts";
 
-/** A kind of error, and what each protocol calls it. */
+/** A kind of error, with its code in each protocol. */
 export interface ErrorKind {
   /** Member of the closed list in the service's OpenAPI document. */
   readonly code: string;
@@ -17,11 +16,11 @@ export interface ErrorKind {
   readonly grpc: Code;
   /** `error` of RFC 6749 section 5.2 and its registry, for the OAuth operations. */
   readonly oauth: string;
-  /** RFC 9457 `title`: the kind in words, the same each time. */
+  /** RFC 9457 `title`: the same text for every error of the kind. */
   readonly title: string;
 }
 
-/** The kinds that any service can answer. */
+/** The kinds that any service can return. */
 export const ErrorKinds = {
   invalidRequest: {
     code: "invalid_request",
@@ -102,7 +101,7 @@ export const ErrorKinds = {
   },
 } as const satisfies Record<string, ErrorKind>;
 
-/** One place in the input, and what is wrong there. */
+/** One place in the input, and the problem there. */
 export interface InputError {
   /** JSON pointer that begins with /body, /path, /query or /header. */
   readonly pointer: string;
@@ -128,8 +127,7 @@ export class ServiceError extends Error {
   readonly allow: readonly string[] | undefined;
 
   /**
-   * @param kind what happened
-   * @param detail what is wrong here and what to do, in words for the caller: no secret, no SQL
+   * @param detail the problem and its remedy, for the caller: no secret, no SQL
    */
   constructor(kind: ErrorKind, detail: string, options: ServiceErrorOptions = {}) {
     super(detail, options.cause === undefined ? undefined : { cause: options.cause });
@@ -140,7 +138,7 @@ export class ServiceError extends Error {
   }
 }
 
-/** Input that is not valid, place by place; `detail` names the first of them. */
+/** An error for invalid input, with a pointer to each invalid place; `detail` names the first. */
 export function invalidInput(errors: readonly InputError[]): ServiceError {
   const first = errors[0];
   const detail = first
@@ -149,7 +147,7 @@ export function invalidInput(errors: readonly InputError[]): ServiceError {
   return new ServiceError(ErrorKinds.invalidRequest, detail, { errors });
 }
 
-/** A service that this one depends on does not answer. `what` begins the sentence, as in "The database". */
+/** An error for a dependency that does not respond. `what` begins the sentence, as in "The database". */
 export function unavailable(what: string, cause: unknown, retryAfterSeconds = 2): ServiceError {
   return new ServiceError(ErrorKinds.unavailable, `${what} does not answer. Try again in a moment.`, {
     cause,
@@ -157,7 +155,7 @@ export function unavailable(what: string, cause: unknown, retryAfterSeconds = 2)
   });
 }
 
-/** Too many attempts; `seconds` until the next is taken. */
+/** An error for too many attempts. @param seconds until the next attempt is allowed */
 export function tooManyRequests(seconds: number): ServiceError {
   const wait = Math.max(1, Math.ceil(seconds));
   return new ServiceError(
@@ -170,8 +168,8 @@ export function tooManyRequests(seconds: number): ServiceError {
 }
 
 /**
- * Whatever was thrown, as an error that may be shown. A database that is away becomes `unavailable`, a
- * defect `internal_error`.
+ * A thrown value as an error that may be shown to the caller. An unavailable database becomes `unavailable`, a
+ * defect becomes `internal_error`.
  */
 export function asServiceError(thrown: unknown): ServiceError {
   if (thrown instanceof ServiceError) return thrown;

@@ -1,14 +1,14 @@
-/** What JSON.parse does not tell: it keeps the last of two members of the same name and drops the others. */
+/** Finds repeated members of JSON objects. JSON.parse hides them: it keeps the last of the same name and drops the others. */
 
 const tokens = /("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[{}[\]]/g;
 
 /**
- * The name of a member that an object has more than once (RFC 7493 section 2.3 forbids it). Two readers of
- * such a text can read two things.
+ * The name of a member that an object has more than once; undefined if there is none. RFC 7493 section 2.3
+ * forbids repeated members, since two parsers may read different values from the same text.
  * @param text valid JSON
  */
 export function repeatedMember(text: string): string | undefined {
-  /** Names in the objects that are open here; undefined for an array. */
+  /** The member names of each enclosing object; undefined for an array. */
   const open: (Set<unknown> | undefined)[] = [];
   for (const [token, string, colon] of text.matchAll(tokens)) {
     if (token === "{") open.push(new Set());

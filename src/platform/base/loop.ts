@@ -1,21 +1,21 @@
-/** Work that is done again and again in the background: one round at a time, with a pause between two. */
+/** Work that is repeated in the background: one round at a time, with a pause between two. */
 import { setTimeout } from "node:timers/promises";
 
 /** @returns milliseconds to the next round */
 type Round = (stopping: AbortSignal) => Promise<number>;
 
-/** What runs until it is stopped. */
+/** A background loop that runs until it is stopped. */
 export interface Loop {
-  /** Ends a pause at once; resolves when the round in progress, which is told by its signal, has ended. */
+  /** Ends a pause at once and aborts the signal of the round in progress; resolves when that round has ended. */
   stop(): Promise<void>;
 }
 
-/** Ends early, without an error, when the signal is aborted. Does not keep the process alive. */
+/** Waits. Ends early, without an error, when the signal is aborted. Does not keep the process alive. */
 export async function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
   await setTimeout(milliseconds, undefined, { ref: false, ...(signal && { signal }) }).catch(() => undefined);
 }
 
-/** Does rounds until the signal is aborted. Rejects with what a round throws. */
+/** Runs rounds until the signal is aborted. Rejects with the error that a round throws. */
 export async function repeat(stopping: AbortSignal, round: Round, firstAfterMs = 0): Promise<void> {
   for (let pauseMs = firstAfterMs; ; pauseMs = await round(stopping)) {
     if (pauseMs > 0) await pause(pauseMs, stopping);
@@ -23,7 +23,7 @@ export async function repeat(stopping: AbortSignal, round: Round, firstAfterMs =
   }
 }
 
-/** @param round that handles its own errors */
+/** @param round handles its own errors */
 export function startLoop(round: Round, firstAfterMs = 0): Loop {
   const stopping = new AbortController();
   const running = repeat(stopping.signal, round, firstAfterMs);
@@ -35,14 +35,17 @@ export function startLoop(round: Round, firstAfterMs = 0): Loop {
   };
 }
 
-/** Does work at an interval, for the first time after one. @param failed is told of a round that did; the next comes as ever */
+/**
+ * Does work at an interval; the first time after one interval.
+ * @param onError receives the error of a round that failed; the next round runs as usual
+ */
 export function every(
   intervalMs: number,
   work: (stopping: AbortSignal) => Promise<unknown>,
-  failed: (err: unknown) => void,
+  onError: (err: unknown) => void,
 ): Loop {
   const round: Round = async (stopping) => {
-    await work(stopping).catch(failed);
+    await work(stopping).catch(onError);
     return intervalMs;
   };
   return startLoop(round, intervalMs);

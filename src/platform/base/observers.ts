@@ -1,11 +1,11 @@
-/** Who takes note of what was served: the metrics of the process, or a test. */
+/** Interfaces that receive each completed request and call: for the metrics of the process, or for a test. */
 
-/** Is told of every HTTP request that was answered. `operation` is the contract's name, so that there are few. */
+/** Receives every HTTP request that was answered. `operation` is an operationId of the contract, so the values are few. */
 export interface HttpObserver {
   completed(info: { service: string; operation: string; status: number; seconds: number }): void;
 }
 
-/** Is told of every RPC that ended. */
+/** Receives every RPC that ended. */
 export interface RpcObserver {
   completed(info: {
     /** Full name, as in grpc.health.v1.Health. */

@@ -1,8 +1,8 @@
-/** An error as an HTTP response: a problem (RFC 9457), wherever it is answered from. */
+/** An error as an HTTP response: a problem (RFC 9457). */
 import type { ServiceError } from "./errors.ts";
 import type { RequestContext } from "./request-context.ts";
 
-/** A response before it is sent. `body` undefined: none. */
+/** The parts of a response. `body` undefined: the response has no body. */
 export interface ResponseParts {
   readonly status: number;
   readonly headers: Record<string, string>;
@@ -37,7 +37,7 @@ export function problem(
   return { status, headers: { ...headers, ...errorHeaders(error), ...type }, body };
 }
 
-/** The response as it is sent. */
+/** The response as the Fetch API has it, with a JSON body. */
 export function toResponse({ status, headers, body }: ResponseParts): Response {
   return new Response(body === undefined ? null : JSON.stringify(body), { status, headers });
 }

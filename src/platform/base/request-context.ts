@@ -1,6 +1,6 @@
 /**
- * What is known of the request in hand, on whatever protocol it came: its id, its trace, its log. It is
- * made by the binding (openapi/bind.ts, rpc/connect-handler.ts, rpc/call.ts) before anything else and passed along explicitly.
+ * The context of one request of any protocol: its id, its trace, its log. The binding (openapi/bind.ts,
+ * rpc/connect-handler.ts, rpc/call.ts) makes it first and passes it along explicitly.
  */
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
@@ -11,7 +11,7 @@ const requestIdPattern = /^[\x21-\x7e]{1,128}$/;
 const traceparentPattern = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 export class RequestContext {
-  /** Answered as `X-Request-Id` and written in every log line of this request. */
+  /** Returned as `X-Request-Id` and written in every log line of this request. */
   readonly requestId: string;
   /** Passed on to every service that is called for this request. */
   readonly traceparent: string | undefined;
@@ -20,8 +20,8 @@ export class RequestContext {
 
   /**
    * @param logger the parent of this request's log
-   * @param requestId as the caller sent it; made anew if it is absent or not of the right form
-   * @param traceparent as the caller sent it; dropped if it is not of the right form
+   * @param requestId as the caller sent it; a new one is made if it is absent or does not match the pattern
+   * @param traceparent as the caller sent it; dropped if it does not match the pattern
    */
   constructor(logger: Logger, requestId?: string | null, traceparent?: string | null) {
     this.#logger = logger;
@@ -29,7 +29,7 @@ export class RequestContext {
     this.traceparent = traceparent && traceparentPattern.test(traceparent) ? traceparent : undefined;
   }
 
-  /** Made at first use: most requests log nothing. */
+  /** Created at first use, because most requests log nothing. */
   get log(): Logger {
     this.#log ??= this.#logger.child({
       requestId: this.requestId,

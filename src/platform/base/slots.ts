@@ -1,28 +1,28 @@
 /**
- * What is in hand at the moment, such as requests: each is put down soon. It is no Set on purpose. A Set whose
- * members come and go makes itself a new table every so often, and the old one, once V8 has moved it to the old
- * generation, keeps alive what was in it until that generation is collected: a share of all requests would be
- * promoted with everything they hold, which cost a third of the speed of short requests.
+ * Items in progress, such as requests, each in a slot that is released soon. This is not a Set on purpose. A Set
+ * whose members change often allocates a new table from time to time. Once V8 has moved the old table to the old
+ * generation, the table keeps its former members alive until that generation is collected. Part of all requests
+ * would be promoted with everything they hold, which cost a third of the speed of short requests.
  */
 export class Slots<T> {
-  readonly #places: (T | undefined)[] = [];
+  readonly #slots: (T | undefined)[] = [];
   readonly #free: number[] = [];
 
-  /** @returns its place, to put it down */
-  take(thing: T): number {
-    const place = this.#free.pop() ?? this.#places.length;
-    this.#places[place] = thing;
-    return place;
+  /** @returns the slot, for `release` */
+  take(item: T): number {
+    const slot = this.#free.pop() ?? this.#slots.length;
+    this.#slots[slot] = item;
+    return slot;
   }
 
-  /** Once, for each that was taken. */
-  release(place: number): void {
-    this.#places[place] = undefined;
-    this.#free.push(place);
+  /** Called once for each slot that was taken. */
+  release(slot: number): void {
+    this.#slots[slot] = undefined;
+    this.#free.push(slot);
   }
 
   /** In no order. */
   *[Symbol.iterator](): Iterator<T> {
-    for (const thing of this.#places) if (thing !== undefined) yield thing;
+    for (const item of this.#slots) if (item !== undefined) yield item;
   }
 }

@@ -1,18 +1,18 @@
 /**
- * Remembers digests in a piece of memory of a fixed size. As strings in a Map, a hundred thousand of them would
- * take twice as much, and V8 would mark each in every collection.
+ * A set-associative cache of digests in memory of a fixed size. A hundred thousand strings in a Map would
+ * take twice as much, and V8 would mark each of them in every garbage collection.
  */
 
-/** Places that a digest may be in. */
+/** Digests in one set. */
 const ways = 16;
-/** 32-bit words that are kept of a digest: 128 bits, which nobody can find a second text for. */
+/** 32-bit words that are kept of a digest: 128 bits, for which a second preimage cannot be found. */
 const words = 4;
 
 export class DigestCache {
   readonly #places: Uint32Array;
   readonly #setMask: number;
 
-  /** @param sets a power of two. Of the newest six times as many digests, 9,999 in 10,000 are known */
+  /** @param sets a power of two. Of the newest `6 * sets` digests, 9,999 in 10,000 are in the cache */
   constructor(sets: number) {
     if (!Number.isInteger(Math.log2(sets))) throw new RangeError("the number of sets is no power of two");
     this.#places = new Uint32Array(sets * ways * words);
@@ -29,7 +29,7 @@ export class DigestCache {
     return false;
   }
 
-  /** In front of its set, the oldest of which gives way. */
+  /** Puts the digest at the front of its set and evicts the oldest of the set. */
   add(digest: string): void {
     if (this.has(digest)) return;
     const first = this.#firstPlace(digest);
@@ -41,7 +41,7 @@ export class DigestCache {
     return (wordOf(digest, 0) & this.#setMask) * ways * words;
   }
 
-  /** But for the first word. */
+  /** Compares all words but the first. */
   #isAt(place: number, digest: string): boolean {
     for (let word = 1; word < words; word += 1) {
       if (this.#places[place + word] !== wordOf(digest, word)) return false;

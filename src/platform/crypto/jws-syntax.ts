@@ -1,25 +1,25 @@
 /**
- * The form of a JWS, checked before its signature. Libraries forgive what must not be forgiven here: spaces,
- * padding and stray bits in base64url give one token many spellings, and a member that is given twice gives
- * it many readings.
+ * The syntax of a JWS, checked before its signature. Libraries accept what must be refused here: spaces,
+ * padding and stray bits in base64url give one token several spellings, and a repeated member gives it
+ * several meanings.
  */
 import { repeatedMember } from "../base/json-members.ts";
 
-/** Compact, with nothing around it; far longer than any token or proof is refused unread. */
+/** The compact serialization, with nothing around it. Text far longer than any token or proof is refused without decoding. */
 const compactPattern = /^([A-Za-z0-9_-]{1,1024})\.([A-Za-z0-9_-]{1,8192})\.([A-Za-z0-9_-]{1,1024})$/;
 
-/** Whether the token can only be spelled and read in one way. Says nothing of its signature. */
+/** Whether the token has only one spelling and one meaning. Does not check the signature. */
 export function isStrictJws(token: string): boolean {
   const [, header, payload, signature] = compactPattern.exec(token) ?? [];
   if (header === undefined || payload === undefined || signature === undefined) return false;
   // The unused bits of the last character must be zero. Those of the other parts are signed.
   if (Buffer.from(signature, "base64url").toString("base64url") !== signature) return false;
   const parameters = objectIn(header);
-  // RFC 7797: a payload that is not encoded. Without `crit` it is ignored by whoever does not know it.
+  // RFC 7797: an unencoded payload. Without `crit`, a library that does not implement `b64` ignores it.
   return parameters !== undefined && !Object.hasOwn(parameters, "b64") && objectIn(payload) !== undefined;
 }
 
-/** The JSON object of a part, if it can only be read in one way. */
+/** The JSON object of a part; undefined if it is none or repeats a member. */
 function objectIn(part: string): object | undefined {
   const text = Buffer.from(part, "base64url").toString("utf8");
   try {

@@ -1,18 +1,18 @@
 import { randomFillSync } from "node:crypto";
 
-/** Fetched ahead: what a fetch costs hardly depends on its size, and one request can take four. */
-const ahead = Buffer.allocUnsafeSlow(4096);
-let given = ahead.length;
+/** Random bytes are fetched in advance: the cost of a fetch hardly depends on its size, and one request can need four. */
+const buffer = Buffer.allocUnsafeSlow(4096);
+let used = buffer.length;
 
-/** Unpredictable bytes, at most 4096. Each is given once, and is not kept here. */
+/** Unpredictable bytes, at most 4096. Each is returned once, and is then erased from the buffer. */
 export function randomBytes(size: number): Buffer {
-  if (size > ahead.length) throw new RangeError(`at most ${ahead.length} bytes at once`);
-  if (given + size > ahead.length) {
-    randomFillSync(ahead);
-    given = 0;
+  if (size > buffer.length) throw new RangeError(`at most ${buffer.length} bytes at once`);
+  if (used + size > buffer.length) {
+    randomFillSync(buffer);
+    used = 0;
   }
-  const bytes = Buffer.from(ahead.subarray(given, given + size));
-  ahead.fill(0, given, given + size);
-  given += size;
+  const bytes = Buffer.from(buffer.subarray(used, used + size));
+  buffer.fill(0, used, used + size);
+  used += size;
   return bytes;
 }

@@ -6,55 +6,55 @@ import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import type { PgDatabase, PgQueryResultHKT } from "drizzle-orm/pg-core";
 
-/** What repositories query: a database, or a transaction in it. */
+/** A database, or a transaction in it: both run queries. */
 export type Database = PgDatabase<PgQueryResultHKT, Record<string, never>>;
 
 /** An open database. */
 export interface OpenDatabase {
   readonly db: Database;
-  /** For people: "embedded PostgreSQL in .data/<service>" or "PostgreSQL at host:port/name". */
+  /** For messages: "embedded PostgreSQL in .data/<service>" or "PostgreSQL at host:port/name". */
   readonly description: string;
   /**
    * Brings the service's schema up to date, as the migration user, and grants the ordinary user SELECT,
    * INSERT, UPDATE and DELETE on it and nothing more. One process at a time; can be run again.
    */
   migrate(): Promise<void>;
-  /** Whether every migration of this program has been run. Throws where the database does not answer. */
+  /** Whether every migration of this program has been run. Rejects if the database does not respond. */
   isMigrated(): Promise<boolean>;
   /**
-   * Runs a text of several statements without parameters, with `begin` and `commit` in it or not. @returns the
-   * rows of all of them
+   * Runs a text of several statements without parameters; it may contain `begin` and `commit`.
+   * @returns the rows of all statements
    */
   script(text: string): Promise<Record<string, unknown>[]>;
-  /** Whether the database answers, within two seconds. Never throws. */
-  answers(): Promise<boolean>;
+  /** Whether the database responds within two seconds. Never rejects. */
+  isReachable(): Promise<boolean>;
   close(): Promise<void>;
 }
 
-/** A database that also runs several statements at once. */
+/** A database that also runs a text of several statements. */
 export interface ScriptedDatabase extends Pick<OpenDatabase, "script"> {
   readonly db: Database;
 }
 
-/** Milliseconds in which a database that is there answers. */
-const answerMs = 2_000;
+/** Milliseconds in which a reachable database must respond. */
+const reachableTimeoutMs = 2_000;
 
-/** Whether the database answers in time. Never throws. */
-export async function answers(db: Database): Promise<boolean> {
-  const answered = new AbortController();
+/** Whether the database responds within the timeout. Never rejects. */
+export async function isReachable(db: Database): Promise<boolean> {
+  const done = new AbortController();
   try {
     return await Promise.race([
       db.execute(sql`select 1`).then(() => true),
-      setTimeout(answerMs, false, { signal: answered.signal, ref: false }),
+      setTimeout(reachableTimeoutMs, false, { signal: done.signal, ref: false }),
     ]);
   } catch {
     return false;
   } finally {
-    answered.abort();
+    done.abort();
   }
 }
 
-/** A list of values as one array parameter; quoted, so that each may hold anything. */
+/** A list of values as one array parameter; each value is quoted and may be any text. */
 export function arrayLiteral(values: readonly string[]): string {
   return `{${values.map((value) => `"${value.replaceAll(/["\\]/g, "\\$&")}"`).join(",")}}`;
 }

@@ -1,13 +1,13 @@
 /**
- * Keeps a directory to one process: the embedded database would be damaged by two at once, and does not
- * notice. The lock is a file beside the directory that names its owner; one whose owner has died is void.
+ * Lets one process at a time use a directory: two would damage the embedded database, which does not detect
+ * it. The lock is a file beside the directory with its owner's process id. A lock whose owner has ended is stale.
  */
 import { randomUUID } from "node:crypto";
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { codeOf } from "../base/error-code.ts";
 
-/** A directory that another process uses. */
+/** Another process uses the directory. */
 export class DirectoryInUseError extends Error {
   override readonly name = "DirectoryInUseError";
 
@@ -23,18 +23,19 @@ export class DirectoryInUseError extends Error {
 const held = new Set<string>();
 
 /**
- * Takes the directory for this process until it is released, or the process ends.
+ * Locks the directory for this process until the lock is released, or the process ends.
  *
- * @param directory the one above it must exist
- * @returns releases it
+ * @param directory its parent directory must exist
+ * @returns a function that releases the lock
  * @throws DirectoryInUseError
  */
 export function lockDirectory(directory: string): () => void {
   const lock = `${resolve(directory)}.lock`;
-  while (!create(lock)) {
-    const owner = read(lock);
+  while (!createLock(lock)) {
+    const owner = readOwner(lock);
     if (owner === undefined) continue;
-    if (isAlive(owner, lock) || !putAside(lock, owner)) throw new DirectoryInUseError(directory, lock, owner);
+    if (isAlive(owner, lock) || !removeStale(lock, owner))
+      throw new DirectoryInUseError(directory, lock, owner);
   }
   held.add(lock);
   const release = () => {
@@ -45,8 +46,8 @@ export function lockDirectory(directory: string): () => void {
   return release;
 }
 
-/** Creates the lock with its content, in one step. @returns whether it was not there */
-function create(lock: string): boolean {
+/** Creates the lock with its content, atomically. @returns false if the lock exists */
+function createLock(lock: string): boolean {
   const mine = `${lock}.${randomUUID()}`;
   writeFileSync(mine, `${process.pid}\n`, { mode: 0o600 });
   try {
@@ -60,8 +61,8 @@ function create(lock: string): boolean {
   }
 }
 
-/** Its owner; undefined if it is gone. */
-function read(lock: string): number | undefined {
+/** The process id in a lock file; undefined if the file does not exist. */
+function readOwner(lock: string): number | undefined {
   try {
     return Number(readFileSync(lock, "utf8"));
   } catch (error) {
@@ -71,7 +72,7 @@ function read(lock: string): number | undefined {
 }
 
 function isAlive(owner: number, lock: string): boolean {
-  // In a container every process may get the same id as the one before it.
+  // In a container a process may get the same id as the previous one.
   if (owner === process.pid) return held.has(lock);
   if (!Number.isInteger(owner) || owner <= 0) return false;
   try {
@@ -82,8 +83,8 @@ function isAlive(owner: number, lock: string): boolean {
   }
 }
 
-/** Removes a void lock. @returns false if somebody else has done so and holds it now */
-function putAside(lock: string, owner: number): boolean {
+/** Removes a stale lock. @returns false if another process has removed it and holds the lock now */
+function removeStale(lock: string, owner: number): boolean {
   const aside = `${lock}.${randomUUID()}`;
   try {
     renameSync(lock, aside);
@@ -91,8 +92,8 @@ function putAside(lock: string, owner: number): boolean {
     if (codeOf(error) === "ENOENT") return true;
     throw error;
   }
-  const isVoid = Object.is(read(aside), owner);
-  if (!isVoid) linkSync(aside, lock);
+  const isStale = Object.is(readOwner(aside), owner);
+  if (!isStale) linkSync(aside, lock);
   rmSync(aside);
-  return isVoid;
+  return isStale;
 }

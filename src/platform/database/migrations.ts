@@ -10,12 +10,12 @@ import type { Database, ScriptedDatabase } from "./database.ts";
 import { nullable, text } from "./readers.ts";
 import { computed, rows, selection } from "./statements.ts";
 
-/** A PostgreSQL schema whose tables a library makes and owns, such as that of a job queue. */
+/** A PostgreSQL schema whose tables a library creates and owns, such as that of a job queue. */
 export interface LibrarySchema {
   readonly schema: string;
-  /** Makes or updates the tables, as the migration user. One process at a time; can be run again. */
+  /** Creates or updates the tables, as the migration user. One process at a time; can be run again. */
   migrate(owner: ScriptedDatabase): Promise<void>;
-  /** Whether what `migrate` makes is there; rejects where the schema is missing. Asked as the ordinary user. */
+  /** Whether everything that `migrate` creates exists; rejects if the schema is missing. Runs as the ordinary user. */
   isMigrated(db: Database): Promise<boolean>;
 }
 
@@ -23,16 +23,16 @@ export interface LibrarySchema {
 export interface Migrations {
   readonly schema: string;
   readonly folder: URL;
-  /** Migrated after its own; none unless given. */
+  /** Migrated after the service's own schema; none unless given. */
   readonly librarySchemas?: readonly LibrarySchema[];
 }
 
-/** The same, as Drizzle's migrators take it. */
+/** The migrations in the format of Drizzle's migrators. */
 export function migrationConfig({ schema, folder }: Migrations) {
   return { migrationsFolder: fileURLToPath(folder), migrationsSchema: "migrations", migrationsTable: schema };
 }
 
-/** Whether every migration of this program has been run. Throws where the database does not answer. */
+/** Whether every migration of this program has been run. Rejects if the database does not respond. */
 export async function isMigrated(db: Database, migrations: Migrations): Promise<boolean> {
   const newest = readMigrationFiles(migrationConfig(migrations)).at(-1)?.folderMillis ?? 0;
   const history = sql`${sql.identifier("migrations")}.${sql.identifier(migrations.schema)}`;
@@ -45,7 +45,7 @@ export async function isMigrated(db: Database, migrations: Migrations): Promise<
     }
     return true;
   } catch (error) {
-    // There is no history yet: undefined_table, invalid_schema_name, or no right to see it.
+    // There is no history yet: undefined_table, invalid_schema_name or insufficient_privilege.
     if (["42P01", "3F000", "42501"].includes(sqlState(error) ?? "")) return false;
     throw error;
   }

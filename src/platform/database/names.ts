@@ -1,13 +1,13 @@
 /**
- * Names of tables' columns for hand-written SQL. What is interpolated into Drizzle's `sql` otherwise carries its
- * table's name, which PostgreSQL takes neither in the column list of an insert nor in `set`, and which is not there
- * any more behind an alias.
+ * Column names for hand-written SQL. A column that is interpolated into Drizzle's `sql` is qualified with its
+ * table's name, which PostgreSQL accepts neither in the column list of an insert nor in `set`, and which is not
+ * visible any more once the table has an alias.
  */
 import { type Column, type GetColumnData, getTableColumns, SQL, StringChunk } from "drizzle-orm";
 import type { PgTable } from "drizzle-orm/pg-core";
-import { type Reader, UnexpectedAnswerError } from "./readers.ts";
+import { type Reader, UnexpectedValueError } from "./readers.ts";
 
-/** The name of a column in an SQL text, which knows how the column's values are read. */
+/** The name of a column in an SQL text, and the reader of the column's values. */
 class ColumnName<T = unknown> extends SQL<T> implements Reader<T> {
   readonly #column: Column;
 
@@ -17,12 +17,12 @@ class ColumnName<T = unknown> extends SQL<T> implements Reader<T> {
     this.#column = column;
   }
 
-  /** As the schema types the column, from either driver. */
+  /** The value in the type that the schema gives the column, from either driver. */
   read(value: unknown): T;
   read(value: unknown): unknown {
     const { name, notNull } = this.#column;
     if (value === null && !notNull) return null;
-    if (value === null || value === undefined) throw new UnexpectedAnswerError(`a value of ${name}`, value);
+    if (value === null || value === undefined) throw new UnexpectedValueError(`a value of ${name}`, value);
     return this.#column.mapFromDriverValue(value);
   }
 }
@@ -34,7 +34,7 @@ type Names<Table extends PgTable> = {
 
 /**
  * The names of a table's columns.
- * @param qualifier what the statement calls the table, if the names are to say so: "c" gives `"c"."id"`
+ * @param qualifier the table's alias in the statement, if the names are to be qualified: "c" gives `"c"."id"`
  */
 export function names<Table extends PgTable>(table: Table, qualifier?: string): Names<Table>;
 export function names(table: PgTable, qualifier?: string): unknown {

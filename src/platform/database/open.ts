@@ -3,9 +3,9 @@ import type { Migrations } from "./migrations.ts";
 import type { DatabaseSettings } from "./settings.ts";
 
 /**
- * Opens the database as the ordinary user. Opening does not connect: where PostgreSQL is away the process
- * still starts, says that it is not ready, and answers 503 until the database is back. Each driver is loaded
- * only where it is used.
+ * Opens the database as the ordinary user. Opening does not connect: if PostgreSQL is unavailable, the process
+ * still starts, is not ready, and responds with 503 until the database is back. A driver is loaded only if it
+ * is used.
  */
 export async function openDatabase(
   settings: DatabaseSettings,

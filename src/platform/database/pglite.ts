@@ -2,13 +2,13 @@ import { mkdirSync } from "node:fs";
 import { PGlite } from "@electric-sql/pglite";
 import { drizzle } from "drizzle-orm/pglite";
 import { migrate } from "drizzle-orm/pglite/migrator";
-import { answers, type OpenDatabase } from "./database.ts";
+import { isReachable, type OpenDatabase } from "./database.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { isMigrated, type Migrations, migrationConfig } from "./migrations.ts";
 
 /**
- * PostgreSQL's own default of 128 MiB of buffers is memory that this process gets and never gives back, for each
- * service. Development's tables fit in less, and what does not is read from the file system's cache.
+ * PostgreSQL's default of 128 MiB of buffers is memory that this process takes and never releases, for each
+ * service. The tables of development mode fit in less; other pages are read from the file system's cache.
  */
 const startParams = [...PGlite.defaultStartParams, "-c", "shared_buffers=16MB"];
 
@@ -31,7 +31,7 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     },
     isMigrated: () => isMigrated(db, migrations),
     script,
-    answers: () => answers(db),
+    isReachable: () => isReachable(db),
     close: () => client.close().finally(release),
   };
 }

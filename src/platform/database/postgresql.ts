@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/postgres-js";
 import { migrate } from "drizzle-orm/postgres-js/migrator";
 import postgres from "postgres";
-import { answers, type OpenDatabase } from "./database.ts";
+import { isReachable, type OpenDatabase } from "./database.ts";
 import { isMigrated, type Migrations, migrationConfig } from "./migrations.ts";
 import { RenewingPool } from "./renewing-pool.ts";
 import type { DatabaseSettings } from "./settings.ts";
@@ -14,7 +14,7 @@ type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 const timeoutSeconds = 5;
 /** Milliseconds that one statement of the ordinary user may take. */
 const statementTimeoutMs = 5_000;
-/** Any fixed number; whoever migrates holds it as an advisory lock. */
+/** Any fixed number. A migrating process holds it as an advisory lock. */
 const migrationLock = 7_214_033;
 
 interface Login {
@@ -23,7 +23,7 @@ interface Login {
   readonly connections: number;
   /** 0: none. */
   readonly statementTimeoutMs: number;
-  /** Called when a connection has gone. */
+  /** Called when a connection has closed. */
   readonly onClose?: () => void;
 }
 
@@ -41,44 +41,44 @@ function connect({ host, port, name, ssl, sslCa }: PostgresSettings, login: Logi
         : {
             rejectUnauthorized: ssl === "verify-full" || sslCa !== undefined,
             ...(sslCa && { ca: sslCa }),
-            // As libpq has it: with a certificate authority, "require" checks the chain, and not the name.
+            // As in libpq: with a certificate authority, "require" checks the chain, but not the name.
             ...(ssl === "require" && { checkServerIdentity: () => undefined }),
           },
     connect_timeout: timeoutSeconds,
-    // The driver's own grows to 20 s: too long to stay away from a database that is back.
+    // The driver's default backoff grows to 20 s, which is too long once the database is back.
     backoff: (retries: number) => Math.min(1, 0.05 * 2 ** retries),
-    // Drizzle reads arrays by itself; and where the connection ends while the driver fetches the types, it throws
-    // where nobody can catch it.
+    // Drizzle parses arrays by itself. And if the connection ends while the driver fetches the types, the driver
+    // throws an error that cannot be caught.
     fetch_types: false,
     idle_timeout: 300,
     connection: {
       application_name: "gatepost",
       statement_timeout: login.statementTimeoutMs,
-      // Our statements are short. Where their cost is overrated, compiling them takes longer than running them.
+      // Our statements are short. If the planner overestimates their cost, JIT compilation takes longer than they do.
       jit: "off",
     },
     onnotice: () => undefined,
     ...(login.onClose && { onclose: login.onClose }),
   });
-  // Drizzle tells the client how values are written and read, so every client has to pass through it.
+  // Drizzle sets the client's serializers and parsers, so every client has to be passed to it.
   return { client, db: drizzle({ client }) };
 }
 
-/** Transactions at once; each has a connection beside those of the pool. */
+/** Concurrent transactions; each has a connection of its own besides those of the pool. */
 const maxTransactions = 4;
 
-/** Connections as the ordinary user; the first is made when it is needed. */
+/** Opens the database as the ordinary user. The first connection is made when it is needed. */
 export function openPostgresql(settings: PostgresSettings, migrations: Migrations): OpenDatabase {
   const { host, port, name, user, password, poolSize } = settings;
   const open = (connections: number) => (onClose: () => void) =>
     connect(settings, { user, password, connections, statementTimeoutMs, onClose }).client;
   const pool = new RenewingPool(open(poolSize));
   const transactions = new Transactions(open(1), maxTransactions);
-  // Scripts may begin a transaction, which the driver lets nobody do by hand on more than one connection.
+  // Scripts may begin a transaction, which the driver allows only in a pool of one connection.
   const scripts = new RenewingPool(open(1));
-  // What Drizzle holds never connects itself: it hands statements to the pool, and transactions to theirs.
+  // Drizzle's own client never connects: it passes statements to the pool, and transactions to their connections.
   const { client, db } = connect(settings, { user, password, connections: 1, statementTimeoutMs });
-  // Drizzle asks for statements that are not prepared. Ours are few and fixed, so each is planned once.
+  // By default Drizzle does not prepare statements. Ours are few and fixed, so each is prepared once.
   client.unsafe = (query, parameters, options) =>
     pool.current.unsafe(query, parameters, { ...options, prepare: true });
   Object.defineProperty(client, "begin", { value: transactions.begin.bind(transactions) });
@@ -88,17 +88,17 @@ export function openPostgresql(settings: PostgresSettings, migrations: Migration
     migrate: () => migrateAsOwner(settings, migrations),
     isMigrated: () => isMigrated(db, migrations),
     script: (text) => runScript(scripts.current, text),
-    answers: () => answers(db),
+    isReachable: () => isReachable(db),
     close: async () => {
       await Promise.all([pool.close(), scripts.close(), transactions.close(timeoutSeconds)]);
     },
   };
 }
 
-/** Without parameters the driver sends the text as it is; the answer to several statements is a list of lists. */
+/** Without parameters the driver sends the text as it is; the result of several statements is a list of lists. */
 async function runScript(client: postgres.Sql, text: string): Promise<Record<string, unknown>[]> {
-  const answer = await client.unsafe<Record<string, unknown>[]>(text).simple();
-  return answer.flat();
+  const results = await client.unsafe<Record<string, unknown>[]>(text).simple();
+  return results.flat();
 }
 
 async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations): Promise<void> {

@@ -1,15 +1,15 @@
 /**
- * A pool of connections that is replaced when one of them goes. postgres.js (3.4.9) uses a connection again
- * after it was closed, but one that had something left to write at that moment never writes again: what it is
- * given waits for ever. So nothing is given to a pool that has lost a connection; what it still has in hand,
- * it finishes.
+ * A pool of connections that is replaced when one of them closes. postgres.js (3.4.9) uses a connection again
+ * after it was closed. But a connection that still had data to write at that moment never writes again, and its
+ * statements wait for ever. So a pool that has lost a connection gets no further statements; it finishes those
+ * that it has.
  */
 import type postgres from "postgres";
 
-/** Opens a client. Its connections are made when they are needed. @param onClose called when one has gone */
+/** Opens a client. Its connections are made when they are needed. @param onClose called when one has closed */
 export type OpenClient = (onClose: () => void) => postgres.Sql;
 
-/** Seconds that a pool has to finish what it has in hand. */
+/** Seconds that a pool has to finish its statements. */
 const closeSeconds = 10;
 
 export class RenewingPool {
@@ -40,7 +40,7 @@ export class RenewingPool {
   }
 }
 
-/** Lets a client finish and forgets it. */
+/** Closes a client once its statements have finished, without waiting for it. */
 export function retire(client: postgres.Sql): void {
   client.end({ timeout: closeSeconds }).catch(() => undefined);
 }

@@ -1,6 +1,6 @@
 /**
- * Settings of a service's database: the embedded one of development mode, or PostgreSQL with two users, of
- * which the ordinary one reads and writes and the other one migrates.
+ * Settings of a service's database: the embedded one of development mode, or PostgreSQL with two users. The
+ * ordinary user reads and writes rows; the migration user owns the schema.
  */
 import { join } from "node:path";
 import type { EnvironmentVariables } from "../settings/environment.ts";
@@ -103,10 +103,10 @@ export type DatabaseSettings =
       readonly port: number;
       readonly name: string;
       readonly user: string;
-      /** Undefined only in development: the server trusts the user. */
+      /** Undefined only in development: the server needs no password. */
       readonly password: string | undefined;
       readonly migrationUser: string;
-      /** Undefined in development if there is none, in production unless the migrate task is at hand. */
+      /** Undefined in development if there is none, in production except in the migrate task. */
       readonly migrationPassword: string | undefined;
       readonly ssl: "disable" | "require" | "verify-full";
       /** PEM; undefined: the authorities that Node.js trusts. */
@@ -116,15 +116,15 @@ export type DatabaseSettings =
     };
 
 export interface DatabaseReadOptions extends Pick<ReadOptions, "environment"> {
-  /** Whose database it is, as in "auth": settings prefixed `AUTH_` override the plain ones. */
+  /** The service that the database belongs to, as in "auth": settings prefixed `AUTH_` override the plain ones. */
   readonly service: string;
   /** `DATA_DIR` of the server's settings. */
   readonly dataDir: string;
-  /** {@link migrateTask} where migrations are run: then production requires the migration user. */
+  /** {@link migrateTask} if migrations are run: production then requires the migration user. */
   readonly task?: typeof migrateTask;
 }
 
-/** Reads a service's database settings and reports what is wrong instead of throwing it. */
+/** Reads a service's database settings; returns problems instead of throwing them. */
 export function resolveDatabaseSettings(
   env: EnvironmentVariables,
   options: DatabaseReadOptions,

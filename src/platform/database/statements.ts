@@ -1,13 +1,13 @@
 /**
- * Statements that the query builder has no words for, written by hand and typed by what they select: a selection
+ * Statements that the query builder cannot express, written by hand and typed by what they select: a selection
  * is both the list of columns in the text and the reader of the rows.
  */
 import { fillPlaceholders, type Placeholder, SQL, type SQLChunk, StringChunk, sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import type { Database } from "./database.ts";
-import { type ReadBy, type Reader, UnexpectedAnswerError } from "./readers.ts";
+import { type ReadBy, type Reader, UnexpectedValueError } from "./readers.ts";
 
-/** An expression of SQL whose value can be read: the name of a column, or what {@link computed} makes. */
+/** An SQL expression whose value can be read: the name of a column, or a {@link computed} expression. */
 export interface Field<T> extends Reader<T> {
   getSQL(): SQL;
 }
@@ -17,15 +17,15 @@ export function computed<T>(reader: Reader<T>, expression: SQL): Field<T> {
   return { read: (value) => reader.read(value), getSQL: () => expression };
 }
 
-/** Fields, by the names that they have in a row. */
+/** Fields by their names in a row. */
 export type Fields = Readonly<Record<string, Field<unknown>>>;
 
 /** A row, as its fields are read. */
 export type RowOf<F extends Fields> = { -readonly [Name in keyof F]: ReadBy<F[Name]> };
 
 /**
- * What a statement selects or returns. Interpolated, it is the list `expression as "name", ...`; it reads a row
- * with these names, or an object of JSON made of one.
+ * The columns that a statement selects or returns. Interpolated, it is the list `expression as "name", ...`; it
+ * reads a row with these names, or a JSON object that was made of such a row.
  */
 export class Selection<F extends Fields> extends SQL implements Reader<RowOf<F>> {
   readonly #fields: readonly (readonly [string, Field<unknown>])[];
@@ -34,30 +34,34 @@ export class Selection<F extends Fields> extends SQL implements Reader<RowOf<F>>
     const all = Object.entries(fields);
     const list = all.map(([name, field]) => sql`${field.getSQL()} as ${sql.identifier(name)}`);
     const { texts, params } = render(sql.join(list, sql`, `));
-    // Without parameters it is one text, which need not be made again for each statement that it is a part of.
+    // Without parameters the list is one text, which need not be rendered again for each statement.
     super(params.length === 0 ? texts : list.flatMap((one, index) => (index === 0 ? [one] : [sql`, `, one])));
     this.#fields = all;
   }
 
   read(row: unknown): RowOf<F>;
   read(row: unknown): Record<string, unknown> {
-    if (!isRecord(row)) throw new UnexpectedAnswerError("a row", row);
+    if (!isRecord(row)) throw new UnexpectedValueError("a row", row);
     const values: Record<string, unknown> = {};
     for (const [name, field] of this.#fields) {
       const value = row[name];
-      if (value === undefined) throw new UnexpectedAnswerError(`the column ${name}`, value);
+      if (value === undefined) throw new UnexpectedValueError(`the column ${name}`, value);
       values[name] = field.read(value);
     }
     return values;
   }
 
-  /** The same of the outer side of a join. @returns undefined where this field, never null by itself, is null */
+  /**
+   * Reads a row of the outer side of a join.
+   * @param field never null in a joined row
+   * @returns undefined if the field is null: no row was joined
+   */
   readJoined(row: RawRow, field: keyof F & string): RowOf<F> | undefined {
     return row[field] === null ? undefined : this.read(row);
   }
 }
 
-/** Selects these: names of columns and computed expressions, by the names that they have in a row. */
+/** A selection of column names and computed expressions, by their names in a row. */
 export function selection<F extends Fields>(fields: F): Selection<F> {
   return new Selection(fields);
 }
@@ -71,21 +75,21 @@ export async function rows<F extends Fields>(
   return (await rawRows(db, statement)).map((row) => selected.read(row));
 }
 
-/** How many rows a statement gives. */
+/** The number of rows that a statement returns. */
 export async function rowCount(db: Database, statement: SQL): Promise<number> {
   return (await rawRows(db, statement)).length;
 }
 
-/** A row as its driver has it. */
+/** A row as the driver returns it. */
 type RawRow = Record<string, unknown>;
 
-/** The rows of a statement as its driver has them. */
+/** The rows of a statement as the driver returns them. */
 export async function rawRows(db: Database, statement: SQL): Promise<RawRow[]> {
   const result: unknown = await db.execute(statement);
-  // postgres.js answers an array of rows, PGlite an object that has them.
+  // postgres.js returns an array of rows, PGlite an object with the rows.
   if (Array.isArray(result)) return [...result];
   if (isRecord(result) && Array.isArray(result["rows"])) return [...result["rows"]];
-  throw new Error("the driver answered neither an array nor an object with rows");
+  throw new Error("the driver returned neither an array nor an object with rows");
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {
@@ -95,21 +99,21 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 /** A value of a prepared statement's parameter. */
 type ParameterValue = string | number | boolean | Uint8Array | null;
 
-/** A statement that is only missing its parameters. */
+/** A statement whose parameters are still to be filled in. */
 type Prepared<Name extends string> = (values: Readonly<Record<Name, ParameterValue>>) => SQL;
 
 /**
- * A statement whose text is made once, at its first use, however many names it is made of.
+ * A statement whose text is rendered once, at its first use.
  * @param write gets a placeholder for each parameter
  */
 export function prepared<const Name extends string>(
   parameters: readonly Name[],
   write: (placeholders: Readonly<Record<Name, Placeholder>>) => SQL,
 ): Prepared<Name> {
-  let made: { readonly texts: StringChunk[]; readonly params: unknown[] } | undefined;
+  let rendered: { readonly texts: StringChunk[]; readonly params: unknown[] } | undefined;
   return (values) => {
-    made ??= render(write(placeholdersOf(parameters)));
-    const { texts, params } = made;
+    rendered ??= render(write(placeholdersOf(parameters)));
+    const { texts, params } = rendered;
     const filled = fillPlaceholders(params, values);
     return new SQL(
       texts.flatMap((text, index): SQLChunk[] => {

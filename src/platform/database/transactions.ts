@@ -1,34 +1,34 @@
 /**
- * Transactions over postgres.js, each on a connection of its own. The driver's own `begin` (3.4.9) sends a
- * rollback to a connection that has gone, from a timer, where nobody can catch what that throws: one
- * connection that PostgreSQL ends inside a transaction would end the process. Here nothing is sent to a
- * connection once it is known to be gone, and nobody waits for it; PostgreSQL has rolled back by itself.
+ * Transactions over postgres.js, each on a connection of its own. The driver's `begin` (3.4.9) sends a
+ * rollback to a closed connection, from a timer, where the error cannot be caught: one connection that
+ * PostgreSQL closes inside a transaction would end the process. Here nothing is sent to a connection once it
+ * has closed, and nothing waits for it; PostgreSQL has rolled the transaction back by itself.
  */
 import type postgres from "postgres";
 import { isDatabaseUnavailable } from "../base/database-errors.ts";
 import { type OpenClient, retire } from "./renewing-pool.ts";
 
 /**
- * Milliseconds that a transaction waits for a connection. Shorter than any caller waits for its answer, so that
- * nothing is begun, and written, for somebody who was told that it cannot be done.
+ * Milliseconds that a transaction waits for a connection. Shorter than any caller waits for its response, so that
+ * no transaction begins, and writes, for a caller that has already received an error.
  */
 const waitMs = 4_000;
 
 interface Waiter {
-  resolve(lane: Lane): void;
+  resolve(connection: Connection): void;
   readonly timer: NodeJS.Timeout;
 }
 
 /** A client with one connection, for one transaction at a time. */
-class Lane {
+class Connection {
   readonly client: postgres.Sql;
   readonly #unsafe: postgres.Sql["unsafe"];
   readonly #loss = Promise.withResolvers<never>();
-  /** The connection is gone, or cannot be trusted any more: no further transaction. */
+  /** The connection has closed, or its state is unknown: no further transaction may use it. */
   isLost = false;
 
   constructor(open: OpenClient) {
-    // Where nobody waits at the moment, nobody needs to hear of it.
+    // If nothing waits at the moment, the loss is not an unhandled rejection.
     this.#loss.promise.catch(() => undefined);
     this.client = open(() => {
       this.isLost = true;
@@ -36,7 +36,7 @@ class Lane {
     });
     this.#unsafe = this.client.unsafe;
     this.client.unsafe = (query, parameters, options) => {
-      // The driver would connect again, and run this outside of the transaction.
+      // The driver would connect again, and run the statement outside of the transaction.
       if (this.isLost) throw connectionLost();
       return this.#unsafe(query, parameters, { ...options, prepare: true });
     };
@@ -47,11 +47,11 @@ class Lane {
     try {
       const result = await this.#orLost(work(this.client));
       const { command } = await this.#orLost(this.client.unsafe("commit"));
-      // PostgreSQL answers a commit after a statement that failed with a rollback, and no error.
+      // After a failed statement PostgreSQL rolls back on commit, without an error.
       if (command === "ROLLBACK") throw new Error("a statement of the transaction failed unnoticed");
       return result;
     } catch (error) {
-      // A connection in doubt is given up, which rolls back as well.
+      // A connection whose state is unknown is closed, which rolls back as well.
       if (isDatabaseUnavailable(error)) this.isLost = true;
       else await this.#orLost(this.client.unsafe("rollback")).catch(() => undefined);
       throw error;
@@ -66,13 +66,13 @@ class Lane {
 export class Transactions {
   readonly #open: OpenClient;
   readonly #max: number;
-  readonly #lanes = new Set<Lane>();
-  readonly #free: Lane[] = [];
+  readonly #connections = new Set<Connection>();
+  readonly #free: Connection[] = [];
   #waiting: Waiter[] = [];
 
   /**
    * @param open opens a client with one connection
-   * @param max transactions at once; further ones wait
+   * @param max concurrent transactions; further ones wait
    */
   constructor(open: OpenClient, max: number) {
     this.#open = open;
@@ -81,27 +81,27 @@ export class Transactions {
 
   /** Runs the work in a transaction: commits its result, rolls back if it throws. */
   async begin<T>(work: (client: postgres.Sql) => Promise<T>): Promise<T> {
-    const lane = await this.#take();
+    const connection = await this.#take();
     try {
-      return await lane.run(work);
+      return await connection.run(work);
     } catch (error) {
-      if (isDatabaseUnavailable(error)) lane.isLost = true;
+      if (isDatabaseUnavailable(error)) connection.isLost = true;
       throw error;
     } finally {
-      this.#giveBack(lane);
+      this.#release(connection);
     }
   }
 
   async close(seconds: number): Promise<void> {
-    await Promise.all([...this.#lanes].map(({ client }) => client.end({ timeout: seconds })));
+    await Promise.all([...this.#connections].map(({ client }) => client.end({ timeout: seconds })));
   }
 
-  async #take(): Promise<Lane> {
+  async #take(): Promise<Connection> {
     for (let free = this.#free.pop(); free; free = this.#free.pop()) {
       if (!free.isLost) return free;
       this.#discard(free);
     }
-    if (this.#lanes.size < this.#max) return this.#newLane();
+    if (this.#connections.size < this.#max) return this.#connect();
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#waiting = this.#waiting.filter((one) => one !== waiter);
@@ -112,28 +112,28 @@ export class Transactions {
     });
   }
 
-  #giveBack(lane: Lane): void {
-    if (lane.isLost) this.#discard(lane);
+  #release(connection: Connection): void {
+    if (connection.isLost) this.#discard(connection);
     const next = this.#waiting.shift();
     if (next) {
       clearTimeout(next.timer);
-      next.resolve(lane.isLost ? this.#newLane() : lane);
-    } else if (!lane.isLost) this.#free.push(lane);
+      next.resolve(connection.isLost ? this.#connect() : connection);
+    } else if (!connection.isLost) this.#free.push(connection);
   }
 
-  #newLane(): Lane {
-    const lane = new Lane(this.#open);
-    this.#lanes.add(lane);
-    return lane;
+  #connect(): Connection {
+    const connection = new Connection(this.#open);
+    this.#connections.add(connection);
+    return connection;
   }
 
-  #discard(lane: Lane): void {
-    this.#lanes.delete(lane);
-    retire(lane.client);
+  #discard(connection: Connection): void {
+    this.#connections.delete(connection);
+    retire(connection.client);
   }
 }
 
-/** With the driver's own code, by which it is known that the database is away. */
+/** An error with the driver's code, by which callers recognise that the database is unavailable. */
 function connectionLost(): Error {
   return Object.assign(new Error("the connection ended inside a transaction"), { code: "CONNECTION_CLOSED" });
 }

@@ -1,28 +1,28 @@
 /**
- * Hono's router, asked once for each method and path that is registered as it stands, without parameters: it
- * looks through its tree, segment by segment, at every request. Other paths, and methods that HTTP does not know, are
- * asked for each time, so that what is remembered does not grow with what callers think of.
+ * Hono's router with a cache. The router searches its tree, segment by segment, at every request. The cache holds
+ * the results for registered paths without parameters and for HTTP's methods. All other results are looked up each
+ * time, so that callers cannot make the cache grow.
  */
 import { METHODS } from "node:http";
 import type { Result, Router } from "hono/router";
 import { TrieRouter } from "hono/router/trie-router";
 
-export class RememberingRouter<T> implements Router<T> {
+export class CachingRouter<T> implements Router<T> {
   readonly name = "RememberingRouter";
   readonly #router = new TrieRouter<T>();
   /** By path and method. */
-  readonly #found = new Map<string, Map<string, Result<T>>>();
+  readonly #cache = new Map<string, Map<string, Result<T>>>();
 
   add(method: string, path: string, handler: T): void {
     this.#router.add(method, path, handler);
-    if (!/[:*]/.test(path)) this.#found.set(path, new Map());
-    for (const results of this.#found.values()) results.clear();
+    if (!/[:*]/.test(path)) this.#cache.set(path, new Map());
+    for (const results of this.#cache.values()) results.clear();
   }
 
   match(method: string, path: string): Result<T> {
-    const results = this.#found.get(path);
-    const remembered = results?.get(method);
-    if (remembered) return remembered;
+    const results = this.#cache.get(path);
+    const cached = results?.get(method);
+    if (cached) return cached;
     const found = this.#router.match(method, path);
     if (results && METHODS.includes(method)) results.set(method, found);
     return found;

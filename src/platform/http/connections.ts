@@ -1,6 +1,7 @@
 /**
- * The connections of a server, and how they end without losing a request: busy ones are told that they will
- * be closed and finish, the others go at once, and what is left after the grace is cut.
+ * The connections of a server, and how they close without losing a request. Clients of busy connections are
+ * notified that the connection will close after the response; idle connections close at once; connections that
+ * are open after the grace are cut.
  */
 import type { Server, ServerResponse } from "node:http";
 import type { Http2SecureServer, ServerHttp2Session } from "node:http2";
@@ -9,7 +10,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
 import { Slots } from "../base/slots.ts";
 
-/** How long a connection on which nothing was asked yet may still ask: its first request may be on the way. */
+/** Milliseconds for which a connection without a request stays open: its first request may be on the way. */
 const lingerMs = 250;
 /** More than Node's listen queue holds (511). */
 const maxTurns = 600;
@@ -22,14 +23,14 @@ export class Connections {
   readonly #sessions = new Set<ServerHttp2Session>();
   /** HTTP/1 responses not yet finished. */
   readonly #busy = new Slots<{ readonly response: ServerResponse; readonly turn: number }>();
-  /** HTTP/1 responses, ever. */
+  /** HTTP/1 responses since the start. */
   #turns = 0;
-  /** Connections, ever. */
+  /** Connections since the start. */
   #accepted = 0;
   #isDraining = false;
   #isClosing = false;
 
-  /** @param idleMs of silence, after which an HTTP/2 session is closed; for HTTP/1, Node does it */
+  /** @param idleMs idle time after which an HTTP/2 session is closed; for HTTP/1, Node does it */
   constructor(server: Server | Http2SecureServer, idleMs: number) {
     this.#server = server;
     server.on("connection", (socket: Socket) => {
@@ -45,11 +46,11 @@ export class Connections {
     });
   }
 
-  /** Keeps account of an HTTP/1 response, from before anything is written to it. */
+  /** Tracks an HTTP/1 response until it has closed. Call it before anything is written to the response. */
   track(response: ServerResponse): void {
-    const place = this.#busy.take({ response, turn: this.#turns++ });
+    const slot = this.#busy.take({ response, turn: this.#turns++ });
     response.once("close", () => {
-      this.#busy.release(place);
+      this.#busy.release(slot);
       this.#finished(response);
     });
     if (this.#isDraining) response.shouldKeepAlive = false;
@@ -57,12 +58,12 @@ export class Connections {
 
   #finished(response: ServerResponse): void {
     if (!this.#isClosing || !response.shouldKeepAlive) return;
-    // Its headers had already promised to keep the connection, on which more may have been asked meanwhile.
+    // Its headers were sent with keep-alive, so the client may have sent further requests on the connection.
     const { socket } = response.req;
     if (![...this.#busy].some((other) => other.response.req.socket === socket)) socket.destroySoon();
   }
 
-  /** From now on every answer asks the client to take its next request elsewhere. New connections are still welcome. */
+  /** From now on every response announces that the connection will close. New connections are still accepted. */
   drain(): void {
     if (this.#isDraining) return;
     this.#isDraining = true;
@@ -70,15 +71,16 @@ export class Connections {
     const inTurn = [...this.#busy].sort((a, b) => a.turn - b.turn);
     const last = new Map(inTurn.map(({ response }) => [response.req.socket, response]));
     for (const response of last.values()) if (!response.headersSent) response.shouldKeepAlive = false;
-    // GOAWAY with the last stream that is answered: the client knows which it may safely ask elsewhere.
+    // GOAWAY names the last stream that gets a response, so the client can safely send the later ones elsewhere.
     for (const session of this.#sessions) session.close();
   }
 
   /**
-   * Lets Node take in what arrived while the process was busy: a connection may only look idle, and those
-   * still in the listen queue would be reset. libuv accepts one of them in each turn of the event loop.
+   * Lets Node read what arrived while the process was busy: an apparently idle connection may have a request
+   * to read, and connections still in the listen queue would be reset. libuv accepts one in each turn of the
+   * event loop.
    */
-  async #takeIn(): Promise<void> {
+  async #acceptPending(): Promise<void> {
     let accepted = -1;
     for (let turn = 0; turn < 3 || (turn < maxTurns && accepted < this.#accepted); turn += 1) {
       accepted = this.#accepted;
@@ -87,18 +89,18 @@ export class Connections {
   }
 
   /**
-   * Accepts no more, and resolves when every connection has ended.
+   * Stops accepting, and resolves when every connection has closed.
    * @returns how many had to be cut at the end of the grace
    */
   async close(graceMs: number): Promise<number> {
     this.drain();
     this.#isClosing = true;
-    await this.#takeIn();
+    await this.#acceptPending();
     const { promise, resolve } = Promise.withResolvers<void>();
     // Node closes idle HTTP/1 connections here, and each HTTP/2 session when its streams have ended.
     this.#server.close(() => resolve());
-    // To Node, a connection on which nothing was ever asked is not idle.
-    const unasked = setTimeout(() => {
+    // Node does not count a connection without any request as idle.
+    const unused = setTimeout(() => {
       for (const socket of [...this.#sockets, ...this.#secureSockets]) {
         if (socket.bytesRead === 0) socket.destroy();
       }
@@ -109,7 +111,7 @@ export class Connections {
       for (const socket of this.#sockets) socket.destroy();
     }, graceMs);
     await promise;
-    clearTimeout(unasked);
+    clearTimeout(unused);
     clearTimeout(end);
     return cut;
   }

@@ -2,7 +2,7 @@ import type { MiddlewareHandler } from "hono";
 import { cors } from "hono/cors";
 import type { CorsPolicy } from "../base/cors-policy.ts";
 
-/** The policy as middleware of the HTTP APIs. */
+/** The CORS policy as middleware of the HTTP APIs. */
 export function httpCors(policy: CorsPolicy): MiddlewareHandler {
   return cors({
     origin: [...policy.origins],

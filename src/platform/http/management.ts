@@ -1,6 +1,6 @@
 /**
- * What an orchestrator and Prometheus ask: liveness, readiness and metrics. On a port of its own, so that it can be
- * kept off the public network and still answers when that of the APIs is busy.
+ * Liveness, readiness and metrics, for an orchestrator and Prometheus. They have a port of their own, which can be
+ * kept off the public network and still responds when the port of the APIs is busy.
  */
 import { type Context, Hono } from "hono";
 import type { Logger } from "pino";
@@ -46,13 +46,14 @@ export function createManagementApp({ metrics: { registry }, lifecycle, logger }
   app.onError((thrown, c) => {
     const error = asServiceError(thrown);
     const context = new RequestContext(logger, c.req.header("x-request-id"));
-    if (error.kind.status >= 500) context.log.error({ err: thrown }, "the management port failed to answer");
+    if (error.kind.status >= 500)
+      context.log.error({ err: thrown }, "A request to the management port failed");
     return toResponse(problem(context, error.kind.status, { "X-Request-Id": context.requestId }, error));
   });
   return app;
 }
 
-/** With its length, so that HEAD tells it too. */
+/** A response with its length, so that a response to HEAD has it too. */
 function page(c: Context, status: 200 | 503, content: object | string, type = "application/json"): Response {
   const body = typeof content === "string" ? content : JSON.stringify(content);
   return c.body(body, status, { "Content-Type": type, "Content-Length": `${Buffer.byteLength(body)}` });

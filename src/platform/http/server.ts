@@ -1,7 +1,7 @@
 /**
- * The server of SERVER_PORT and of the management port: HTTP/1.1 in cleartext, or HTTP/2 and HTTP/1.1 over TLS. Owns connections: how
- * long a client may take, and how they end without losing a request. What a request means is for the two
- * it hands them to, the RPC protocols and the HTTP APIs.
+ * The server of SERVER_PORT and of the management port: HTTP/1.1 in cleartext, or HTTP/2 and HTTP/1.1 over TLS.
+ * It owns the connections: the timeouts for clients, and a shutdown that loses no request. It passes requests to
+ * two handlers, the RPC protocols and the HTTP APIs.
  */
 import { createServer, type IncomingMessage, ServerResponse } from "node:http";
 import {
@@ -25,27 +25,27 @@ type AnyRequest = IncomingMessage | Http2ServerRequest;
 type AnyResponse = ServerResponse | Http2ServerResponse;
 type Handler = (request: AnyRequest, response: AnyResponse) => void;
 
-/** The protocols that are told apart by path, in Node's own terms. */
+/** A handler for the RPC protocols, which are recognised by path. It takes Node's own requests and responses. */
 export interface RpcHandler {
   /** @param path without the query */
   matches(path: string): boolean;
   handle(request: AnyRequest, response: AnyResponse): void;
 }
 
-/** What a client may take, in milliseconds. */
+/** Timeouts for a client, in milliseconds. */
 export interface HttpTimeouts {
   /** From the connection, or the first byte of a further request, to the end of the headers. */
   readonly headersMs: number;
-  /** To the end of the body. */
+  /** From the same moment to the end of the body. */
   readonly requestMs: number;
-  /** Of silence between requests. Longer than balancers keep theirs (60 s), so that they close first. */
+  /** Idle time between requests. Longer than that of load balancers (60 s), so that they close first. */
   readonly keepAliveMs: number;
 }
 
-/** The timeouts unless others are given. */
+/** The default timeouts. */
 export const defaultTimeouts: HttpTimeouts = { headersMs: 10_000, requestMs: 30_000, keepAliveMs: 75_000 };
 
-/** What requests are handed to. */
+/** The handlers of requests. */
 export interface HttpHandlers {
   readonly fetch: (request: Request, env: HttpBindings | Http2Bindings) => Response | Promise<Response>;
   /** None unless given. */
@@ -65,15 +65,15 @@ interface HttpServer {
    * @returns the port
    */
   listen(host: string, port: number): Promise<number>;
-  /** What answers from now on; until then every request is answered 503. */
+  /** Sets the handlers. Until then every request gets a 503. */
   serve(handlers: HttpHandlers): void;
-  /** Goes on accepting, but asks clients to take their next request elsewhere (Connection: close, GOAWAY). */
+  /** Still accepts connections, but announces to clients that theirs will close (Connection: close, GOAWAY). */
   drain(): void;
-  /** Accepts no more, closes idle connections, lets busy ones finish, and cuts them when the grace is over. */
+  /** Stops accepting, closes idle connections, lets busy ones finish, and cuts them when the grace is over. */
   close(graceMs: number): Promise<void>;
 }
 
-/** Starts listening. Rejects if the address cannot be had. */
+/** Starts listening. @returns the port. Rejects if the address is not available */
 export async function listening(server: NetServer, host: string, port: number): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   server.once("error", reject);
@@ -84,11 +84,11 @@ export async function listening(server: NetServer, host: string, port: number): 
   return typeof address === "object" && address ? address.port : port;
 }
 
-/** The one HTTP server. It does not listen yet. */
+/** Creates the HTTP server, which does not listen yet. */
 export function createHttpServer(settings: HttpServerSettings): HttpServer {
   const { tls, logger, timeouts = defaultTimeouts } = settings;
   const starting: Handler = (_request, response) =>
-    answerFailure(logger, response, unavailable("The service", undefined, 1));
+    sendFailure(logger, response, unavailable("The service", undefined, 1));
   let handle: Handler = starting;
   const server = tls ? secureServer(tls, timeouts) : createServer(connectionOptions(timeouts));
   const connections = new Connections(server, timeouts.keepAliveMs);
@@ -102,7 +102,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
 
   async function close(graceMs: number): Promise<void> {
     const cut = await connections.close(graceMs);
-    if (cut > 0) logger.warn({ connections: cut }, "connections were cut at the end of the grace");
+    if (cut > 0) logger.warn({ connections: cut }, "Connections were cut at the end of the grace");
   }
 
   return {
@@ -118,7 +118,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   };
 }
 
-/** Enforced by Node; looked at this often. A malformed message is answered by Node too: 400, 408 or 431, no body. */
+/** Node enforces these timeouts, and checks them at the interval. It also responds to malformed messages: 400, 408 or 431, no body. */
 function connectionOptions({ headersMs, requestMs, keepAliveMs }: HttpTimeouts) {
   return {
     headersTimeout: headersMs,
@@ -139,7 +139,7 @@ function secureServer(tls: { cert: string; key: string }, timeouts: HttpTimeouts
   });
 }
 
-/** HTTP/2 has no such timeout in Node. A stream that still sends its body when it is over is reset. */
+/** Node has no request timeout for HTTP/2. A stream that still sends its body after the timeout is reset. */
 function limitUpload({ stream }: Http2ServerRequest, requestMs: number): void {
   if (stream.endAfterHeaders) return;
   const timer = setTimeout(() => stream.close(constants.NGHTTP2_CANCEL), requestMs);
@@ -147,7 +147,7 @@ function limitUpload({ stream }: Http2ServerRequest, requestMs: number): void {
   stream.once("close", () => clearTimeout(timer));
 }
 
-/** RPC by its paths, and all else by the HTTP APIs behind Hono's listener. */
+/** RPC paths go to the RPC handler, all other requests to the HTTP APIs behind Hono's listener. */
 function handlerOf({ fetch, rpc }: HttpHandlers, logger: Logger): Handler {
   const listener = getRequestListener(fetch, {
     errorHandler: (thrown) => toResponse(failure(logger, thrown)),
@@ -157,32 +157,32 @@ function handlerOf({ fetch, rpc }: HttpHandlers, logger: Logger): Handler {
       try {
         rpc.handle(request, response);
       } catch (thrown) {
-        answerFailure(logger, response, thrown);
+        sendFailure(logger, response, thrown);
       }
       return;
     }
-    // Rejects where the answer cannot be written, such as a header with a line break.
-    listener(request, response).catch((thrown: unknown) => answerFailure(logger, response, thrown));
+    // Rejects if the response cannot be written, such as a header with a line break.
+    listener(request, response).catch((thrown: unknown) => sendFailure(logger, response, thrown));
   };
 }
 
-/** What is answered where neither an API nor RPC could. */
+/** The response for an error that reached neither an API nor RPC. */
 function failure(logger: Logger, thrown: unknown): ResponseParts {
   const context = new RequestContext(logger);
   const error = isBadTarget(thrown)
     ? new ServiceError(ErrorKinds.invalidRequest, "The request's target or Host header is not valid.")
     : asServiceError(thrown);
-  if (error.kind.status >= 500) context.log.error({ err: thrown }, "an HTTP request failed");
+  if (error.kind.status >= 500) context.log.error({ err: thrown }, "An HTTP request failed");
   return problem(context, error.kind.status, { "X-Request-Id": context.requestId }, error);
 }
 
-/** Of Hono's listener, or of the URL that Connect makes of the two. */
+/** Whether the target or the Host is invalid: an error of Hono's listener, or of the URL that Connect builds of both. */
 function isBadTarget(thrown: unknown): boolean {
   if (thrown instanceof RequestError) return true;
   return codeOf(thrown) === "ERR_INVALID_URL";
 }
 
-function answerFailure(logger: Logger, response: AnyResponse, thrown: unknown): void {
+function sendFailure(logger: Logger, response: AnyResponse, thrown: unknown): void {
   const { status, headers, body } = failure(logger, thrown);
   if (response.headersSent) {
     response.destroy();

@@ -1,11 +1,11 @@
 /**
- * Durable jobs, by pg-boss: work that is promised in the transaction of the rows it belongs to, and done
- * afterwards by any process. Owns the job tables (a PostgreSQL schema of their own), the queues, and the loop
- * that takes jobs one by one. What a job means is its queue's owner's business.
+ * Durable jobs, by pg-boss: a job is enqueued in the transaction of the rows that it belongs to, and any process
+ * does it afterwards. Owns the job tables (a PostgreSQL schema of their own), the queues, and the loop that
+ * fetches jobs one by one. The owner of a queue defines what its jobs do.
  *
- * A job is taken by one worker at a time. Its worker ends it in the transaction of what it did, so that work
- * and ending are one. A worker that dies stops giving signs of life, and after {@link aliveSeconds} the job
- * is another's: work may be done twice, never lost.
+ * One worker at a time has a job. The worker completes it in the transaction of its changes, so that both are
+ * atomic. A worker that dies sends no more heartbeats, and after {@link heartbeatSeconds} another worker gets the
+ * job: work may be done twice, but is never lost.
  */
 import { SQL, sql } from "drizzle-orm";
 import { fromDrizzle, PgBoss } from "pg-boss";
@@ -16,12 +16,12 @@ import type { LibrarySchema } from "../database/migrations.ts";
 import { text } from "../database/readers.ts";
 import { computed, rawRows, rows, selection } from "../database/statements.ts";
 
-/** A queue, and what becomes of its jobs when they fail. */
+/** A queue, and how its failed jobs are retried. */
 interface Queue {
   readonly name: string;
-  /** How often a job that failed, or whose worker died, is tried again. */
+  /** Retries of a job that failed, or whose worker died. */
   readonly retryLimit: number;
-  /** The queue that a job moves to after its last try; declared before this one. */
+  /** The queue that a job moves to after its last retry; declared before this one. */
   readonly deadLetter?: string;
 }
 
@@ -32,68 +32,69 @@ export interface JobTables {
   readonly queues: readonly Queue[];
 }
 
-/** A job in the hands of a worker. */
+/** A job that a worker has fetched. */
 export interface Job<Data> {
   readonly id: string;
   readonly data: Data;
-  /** 0 the first time. */
+  /** 0 at the first attempt. */
   readonly retryCount: number;
-  /** As it was enqueued: what goes on with the work later should be as urgent. */
+  /** As it was enqueued. Jobs that continue the work should have the same priority. */
   readonly priority: number;
 }
 
-/** When and before which others a job is to be done. */
+/** When a job is done, and before which others. */
 interface JobTiming {
   /** Seconds from now, by the database's clock; at once unless given. */
   readonly startAfterSeconds?: number;
-  /** The greater, the earlier; 0 unless given. */
+  /** Jobs of higher priority come first; 0 unless given. */
   readonly priority?: number;
 }
 
 interface WorkOptions<Data> {
   readonly queue: string;
   /**
-   * Does the job and ends it by `complete` in its own transaction. A job that it throws for, or leaves open,
-   * is tried again later. `stopping` is aborted when the process is to end: then it leaves off soon.
+   * Does the job and ends it by `complete` in its own transaction. If it throws, or does not complete the job,
+   * the job is retried later. `stopping` is aborted when the process is about to end: the handler should then
+   * return soon.
    */
   readonly handle: (job: Job<Data>, stopping: AbortSignal) => Promise<void>;
-  /** Pause when there was nothing to do. */
+  /** Pause after the queue was empty. */
   readonly idleMs?: number;
 }
 
 export interface Jobs {
-  /** Promises work, in the transaction. */
+  /** Adds jobs, in the transaction. */
   enqueue(
     tx: Database,
     queue: string,
     jobs: readonly ({ readonly data: object } & JobTiming)[],
   ): Promise<void>;
   /**
-   * Ends a job, in the transaction of what it did.
-   * @throws JobLostError if it is no longer this worker's, which undoes the transaction
+   * Completes a job, in the transaction of its changes.
+   * @throws JobLostError if another worker has the job now, which rolls the transaction back
    */
   complete(tx: Database, queue: string, job: Job<unknown>): Promise<void>;
-  /** Takes jobs of a queue, one at a time, until stopped. */
+  /** Does jobs of a queue, one at a time, until stopped. */
   work<Data extends object>(options: WorkOptions<Data>): Loop;
-  /** Looks the queues up and begins to watch over jobs whose workers died. Call once, outside any transaction. */
+  /** Loads the queues and begins to supervise jobs, for workers that died. Call once, outside any transaction. */
   start(): Promise<void>;
   stop(): Promise<void>;
 }
 
-/** The job was given to another worker meanwhile. */
+/** Another worker has the job now. */
 export class JobLostError extends Error {
   override readonly name = "JobLostError";
 }
 
-/** Seconds after which a job whose worker gives no sign of life is another's. */
-const aliveSeconds = 10;
-const signOfLifeMs = 3_000;
-/** Seconds between looks at such jobs. */
-const watchSeconds = 5;
-/** Seconds that a job may take in all, alive or not. */
-const longestJobSeconds = 3_600;
-/** Seconds that a finished job is kept, to look into. */
-const keptSeconds = 3_600;
+/** Seconds without a heartbeat after which another worker may fetch a job. */
+const heartbeatSeconds = 10;
+const heartbeatIntervalMs = 3_000;
+/** Seconds between checks for such jobs. */
+const superviseSeconds = 5;
+/** Seconds that a job may take in all, heartbeats or not. */
+const expireSeconds = 3_600;
+/** Seconds that a finished job is kept, for inspection. */
+const retentionSeconds = 3_600;
 
 export function createJobs({
   database,
@@ -112,13 +113,13 @@ export function createJobs({
     schedule: false,
     reindex: false,
     monitorVacuum: false,
-    superviseIntervalSeconds: watchSeconds,
-    monitorIntervalSeconds: watchSeconds,
-    // Work is looked for far more often than the default of these, so say so only where something is wrong.
+    superviseIntervalSeconds: superviseSeconds,
+    monitorIntervalSeconds: superviseSeconds,
+    // Supervision runs far more often than by default; a low limit would warn of normal queues.
     warningQueueSize: 1_000_000,
   });
-  boss.on("error", (err) => logger.warn({ err }, "the job queue had an error; it goes on"));
-  boss.on("warning", (warning) => logger.warn({ warning }, "the job queue warns"));
+  boss.on("error", (err) => logger.warn({ err }, "The job queue had an error and continues"));
+  boss.on("warning", (warning) => logger.warn({ warning }, "The job queue reported a warning"));
   return {
     async enqueue(tx, queue, jobs) {
       if (jobs.length === 0) return;
@@ -131,19 +132,19 @@ export function createJobs({
     },
     async complete(tx, queue, { id, retryCount }) {
       const ended = await boss.complete(queue, { id, retryCount }, null, { db: statementsIn(tx) });
-      // pg-boss answers how many jobs it ended, and leaves that out of its types.
+      // pg-boss returns the number of jobs that it completed, but its types do not have it.
       if (!("affected" in ended) || ended.affected !== 1)
-        throw new JobLostError(`job ${id} of ${queue} is another worker's now`);
+        throw new JobLostError(`another worker has job ${id} of ${queue} now`);
     },
     work: (options) => startWorker(boss, options, logger),
     async start() {
       await boss.start();
-      // A queue is looked up at its first use: inside a transaction on the embedded database's one connection,
-      // that would wait for itself.
+      // pg-boss loads a queue at its first use. Inside a transaction on the embedded database's only connection,
+      // that would be a deadlock.
       await Promise.all(tables.queues.map(({ name }) => boss.insert(name, [])));
-      // pg-boss looks after an interval only: a process that always dies before that would never get its jobs back.
+      // pg-boss supervises only after an interval. Jobs of a process that always dies earlier would never be retried.
       void boss.supervise().catch((err: unknown) => {
-        logger.warn({ err }, "jobs of workers that died could not be looked for; it is tried again");
+        logger.warn({ err }, "The check for jobs of dead workers failed and will be retried");
       });
     },
     async stop() {
@@ -152,7 +153,7 @@ export function createJobs({
   };
 }
 
-/** pg-boss's SQL: what has no parameters can be several statements, in a transaction of its own. */
+/** Runs pg-boss's SQL: a text without parameters can be several statements, with a transaction of its own. */
 function statementsOf({ db, script }: ScriptedDatabase) {
   const single = statementsIn(db);
   return {
@@ -161,10 +162,10 @@ function statementsOf({ db, script }: ScriptedDatabase) {
   };
 }
 
-/** pg-boss's SQL as a part of our transaction. */
+/** Runs pg-boss's SQL as a part of our transaction. */
 function statementsIn(tx: Database) {
   const execute = async (statement: unknown) => {
-    if (!(statement instanceof SQL)) throw new TypeError("the adapter makes something else than SQL");
+    if (!(statement instanceof SQL)) throw new TypeError("the adapter did not return SQL");
     return { rows: await rawRows(tx, statement) };
   };
   const { executeSql } = fromDrizzle({ execute }, sql);
@@ -184,23 +185,23 @@ function startWorker<Data extends object>(
   logger: Logger,
 ): Loop {
   async function workOn(job: Job<Data>, stopping: AbortSignal): Promise<void> {
-    const signs = setInterval(() => {
+    const heartbeat = setInterval(() => {
       boss.touch(queue, { id: job.id, retryCount: job.retryCount }).catch(() => undefined);
-    }, signOfLifeMs);
+    }, heartbeatIntervalMs);
     try {
       await handle(job, stopping);
     } catch (err) {
       if (err instanceof JobLostError) {
-        logger.warn({ queue, job: job.id }, "a job was taken over by another worker");
+        logger.warn({ queue, jobId: job.id }, "A job was taken over by another worker");
         return;
       }
       logger.error(
-        { err, queue, job: job.id, retryCount: job.retryCount },
-        "a job failed; it is tried again",
+        { err, queue, jobId: job.id, retryCount: job.retryCount },
+        "A job failed and will be retried",
       );
-      await boss.fail(queue, { id: job.id, retryCount: job.retryCount }, { message: nameOf(err) });
+      await boss.fail(queue, { id: job.id, retryCount: job.retryCount }, { message: errorName(err) });
     } finally {
-      clearInterval(signs);
+      clearInterval(heartbeat);
     }
   }
 
@@ -211,18 +212,18 @@ function startWorker<Data extends object>(
       await workOn(job, stopping);
       return 0;
     } catch (err) {
-      logger.warn({ err, queue }, "no job could be fetched; it is tried again");
+      logger.warn({ err, queue }, "No job could be fetched; the fetch will be retried");
       return idleMs;
     }
   });
 }
 
-/** What the job table may keep of an error: its name, as messages can carry anything. */
-function nameOf(thrown: unknown): string {
+/** The name of an error, the only part that the job table may keep: a message may contain private data. */
+function errorName(thrown: unknown): string {
   return thrown instanceof Error ? thrown.name : "unknown";
 }
 
-/** The job tables and queues, as a service's migrations take them. */
+/** The job tables and queues, for a service's migrations. */
 export function jobSchema(tables: JobTables): LibrarySchema {
   return {
     schema: tables.schema,
@@ -233,7 +234,7 @@ export function jobSchema(tables: JobTables): LibrarySchema {
 
 async function migrateJobs(owner: ScriptedDatabase, { schema, queues }: JobTables): Promise<void> {
   const boss = new PgBoss({ db: statementsOf(owner), schema, supervise: false, schedule: false });
-  // What it emits besides is thrown as well.
+  // Errors that it emits are thrown as well.
   boss.on("error", () => undefined);
   await boss.start();
   try {
@@ -243,9 +244,9 @@ async function migrateJobs(owner: ScriptedDatabase, { schema, queues }: JobTable
         retryDelay: 1,
         retryBackoff: true,
         retryDelayMax: 60,
-        expireInSeconds: longestJobSeconds,
-        heartbeatSeconds: aliveSeconds,
-        deleteAfterSeconds: keptSeconds,
+        expireInSeconds: expireSeconds,
+        heartbeatSeconds: heartbeatSeconds,
+        deleteAfterSeconds: retentionSeconds,
         ...(deadLetter !== undefined && { deadLetter }),
       };
       if (await boss.getQueue(name)) await boss.updateQueue(name, options);

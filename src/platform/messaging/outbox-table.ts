@@ -1,7 +1,7 @@
 import { bigserial, jsonb, type PgSchema, text, uuid } from "drizzle-orm/pg-core";
 import { instant } from "../database/columns.ts";
 
-/** The outbox of a service, in its PostgreSQL schema: events that are waiting to be delivered. */
+/** The outbox of a service, in its PostgreSQL schema: events that are still to be delivered. */
 export function outboxTable<const Name extends string>(schema: PgSchema<Name>) {
   return schema.table("outbox", {
     position: bigserial("position", { mode: "number" }).primaryKey(),

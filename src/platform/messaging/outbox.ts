@@ -1,6 +1,6 @@
 /**
- * How a service writes an event into its outbox. What an event carries is a message of proto/; a writer that
- * leaves out one of its fields, or adds one, does not compile. events.ts delivers what is written here.
+ * How a service writes an event into its outbox. The data of an event is a message of proto/; code that omits
+ * one of its fields, or adds one, does not compile. relay.ts delivers the events.
  */
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { type SQL, sql } from "drizzle-orm";
@@ -33,12 +33,13 @@ interface EventWriting<Message extends DescMessage> {
   readonly fields: FieldsOf<Message>;
   /** When it happened. */
   readonly at: SQL;
-  /** `from` clause that gives a row for each event; without it, there is one. */
+  /** `from` clause that gives a row for each event; without it, there is one event. */
   readonly from?: SQL;
 }
 
 /**
- * The statement that writes events into an outbox: by itself, or as a part of a statement with other parts. Gives a row for each event.
+ * The statement that writes events into an outbox, by itself or as a part of another statement. It returns a row for
+ * each event.
  */
 export function insertEvents<Message extends DescMessage>(
   outbox: OutboxTable,

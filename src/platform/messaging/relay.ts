@@ -1,7 +1,7 @@
 /**
- * Events leave through a transactional outbox: they are written with the change that they tell of, and the
- * relay delivers them afterwards, at least once and in order. One process relays at a time; if it dies,
- * another goes on where it was.
+ * The relay of a transactional outbox. An event is written in the transaction of its change, and the relay
+ * delivers it afterwards, at least once and in order. One process relays at a time; if it dies, another
+ * continues at the same position.
  */
 import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
@@ -27,7 +27,7 @@ export interface CloudEvent {
   readonly data: Readonly<Record<string, unknown>>;
 }
 
-/** Takes one event; if it throws, the event and all after it are delivered again later. */
+/** Delivers one event; if it rejects, the event and all after it are delivered again later. */
 export type Deliver = (event: CloudEvent) => Promise<void>;
 
 interface RelaySettings {
@@ -38,30 +38,30 @@ interface RelaySettings {
   readonly deliver: Deliver;
   readonly logger: Logger;
   readonly intervalMs?: number;
-  /** No other process uses the database: it needs no lock, and its one connection is not held meanwhile. */
-  readonly alone?: boolean;
+  /** No other process uses the database: the relay needs no lock and does not hold the only connection. */
+  readonly isOnlyProcess?: boolean;
 }
 
 /** Events delivered in one transaction. */
 const batchSize = 100;
 /** Milliseconds between tries, at most. */
 const longestPauseMs = 15_000;
-/** Milliseconds that a subscriber may take over one event: the relay holds a transaction meanwhile. */
-const deliveryMs = 5_000;
+/** Milliseconds that a subscriber may take for one event: the relay holds a transaction meanwhile. */
+const deliveryTimeoutMs = 5_000;
 
-/** Each event to all of them, one after the other. */
+/** Delivers each event to all subscribers, one after the other. */
 export function deliverToAll(subscribers: readonly Deliver[]): Deliver {
   return async (event) => {
     for (const deliver of subscribers) await deliver(event);
   };
 }
 
-/** A subscriber that has its time; where it takes longer the event is delivered again. */
-export function limited(deliver: Deliver): Deliver {
+/** A subscriber with a timeout; after a timeout the event is delivered again. */
+export function withDeliveryTimeout(deliver: Deliver): Deliver {
   return async (event) => {
     const done = new AbortController();
-    const late = setTimeout(deliveryMs, undefined, { signal: done.signal }).then(
-      () => Promise.reject(new Error(`a subscriber took too long over ${event.type}`)),
+    const late = setTimeout(deliveryTimeoutMs, undefined, { signal: done.signal }).then(
+      () => Promise.reject(new Error(`a subscriber took too long for ${event.type}`)),
       () => undefined,
     );
     await Promise.race([deliver(event), late]).finally(() => done.abort());
@@ -70,18 +70,18 @@ export function limited(deliver: Deliver): Deliver {
 
 /**
  * Without a broker events are delivered inside the process: each is a line of the log, the audit trail.
- * @param alarming types of events that are warnings
+ * @param warningTypes types of events that are logged as warnings
  */
-export function logEvents(logger: Logger, alarming: readonly string[] = []): Deliver {
+export function logEvents(logger: Logger, warningTypes: readonly string[] = []): Deliver {
   return async ({ id, type, subject, time, data }) => {
-    const level = alarming.includes(type) ? "warn" : "info";
-    logger[level]({ event: { id, type, subject, time, data } }, "event");
+    const level = warningTypes.includes(type) ? "warn" : "info";
+    logger[level]({ event: { id, type, subject, time, data } }, "Event");
   };
 }
 
-/** Delivers what is in the outbox now, up to a batch. @returns how many; 0 too while another process relays */
+/** Delivers the oldest batch of the outbox. @returns the number of events; also 0 while another process relays */
 export async function relayOnce(settings: RelaySettings): Promise<number> {
-  const { db, outbox, alone = false } = settings;
+  const { db, outbox, isOnlyProcess: alone = false } = settings;
   if (alone) return relayBatch(db, settings);
   const { schema, name } = getTableConfig(outbox);
   const lock = selection({
@@ -98,7 +98,7 @@ async function relayBatch(db: Database, { outbox, source, deliver }: RelaySettin
   const { position, id, type, subject, data } = event;
   const occurredAt = sql`to_char(${event.occurredAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
   const pending = selection({ position, id, type, subject, data, time: computed(text, occurredAt) });
-  // In one row: a row for each costs the driver several times as much.
+  // All events in one row: with a row for each, the driver takes several times as long.
   const batch = selection({
     events: computed(listOf(pending), sql`coalesce(json_agg(event order by event.${position}), '[]')`),
   });
@@ -120,7 +120,7 @@ async function relayBatch(db: Database, { outbox, source, deliver }: RelaySettin
   return events.length;
 }
 
-/** Relays until stopped. A delivery that fails is logged and tried again, less often the longer it goes on. */
+/** Relays until stopped. A failed delivery is logged and retried, with a pause that grows with each failure. */
 export function startRelay(settings: RelaySettings): Loop {
   const { logger, intervalMs = 1000 } = settings;
   let failures = 0;
@@ -130,7 +130,7 @@ export function startRelay(settings: RelaySettings): Loop {
       failures = 0;
       if (delivered === batchSize) return 0;
     } catch (err) {
-      logger.warn({ err }, "events could not be delivered; they are tried again");
+      logger.warn({ err }, "Events could not be delivered and will be retried");
       failures += 1;
     }
     return Math.min(intervalMs * 2 ** failures, longestPauseMs);

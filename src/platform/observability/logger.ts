@@ -1,4 +1,4 @@
-/** The log of a process. Owns how lines are written; what lines must not carry is redaction.ts. */
+/** The log of a process: how lines are written. redaction.ts keeps secrets out of them. */
 import { createRequire } from "node:module";
 import {
   type DestinationStream,
@@ -22,16 +22,15 @@ export interface LoggerSettings {
 }
 
 /**
- * The log of a process. Lines are written before the call returns, by no other thread: what was logged
- * before a crash is there after it. Whatever is logged, by this logger or by a child, goes through
- * redaction.ts: bindings, objects, errors and text.
+ * Creates the log of a process. Lines are written synchronously, so that none is lost in a crash. Everything
+ * that this logger or a child logs goes through redaction.ts: bindings, objects, errors and text.
  */
 export function createLogger({ level, environment, destination }: LoggerSettings): Logger {
   const options: LoggerOptions = {
     level,
     formatters: { level: (label) => ({ level: label }) },
     timestamp: pino.stdTimeFunctions.isoTime,
-    // Errors come serialised; pino's own serialiser would copy every field of theirs.
+    // Errors arrive serialised. pino's own serialiser would copy all their fields.
     serializers: { err: (value: unknown) => value },
     hooks: {
       logMethod(args, method) {
@@ -41,7 +40,7 @@ export function createLogger({ level, environment, destination }: LoggerSettings
     },
   };
   const output = destination ?? fileDestination({ dest: 1, sync: true });
-  const logger = pino(options, environment === "production" ? output : forPeople(output, !destination));
+  const logger = pino(options, environment === "production" ? output : prettyPrinted(output, !destination));
   return redactBindings(logger);
 }
 
@@ -54,15 +53,15 @@ function loggableArguments(args: readonly unknown[]): unknown[] {
   return "err" in first && !("msg" in first) ? withMessage(first, first.err, rest) : [first, ...rest];
 }
 
-/** A line about an error has the error's message unless it has one of its own. */
+/** A line with an error and no message gets the error's message. */
 function withMessage(object: object, error: unknown, rest: readonly unknown[]): unknown[] {
   if (rest.length > 0) return [object, ...rest];
   const hasMessage = typeof error === "object" && error !== null && "message" in error;
-  // The values of a format string are not looked for in it.
+  // As a value of `%s`, the error's message is not parsed as a format string.
   return hasMessage ? [object, "%s", error.message] : [object];
 }
 
-/** A child's bindings pass no hook of pino's, so the two methods that take them are wrapped. Children inherit it. */
+/** pino has no hook for bindings, so the two methods that take them are wrapped. Children inherit the wrappers. */
 function redactBindings(logger: Logger): Logger {
   for (const name of ["child", "setBindings"] as const) {
     const method = logger[name];
@@ -75,8 +74,8 @@ function redactBindings(logger: Logger): Logger {
   return logger;
 }
 
-function forPeople(output: DestinationStream, isStandardOutput: boolean): DestinationStream {
-  // Loaded only where it is used: production spares its memory.
+function prettyPrinted(output: DestinationStream, isStandardOutput: boolean): DestinationStream {
+  // Loaded only when it is used, which saves its memory in production.
   const { prettyFactory }: typeof import("pino-pretty") = createRequire(import.meta.url)("pino-pretty");
   const pretty = prettyFactory({
     colorize: isStandardOutput && process.stdout.isTTY && process.stdout.hasColors(),

@@ -1,4 +1,4 @@
-/** The metrics of a process: what is measured, and under which names. */
+/** The metrics of a process and their names. */
 import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client";
 import type { HttpObserver, RpcObserver } from "../base/observers.ts";
 
@@ -13,8 +13,8 @@ export interface Metrics {
   readonly http: HttpObserver;
   readonly rpc: RpcObserver;
   /**
-   * A counter of a service's own. Asked for again by name, the same one is returned, so that two services
-   * of one process can share it.
+   * A counter of a service. A second call with the same name returns the same counter, so that two services of
+   * one process can share it.
    * @throws Error if it exists with other labels
    */
   counter<const Label extends string>(
@@ -24,7 +24,7 @@ export interface Metrics {
   ): EventCounter<Label>;
 }
 
-/** Seconds: from a cached answer to one that somebody gave up on. */
+/** Seconds: from a cached response to one that a caller no longer waits for. */
 const durationBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 /**
@@ -51,7 +51,7 @@ export function createMetrics(program: string): Metrics {
   const counters = new Map<string, { labels: string; counter: Counter }>();
   return {
     registry,
-    // About half a microsecond each. Children with fixed labels cost the same: prom-client hashes those too.
+    // Each takes about half a microsecond. Children with fixed labels would not be faster: prom-client hashes those too.
     http: {
       completed: ({ service, operation, status, seconds }) =>
         httpDuration.observe({ service, operation, status }, seconds),

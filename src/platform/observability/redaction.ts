@@ -1,8 +1,8 @@
 /**
- * What a log line must not carry, and how it is kept out wherever it stands: under a key that names a
- * secret or a phone number, at any depth; in an error, whose fields pass only by name; and, as the last net,
- * in the text of the finished line. logger.ts puts every value and every line through here, so that no
- * caller has to remember it.
+ * Keeps secrets and personal data out of log lines, in three steps: values under a key that names a secret or
+ * a phone number, at any depth; fields of an error, of which only listed ones are logged; and, as the last
+ * resort, patterns in the text of the finished line. logger.ts passes every value and every line through here,
+ * so that no caller has to think of it.
  */
 import { types } from "node:util";
 import { ServiceError } from "../base/errors.ts";
@@ -16,7 +16,7 @@ const maxText = 8192;
 const secretKey =
   /^(?:code|otp|pin|credentials?)$|(?:assertion|password|passphrase|secret|tokens?|cookies?|apikey|authorization|privatekey|(?:otp|verification|authorization|onetime)code)$/;
 const phoneKey = /(?:phone|phonenumber|msisdn|username)$/;
-/** Also national and padded spellings; an e-mail address or an id is neither. */
+/** Matches national and padded spellings too, but no e-mail address and no id. */
 const phonePattern = /^\s*\+?[\d\s()./-]{5,32}$/;
 /** ITU country codes: one digit (1, 7), two digits by list, else three. */
 const countryPrefix = /^\+(?:1|7|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|\d{3})/;
@@ -30,13 +30,13 @@ function maskPhone(text: string): string {
 
 /**
  * A value as it may be logged. Plain objects and arrays are copied with what is secret in them replaced;
- * errors are serialised by {@link loggableError}; any other object is only named, not looked into.
+ * errors are serialised by {@link loggableError}; of any other object only the class name is logged.
  */
 export function loggable(value: unknown): unknown {
   try {
     return loggableValue("", value, 0);
   } catch {
-    // A getter or a proxy threw. Logging never does.
+    // A getter or a proxy threw. Logging itself must never throw.
     return "[Unreadable]";
   }
 }
@@ -60,7 +60,7 @@ function loggablePhone(name: string, text: string): string {
 
 function loggableObject(key: string, value: object, depth: number): unknown {
   if (depth >= maxDepth) return "[Deeper]";
-  // The items of an array are judged by the array's own key.
+  // The key of an array applies to its items.
   if (Array.isArray(value))
     return value.slice(0, maxItems).map((item) => loggableValue(key, item, depth + 1));
   if (value instanceof Date) return Number.isNaN(value.getTime()) ? "[Invalid Date]" : value.toISOString();
@@ -78,7 +78,7 @@ function isError(value: unknown): value is Error {
   return value instanceof Error || types.isNativeError(value);
 }
 
-/** What of an error's own fields is logged: never what may hold a value, such as query, parameters, detail, where. */
+/** The fields of an error that are logged: none that may contain a value, such as query, parameters, detail, where. */
 const errorFields = [
   ...["code", "status", "statusCode", "errno", "syscall", "address", "port", "hostname"],
   ...["severity", "routine", "schema", "schema_name", "table", "table_name"],
@@ -107,12 +107,12 @@ function loggableError(error: Error, depth = 0): Record<string, unknown> {
   return logged;
 }
 
-/** What was thrown and is not an error is only named: nothing is known of it. */
+/** A thrown value that is not an error may contain anything, so only its type is logged. */
 function loggableCause(cause: unknown, depth: number): unknown {
   return isError(cause) ? loggableError(cause, depth + 1) : `[${typeof cause}]`;
 }
 
-/** Errors of other libraries that quote their input, and what is said instead. */
+/** Messages of other libraries that quote their input, and their replacements. */
 const quotingMessages: readonly (readonly [RegExp, string])[] = [
   [/is not valid JSON$/, "The text is not valid JSON"],
   [/is an invalid header value\.?$/, "A header value is not valid"],
@@ -125,7 +125,7 @@ const dataFreeStates = /^(?:08|0A|23|25|28|3D|3F|40|42|53|54|55|57|58)/;
 function safeMessage(error: Error, fields: ReadonlyMap<string, unknown>): string {
   const message = String(error.message);
   if ("query" in error && "params" in error && !fields.has("severity")) return "The query failed";
-  for (const [form, instead] of quotingMessages) if (form.test(message)) return instead;
+  for (const [pattern, replacement] of quotingMessages) if (pattern.test(message)) return replacement;
   const code = fields.get("code");
   if (fields.has("severity") && typeof code === "string") {
     if (code.startsWith("P0")) return "Raised by a function of the database";
@@ -135,7 +135,7 @@ function safeMessage(error: Error, fields: ReadonlyMap<string, unknown>): string
   return message.slice(0, maxText);
 }
 
-/** A stack begins with the message, which may be of any form; only what is surely a frame is kept. */
+/** The stack frames without the message, which may be any text: only lines that match a frame are kept. */
 function framesOf(error: Error): string {
   const stack = String(error.stack);
   const message = String(error.message);
@@ -148,7 +148,7 @@ function framesOf(error: Error): string {
 
 /** Where a word may begin in JSON text: not after a word character, unless that ends an escape such as `\n`. */
 const wordStart = /(?<![\w-])|(?<=\\[bfnrt])/.source;
-const netOfSecrets: readonly (readonly [RegExp, string])[] = [
+const secretPatterns: readonly (readonly [RegExp, string])[] = [
   [new RegExp(`(?:${wordStart})eyJ[\\w-]{8,}(?:\\.[\\w-]*)+`, "g"), redacted],
   [/\b([Bb]earer|[Bb]asic|DPoP) +[\w.~+/=-]{16,}/g, `$1 ${redacted}`],
   [/(\/\/[^\s"/@:]*:)[^\s"/@]+@/g, `$1${redacted}@`],
@@ -159,13 +159,13 @@ const netOfSecrets: readonly (readonly [RegExp, string])[] = [
 ];
 const phoneInText = /(?:\+|%2[Bb])([1-9]\d{6,14})(?!\d)/g;
 
-/** What every form below has in it, found in a fraction of the time: most lines are not searched further. */
+/** Matches every line that one of the patterns below can match, and is much faster: most lines need no other search. */
 const suspicious = /eyJ|[Bb]earer |[Bb]asic |DPoP |\/\/|=|\+[1-9]|%2[Bb]/;
 
-/** The last net: a finished line of JSON without what looks like a token, a credential or a phone number. */
+/** The last resort: replaces text that looks like a token, a credential or a phone number in a finished line of JSON. */
 export function redactLine(line: string): string {
   if (!suspicious.test(line)) return line;
   let text = line;
-  for (const [form, instead] of netOfSecrets) text = text.replace(form, instead);
+  for (const [pattern, replacement] of secretPatterns) text = text.replace(pattern, replacement);
   return text.replace(phoneInText, (_match, digits: string) => maskPhone(`+${digits}`));
 }

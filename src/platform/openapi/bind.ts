@@ -1,7 +1,7 @@
 /**
- * The binding of an OpenAPI document to Hono. Hono routes; the document says what is read, checked, refused
- * and answered; a handler only does the work. The order is fixed for every operation: context, credentials,
- * Accept, body, validation, handler, answer.
+ * The binding of an OpenAPI document to Hono. Hono routes; the document defines what is read, checked, refused
+ * and returned; a handler only does the work. The order is the same for every operation: context, credentials,
+ * Accept, body, validation, handler, response.
  */
 import { METHODS } from "node:http";
 import type { Http2Bindings, HttpBindings } from "@hono/node-server";
@@ -18,9 +18,9 @@ import type { Call, Handlers, SecurityHandler } from "./handlers.ts";
 import { type HeaderReader, headerReader } from "./headers.ts";
 import { parameterReader } from "./parameters.ts";
 import { readBody, validate } from "./request-body.ts";
-import { acceptsJson, answersOf, contractViolations, type Success } from "./response.ts";
+import { acceptsJson, contractViolations, responsesOf, type Success } from "./response.ts";
 
-/** What a service supplies to bind its document. */
+/** A service's document with everything that binding it needs. */
 export interface Binding<Operations, Caller> {
   /** Name in metrics and logs. */
   readonly service: string;
@@ -30,11 +30,11 @@ export interface Binding<Operations, Caller> {
   readonly security: Readonly<Record<string, SecurityHandler<Caller>>>;
   readonly logger: Logger;
   readonly observer: HttpObserver;
-  /** Hold every response against the document; in tests and development. */
+  /** Check every response against the document; in tests and development. */
   readonly validateResponses: boolean;
 }
 
-/** What @hono/node-server puts beside the request: Node's own. */
+/** A context with Node's own request and response, which @hono/node-server adds. */
 type NodeContext = Context<{ Bindings: HttpBindings | Http2Bindings }>;
 
 type AnyHandler<Caller> = (
@@ -64,7 +64,7 @@ export function bindContract<Operations, Caller>(binding: Binding<Operations, Ca
         headers: { Allow: methods.join(", "), "X-Request-Id": context.requestId },
       });
     });
-    // Each by its name: a route for all methods would stand in the way of every request.
+    // Each method by its name: a route for all methods would also match the requests of the operations.
     app.on(
       METHODS.filter((method) => !methods.includes(method)),
       route,
@@ -102,32 +102,32 @@ function refuseMethod<O, Caller>(
 ) {
   const first = operations[0];
   if (!first) throw new Error("a path without operations");
-  const answers = answersOf(first);
+  const responses = responsesOf(first);
   return (c: Context): Response => {
     const detail = `${c.req.method} is not a method of this path; it has: ${allow.join(", ")}.`;
     const error = new ServiceError(ErrorKinds.methodNotAllowed, detail, { allow });
-    return toResponse(answers.error(contextOf(logger, headersOf(c)), error));
+    return toResponse(responses.error(contextOf(logger, headersOf(c)), error));
   };
 }
 
-/** What is true of every request to one operation is worked out once, here. */
+/** Makes the handler of one operation. Everything that does not depend on the request is computed here, once. */
 function bindOperation<O, Caller>(
   binding: Binding<O, Caller>,
   operation: ContractOperation,
   handler: AnyHandler<Caller>,
 ) {
   const { logger, observer, service, validateResponses } = binding;
-  const answers = answersOf(operation);
+  const responses = responsesOf(operation);
   const securityHandlers = securityOf(binding, operation);
   const unauthenticated = `Credentials are missing or wrong. ${challengeOf(operation)?.advice}`;
-  const answersJson = Object.values(operation.responses).some(({ content }) => content?.["application/json"]);
-  const hasSuccessBody = answersJson && operation.responses["406"] !== undefined;
+  const returnsJson = Object.values(operation.responses).some(({ content }) => content?.["application/json"]);
+  const hasSuccessBody = returnsJson && operation.responses["406"] !== undefined;
   const readParameters = parameterReader(operation);
   const validators = operation.requestValidators();
 
-  /** Waits only for what is not known yet, and for the handler: each wait costs as much as a small check. */
+  /** Awaits only a pending caller, the body and the handler: each await costs as much as a small check. */
   async function run(c: NodeContext, context: RequestContext, header: HeaderReader): Promise<Success> {
-    // Not of c.req, which is made when it is first asked for. HTTP/2 has it in any case, and Hono routes by upper case.
+    // Not from c.req, which Hono creates at first use. HTTP/2 permits any case, and Hono routes by upper case.
     const method = (c.env.incoming.method ?? "GET").toUpperCase();
     let caller: Caller | undefined;
     for (const identify of securityHandlers) {
@@ -146,61 +146,66 @@ function bindOperation<O, Caller>(
     const requestBody = operation.bodyTypes && (await readBody(header, c.env.incoming, operation));
     validate(validators, requestBody === undefined ? parameters : { ...parameters, requestBody });
     const { path, query } = parameters;
-    // Returned as it is, a promise costs two more turns of the queue of microtasks.
+    // Without `await`, returning the promise costs two more turns of the microtask queue.
     return await withTimeout(
       handler({ path, query, body: requestBody }, { context, method, header, caller }),
     );
   }
 
-  function checked(context: RequestContext, answer: ResponseParts): ResponseParts {
-    const violations = contractViolations(operation, answer);
-    if (violations.length === 0) return answer;
+  function checked(context: RequestContext, parts: ResponseParts): ResponseParts {
+    const violations = contractViolations(operation, parts);
+    if (violations.length === 0) return parts;
     context.log.error(
-      { operation: operation.id, status: answer.status, violations },
-      "answer breaks the contract",
+      { operation: operation.id, status: parts.status, violations },
+      "A response violates the contract",
     );
-    return answers.error(context, asServiceError(new Error("answer breaks the contract")));
+    return responses.error(context, asServiceError(new Error("the response violates the contract")));
   }
 
   return async (c: NodeContext): Promise<Response> => {
     const started = performance.now();
     const header = headerReader(c.env.incoming);
     const context = contextOf(logger, header);
-    let answer: ResponseParts;
+    let parts: ResponseParts;
     let response: Response | undefined;
     try {
-      answer = answers.success(context, await run(c, context, header));
-      if (validateResponses) answer = checked(context, answer);
-      // Throws on what JSON cannot hold.
-      response = toResponse(answer);
+      parts = responses.success(context, await run(c, context, header));
+      if (validateResponses) parts = checked(context, parts);
+      // Throws on values that JSON cannot hold.
+      response = toResponse(parts);
     } catch (thrown) {
       const error = asServiceError(thrown);
       logError(context, operation.id, error);
-      answer = answers.error(context, error, header("authorization"));
-      if (validateResponses) answer = checked(context, answer);
+      parts = responses.error(context, error, header("authorization"));
+      if (validateResponses) parts = checked(context, parts);
     }
-    const seconds = (performance.now() - started) / 1000;
-    observer.completed({ service, operation: operation.id, status: answer.status, seconds });
+    const durationMs = performance.now() - started;
+    observer.completed({
+      service,
+      operation: operation.id,
+      status: parts.status,
+      seconds: durationMs / 1000,
+    });
     if (logger.isLevelEnabled("debug")) {
-      context.log.debug({ operation: operation.id, status: answer.status, seconds }, "request");
+      context.log.debug({ operation: operation.id, status: parts.status, durationMs }, "A request completed");
     }
-    return response ?? toResponse(answer);
+    return response ?? toResponse(parts);
   };
 }
 
-/** Whatever can be waited for: taken for a caller, it would let everybody in. */
+/** Whether the value is a promise or another thenable. Were it taken for a caller, every request would be authenticated. */
 function isPending<T>(value: T | Promise<T>): value is Promise<T> {
   return typeof value === "object" && value !== null && "then" in value;
 }
 
 function logError(context: RequestContext, operation: string, error: ServiceError): void {
   if (error.kind.status === 500)
-    context.log.error({ operation, err: error.cause ?? error }, "request failed");
+    context.log.error({ operation, err: error.cause ?? error }, "A request failed");
   else if (error.kind.status === 503)
     context.log.warn({ operation, err: error.cause ?? error }, error.message);
 }
 
-/** The document's alternatives in their order; none for a public operation. */
+/** The handlers of the operation's security alternatives, in the document's order; none for a public operation. */
 function securityOf<O, Caller>({ security }: Binding<O, Caller>, operation: ContractOperation) {
   return operation.security.map((names) => {
     const [name, ...more] = names;
@@ -211,7 +216,7 @@ function securityOf<O, Caller>({ security }: Binding<O, Caller>, operation: Cont
   });
 }
 
-/** The answer to a path that no document has. */
+/** The response for a path that no document has. */
 export function notFound(logger: Logger): (c: Context) => Response {
   return (c) => {
     const context = contextOf(logger, headersOf(c));

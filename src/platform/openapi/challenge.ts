@@ -1,7 +1,7 @@
-/** What a caller is told who sends no credentials, or wrong ones: by the security scheme of the document. */
+/** The challenge for a caller that sends no credentials, or wrong ones: by the security scheme of the document. */
 import type { ContractOperation } from "./document.ts";
 
-/** How one scheme of HTTP authentication asks for credentials. */
+/** The challenge of one scheme of HTTP authentication. */
 interface Challenge {
   /** Ends the sentence of a 401. */
   readonly advice: string;
@@ -14,7 +14,7 @@ const basic = (realm: string): Challenge => ({
   header: (status) => (status === 401 ? `Basic realm="${realm}", charset="UTF-8"` : undefined),
 });
 
-/** RFC 6750 section 3: no error is named to who sent no token. */
+/** RFC 6750 section 3: a request without a token gets no error code. */
 const bearer = (realm: string): Challenge => ({
   advice: "Send an access token in the Authorization header, scheme Bearer.",
   header(status, authorization) {
@@ -26,9 +26,9 @@ const bearer = (realm: string): Challenge => ({
 });
 
 /**
- * The challenge of an operation: that of the first of its schemes that has one, with the realm that the
- * document states for the scheme. Undefined for a public one.
- * @throws if the operation is protected, and none of its schemes is known here or states its realm
+ * The challenge of an operation: that of its first scheme that has one, with the realm that the document states
+ * for the scheme. Undefined for a public operation.
+ * @throws if the operation is protected, and none of its schemes is Basic or Bearer with a realm
  */
 export function challengeOf({
   id,

@@ -1,20 +1,20 @@
 /**
- * An OpenAPI 3.1 document, read, dereferenced, and its schemas compiled. openapi-backend supplies the
- * operations and the validators of requests, and is known to this file only; its default Ajv speaks draft-07, so it is
- * given the 2020-12 one. Hono routes in its place: matching here tries one pattern after the other.
+ * An OpenAPI 3.1 document, read, dereferenced, and its schemas compiled. openapi-backend supplies the operations
+ * and the validators of requests; only this file uses it. Its default Ajv implements draft-07, so it gets an Ajv
+ * for 2020-12. Its router is not used, since it tries one pattern after the other: Hono routes.
  */
 import { readFileSync } from "node:fs";
 import { Ajv2020, type FuncKeywordDefinition, type ValidateFunction } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 import { type Document, OpenAPIBackend, type Operation } from "openapi-backend";
 
-/** What this product reads of a (dereferenced) OpenAPI response. */
+/** The part of a (dereferenced) OpenAPI response that is used here. */
 export interface ResponseObject {
   readonly headers?: Readonly<Record<string, { readonly required?: boolean; readonly schema?: object }>>;
   readonly content?: Readonly<Record<string, { readonly schema?: object }>>;
 }
 
-/** What this product reads of a (dereferenced) OpenAPI parameter. */
+/** The part of a (dereferenced) OpenAPI parameter that is used here. */
 export interface ParameterObject {
   readonly name: string;
   /** path, query or header. */
@@ -23,7 +23,7 @@ export interface ParameterObject {
   readonly schema?: { readonly type?: string };
 }
 
-/** What this product reads of an OpenAPI security scheme. */
+/** The part of an OpenAPI security scheme that is used here. */
 interface SecurityScheme {
   /** http or apiKey. */
   readonly type: string;
@@ -36,7 +36,7 @@ interface SecurityScheme {
   readonly in?: string;
 }
 
-/** How the errors of an operation are written: RFC 9457, or RFC 6749 section 5.2. */
+/** The format of an operation's errors: RFC 9457, or RFC 6749 section 5.2. */
 type ErrorFormat = "problem" | "oauth";
 
 /** One operation of a document, ready to be bound. */
@@ -44,9 +44,9 @@ export interface ContractOperation {
   readonly id: string;
   /** Lower case. */
   readonly method: string;
-  /** As in the document, with the path of the server in front. */
+  /** As in the document, after the path of the server. */
   readonly path: string;
-  /** Alternatives; each is the schemes that must all pass. Empty: public. */
+  /** Alternatives. Each lists schemes, all of which must succeed. Empty: public. */
   readonly security: readonly (readonly string[])[];
   /** The schemes that `security` names, each once, in its order. */
   readonly schemes: readonly SecurityScheme[];
@@ -59,7 +59,7 @@ export interface ContractOperation {
   readonly errorFormat: ErrorFormat;
   /** Validators of `{path, query, header, requestBody}`; compiled at first use. */
   requestValidators(): readonly ValidateFunction[];
-  /** Validator of a JSON answer of this status and media type, if the document has a schema for it. */
+  /** Validator of a JSON response of this status and media type, if the document has a schema for it. */
   responseValidator(status: number, mediaType: string): ValidateFunction | undefined;
 }
 
@@ -67,12 +67,12 @@ export interface ContractOperation {
 export interface ContractDocument {
   /** The document's text. */
   readonly yaml: string;
-  /** Its meaning. */
+  /** The parsed document. */
   readonly json: object;
   readonly title: string;
   /** Path of the first server, such as /api/orders; "" for none. */
   readonly basePath: string;
-  /** The addresses that stand as defaults of its servers' variables, each once. */
+  /** The URLs among the defaults of its servers' variables, each once. */
   readonly serverDefaults: readonly string[];
   readonly operations: readonly ContractOperation[];
 }
@@ -85,8 +85,8 @@ function characters(text: string): number {
 }
 
 /**
- * Ajv counts the characters of every text. Most are short enough, or long enough, whatever they are made of. In
- * the place of Ajv's own, so that mistakes are named in the order that its users know.
+ * Replacements of Ajv's own length keywords, which count the characters of every text. For most texts `length`
+ * alone decides. They stand before `pattern`, as Ajv's own do, so that errors keep their order.
  */
 const lengthKeywords = [
   {
@@ -107,7 +107,7 @@ const lengthKeywords = [
   },
 ] satisfies FuncKeywordDefinition[];
 
-/** An Ajv for OpenAPI 3.1: dialect 2020-12, formats, and OpenAPI's annotations let through. */
+/** An Ajv for OpenAPI 3.1: dialect 2020-12, formats, and OpenAPI's annotations accepted. */
 function createAjv(options: { coerceTypes: boolean }): Ajv2020 {
   const ajv = new Ajv2020({ strict: false, allErrors: true, coerceTypes: options.coerceTypes });
   for (const keyword of lengthKeywords) {
@@ -124,7 +124,7 @@ function serverPath(servers: readonly { url: string }[] | undefined): string | u
   return servers?.[0]?.url.replace(/^(\{\w+\}|https?:\/\/[^/]*)/, "").replace(/\/$/, "");
 }
 
-/** What this product reads of an OpenAPI server. */
+/** The part of an OpenAPI server that is used here. */
 interface ServerObject {
   readonly url: string;
   readonly variables?: Readonly<Record<string, { readonly default: string | boolean | number }>>;
@@ -141,7 +141,7 @@ function serverDefaultsOf({ servers = [], paths = {} }: Document): string[] {
   return [...new Set(defaults)].filter((text) => URL.canParse(text));
 }
 
-/** A document as it is written, and what it means: `json` is generated from `yaml`, and read in no time. */
+/** A document in both formats: `json` is generated from `yaml`, and is much faster to parse. */
 export interface ContractTexts {
   readonly yaml: string;
   readonly json: string;
@@ -153,7 +153,7 @@ export function contractTexts(name: string): ContractTexts {
   return { yaml: read(`openapi/${name}.yaml`), json: read(`gen/openapi/${name}.json`) };
 }
 
-/** Reads a document. It is part of the program: a mistake in it is a defect and throws. */
+/** Reads a document. It is part of the program, so a mistake in it is a defect. @throws for a mistake */
 export async function loadContract({ yaml, json: text }: ContractTexts): Promise<ContractDocument> {
   const json: Document = JSON.parse(text);
   const strict = createAjv({ coerceTypes: false });
@@ -178,7 +178,7 @@ export async function loadContract({ yaml, json: text }: ContractTexts): Promise
   };
 }
 
-/** The dereferenced shape of what openapi-backend types as "object or reference". */
+/** The dereferenced shape of members that openapi-backend types as "object or reference". */
 interface Dereferenced {
   readonly parameters?: readonly ParameterObject[];
   readonly requestBody?: { readonly required?: boolean; readonly content: Readonly<Record<string, unknown>> };
@@ -186,7 +186,7 @@ interface Dereferenced {
   readonly "x-error-format"?: string;
 }
 
-/** @throws if the document states a format that there is not */
+/** @throws if the document states an unknown format */
 function errorFormatOf(id: string, { "x-error-format": format = "problem" }: Dereferenced): ErrorFormat {
   if (format === "problem" || format === "oauth") return format;
   throw new Error(`${id}: there is no error format ${format}`);

@@ -1,4 +1,4 @@
-/** Entity tags (RFC 9110 section 8.8.3): whether the caller already holds what it asks for. */
+/** Entity tags (RFC 9110 section 8.8.3): they tell whether the caller already has the current representation. */
 import { createHash } from "node:crypto";
 
 /** The tag of a representation, quoted; changes when its bytes change. */

@@ -1,7 +1,7 @@
 /**
- * What a handler gets and may return, read off the operations that openapi-typescript generates. A handler
- * cannot return a status, body or header that its operation does not declare, and a table of handlers that
- * misses an operation does not compile.
+ * The types of a handler's request and response, derived from the operations that openapi-typescript generates. A
+ * handler cannot return a status, body or header that its operation does not declare. A table of handlers that
+ * lacks an operation does not compile.
  */
 import type { RequestContext } from "../base/request-context.ts";
 import type { HeaderReader } from "./headers.ts";
@@ -30,7 +30,7 @@ interface OperationRequest<Op> {
   readonly body: BodyOf<Op>;
 }
 
-/** Headers that the handler has to set: the binding sends those with one fixed value, and the request id. */
+/** Headers that the handler has to set. The binding sets the request id and the headers with one fixed value. */
 type OwnHeaders<H> = {
   [K in keyof Declared<H> as K extends "X-Request-Id"
     ? never
@@ -57,7 +57,7 @@ type OperationResponse<Op> = Op extends { responses: infer R }
       SuccessStatus]
   : never;
 
-/** Beside the request itself: who calls, and in what context. */
+/** The caller and the context of a request. */
 export interface Call<Caller> {
   readonly context: RequestContext;
   /** In upper case. An operation that is a GET is called for HEAD too, and must change nothing then. */
@@ -76,8 +76,8 @@ export type Handlers<Operations, Caller> = {
 };
 
 /**
- * Checks the credentials of one security scheme. Answers the caller; undefined where the request carries no
- * credentials of this scheme or wrong ones; throws a ServiceError to refuse the request in another way.
+ * Checks the credentials of one security scheme. Returns the caller; undefined if the request carries no
+ * credentials of this scheme, or wrong ones. Throws a ServiceError to refuse the request in another way.
  */
 export type SecurityHandler<Caller> = (
   call: Omit<Call<Caller>, "caller">,

@@ -1,13 +1,13 @@
 import type { IncomingMessage } from "node:http";
 import type { Http2ServerRequest } from "node:http2";
 
-/** A header by its name in lower case; undefined where it was not sent. */
+/** Returns a header by its name in lower case; undefined if it was not sent. */
 export type HeaderReader = (name: string) => string | undefined;
 
 /**
- * Reads the headers of a request off what Node has parsed, without making objects of all of them. One that is given
- * more than once is joined with commas (RFC 9110 section 5.3): Node would drop all but the first of some, and what
- * was sent would look like something else. Cookies have a rule of their own, and no use here.
+ * Reads single headers from Node's raw headers, without building an object of all of them. A repeated header is
+ * joined with commas (RFC 9110 section 5.3). Node would drop all but the first value of some headers, and so change
+ * their meaning. The `Cookie` header has another rule, and is not used here.
  */
 export function headerReader({ rawHeaders }: IncomingMessage | Http2ServerRequest): HeaderReader {
   return (name) => {

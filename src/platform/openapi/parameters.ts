@@ -1,21 +1,21 @@
-/** The parameters of a request: path, query and headers, as the texts that the validators check and coerce. */
+/** The parameters of a request: path, query and headers, as texts. The validators check and coerce them. */
 import type { Context } from "hono";
 import { invalidInput } from "../base/errors.ts";
 import type { ContractOperation, ParameterObject } from "./document.ts";
 import type { HeaderReader } from "./headers.ts";
 import { escapePointer, hidesInvalidUtf8, textProblem } from "./text.ts";
 
-/** By place and name. */
+/** Values of parameters, by place and name. */
 export interface ParameterValues {
   readonly path: Record<string, string>;
   readonly query: Record<string, string | string[]>;
-  /** Only of those headers whose schema says something; by their names in lower case. */
+  /** Only the headers whose schema is a constraint; by their names in lower case. */
   readonly header?: Record<string, string>;
 }
 
 /**
- * Reads the declared parameters of a request; others are ignored. Which there are is worked out once. Without any in
- * path or query, Hono need not make its own request object.
+ * Makes a reader of the declared parameters of a request; other parameters are ignored. If no parameter is in the
+ * path or the query, the reader does not make Hono create its request object.
  */
 export function parameterReader({ parameters }: ContractOperation) {
   const inPath = parameters.filter((parameter) => parameter.in === "path");
@@ -30,7 +30,7 @@ export function parameterReader({ parameters }: ContractOperation) {
   };
 }
 
-/** Whether there is anything to check. HTTP itself owns the three that OpenAPI says to ignore. */
+/** Whether the schema constrains the header. OpenAPI says to ignore the three headers that HTTP itself defines. */
 function isConstrained({ name, required, schema }: ParameterObject): boolean {
   if (/^(accept|content-type|authorization)$/i.test(name)) return false;
   const { type, ...more } = schema ?? {};
@@ -69,15 +69,15 @@ function readHeaders(declared: readonly ParameterObject[], header: HeaderReader)
   return values;
 }
 
-/** Ajv also takes `0x10`, ` 7`, `1e1` and `1e999` for integers. */
+/** Stricter than Ajv's coercion, which accepts `0x10`, ` 7`, `1e1` and `1e999` as integers. */
 const integerPattern = /^-?\d+$/;
 const numberPattern = /^-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
 function checkText(parameter: ParameterObject, value: string): void {
   const type = parameter.schema?.type;
   const isNumeric = type === "integer" || type === "number";
-  const form = type === "integer" ? integerPattern : numberPattern;
-  const isNumber = form.test(value) && Number.isFinite(Number(value));
+  const pattern = type === "integer" ? integerPattern : numberPattern;
+  const isNumber = pattern.test(value) && Number.isFinite(Number(value));
   const message = textProblem(value) ?? (isNumeric && !isNumber ? `must be ${type}` : undefined);
   if (message) throw invalidInput([{ pointer: pointerTo(parameter), message }]);
 }

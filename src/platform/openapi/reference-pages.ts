@@ -1,4 +1,4 @@
-/** What there is to serve of a contract: its document, the page that shows it, and the files of that page. */
+/** The pages of a contract: its document, the API reference that shows it, and the files of the reference. */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import swaggerUi from "swagger-ui-dist/package.json" with { type: "json" };
@@ -6,26 +6,26 @@ import type { ContractDocument } from "./document.ts";
 import { entityTag } from "./entity-tag.ts";
 import { type ApiLinks, escapeHtml, indexHtml, linksOf, namesHtml } from "./service-index.ts";
 
-/** What is sent, but for the headers of every answer. */
+/** A page, without the headers that every response has. */
 export interface Page {
   readonly body: Uint8Array<ArrayBuffer>;
   readonly etag: string;
-  /** A request that names it in the query (`v`) is for these bytes and no others, for ever. */
+  /** A request with this version in the query (`v`) always gets these bytes, so the response is immutable. */
   readonly version: string | undefined;
-  /** Of a 200. */
+  /** The headers of a 200. */
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** What a page may depend on. */
+/** The parts of a request that a page may depend on. */
 interface PageRequest {
-  /** The address that the client used, such as https://api.example.com; undefined where it is no plain host. */
+  /** The origin that the client used, such as https://api.example.com; undefined if its host is not plain. */
   readonly origin: string | undefined;
   readonly accept: string | undefined;
 }
 
 export type MakePage = (request: PageRequest) => Page;
 
-/** Only what this server serves; styles are set by script, and icons are in the style sheet. */
+/** Allows only resources of this server. Swagger UI's script sets styles, and its style sheet contains icons. */
 const contentSecurityPolicy = [
   "default-src 'none'",
   "script-src 'self'",
@@ -37,7 +37,7 @@ const contentSecurityPolicy = [
   "frame-ancestors 'none'",
 ].join("; ");
 
-/** Runs in the browser. What is tried out goes to the server that the page came from, whatever its address is. */
+/** Runs in the browser. "Try it out" sends requests to the server that the page came from, whatever its address is. */
 const initialiser = `"use strict";
 SwaggerUIBundle({
   url: "openapi.json",
@@ -62,7 +62,7 @@ const pageHeaders = {
   "Referrer-Policy": "no-referrer",
 };
 
-/** Of all the files of Swagger UI, those that the page needs; in memory once, whatever contracts there are. */
+/** The files of Swagger UI that the page needs, in memory once for all contracts. */
 const assets = [
   asset("swagger-ui.css", "text/css; charset=utf-8"),
   asset("swagger-ui-bundle.js", scriptType),
@@ -78,8 +78,8 @@ function asset(file: string, contentType: string): readonly [string, () => Page]
 }
 
 /**
- * The pages of a contract, by their path below the base path; "" is the index. What is the same for every request is
- * made once.
+ * The pages of a contract, by their path below the base path; "" is the index. A page that is the same for every
+ * request is made once.
  */
 export function pagesOf(contract: ContractDocument, basePath: string): ReadonlyMap<string, MakePage> {
   const text = (headers: Page["headers"], make: () => string, version?: string) =>
@@ -114,8 +114,8 @@ export function pagesOf(contract: ContractDocument, basePath: string): ReadonlyM
 }
 
 /**
- * The index of one API, or of all: HTML where the client names it.
- * @param apis of one API its links, of all a list
+ * The index of one API, or of all: HTML if the Accept header names it, else JSON.
+ * @param apis the links of one API, or a list for all
  */
 export function indexPage(
   title: string,
@@ -129,10 +129,9 @@ export function indexPage(
 }
 
 /**
- * A document that names the server that it is served from: in the place of the address that stands as the default of
- * its servers' variables, the one that the client used. Made for each request, so that nothing grows with the names
- * that clients think of.
- * @param spelled how such a default is written in the text
+ * A document with the origin that the client used, in place of the default of its servers' variables. It is made for
+ * each request: a cache would grow with every name that clients invent.
+ * @param spelled writes such a default as the text has it
  */
 function documentPage(
   contentType: string,

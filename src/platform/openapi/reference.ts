@@ -1,6 +1,6 @@
 /**
- * A contract as it is served: the document itself, and a page to read it on. The page is Swagger UI from
- * the project's own dependencies; it loads nothing from another host, and the browser is told so.
+ * Serves a contract: the document itself, and a page that shows it. The page is Swagger UI from the project's
+ * own dependencies. It loads nothing from another host, which a Content-Security-Policy enforces.
  */
 import { type Context, Hono } from "hono";
 import type { Logger } from "pino";
@@ -15,7 +15,7 @@ import { linksOf } from "./service-index.ts";
 const allow = ["GET", "HEAD", "OPTIONS"];
 
 /**
- * Routes for an index, `openapi.json`, `openapi.yaml`, `docs` and what that page needs, below the base path.
+ * Routes for an index, `openapi.json`, `openapi.yaml`, `docs` and the files of that page, below the base path.
  * @param basePath such as /api/orders
  */
 export function createApiReference(contract: ContractDocument, basePath: string, logger: Logger): Hono {
@@ -34,7 +34,7 @@ export function createApiReference(contract: ContractDocument, basePath: string,
   return app;
 }
 
-/** The route `/`: an index of these APIs. It belongs to no contract. @param name of the program */
+/** The route `/`: an index of these APIs, which is part of no contract. @param name of the program */
 export function createIndex(
   name: string,
   apis: readonly { readonly document: ContractDocument; readonly basePath: string }[],
@@ -51,7 +51,7 @@ function contextOf(logger: Logger, c: Context): RequestContext {
 function addPage(app: Hono, route: string, makePage: MakePage, logger: Logger): Hono {
   app.get(route, (c) => {
     const page = makePage({ origin: originOf(c), accept: c.req.header("accept") });
-    return answer(c, page, contextOf(logger, c));
+    return pageResponse(c, page, contextOf(logger, c));
   });
   app.options(route, (c) => {
     const headers = { Allow: allow.join(", "), "X-Request-Id": contextOf(logger, c).requestId };
@@ -61,19 +61,23 @@ function addPage(app: Hono, route: string, makePage: MakePage, logger: Logger): 
   return app;
 }
 
-/** A name or an address, and a port; nothing that would mean something in a document or a page. */
+/** A host name or an address, and a port, without any character that has a meaning in a document or a page. */
 const plainHost = /^([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?$/;
 
-/** The address that the client used, as far as it can be believed: it is shown to this client only. */
+/** The origin that the client used. The client controls it, so it is shown to this client only. */
 function originOf(c: Context): string | undefined {
   const { protocol, host } = new URL(c.req.url);
   if (!plainHost.test(host)) return undefined;
-  // A proxy that ends TLS says so.
+  // A proxy that terminates TLS sets the header.
   const scheme = c.req.header("x-forwarded-proto") === "https" ? "https:" : protocol;
   return `${scheme}//${host}`;
 }
 
-function answer(c: Context, { body, etag, version, headers }: Page, { requestId }: RequestContext): Response {
+function pageResponse(
+  c: Context,
+  { body, etag, version, headers }: Page,
+  { requestId }: RequestContext,
+): Response {
   const isPinned = version !== undefined && c.req.query("v") === version;
   const common = {
     "X-Request-Id": requestId,

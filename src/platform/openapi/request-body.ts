@@ -1,6 +1,6 @@
 /**
- * From the bytes of a body to its value, and from the values of a request to those that its operation
- * declares. Bad input is refused whole, with a pointer to each place that is wrong.
+ * Parses the body of a request, and validates the values of a request against its operation. Invalid input is
+ * refused as a whole, with a pointer to each invalid place.
  */
 import { isUtf8 } from "node:buffer";
 import type { Readable } from "node:stream";
@@ -15,9 +15,9 @@ import { escapePointer, hidesInvalidUtf8, textProblem } from "./text.ts";
 /** Bodies over this many bytes are refused. */
 const maxBodyBytes = 65_536;
 const formType = "application/x-www-form-urlencoded";
-/** So many levels of arrays and objects may stand in a member of a JSON body. */
+/** Levels of arrays and objects that a member of a JSON body may have. */
 const maxDepth = 32;
-/** At most this many places are named in one answer. */
+/** Invalid places that one response names, at most. */
 const maxErrors = 20;
 
 function textOf(bytes: Buffer): string {
@@ -29,19 +29,19 @@ function tooLarge(): ServiceError {
   return new ServiceError(ErrorKinds.contentTooLarge, `The body is larger than ${maxBodyBytes} bytes.`);
 }
 
-/** A body that is here already, as small ones are: to wait for it would cost several times what its bytes do. */
+/** The body if it has arrived completely, as small ones have. Awaiting it would cost several times as much. */
 function arrivedBytes(stream: Readable, declaredLength: string | undefined): Buffer | undefined {
   const size = stream.readableLength;
   if (size === 0 || String(size) !== declaredLength) return undefined;
   const bytes: unknown = stream.read();
-  // To its end, which may be yet to come.
+  // So that the stream ends, which it may not have done yet.
   stream.resume();
   return bytes instanceof Buffer ? bytes : undefined;
 }
 
 /**
- * The body, read off Node's own stream: a web stream in between costs more than all of the checks. Refuses
- * one that is too large, as soon as it is, and one that ends early.
+ * Reads the body from Node's own stream: a web stream in between costs more than all of the checks. Rejects as
+ * soon as the body is too large, and if it ends early.
  */
 function readBytes(stream: Readable): Promise<Buffer> {
   return new Promise((resolve, reject) => {
@@ -50,7 +50,7 @@ function readBytes(stream: Readable): Promise<Buffer> {
     let isOver = false;
     stream.on("data", (chunk: Buffer) => {
       size += chunk.length;
-      // The rest of a body that is too large is let go by; its connection is closed after the answer.
+      // The rest of a body that is too large is discarded; its connection is closed after the response.
       if (size <= maxBodyBytes) chunks.push(chunk);
       else if (!isOver) endWith(tooLarge());
     });
@@ -60,7 +60,7 @@ function readBytes(stream: Readable): Promise<Buffer> {
       resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks));
     });
     stream.on("error", endEarly);
-    // Comes after every body; an error is made only where one is due.
+    // This event follows every body; the error is created only if the body is incomplete.
     stream.on("close", () => endEarly(undefined));
 
     function endWith(error: ServiceError): void {
@@ -76,14 +76,14 @@ function readBytes(stream: Readable): Promise<Buffer> {
   });
 }
 
-/** What is wrong with one value that stands by itself. */
+/** The problem of a string or a number; undefined if there is none. */
 function scalarProblem(value: unknown): string | undefined {
   if (typeof value === "string") return textProblem(value);
   if (typeof value === "number" && !Number.isFinite(value)) return "is a number out of range";
   return undefined;
 }
 
-/** Walks a parsed JSON value, without recursion, for what no schema can say. */
+/** Walks a parsed JSON value, without recursion, and finds problems that no schema can express. */
 function jsonProblem(root: unknown): InputError | undefined {
   const pending = [{ value: root, pointer: "/body", depth: 0 }];
   for (let next = pending.pop(); next; next = pending.pop()) {
@@ -119,7 +119,7 @@ function parseJson(text: string): unknown {
   return value;
 }
 
-/** A form (`application/x-www-form-urlencoded`). Empty counts as absent, repeated is refused (RFC 6749 section 3.2). */
+/** Parses `application/x-www-form-urlencoded`. Empty fields count as absent, repeated ones are refused (RFC 6749 section 3.2). */
 function parseForm(text: string): Record<string, string> {
   const fields: Record<string, string> = {};
   for (const pair of text.split("&")) if (pair !== "") addField(fields, pair);
@@ -134,7 +134,7 @@ function addField(fields: Record<string, string>, pair: string): void {
   const isRepeated = Object.hasOwn(fields, name);
   const problem = isRepeated ? "is given more than once" : (textProblem(name) ?? textProblem(value));
   if (problem) throw invalidInput([{ pointer: `/body/${escapePointer(name)}`, message: problem }]);
-  // Assigned, it would not become a field.
+  // An assignment to `__proto__` would not create a field.
   if (name === "__proto__")
     Object.defineProperty(fields, name, { value, enumerable: true, configurable: true });
   else fields[name] = value;
@@ -142,12 +142,12 @@ function addField(fields: Record<string, string>, pair: string): void {
 
 function decodeFormText(text: string): string {
   if (!text.includes("%")) return text.includes("+") ? text.replaceAll("+", " ") : text;
-  // URLSearchParams would replace bytes that are not UTF-8, and so make two texts one.
+  // URLSearchParams replaces bytes that are not UTF-8, so that two different texts become equal.
   if (hidesInvalidUtf8(text)) throw invalidInput([{ pointer: "/body", message: "is not UTF-8" }]);
   return new URLSearchParams(`=${text}`).get("") ?? "";
 }
 
-/** Reads and parses the body. Undefined where the operation has none, or an optional one is absent. */
+/** Reads and parses the body. Undefined if the operation has none, or if an optional body is absent. */
 export async function readBody(
   header: HeaderReader,
   stream: Readable,
@@ -158,10 +158,10 @@ export async function readBody(
   if (mediaType !== undefined && !operation.bodyTypes.includes(mediaType)) {
     throw unsupportedMediaType(operation.bodyTypes);
   }
-  // Whether there is a body, only reading tells: HTTP/2 declares nothing.
+  // Only reading shows whether there is a body: HTTP/2 need not declare it.
   const declaredLength = header("content-length");
   if (Number(declaredLength) > maxBodyBytes) throw tooLarge();
-  // What came together with the headers is handed over once whoever was told of the headers lets go.
+  // Node delivers bytes that arrived with the headers once the request event's listeners have returned.
   await undefined;
   const bytes = arrivedBytes(stream, declaredLength) ?? (await readBytes(stream));
   return parseBody(bytes, mediaType, operation);
@@ -172,7 +172,7 @@ function mediaTypeOf(contentType: string | undefined): string | undefined {
   return contentType.split(";", 1)[0]?.trim().toLowerCase();
 }
 
-/** @param mediaType one that the operation takes; undefined where the request names none */
+/** @param mediaType one that the operation accepts; undefined if the request has no Content-Type */
 function parseBody(
   bytes: Buffer,
   mediaType: string | undefined,
@@ -190,12 +190,12 @@ function unsupportedMediaType(bodyTypes: readonly string[]): ServiceError {
   return new ServiceError(ErrorKinds.unsupportedMediaType, detail);
 }
 
-/** The values of a request, in the shape that openapi-backend's validators check (and coerce). */
+/** The values of a request, in the shape that openapi-backend's validators check and coerce. */
 interface RequestValues extends ParameterValues {
   readonly requestBody?: unknown;
 }
 
-/** Throws `invalid_request` with a pointer to every place that is wrong. */
+/** @throws ServiceError `invalid_request`, with a pointer to every invalid place */
 export function validate(validators: readonly ValidateFunction[], values: RequestValues): void {
   let errors: InputError[] | undefined;
   for (const validator of validators) {

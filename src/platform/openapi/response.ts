@@ -1,5 +1,5 @@
 /**
- * From a handler's result, or from an error, to a response in the format that the document states for the
+ * Makes the response of a handler's result, or of an error, in the format that the document states for the
  * operation: problems (RFC 9457), or the errors of OAuth (RFC 6749 section 5.2).
  */
 import type { ServiceError } from "../base/errors.ts";
@@ -8,14 +8,14 @@ import type { RequestContext } from "../base/request-context.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractOperation, ResponseObject } from "./document.ts";
 
-/** A success as a handler returned it. */
+/** The successful result that a handler returned. */
 export interface Success {
   readonly status: number;
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** Headers that the document declares with one fixed value (`const`): those need no code. */
+/** Headers that the document declares with one fixed value (`const`), which no handler has to set. */
 function fixedHeaders(response: ResponseObject): Record<string, string> {
   const fixed: Record<string, string> = {};
   for (const [name, { schema }] of Object.entries(response.headers ?? {})) {
@@ -24,8 +24,8 @@ function fixedHeaders(response: ResponseObject): Record<string, string> {
   return fixed;
 }
 
-/** Makes the answers of one operation. */
-export function answersOf(operation: ContractOperation) {
+/** Makes the responses of one operation. */
+export function responsesOf(operation: ContractOperation) {
   const fixed = new Map(
     Object.entries(operation.responses).map(([status, response]) => [Number(status), fixedHeaders(response)]),
   );
@@ -44,12 +44,12 @@ export function answersOf(operation: ContractOperation) {
 
     /** @param authorization the header that was sent */
     error(context: RequestContext, error: ServiceError, authorization?: string): ResponseParts {
-      // Where the document declares no 401, wrong credentials are answered 400.
+      // If the document declares no 401, wrong credentials get a 400.
       const declared = error.kind.status !== 401 || "401" in operation.responses;
       const status = declared ? error.kind.status : 400;
       const headers: Record<string, string> = { "X-Request-Id": context.requestId, ...fixed.get(status) };
-      const asked = challenge?.header(status, authorization);
-      if (asked !== undefined) headers["WWW-Authenticate"] = asked;
+      const authenticate = challenge?.header(status, authorization);
+      if (authenticate !== undefined) headers["WWW-Authenticate"] = authenticate;
       return operation.errorFormat === "oauth"
         ? oauthError(status, headers, error)
         : problem(context, status, headers, error);
@@ -62,17 +62,17 @@ function oauthError(status: number, headers: Record<string, string>, error: Serv
   return { status, headers: all, body: { error: error.kind.oauth, error_description: error.message } };
 }
 
-/** Headers that any answer may carry without being declared: HTTP's own, and those of CORS. */
+/** Headers that any response may have without a declaration: HTTP's own, and those of CORS. */
 const undeclared = /^(content-type|content-length|date|connection|keep-alive|vary|access-control-.*)$/i;
 
 /**
- * Holds an answer against the document: status, headers, media type, body.
- * @returns what is wrong, in words; empty if nothing is
+ * Checks a response against the document: status, headers, media type, body.
+ * @returns the violations, in words; empty if there are none
  */
-export function contractViolations(operation: ContractOperation, answer: ResponseParts): string[] {
-  const response = operation.responses[String(answer.status)];
-  if (!response) return [`status ${answer.status} is not declared`];
-  return [...headerViolations(response, answer), ...bodyViolations(operation, response, answer)];
+export function contractViolations(operation: ContractOperation, parts: ResponseParts): string[] {
+  const response = operation.responses[String(parts.status)];
+  if (!response) return [`status ${parts.status} is not declared`];
+  return [...headerViolations(response, parts), ...bodyViolations(operation, response, parts)];
 }
 
 function headerViolations(response: ResponseObject, { headers }: ResponseParts): string[] {
@@ -104,7 +104,7 @@ function bodyViolations(
   return (validator.errors ?? []).map(({ instancePath, message }) => `body${instancePath} ${message}`);
 }
 
-/** Whether the Accept header lets JSON through (RFC 9110 section 12.5.1). */
+/** Whether the Accept header permits JSON (RFC 9110 section 12.5.1). */
 export function acceptsJson(accept: string | undefined): boolean {
   if (accept === undefined || accept === "*/*" || accept === "" || accept === "application/json") return true;
   let best = { specificity: -1, quality: 0 };

@@ -1,4 +1,5 @@
-/** What a base path answers, and `/`: which APIs are here, and where their documents are. For programs and for people. */
+/** The index at `/` and at each base path: the APIs and the paths of their documents, as JSON and as HTML. */
+
 /** One API in an index; paths of this host. */
 export interface ApiLinks {
   readonly name: string;
@@ -19,7 +20,7 @@ export function linksOf(name: string, basePath: string): ApiLinks {
   };
 }
 
-/** Whether the Accept header names HTML, as those of browsers do. */
+/** Whether the Accept header names HTML, as browsers' headers do. */
 export function namesHtml(accept: string | undefined): boolean {
   return accept?.toLowerCase().includes("text/html") ?? false;
 }
@@ -47,7 +48,7 @@ ${items.join("\n")}
 `;
 }
 
-/** A text as HTML shows it. */
+/** Escapes a text for HTML. */
 export function escapeHtml(text: string): string {
   return text.replaceAll(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);
 }

@@ -1,6 +1,6 @@
-/** What is true of every text that comes in, wherever it stands in the request. */
+/** Checks of every text in a request. */
 
-/** What a text column and a JSON column cannot hold, or could not give back as it was. */
+/** The problem of a text that a text column or a JSON column cannot store unchanged; undefined if there is none. */
 export function textProblem(text: string): string | undefined {
   if (text.includes("\0")) return "contains a NUL character";
   if (!text.isWellFormed()) return "contains half of a surrogate pair";
@@ -8,8 +8,8 @@ export function textProblem(text: string): string | undefined {
 }
 
 /**
- * Whether percent-encoded bytes are not UTF-8. URLSearchParams replaces those, and would make two texts one; a
- * percent sign that encodes nothing is let through, as it does.
+ * Whether percent-encoded bytes are not UTF-8. URLSearchParams replaces such bytes, so that two different texts
+ * become equal. A percent sign that encodes nothing is accepted, as URLSearchParams does.
  */
 export function hidesInvalidUtf8(encoded: string): boolean {
   try {

@@ -1,5 +1,5 @@
 /**
- * The size of V8's heap. V8 reads it once, when Node starts, so a program that finds it in its settings has
+ * The size of V8's heap. V8 reads it once, when Node starts, so a program that reads it from its settings has
  * to start again: it replaces itself (execve: same process id, same streams).
  */
 
@@ -17,7 +17,7 @@ function heapFlags({ memoryMinMb, memoryMaxMb }: HeapSettings): string[] {
   return flags;
 }
 
-/** Starts the program again with the heap of its settings. Returns if it has that heap already. */
+/** Starts the program again with the heap of its settings. Returns if the heap has that size already. */
 export function restartWithHeap(settings: HeapSettings, env: NodeJS.ProcessEnv): void {
   const missing = heapFlags(settings).filter((flag) => !process.execArgv.includes(flag));
   if (missing.length === 0 || process.execve === undefined) return;

@@ -1,13 +1,13 @@
 /**
- * Start and stop of a process's parts. Owns the order in which they stop, the time they have for it, whether
- * the process is ready for work, and its ending by signal or by a defect. Knows nothing of what the parts do.
+ * Start and stop of a process's parts. Owns the order in which they stop, the time that they have for it, the
+ * readiness of the process, and its exit by a signal or by a defect. It does not depend on what the parts do.
  */
 import { constants } from "node:os";
 import { setTimeout as elapsed } from "node:timers/promises";
 import type { Logger } from "pino";
 
-/** What a part has in any case, however much of the grace those before it used up. */
-const leastPartMs = 500;
+/** Milliseconds that a part has at least, even if earlier parts have used up the grace. */
+const minPartGraceMs = 500;
 /** One key press can arrive twice: from the terminal, and from a parent that passes it on (`node --watch`). */
 const sameSignalMs = 100;
 const flushMs = 1000;
@@ -15,11 +15,11 @@ const flushMs = 1000;
 /** A part of the process that has to be stopped: a server, a worker, a pool of connections. */
 interface Part {
   readonly name: string;
-  /** @param graceMs what is left of the grace; afterwards the part is left behind */
+  /** @param graceMs the remaining grace; afterwards the part is abandoned */
   stop(graceMs: number): Promise<void> | void;
 }
 
-/** What one part says of itself. Not ready, "starting", until it says otherwise. */
+/** The readiness of one part, which the part sets itself. At first it is not ready: "starting". */
 export interface ReadinessHandle {
   ready(): void;
   /** @param reason a few words for an operator: no secret, no address with credentials */
@@ -36,14 +36,14 @@ interface LifecycleSettings {
   readonly logger: Logger;
   /** Seconds that the parts have to stop, together. */
   readonly graceSeconds: number;
-  /** Milliseconds of not being ready before parts stop, so that balancers look elsewhere first. None unless given. */
+  /** Milliseconds of not being ready before parts stop, so that load balancers take the process out first. 0 unless given. */
   readonly drainDelayMs?: number;
 }
 
-/** The process as the lifecycle sees it; a test brings its own. */
+/** The events of the process, and its exit. A test passes its own. */
 export interface ProcessEvents {
   onSignal(handle: (signal: NodeJS.Signals) => void): void;
-  /** Whatever was thrown and nobody caught. */
+  /** Anything that was thrown and not caught. */
   onDefect(handle: (thrown: unknown, origin: string) => void): void;
   exit(code: number): void;
 }
@@ -54,23 +54,23 @@ export interface Lifecycle {
   readonly readiness: { register(name: string): ReadinessHandle };
   /** Whether every registered part is ready and the process is not draining. */
   isReady(): boolean;
-  /** What keeps the process from being ready; empty if it is. */
+  /** The parts that are not ready; empty if the process is ready. */
   unready(): readonly Unready[];
   /** Called once, as soon as the process is no longer ready and before anything stops. */
   onDrain(callback: () => void): void;
   /**
-   * Drains and stops every part. Called again, it is the same stop.
+   * Drains and stops every part. A second call returns the same promise.
    * @returns whether every part stopped in time and without error
    */
   shutdown(reason: string): Promise<boolean>;
   /**
-   * Ends the process properly from now on. First SIGTERM or SIGINT: shutdown, exit 0, or 1 if a part failed
-   * to stop. Second: at once, 128 + its number. A defect that nobody caught: logged, exit 1.
+   * Handles signals and uncaught exceptions from now on. First SIGTERM or SIGINT: shutdown, exit 0, or 1 if a
+   * part failed to stop. Second: exit at once, 128 + its number. Uncaught exception: logged, exit 1.
    */
   run(events?: ProcessEvents): void;
 }
 
-/** A lifecycle without parts yet. */
+/** Creates a lifecycle without parts. */
 export function createLifecycle(settings: LifecycleSettings): Lifecycle {
   const { logger, graceSeconds, drainDelayMs = 0 } = settings;
   const parts: Part[] = [];
@@ -86,12 +86,12 @@ export function createLifecycle(settings: LifecycleSettings): Lifecycle {
   }
 
   function drain(reason: string): void {
-    logger.info({ reason, parts: parts.length }, "stopping");
+    logger.info({ reason, parts: parts.length }, "Stopping");
     for (const callback of drainCallbacks) {
       try {
         callback();
       } catch (error) {
-        logger.error({ err: error }, "a drain callback failed");
+        logger.error({ err: error }, "A drain callback failed");
       }
     }
   }
@@ -99,9 +99,9 @@ export function createLifecycle(settings: LifecycleSettings): Lifecycle {
   async function stopParts(): Promise<boolean> {
     const deadline = performance.now() + graceSeconds * 1000;
     let isClean = true;
-    // A part added meanwhile is found here too.
+    // The loop also stops a part that was added meanwhile.
     for (let part = parts.pop(); part; part = parts.pop()) {
-      const graceMs = Math.max(leastPartMs, deadline - performance.now());
+      const graceMs = Math.max(minPartGraceMs, deadline - performance.now());
       isClean = (await stopPart(logger, part, graceMs)) && isClean;
     }
     return isClean;
@@ -114,7 +114,7 @@ export function createLifecycle(settings: LifecycleSettings): Lifecycle {
     drain(reason);
     if (drainDelayMs > 0) await elapsed(drainDelayMs);
     isClean.resolve(await stopParts());
-    logger.info("stopped");
+    logger.info("Stopped");
     return isClean.promise;
   }
 
@@ -134,7 +134,7 @@ export function createLifecycle(settings: LifecycleSettings): Lifecycle {
     unready,
     onDrain: (callback) => void drainCallbacks.push(callback),
     shutdown: (reason) => stopping ?? shutdown(reason),
-    run: (events = nodeProcess(logger)) => endWith(events, lifecycle, logger),
+    run: (events = nodeProcess(logger)) => handleProcessEvents(events, lifecycle, logger),
   };
   return lifecycle;
 }
@@ -144,40 +144,41 @@ async function stopPart(logger: Logger, part: Part, graceMs: number): Promise<bo
   try {
     const isInTime = await Promise.race([
       Promise.resolve(part.stop(graceMs)).then(() => true),
-      // Once the part has stopped, the abort takes the timer away, and its rejection comes too late to matter.
+      // Once the part has stopped, the abort cancels the timer; the race is decided, so its rejection has no effect.
       elapsed(graceMs, false, { signal: abandoned.signal }),
     ]);
-    if (!isInTime) logger.error({ part: part.name, graceMs: Math.round(graceMs) }, "did not stop in time");
+    if (!isInTime)
+      logger.error({ part: part.name, graceMs: Math.round(graceMs) }, "A part did not stop in time");
     return isInTime;
   } catch (error) {
-    logger.error({ err: error, part: part.name }, "failed to stop");
+    logger.error({ err: error, part: part.name }, "A part failed to stop");
     return false;
   } finally {
     abandoned.abort();
   }
 }
 
-function endWith(events: ProcessEvents, lifecycle: Lifecycle, logger: Logger): void {
+function handleProcessEvents(events: ProcessEvents, lifecycle: Lifecycle, logger: Logger): void {
   let firstAt: number | undefined;
   events.onSignal((signal) => {
     if (firstAt === undefined) {
       firstAt = performance.now();
       lifecycle.shutdown(signal).then((isClean) => events.exit(isClean ? 0 : 1));
     } else if (performance.now() - firstAt > sameSignalMs) {
-      logger.warn({ signal }, "second signal: ending at once");
+      logger.warn({ signal }, "A second signal ends the process at once");
       events.exit(128 + constants.signals[signal]);
     }
   });
   events.onDefect((thrown, origin) => {
     try {
-      logger.fatal({ err: thrown, origin }, "a defect that nobody caught");
+      logger.fatal({ err: thrown, origin }, "An uncaught exception ends the process");
     } finally {
       events.exit(1);
     }
   });
 }
 
-/** The one place that touches the process. It exits when the log is written, or a second later. */
+/** The events of Node's process. It exits when the log is flushed, or after a second. */
 function nodeProcess(logger: Logger): ProcessEvents {
   return {
     onSignal(handle) {

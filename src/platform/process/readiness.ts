@@ -1,34 +1,34 @@
 /**
- * Whether a part that stands on a database is ready: made so at the start, however long the database takes,
- * and kept true afterwards.
+ * The readiness of a part that needs a database: the part is prepared at the start, however long the database
+ * takes, and its readiness follows the database afterwards.
  */
 import type { Logger } from "pino";
 import { pause, repeat } from "../base/loop.ts";
 import type { ReadinessHandle } from "./lifecycle.ts";
 import type { Reminders } from "./reminders.ts";
 
-/** Milliseconds between looks at the database, and between tries to get ready. */
-const watchIntervalMs = 2_000;
+/** Milliseconds between checks of the database, and between attempts to get ready. */
+const checkIntervalMs = 2_000;
 const retryIntervalMs = 1_000;
 
 interface Preparation {
   readonly readiness: ReadinessHandle;
   readonly logger: Logger;
-  /** Shared by the parts of a process: what is in the way of several of them is logged once. */
+  /** Shared by the parts of a process, so that an obstacle for several of them is logged once. */
   readonly reminders: Reminders;
   readonly stopping: AbortSignal;
-  /** What the database is, for people. */
+  /** Description of the database, for messages. */
   readonly database: string;
-  /** Why the database cannot be used, and what to do; undefined for a defect, which is logged with its stack. */
+  /** Why the database cannot be used, and the remedy; undefined for a defect, which is logged with its stack. */
   readonly explain: (error: unknown) => string | undefined;
-  /** Brings the schema up to date; undefined where somebody else does. */
+  /** Brings the schema up to date; undefined if this process must not migrate. */
   readonly migrate: (() => Promise<void>) | undefined;
   readonly isMigrated: () => Promise<boolean>;
-  /** What is left to do once the schema is there. */
+  /** The preparation that needs the schema. */
   readonly prepare: () => Promise<void>;
 }
 
-/** Tries until it succeeds: a database that starts later than this process is no reason to fail. */
+/** Prepares the part, and retries until it succeeds: the database may start later than this process. */
 export async function becomeReady(preparation: Preparation): Promise<void> {
   const { readiness, stopping } = preparation;
   while (!stopping.aborted) {
@@ -39,9 +39,8 @@ export async function becomeReady(preparation: Preparation): Promise<void> {
         readiness.ready();
         return;
       }
-      const state = "migrations are pending";
-      readiness.notReady(state);
-      logObstacle(preparation, "error", `${state}: run npm run migrate as the migration user.`);
+      readiness.notReady("migrations are pending");
+      logObstacle(preparation, "error", "Migrations are pending: run npm run migrate as the migration user.");
     } catch (err) {
       readiness.notReady("does not answer");
       const reason = preparation.explain(err);
@@ -65,19 +64,19 @@ function logObstacle(
 interface Watch {
   readonly readiness: ReadinessHandle;
   readonly stopping: AbortSignal;
-  readonly answers: () => Promise<boolean>;
-  /** Told after every look whether the database answered. */
-  readonly looked: (answered: boolean) => void;
+  readonly isReachable: () => Promise<boolean>;
+  /** Called after every check. */
+  readonly checked: (reachable: boolean) => void;
 }
 
-/** Keeps readiness true to whether the database answers. */
-export async function keepReady({ readiness, stopping, answers, looked }: Watch): Promise<void> {
-  const look = async () => {
-    const answered = await answers();
-    if (answered) readiness.ready();
+/** Checks the database at an interval and sets the readiness accordingly. */
+export async function keepReady({ readiness, stopping, isReachable, checked }: Watch): Promise<void> {
+  const check = async () => {
+    const reachable = await isReachable();
+    if (reachable) readiness.ready();
     else readiness.notReady("does not answer");
-    if (!stopping.aborted) looked(answered);
-    return watchIntervalMs;
+    if (!stopping.aborted) checked(reachable);
+    return checkIntervalMs;
   };
-  await repeat(stopping, look, watchIntervalMs);
+  await repeat(stopping, check, checkIntervalMs);
 }

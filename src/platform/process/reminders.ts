@@ -1,4 +1,4 @@
-/** When to log again what goes on for long: at once, and then ever more rarely, down to once a minute. */
+/** Limits repeated log messages: the first is logged at once, then with growing pauses of up to a minute. */
 
 const firstPauseMs = 5_000;
 const longestPauseMs = 60_000;
@@ -17,7 +17,7 @@ export class Reminders {
     this.#now = now;
   }
 
-  /** Whether this text is to be logged now. The pauses are 5 s, doubled each time up to 60 s. */
+  /** Whether this text is to be logged now. The pauses are 5 s, doubled each time, up to 60 s. */
   isDue(text: string): boolean {
     const now = this.#now();
     const last = this.#reminders.get(text);

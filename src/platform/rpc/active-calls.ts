@@ -1,12 +1,12 @@
-/** The calls in hand of one server: it begins them, and ends them when the server shuts down. */
+/** The active calls of one server: the pipeline begins them, and ends them when the server shuts down. */
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Deadlines } from "../base/deadlines.ts";
 import type { RpcObserver } from "../base/observers.ts";
 import { ActiveCall, type CallOrigin } from "./call.ts";
 
-/** Longest answer, in bytes: what gRPC clients accept unless they are told otherwise. */
-export const maxAnswerBytes = 4 * 1024 * 1024;
+/** Longest response message, in bytes: the default limit of gRPC clients. */
+export const maxResponseBytes = 4 * 1024 * 1024;
 
 export interface RpcPipelineOptions {
   readonly logger: Logger;
@@ -19,7 +19,7 @@ export class RpcPipeline {
   readonly #logger: Logger;
   readonly #observer: RpcObserver;
   readonly #defaultDeadlineMs: number;
-  readonly #open = new Deadlines<ActiveCall>();
+  readonly #active = new Deadlines<ActiveCall>();
   #draining = false;
 
   constructor({ logger, observer, defaultDeadlineMs = 10_000 }: RpcPipelineOptions) {
@@ -33,9 +33,9 @@ export class RpcPipeline {
       logger: this.#logger,
       observer: this.#observer,
       defaultDeadlineMs: this.#defaultDeadlineMs,
-      ended: () => this.#open.release(place),
+      ended: () => this.#active.release(slot),
     });
-    const place = this.#open.take(call);
+    const slot = this.#active.take(call);
     if (call.streams && this.#draining) call.stop(shuttingDown);
     return call;
   }
@@ -43,12 +43,12 @@ export class RpcPipeline {
   /** Ends streams, which would not end by themselves, and lets the others finish. */
   drain(): void {
     this.#draining = true;
-    for (const call of this.#open) if (call.streams) call.stop(shuttingDown);
+    for (const call of this.#active) if (call.streams) call.stop(shuttingDown);
   }
 
-  /** Ends everything. */
+  /** Ends all calls. */
   stopAll(): void {
-    for (const call of this.#open) call.stop(shuttingDown);
+    for (const call of this.#active) call.stop(shuttingDown);
   }
 }
 

@@ -1,7 +1,7 @@
 /**
- * What happens around every method, in one order, whatever the protocol: a request context, a deadline, the
- * method itself, its errors as statuses, and a note of how it ended. The servers translate; they decide
- * nothing of this.
+ * The pipeline around every method, in the same order for every protocol: a request context, a deadline, the
+ * method itself, its errors as statuses, metrics and the log. The servers only translate between this and their
+ * protocol.
  */
 import {
   create,
@@ -23,19 +23,19 @@ export interface CallOrigin {
   readonly method: DescMethod;
   readonly protocol: RpcProtocol;
   readonly metadata: (name: string) => string | undefined;
-  /** Whether the caller gave one. */
+  /** Whether the caller set a deadline. */
   readonly hasDeadline: boolean;
-  /** Made anew if the binding has none yet. */
+  /** A new one is made if the binding has none yet. */
   readonly context?: RequestContext | undefined;
 }
 
-/** What a call is told by whoever begins it. */
-interface Surroundings {
+/** The dependencies and settings of a call, which the pipeline passes in. */
+interface CallOptions {
   readonly logger: Logger;
   readonly observer: RpcObserver;
   /** Of a unary call whose caller gave no deadline, in milliseconds. */
   readonly defaultDeadlineMs: number;
-  /** Called once, when it has ended. */
+  /** Called once, when the call has ended. */
   readonly ended: () => void;
 }
 
@@ -45,7 +45,7 @@ export class ActiveCall implements RpcCall, Timed {
   readonly metadata: (name: string) => string | undefined;
   /** By performance.now(). */
   readonly startedAt = performance.now();
-  /** The default one, unless the caller gave one, which the servers keep, or it is a stream. */
+  /** The default deadline. Infinity for streams, and if the caller set a deadline, which the servers enforce. */
   readonly deadline: number;
   readonly #logger: Logger;
   readonly #observer: RpcObserver;
@@ -53,14 +53,14 @@ export class ActiveCall implements RpcCall, Timed {
   readonly #protocol: RpcProtocol;
   readonly #ended: () => void;
   #finished = false;
-  /** What the caller is told, once the call has failed or been stopped. */
+  /** The error that the caller gets, once the call has failed or been stopped. */
   #failure: ConnectError | undefined;
   #controller: AbortController | undefined;
-  /** Rejects what the call waits for. */
+  /** Rejects the promise that the call waits for. */
   #interrupt: ((reason: ConnectError) => void) | undefined;
   #closeStream: (() => void) | undefined;
 
-  constructor(origin: CallOrigin, { logger, observer, defaultDeadlineMs, ended }: Surroundings) {
+  constructor(origin: CallOrigin, { logger, observer, defaultDeadlineMs, ended }: CallOptions) {
     this.metadata = origin.metadata;
     this.context =
       origin.context ??
@@ -78,7 +78,7 @@ export class ActiveCall implements RpcCall, Timed {
     return this.#method.methodKind !== "unary";
   }
 
-  /** Made at first use: most methods never look at it. */
+  /** Created at first use, because most methods do not use it. */
   get signal(): AbortSignal {
     if (!this.#controller) {
       this.#controller = new AbortController();
@@ -92,8 +92,8 @@ export class ActiveCall implements RpcCall, Timed {
   }
 
   /**
-   * Ends it from outside, at once, whether or not the method minds its signal. No effect if it has ended:
-   * then no reason is made, either, as the servers call this after every call.
+   * Ends the call from outside, at once, whether or not the method obeys its signal. Has no effect if the call has
+   * ended: then no reason is created either, since the servers call this after every call.
    */
   stop(makeReason: () => ConnectError): void {
     if (this.#finished) return;
@@ -107,18 +107,18 @@ export class ActiveCall implements RpcCall, Timed {
 
   /**
    * Runs a unary method.
-   * @throws ConnectError only, fit to be shown to the caller
+   * @throws ConnectError only, which may be shown to the caller
    */
-  unary<Answer>(
+  unary<Encoded>(
     method: UnaryMethod,
     request: Message,
-    encode: (message: Message) => Answer,
-  ): Promise<Answer> {
-    // One promise, by hand: this is the path of nearly every call.
+    encode: (message: Message) => Encoded,
+  ): Promise<Encoded> {
+    // A single promise, for speed: nearly every call takes this path.
     return new Promise((resolve, reject) => {
       const fail = (thrown: unknown) => reject(this.fail(thrown));
-      const succeed = (answer: MessageInitShape<DescMessage>) => {
-        const encoded = encode(create(method.descriptor.output, answer));
+      const succeed = (response: MessageInitShape<DescMessage>) => {
+        const encoded = encode(create(method.descriptor.output, response));
         this.#finish();
         resolve(encoded);
       };
@@ -133,21 +133,21 @@ export class ActiveCall implements RpcCall, Timed {
   }
 
   /**
-   * Runs a method that streams its answer; it is asked for a message when the one before has been taken.
-   * @throws ConnectError only, fit to be shown to the caller
+   * Runs a server-streaming method. A message is pulled from it once the previous one has been consumed.
+   * @throws ConnectError only, which may be shown to the caller
    */
-  async *stream<Answer>(
+  async *stream<Encoded>(
     method: ServerStreamingMethod,
     request: Message,
-    encode: (message: Message) => Answer,
-  ): AsyncGenerator<Answer, void, undefined> {
+    encode: (message: Message) => Encoded,
+  ): AsyncGenerator<Encoded, void, undefined> {
     try {
-      const answers = await this.orStopped(async () => method.run(request, this)[Symbol.asyncIterator]());
-      const close = async () => answers.return?.();
-      // What the method throws while it is made to leave concerns nobody.
+      const messages = await this.orStopped(async () => method.run(request, this)[Symbol.asyncIterator]());
+      const close = async () => messages.return?.();
+      // The call has ended already, so an error while the method is closed is ignored.
       this.#closeStream = () => void close().catch(() => undefined);
       for (;;) {
-        const next = await this.orStopped(() => answers.next());
+        const next = await this.orStopped(() => messages.next());
         if (next.done) break;
         yield encode(create(method.descriptor.output, next.value));
       }
@@ -155,12 +155,12 @@ export class ActiveCall implements RpcCall, Timed {
     } catch (thrown) {
       throw this.fail(thrown);
     } finally {
-      // Left in the middle: whoever reads it has gone.
+      // Has an effect only if the reader stopped reading before the end.
       this.stop(cancelled);
     }
   }
 
-  /** Waits for `work`, but not beyond the end of the call. */
+  /** Waits for `work`, and rejects when the call is stopped. */
   orStopped<T>(work: () => Promise<T>): Promise<T> {
     if (this.#failure) return Promise.reject(this.#failure);
     return new Promise<T>((resolve, reject) => {
@@ -169,7 +169,7 @@ export class ActiveCall implements RpcCall, Timed {
     });
   }
 
-  /** Ends the call with an error, and says what the caller is told of it. */
+  /** Ends the call with an error. @returns the error that the caller gets */
   fail(thrown: unknown): ConnectError {
     if (this.#failure) return this.#failure;
     this.#failure = this.#explain(thrown);
@@ -179,19 +179,19 @@ export class ActiveCall implements RpcCall, Timed {
   }
 
   #explain(thrown: unknown): ConnectError {
-    // A database that is away is no defect: it is answered as unavailable.
+    // An unavailable database is not a defect: its status is UNAVAILABLE.
     const error = asServiceError(thrown);
     if (error !== thrown && error.kind === ErrorKinds.internal) {
-      this.context.log.error({ err: thrown, rpc: this.#method.toString() }, "A method failed");
+      this.context.log.error({ err: thrown, ...this.#operation() }, "A method failed");
       const detail = `Something went wrong here. Quote the request id when you report it: ${this.context.requestId}`;
       return new ConnectError(detail, Code.Internal);
     }
     if (error.cause !== undefined) {
       const level = error.kind === ErrorKinds.internal ? "error" : "warn";
-      this.context.log[level]({ err: error.cause, rpc: this.#method.toString() }, error.message);
+      this.context.log[level]({ err: error.cause, ...this.#operation() }, error.message);
     }
     const wait = error.retryAfterSeconds;
-    // Half a surrogate pair cannot be percent-encoded: as a status message it would break the answer.
+    // Half a surrogate pair cannot be percent-encoded: as a status message it would break the response.
     const detail = error.message.toWellFormed();
     return new ConnectError(detail, error.kind.grpc, wait === undefined ? {} : { "retry-after": `${wait}` });
   }
@@ -200,15 +200,19 @@ export class ActiveCall implements RpcCall, Timed {
     if (this.#finished) return;
     this.#finished = true;
     this.#ended();
-    const ending = {
-      service: this.#method.parent.typeName,
-      method: this.#method.name,
-      protocol: this.#protocol,
-      code: failure === undefined ? "ok" : codeToString(failure),
-      seconds: (performance.now() - this.startedAt) / 1000,
-    };
-    this.#observer.completed(ending);
-    if (this.#logger.isLevelEnabled("debug")) this.context.log.debug(ending, "Answered a call");
+    const { service, operation } = this.#operation();
+    const protocol = this.#protocol;
+    const code = failure === undefined ? "ok" : codeToString(failure);
+    const durationMs = performance.now() - this.startedAt;
+    this.#observer.completed({ service, method: operation, protocol, code, seconds: durationMs / 1000 });
+    if (this.#logger.isLevelEnabled("debug")) {
+      this.context.log.debug({ service, operation, protocol, code, durationMs }, "A call completed");
+    }
+  }
+
+  /** The method, as log fields. */
+  #operation(): { service: string; operation: string } {
+    return { service: this.#method.parent.typeName, operation: this.#method.name };
   }
 }
 
@@ -220,7 +224,7 @@ export function cancelled(): ConnectError {
   return new ConnectError("The call was cancelled.", Code.Canceled);
 }
 
-/** INTERNAL is what gRPC has for it, in every implementation. */
+/** The status is INTERNAL, as in every gRPC implementation. */
 export function malformedRequest(): ConnectError {
   return new ConnectError("The request message cannot be decoded.", Code.Internal);
 }

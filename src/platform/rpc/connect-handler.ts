@@ -1,6 +1,6 @@
 /**
- * Connect and gRPC-Web (and gRPC, where the caller speaks HTTP/2) on an HTTP port that belongs to somebody
- * else: a handler for node:http and for the compatibility API of node:http2.
+ * Connect and gRPC-Web (and gRPC, if the caller uses HTTP/2) on the port of the HTTP APIs: a handler for
+ * node:http and for the compatibility API of node:http2.
  */
 import {
   ConnectError,
@@ -20,14 +20,14 @@ import { withoutQuery } from "../base/addresses.ts";
 import type { CorsPolicy } from "../base/cors-policy.ts";
 import type { RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
-import { maxAnswerBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
+import { maxResponseBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
 import { type ActiveCall, cancelled } from "./call.ts";
 import {
-  answerPreflight,
-  answerUnknownMethod,
   type NodeRequest,
   type NodeResponse,
   send,
+  sendPreflight,
+  sendUnknownMethod,
   setCorsHeaders,
 } from "./connect-responses.ts";
 import type { RpcMethod, RpcService } from "./service.ts";
@@ -36,26 +36,26 @@ export interface ConnectHandlerOptions extends RpcPipelineOptions {
   readonly services: readonly RpcService[];
   /** Longest request message, before and after decompression. */
   readonly maxMessageBytes?: number;
-  /** What pages of other origins may do; nothing if absent. */
+  /** The policy for pages of other origins; unless given, browsers block their requests. */
   readonly cors?: CorsPolicy;
   /** Aborted when the server begins to shut down: streams end, other calls finish. */
   readonly draining?: AbortSignal;
 }
 
 interface ConnectHandler {
-  /** Whether a path (without a query) belongs to one of the services, so that `handle` answers it. */
+  /** Whether a path (without a query) belongs to one of the services, and therefore to `handle`. */
   matches(path: string): boolean;
-  /** Answers, whatever happens; never throws. */
+  /** Always responds, or destroys the connection; never throws. */
   handle(request: NodeRequest, response: NodeResponse): void;
 }
 
-/** Longest deadline that a caller may ask for: Node's timers overflow somewhere beyond. */
+/** Longest timeout that a caller may set, in milliseconds. Node's timers overflow at 2^31. */
 const maxTimeoutMs = 3_600_000;
 
-/** What is known of a request before and after it has become a call. */
+/** The state of a request, before and after its call has begun. */
 interface Arrival {
   readonly context: RequestContext;
-  /** Aborted when the caller has gone. */
+  /** Aborted when the caller has disconnected. */
   connection?: AbortSignal;
   call?: ActiveCall;
 }
@@ -68,7 +68,7 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
   const prefixes = options.services.map((service) => `/${service.descriptor.typeName}/`);
   const router = createConnectRouter({
     readMaxBytes: options.maxMessageBytes ?? 65_536,
-    writeMaxBytes: maxAnswerBytes,
+    writeMaxBytes: maxResponseBytes,
     maxTimeoutMs,
     acceptCompression: [compressionGzip, compressionBrotli],
     requestGate: (context) => beginCall(pipeline, context),
@@ -76,13 +76,13 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
   for (const service of options.services) for (const method of service.methods) addMethod(router, method);
   const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]));
 
-  /** @returns whether it has: otherwise there is a call to run */
-  function answerWithoutCall(request: NodeRequest, response: NodeResponse, path: string): boolean {
+  /** Responds to a request that is not a call. @returns whether it has responded */
+  function respondWithoutCall(request: NodeRequest, response: NodeResponse, path: string): boolean {
     const handler = handlers.get(path);
     const allowed = handler?.allowedMethods ?? ["POST"];
-    if (request.method === "OPTIONS") answerPreflight(request, response, options.cors, allowed);
+    if (request.method === "OPTIONS") sendPreflight(request, response, options.cors, allowed);
     else if (!allowed.includes(request.method ?? "")) send(response, 405, { allow: allowed.join(", ") });
-    else if (!handler) answerUnknownMethod(request, response);
+    else if (!handler) sendUnknownMethod(request, response);
     else return false;
     return true;
   }
@@ -97,15 +97,15 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
       response.setHeader("x-request-id", context.requestId);
       setCorsHeaders(request, response, options.cors);
       const path = withoutQuery(request.url ?? "");
-      if (answerWithoutCall(request, response, path)) return;
+      if (respondWithoutCall(request, response, path)) return;
       const handler = handlers.get(path);
       const arrival: Arrival = { context };
       const universal = readRequest(request, response, arrival);
       if (!handler || !universal) send(response, 400);
       else await universalResponseToNodeResponse(await handler(universal), response);
     } catch (thrown) {
-      // The caller went away in the middle of the answer, or there is no way to give one.
-      context.log.debug({ err: thrown }, "An RPC answer could not be sent");
+      // The caller disconnected during the response, or no response could be made.
+      context.log.debug({ err: thrown }, "An RPC response could not be sent");
       response.destroy();
     }
   }
@@ -117,7 +117,7 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
   };
 }
 
-/** @returns nothing if the request names no valid authority */
+/** @returns undefined if the request has no valid authority */
 function readRequest(request: NodeRequest, response: NodeResponse, arrival: Arrival) {
   const values = createContextValues().set(arrivalKey, arrival);
   try {
@@ -130,9 +130,8 @@ function readRequest(request: NodeRequest, response: NodeResponse, arrival: Arri
 }
 
 /**
- * The body, in two ways unlike the stream that Node has: waiting for more of it ends with the call, and a
- * body that is not wanted to its end is read and dropped, not cut off with its connection, so that the
- * caller gets the answer.
+ * The body. It differs from Node's stream in two ways: reading ends with the call, and the unread rest of a body
+ * is discarded without closing the connection, so that the caller gets the response.
  */
 function readBody(request: NodeRequest, arrival: Arrival): AsyncIterable<Uint8Array> {
   const chunks: AsyncIterator<Uint8Array> = request.iterator({ destroyOnReturn: false });
@@ -160,7 +159,7 @@ function readBody(request: NodeRequest, arrival: Arrival): AsyncIterable<Uint8Ar
   };
 }
 
-/** Runs before the body is read, so that calls with a bad one are seen and counted too. */
+/** Runs before the body is read, so that calls with an invalid body are logged and counted too. */
 function beginCall(pipeline: RpcPipeline, context: HandlerContext): void {
   const arrival = context.values.get(arrivalKey);
   const call = pipeline.begin({
@@ -174,11 +173,11 @@ function beginCall(pipeline: RpcPipeline, context: HandlerContext): void {
   const { signal } = context;
   const stop = () =>
     call.stop(() => {
-      // Why the connection ended is told in many ways, and means one thing.
-      const gone = arrival?.connection?.aborted || !(signal.reason instanceof ConnectError);
-      return gone ? cancelled() : signal.reason;
+      // A closed connection has many different reasons, all of which mean that the caller has disconnected.
+      const disconnected = arrival?.connection?.aborted || !(signal.reason instanceof ConnectError);
+      return disconnected ? cancelled() : signal.reason;
     });
-  // Comes after every call that has ended, too.
+  // The signal is also aborted after every call that has ended.
   if (signal.aborted) stop();
   else signal.addEventListener("abort", stop, { once: true });
 }

@@ -1,6 +1,6 @@
 /**
- * Answers on RPC paths that are no calls: preflight, and a method that the service does not have, in the
- * words of the protocol that was spoken.
+ * Responses to requests on RPC paths that are not calls: to a preflight request, and to a method that the service
+ * does not have, in the format of the caller's protocol.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
@@ -27,8 +27,8 @@ export function setCorsHeaders(
   response.setHeader("access-control-expose-headers", cors.exposedHeaders.join(","));
 }
 
-/** `OPTIONS`, by a browser or by anybody. `setCorsHeaders` has run. */
-export function answerPreflight(
+/** Responds to `OPTIONS`, whether it is a preflight request or not. `setCorsHeaders` has run. */
+export function sendPreflight(
   request: NodeRequest,
   response: NodeResponse,
   cors: CorsPolicy | undefined,
@@ -43,7 +43,7 @@ export function answerPreflight(
   send(response, 204, { allow: `OPTIONS, ${methods}` });
 }
 
-export function answerUnknownMethod(request: NodeRequest, response: NodeResponse): void {
+export function sendUnknownMethod(request: NodeRequest, response: NodeResponse): void {
   const type = (request.headers["content-type"] ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
   const error = { code: codeToString(Code.Unimplemented), message: noSuchMethod };
   if (/^application\/grpc(-web)?(-text)?(\+(proto|json))?$/.test(type)) {
@@ -58,7 +58,7 @@ export function answerUnknownMethod(request: NodeRequest, response: NodeResponse
   }
 }
 
-/** An answer in one piece. */
+/** Sends a whole response. */
 export function send(
   response: NodeResponse,
   status: number,

@@ -1,4 +1,4 @@
-/** One service on @grpc/grpc-js: from the descriptors of protobuf-es to its definitions and handlers. */
+/** One service on @grpc/grpc-js: its definition and its handlers, made from the descriptors of protobuf-es. */
 import { once } from "node:events";
 import { fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
 import type { ConnectError } from "@connectrpc/connect";
@@ -16,9 +16,9 @@ import type { RpcPipeline } from "./active-calls.ts";
 import { type ActiveCall, cancelled, deadlineExceeded, malformedRequest } from "./call.ts";
 import type { RpcMethod, RpcService, ServerStreamingMethod, UnaryMethod } from "./service.ts";
 
-type Surface = ServerUnaryCall<Decoded, Buffer> | ServerWritableStream<Decoded, Buffer>;
+type GrpcCall = ServerUnaryCall<Decoded, Buffer> | ServerWritableStream<Decoded, Buffer>;
 
-/** A request as it comes from the decoder; `undefined` inside where the bytes are no such message. */
+/** A decoded request; `message` is undefined if the bytes could not be decoded. */
 interface Decoded {
   readonly message: Message | undefined;
 }
@@ -31,7 +31,7 @@ export function addService(server: Server, pipeline: RpcPipeline, service: RpcSe
         path: `/${service.descriptor.typeName}/${descriptor.name}`,
         requestStream: false,
         responseStream: kind === "server_streaming",
-        // Never throws: a message that cannot be decoded is answered by the pipeline as any other error.
+        // Never throws: the pipeline handles a message that cannot be decoded like any other error.
         requestDeserialize: (bytes: Buffer): Decoded => {
           try {
             return { message: fromBinary(descriptor.input, bytes) };
@@ -39,7 +39,7 @@ export function addService(server: Server, pipeline: RpcPipeline, service: RpcSe
             return { message: undefined };
           }
         },
-        // A server does not use these two; answers are encoded in the pipeline, so that what cannot be
+        // A server does not use the next two. The pipeline encodes responses, so that a response that cannot be
         // encoded is logged as a defect.
         requestSerialize: (bytes: Buffer) => bytes,
         responseDeserialize: (bytes: Buffer) => bytes,
@@ -57,22 +57,22 @@ function handler(pipeline: RpcPipeline, method: RpcMethod): UntypedHandleCall {
 
 function unaryHandler(pipeline: RpcPipeline, method: UnaryMethod): handleUnaryCall<Decoded, Buffer> {
   const encode = encoder(method);
-  return (surface, callback) => {
-    const call = begin(pipeline, method, surface);
-    const answer = (error: Partial<StatusObject> | null, bytes?: Buffer) => {
-      surface.sendMetadata(initialMetadata(call));
+  return (grpcCall, callback) => {
+    const call = begin(pipeline, method, grpcCall);
+    const respond = (error: Partial<StatusObject> | null, bytes?: Buffer) => {
+      grpcCall.sendMetadata(initialMetadata(call));
       callback(error, bytes);
     };
-    const { message } = surface.request;
-    if (!message) answer(refuse(call));
+    const { message } = grpcCall.request;
+    if (!message) respond(refuse(call));
     else {
       call
         .unary(method, message, encode)
         .then(
-          (bytes) => answer(null, bytes),
-          (failure: ConnectError) => answer(statusOf(failure)),
+          (bytes) => respond(null, bytes),
+          (failure: ConnectError) => respond(statusOf(failure)),
         )
-        .catch((thrown: unknown) => call.context.log.error({ err: thrown }, "An answer could not be sent"));
+        .catch((thrown: unknown) => call.context.log.error({ err: thrown }, "A response could not be sent"));
     }
   };
 }
@@ -82,49 +82,49 @@ function streamHandler(
   method: ServerStreamingMethod,
 ): handleServerStreamingCall<Decoded, Buffer> {
   const encode = encoder(method);
-  return (surface) => {
-    const call = begin(pipeline, method, surface);
-    surface.sendMetadata(initialMetadata(call));
-    const { message } = surface.request;
-    if (message) void pump(surface, call, call.stream(method, message, encode));
-    else surface.emit("error", refuse(call));
+  return (grpcCall) => {
+    const call = begin(pipeline, method, grpcCall);
+    grpcCall.sendMetadata(initialMetadata(call));
+    const { message } = grpcCall.request;
+    if (message) void pump(grpcCall, call, call.stream(method, message, encode));
+    else grpcCall.emit("error", refuse(call));
   };
 }
 
 async function pump(
-  surface: ServerWritableStream<Decoded, Buffer>,
+  grpcCall: ServerWritableStream<Decoded, Buffer>,
   call: ActiveCall,
-  answers: AsyncIterable<Buffer>,
+  messages: AsyncIterable<Buffer>,
 ): Promise<void> {
   try {
-    for await (const bytes of answers) {
-      if (!surface.write(bytes)) await call.orStopped(() => once(surface, "drain"));
+    for await (const bytes of messages) {
+      if (!grpcCall.write(bytes)) await call.orStopped(() => once(grpcCall, "drain"));
     }
-    surface.end();
+    grpcCall.end();
   } catch (thrown) {
-    surface.emit("error", statusOf(call.fail(thrown)));
+    grpcCall.emit("error", statusOf(call.fail(thrown)));
   }
 }
 
 /**
- * A deadline runs from when the call was made, and is counted here from when it arrived: a caller that gives up at
- * its end cancels so much earlier, in milliseconds, as the request was on its way.
+ * The caller's deadline starts when it sends the call, but is counted here from the arrival. So a caller that cancels
+ * at its deadline does so earlier by the time of transmission, for which this many milliseconds are allowed.
  */
 const deadlineLeadMs = 50;
 
-function begin(pipeline: RpcPipeline, method: RpcMethod, surface: Surface): ActiveCall {
+function begin(pipeline: RpcPipeline, method: RpcMethod, grpcCall: GrpcCall): ActiveCall {
   const call = pipeline.begin({
     method: method.descriptor,
     protocol: "grpc",
-    hasDeadline: surface.getDeadline() !== Number.POSITIVE_INFINITY,
+    hasDeadline: grpcCall.getDeadline() !== Number.POSITIVE_INFINITY,
     metadata: (name) => {
-      const [first] = surface.metadata.get(name);
+      const [first] = grpcCall.metadata.get(name);
       return typeof first === "string" ? first : undefined;
     },
   });
-  // Comes for a deadline too, which the library keeps and answers; and after every call that has ended.
-  surface.on("cancelled", () => {
-    const left = Number(surface.getDeadline()) - Date.now();
+  // The event also follows a deadline, which the library enforces and reports, and every call that has ended.
+  grpcCall.on("cancelled", () => {
+    const left = Number(grpcCall.getDeadline()) - Date.now();
     call.stop(() => (left <= deadlineLeadMs ? deadlineExceeded() : cancelled()));
   });
   return call;

@@ -1,6 +1,6 @@
 /**
- * grpc.health.v1 for the services of a server, in the terms of any other service. Served on the gRPC port only: the
- * port of the HTTP APIs is public, and how the server is doing is told on the management port.
+ * grpc.health.v1 for the services of a server, implemented like any other service. Served on the gRPC port only: the
+ * port of the HTTP APIs is public, and the management port has health checks over HTTP.
  */
 import { EventEmitter, on } from "node:events";
 import {
@@ -10,20 +10,20 @@ import {
 import { ErrorKinds, ServiceError } from "../base/errors.ts";
 import { implement, type RpcService } from "./service.ts";
 
-/** The server as a whole, among the names of services. */
+/** The service name that stands for the whole server. */
 const wholeServer = "";
 
 export interface HealthService {
   readonly service: RpcService;
-  /** The server as a whole serves while all of its services do. @param of all unless given */
+  /** The whole server serves while all of its services do. @param of all services unless given */
   setServing(serving: boolean, of?: readonly RpcService[]): void;
 }
 
-/** None of them serves yet. */
+/** Creates the health service. No service serves yet. */
 export function createHealth(services: readonly RpcService[]): HealthService {
   const names = services.map(({ descriptor }) => descriptor.typeName);
   const statuses = new Map<string, Status>([wholeServer, ...names].map((name) => [name, Status.NOT_SERVING]));
-  // One event for all: an event by a name that a caller chose could be one of the emitter's own.
+  // One event for all services: an event named by a caller could collide with the emitter's own, such as `error`.
   const changes = new EventEmitter<{ change: [name: string, status: Status] }>().setMaxListeners(0);
 
   function set(name: string, status: Status): void {
@@ -43,7 +43,7 @@ export function createHealth(services: readonly RpcService[]): HealthService {
       return { statuses: Object.fromEntries([...statuses].map(([name, status]) => [name, { status }])) };
     },
     async *watch({ service: name }, { signal }) {
-      // Listens from here on, so that no change is missed while the first answer is taken.
+      // Listens before the first response is sent, so that no change is missed meanwhile.
       const changed = on(changes, "change", { signal });
       try {
         yield { status: statuses.get(name) ?? Status.SERVICE_UNKNOWN };

@@ -14,12 +14,12 @@ import { ReflectionService } from "@grpc/reflection";
 import type { RpcService } from "./service.ts";
 
 /**
- * Tells of these services.
- * @returns ends the streams that are open: they never end by themselves, and would hold up a shutdown
+ * Adds server reflection for these services.
+ * @returns a function that ends the open streams: they never end by themselves, and would delay a shutdown
  */
 export function addReflection(server: Server, services: readonly RpcService[]): () => void {
   const streams = new Set<Writable>();
-  // Reflection takes the descriptors from the definition of any type in the package, and nothing else of it.
+  // Reflection reads only the descriptors, from the definition of any type in the package.
   const definition = {
     format: "Protocol Buffer 3 EnumDescriptorProto",
     type: {},
@@ -37,7 +37,7 @@ export function addReflection(server: Server, services: readonly RpcService[]): 
   };
 }
 
-/** The same implementation, with every stream that it has open kept in `streams`. */
+/** Wraps an implementation so that `streams` contains its open streams. */
 function trackStreams(
   implementation: UntypedServiceImplementation,
   streams: Set<Writable>,
@@ -55,7 +55,7 @@ function trackStreams(
   return Object.fromEntries(handlers);
 }
 
-/** Each file with those that it imports. */
+/** The files of the services and all files that they import. */
 function descriptors(services: readonly RpcService[]): Buffer[] {
   const found = new Map<string, FileDescriptorProto>();
   const add = (file: DescFile) => {

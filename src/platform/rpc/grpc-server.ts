@@ -1,10 +1,10 @@
 /**
- * Native gRPC on a port of its own, by @grpc/grpc-js with the codecs of protobuf-es, with grpc.health.v1 and
- * server reflection beside the services.
+ * Native gRPC on a port of its own, by @grpc/grpc-js with the codecs of protobuf-es. It serves grpc.health.v1 and
+ * server reflection besides the services.
  */
 import { logVerbosity, Server, ServerCredentials, setLogVerbosity } from "@grpc/grpc-js";
 import { bracketed } from "../base/addresses.ts";
-import { maxAnswerBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
+import { maxResponseBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
 import { addService } from "./grpc-handlers.ts";
 import { createHealth, type HealthService } from "./grpc-health.ts";
 import { addReflection } from "./grpc-reflection.ts";
@@ -25,38 +25,38 @@ export interface GrpcServer {
    * @throws an error with `code` and `port`, such as EADDRINUSE
    */
   listen(host: string, port: number): Promise<number>;
-  /** Adds the services, health and reflection, before or after it listens. To be called once. */
+  /** Adds the services, health and reflection, before or after the server listens. Call it once. */
   serve(services: readonly RpcService[]): void;
   /**
-   * What grpc.health.v1 answers for these services, all unless given; and for the server, which serves while all
-   * of them do. Not serving until it is called.
+   * Sets the status in grpc.health.v1 of these services, all unless given. The whole server serves while all of its
+   * services do. The first status is NOT_SERVING.
    */
   setServing(serving: boolean, services?: readonly RpcService[]): void;
-  /** Takes no more calls, ends streams, waits for the others, and after `graceMs` ends those too. */
+  /** Accepts no more calls, ends streams, waits for the other calls, and after `graceMs` ends those too. */
   close(graceMs: number): Promise<void>;
 }
 
-/** Time for the last statuses to reach their callers before connections are cut, in milliseconds. */
+/** Milliseconds for the last statuses to reach their callers before connections are cut. */
 const lastStatusesMs = 50;
 
 export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
-  // The library writes to stderr by itself, and the values of metadata that it cannot read are in what it
-  // writes: credentials, for example. What matters is in the statuses and in errors thrown.
+  // The library's own log goes to stderr and quotes metadata values that it cannot parse, such as credentials.
+  // Statuses and thrown errors contain everything that is needed.
   setLogVerbosity(logVerbosity.NONE);
   releaseClosedStreams();
   const pipeline = new RpcPipeline(options);
   const server = new Server({
     "grpc.max_receive_message_length": options.maxMessageBytes ?? 65_536,
-    "grpc.max_send_message_length": maxAnswerBytes,
+    "grpc.max_send_message_length": maxResponseBytes,
     "grpc.max_concurrent_streams": 1_000,
-    // A peer that vanished is noticed within 80 seconds; an idle one is asked to connect again when it needs to.
+    // A peer that vanished is detected within 80 seconds; an idle connection is closed, and the peer can reconnect.
     "grpc.keepalive_time_ms": 60_000,
     "grpc.keepalive_timeout_ms": 20_000,
     "grpc.max_connection_idle_ms": 600_000,
-    // It costs on every call, and nothing here reads it.
+    // channelz costs time on every call, and nothing here uses it.
     "grpc.enable_channelz": 0,
   });
-  // Probes are no calls that anybody measures, and a watch that ends with the server is no failure.
+  // Probes are kept out of the metrics, and a watch that ends with the server would count there as a failure.
   const probes = new RpcPipeline({ ...options, observer: { completed: () => undefined } });
   let health: HealthService | undefined;
   let endReflection = (): void => undefined;
@@ -95,7 +95,7 @@ function listen(server: Server, host: string, port: number, secured: ServerCrede
   });
 }
 
-/** The library tells why only in its message; this error has the code and the port, as Node's own have. */
+/** The library gives the reason only in its message. The returned error has the code and the port, like Node's own. */
 function listenError(error: Error, port: number): Error {
   const code = /\blisten (E[A-Z]+)\b/.exec(error.message)?.[1];
   return code ? Object.assign(new Error(error.message, { cause: error }), { code, port }) : error;
@@ -116,13 +116,13 @@ async function close(
   server.forceShutdown();
 }
 
-/** Whether `done` came within the time. */
+/** Whether `done` resolved within the time. */
 async function within(milliseconds: number, done: Promise<boolean>): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<boolean>((resolve) => {
     timer = setTimeout(resolve, milliseconds, false);
   });
-  const inTime = await Promise.race([done, late]);
+  const isInTime = await Promise.race([done, late]);
   clearTimeout(timer);
-  return inTime;
+  return isInTime;
 }

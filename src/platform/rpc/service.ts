@@ -1,7 +1,6 @@
 /**
- * A proto service and its one implementation, tied together for every protocol that serves it: native gRPC
- * (grpc-server.ts), and Connect and gRPC-Web (connect-handler.ts). Around each method runs the same
- * pipeline, in call.ts.
+ * A proto service and its implementation, bound together once for every protocol: native gRPC (grpc-server.ts),
+ * and Connect and gRPC-Web (connect-handler.ts). The same pipeline, in call.ts, runs around each method.
  */
 import type {
   DescMessage,
@@ -14,12 +13,12 @@ import type {
 } from "@bufbuild/protobuf";
 import type { RequestContext } from "../base/request-context.ts";
 
-/** What a method is told of the call beside its request message. */
+/** The call of a method, besides its request message. */
 export interface RpcCall {
   readonly context: RequestContext;
   /** First value of the caller's metadata of this name (lower case), where it is text. */
   readonly metadata: (name: string) => string | undefined;
-  /** Aborted when nobody waits for the answer any more: cancelled, past its deadline, or shutting down. */
+  /** Aborted when the response is no longer needed: the call was cancelled, is past its deadline, or the server shuts down. */
   readonly signal: AbortSignal;
 }
 
@@ -33,7 +32,7 @@ type ServerStreaming<I extends DescMessage, O extends DescMessage> = (
   call: RpcCall,
 ) => AsyncIterable<MessageInitShape<O>>;
 
-/** Streaming requests are not served: such a method has no possible implementation, so it does not compile. */
+/** Streaming requests are not supported: such a method has the type `never`, so no implementation compiles. */
 type MethodImplementation<M extends DescMethod> =
   M extends DescMethodUnary<infer I, infer O>
     ? Unary<I, O>
@@ -60,15 +59,15 @@ export interface ServerStreamingMethod {
 
 export type RpcMethod = UnaryMethod | ServerStreamingMethod;
 
-/** A service with its implementation: what the servers take. Callers need not look inside. */
+/** A service with its implementation, for the servers. Opaque to other code. */
 export interface RpcService {
   readonly descriptor: DescService;
   readonly methods: readonly RpcMethod[];
 }
 
 /**
- * Ties a service to its implementation.
- * @throws TypeError for what the types refuse too: a missing method, or one that takes a stream
+ * Binds a service to its implementation.
+ * @throws TypeError if a method is missing, or takes a stream; the types refuse both too
  */
 export function implement<Service extends DescService>(
   service: Service,
@@ -83,7 +82,7 @@ export function implement<Service extends DescService>(
 function bindMethod(descriptor: DescMethod, implementation: object): RpcMethod {
   const found: unknown = Reflect.get(implementation, descriptor.localName);
   if (typeof found !== "function") throw new TypeError(`${descriptor.toString()} has no implementation`);
-  // Here the method's own types end: the signature of implement() has checked them.
+  // The method's own types are lost here. The signature of implement() has checked them.
   if (isUnary(descriptor)) return { kind: "unary", descriptor, run: found.bind(implementation) };
   if (isServerStreaming(descriptor)) {
     return { kind: "server_streaming", descriptor, run: found.bind(implementation) };

@@ -1,6 +1,6 @@
 /**
- * Where the text of a setting comes from. For a setting `NAME` it is the first of these that is set and not
- * empty: `<prefix>NAME`, the file named by `<prefix>NAME_FILE`, `NAME`, the file named by `NAME_FILE`.
+ * Finds the text of a setting. For a setting `NAME` it is the first of these that is set and not empty:
+ * `<prefix>NAME`, the file named by `<prefix>NAME_FILE`, `NAME`, the file named by `NAME_FILE`.
  */
 import { readFileSync, statSync } from "node:fs";
 import { codeOf } from "../base/error-code.ts";
@@ -8,7 +8,7 @@ import { codeOf } from "../base/error-code.ts";
 /** The environment variables, as in `process.env`. */
 export type EnvironmentVariables = Readonly<Record<string, string | undefined>>;
 
-/** The text and the variable that it came by, or what is wrong with that variable: a phrase that follows its name. */
+/** A variable with its text, or with its problem: a phrase that follows the variable's name. */
 type FoundText =
   | { readonly name: string; readonly text: string }
   | { readonly name: string; readonly what: string };
@@ -30,7 +30,7 @@ export function findText(name: string, env: EnvironmentVariables, prefix = ""): 
   return undefined;
 }
 
-/** No setting comes near it; a log file given by mistake does. */
+/** Far more than any setting needs, but less than a log file that is named by mistake. */
 const maxFileBytes = 1024 * 1024;
 
 /** A file's text without one trailing newline. */
@@ -47,7 +47,7 @@ function readText(path: string): { readonly text: string } | { readonly what: st
   }
 }
 
-/** Text as it may stand in a message: on one line, not too long, without the credentials of a URL. */
+/** Text that may be shown in a message: on one line, not too long, without the credentials of a URL. */
 export function quoted(text: string): string {
   const shown = text.replace(/\/\/[^/\s]*@/g, "//***@");
   return JSON.stringify(shown.length > 200 ? `${shown.slice(0, 200)}…` : shown);

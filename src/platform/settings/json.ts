@@ -1,12 +1,11 @@
 /**
- * Settings that hold JSON, and the schemas of what is in them. A problem never shows the value: it may be a
- * secret.
+ * Settings that hold JSON, and schemas for their values. A problem never quotes the value, which may be a secret.
  */
 import * as v from "valibot";
 import { must, type TextSchema, unquoted } from "./kinds.ts";
 
 /**
- * JSON of a shape, with the shape's defaults filled in.
+ * JSON that matches a schema, with the schema's defaults filled in.
  *
  * @param expects as in "a JSON array of clients"
  */
@@ -17,7 +16,7 @@ export function json<T>(expects: string, shape: v.GenericSchema<unknown, T>): Te
       try {
         return JSON.parse(dataset.value);
       } catch (error) {
-        // The engine's message quotes the text around the mistake; only the position may leave here.
+        // The engine's message quotes the text around the mistake, so only the position is used.
         const position = /at position (\d+)/.exec(String(error))?.[1];
         const where = position ? ` from character ${position} on` : "";
         addIssue({ message: `${must(expects)}, but is not JSON${where}` });
@@ -30,7 +29,7 @@ export function json<T>(expects: string, shape: v.GenericSchema<unknown, T>): Te
   );
 }
 
-/** An object; members that are not named here are dropped. */
+/** An object; other members are dropped. */
 export function object<const Entries extends v.ObjectEntries>(expects: string, entries: Entries) {
   return v.pipe(plainObject(expects), v.object(entries, "is missing"));
 }
@@ -39,13 +38,13 @@ export function object<const Entries extends v.ObjectEntries>(expects: string, e
 export function exactObject<const Entries extends v.ObjectEntries>(expects: string, entries: Entries) {
   return v.pipe(
     plainObject(expects),
-    // Valibot's strictObject names only the first member that is too many.
+    // Valibot's strictObject reports only the first unknown member.
     v.objectWithRest(entries, v.never("is not known"), "is missing"),
     v.transform((value): v.InferOutput<v.ObjectSchema<Entries, undefined>> => value),
   );
 }
 
-/** To Valibot an array is an object, too. */
+/** An object that is not an array: Valibot's object schema accepts arrays too. */
 function plainObject(expects: string) {
   return v.custom<object>(
     (value) => typeof value === "object" && value !== null && !Array.isArray(value),
@@ -62,9 +61,9 @@ export function distinct<T>(expects: string, item: v.GenericSchema<unknown, T>) 
 }
 
 /**
- * Refuses items of an array of which two have a member alike.
+ * Refuses an array in which two items have the same value of a member.
  *
- * @param array its path
+ * @param array path of the array
  */
 export function differingIn<Item>(member: keyof Item & string, array = "") {
   return v.rawCheck<Item[]>(({ dataset, addIssue }) => {
@@ -78,7 +77,7 @@ export function differingIn<Item>(member: keyof Item & string, array = "") {
   });
 }
 
-/** One word only. */
+/** Exactly this word. */
 export function only<const T extends string>(word: T, expects: string = word) {
   return v.literal(word, must(expects));
 }

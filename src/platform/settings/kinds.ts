@@ -1,12 +1,12 @@
 /**
  * Kinds of setting: Valibot schemas that turn the text of a setting into its value. A schema's description
- * says what a value is, as in "an integer from 1 to 10"; the same words go into the problem and into the
- * documentation. No message of a schema quotes the text: settings.ts does so where the setting is no secret.
+ * states the valid values, as in "an integer from 1 to 10"; problems and the documentation use the same words. No
+ * message of a schema quotes the text: settings.ts does so if the setting is not secret.
  */
 import { isIP } from "node:net";
 import * as v from "valibot";
 
-/** Production assumes and generates nothing. */
+/** The mode of the program. Production assumes and generates nothing. */
 export type Environment = "development" | "production";
 
 /** Begins the ids and keys that development mode generates, so that production can refuse them. */
@@ -17,10 +17,10 @@ export type SettingKind<T> = TextSchema<T> | ((environment: Environment) => Text
 
 export type TextSchema<T> = v.GenericSchema<string, T>;
 
-/** The value, or what is wrong with the text: phrases that follow the setting's name. */
+/** The value, or the problems of the text: phrases that follow the setting's name. */
 type Parsed<T> = { readonly value: T } | { readonly problems: readonly string[] };
 
-/** Parses the text of a setting. What is wrong inside a value begins with its path, as in `[1].scopes[0]`. */
+/** Parses the text of a setting. A problem inside a value begins with its path, as in `[1].scopes[0]`. */
 export function parse<T>(kind: SettingKind<T>, text: string, environment: Environment): Parsed<T> {
   const result = v.safeParse(schemaOf(kind, environment), text, { abortPipeEarly: true });
   if (result.success) return { value: result.output };
@@ -28,7 +28,7 @@ export function parse<T>(kind: SettingKind<T>, text: string, environment: Enviro
   return { problems: [...new Set(problems)] };
 }
 
-/** What a value of the kind is. */
+/** The description of a kind's valid values. */
 export function expectationOf(kind: SettingKind<unknown>): string {
   return v.getDescription(schemaOf(kind, "production")) ?? "";
 }
@@ -47,7 +47,7 @@ function schemaOf<T>(kind: SettingKind<T>, environment: Environment): TextSchema
   return typeof kind === "function" ? kind(environment) : kind;
 }
 
-/** A path as one would write it in JavaScript. */
+/** A path in the syntax of JavaScript. */
 function pathOf(path: readonly { readonly key: unknown }[] = []): string {
   const steps = path.map(({ key }) => {
     const name = String(key);
@@ -57,7 +57,7 @@ function pathOf(path: readonly { readonly key: unknown }[] = []): string {
   return steps.join("").replace(/^\./, "");
 }
 
-/** What is said of a value that is not what was expected. */
+/** The message for a value that is not as expected. */
 export function must(expects: string): string {
   return `must be ${expects}`;
 }
@@ -67,7 +67,7 @@ export function checked(expects: string, fits: (text: string) => boolean) {
   return v.pipe(v.string(must(expects)), v.check(fits, must(expects)), v.description(expects));
 }
 
-/** Text of a pattern. */
+/** Text that matches a pattern. */
 export function matching(expects: string, pattern: RegExp) {
   return checked(expects, (text) => pattern.test(text));
 }
@@ -75,7 +75,7 @@ export function matching(expects: string, pattern: RegExp) {
 /** Any text but the empty one, without control characters. */
 export const plainText = matching("text without control characters", /^\P{Cc}+$/u);
 
-/** Refuses a value for a reason: what follows the setting's name; undefined for the values that are taken. */
+/** Refuses values for a reason. @param why the phrase that follows the setting's name; undefined for accepted values */
 export function refusing<T>(why: (value: T) => string | undefined) {
   return v.rawCheck<T>(({ dataset, addIssue }) => {
     const message = dataset.typed ? why(dataset.value) : undefined;
@@ -83,7 +83,7 @@ export function refusing<T>(why: (value: T) => string | undefined) {
   });
 }
 
-/** A kind some of whose values production refuses; `why` as in {@link refusing}. */
+/** A kind of which production refuses some values. @param why as in {@link refusing} */
 export function stricterInProduction<T>(schema: TextSchema<T>, why: (value: T) => string | undefined) {
   return (environment: Environment): TextSchema<T> =>
     environment === "production" ? v.pipe(schema, refusing(why)) : schema;
@@ -105,7 +105,7 @@ export function integer(min: number, max: number) {
 /** A TCP port to listen on; 0 is any free one. */
 export const listenPort = integer(0, 65535);
 
-/** A TCP port that others have to know: to connect to, or to be reached at. */
+/** A fixed TCP port, to connect to or to be reached at; 0 is refused. */
 export const fixedPort = integer(1, 65535);
 
 /** YES or NO, in any case. */
@@ -113,7 +113,7 @@ export const yesNo = v.pipe(
   v.string(),
   v.toUpperCase(),
   v.picklist(["YES", "NO"], must("YES or NO")),
-  v.transform((answer) => answer === "YES"),
+  v.transform((text) => text === "YES"),
   v.description("YES or NO"),
 );
 
@@ -129,7 +129,7 @@ export const host = checked(
   (text) => isIP(text) !== 0 || (/^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$/i.test(text) && text.length < 254),
 );
 
-/** Comma-separated values of one kind; spaces around them and repetitions do not matter. */
+/** Comma-separated values of one kind; spaces around them are ignored, and repetitions are removed. */
 export function listOf<T>(item: TextSchema<T>, expects: string) {
   return v.pipe(
     v.string(),
@@ -140,7 +140,7 @@ export function listOf<T>(item: TextSchema<T>, expects: string) {
   );
 }
 
-/** The key of the platform security interface: the service that is asked and those that ask have the same. */
+/** The key of the platform security interface, which the service and its callers share. */
 export const platformApiKey = stricterInProduction(
   matching("16 to 256 visible ASCII characters", /^[\x21-\x7e]{16,256}$/),
   (key) => (key.startsWith(generatedPrefix) ? "must not be a key made by development mode" : undefined),

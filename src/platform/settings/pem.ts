@@ -1,11 +1,11 @@
-/** Settings that hold PEM text (RFC 7468): certificates and keys. None of them is ever quoted. */
+/** Settings that hold PEM text (RFC 7468): certificates and keys. Problems never quote them. */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import * as v from "valibot";
 import { must, type TextSchema, unquoted } from "./kinds.ts";
 
 const block = /-----BEGIN ([A-Z0-9 ]+)-----(?:(?!-----)[\s\S])*-----END \1-----/g;
 
-/** The blocks of a text, or why they are not taken: what follows "but". */
+/** The blocks of a text, or why they are refused: a phrase that follows "but". */
 function blocksOf(text: string, labels: readonly string[]): readonly string[] | string {
   const found = [...text.replaceAll("\\n", "\n").replaceAll("\r\n", "\n").matchAll(block)];
   if (found.length === 0) return "holds no whole PEM block";
@@ -17,8 +17,9 @@ function blocksOf(text: string, labels: readonly string[]): readonly string[] | 
  * PEM blocks; line breaks may be written as the two characters `\n`.
  *
  * @param expects as in "a public key in PEM form"
- * @param labels the labels that are taken, as in "PUBLIC KEY"
- * @param decode the blocks, at least one, with real line breaks, to the value; whatever it throws means "no"
+ * @param labels the labels that are accepted, as in "PUBLIC KEY"
+ * @param decode turns the blocks, at least one, with real line breaks, into the value; throws to refuse them
+ * @param most blocks
  */
 function pemBlocks<T>(
   expects: string,
@@ -47,7 +48,7 @@ function pemBlocks<T>(
   );
 }
 
-/** Exactly one PEM block; the parameters are those of several. */
+/** Exactly one PEM block; the parameters are those of {@link pemBlocks}. */
 export function pemBlock<T>(expects: string, labels: readonly string[], decode: (pem: string) => T) {
   return pemBlocks(expects, labels, (blocks) => decode(blocks.join("")), 1);
 }
@@ -61,7 +62,7 @@ export const privateKeyPem = pemBlock("an unencrypted private key in PEM form", 
   return pem;
 });
 
-/** Certificates, one after the other; the value is their PEM. */
+/** One certificate or more; the value is their PEM. */
 export const certificatesPem = pemBlocks("certificates in PEM form", ["CERTIFICATE"], (pems) => {
   for (const pem of pems) new X509Certificate(pem);
   return pems.join("");

@@ -1,6 +1,6 @@
 /**
- * Settings of the process itself: where it listens, how it logs and ends. It owns the environment
- * (development or production) that every other table is read in.
+ * Settings of the process itself: its ports, its log and its shutdown. It owns the environment (development or
+ * production) with which every other table is read.
  */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import * as v from "valibot";
@@ -21,14 +21,14 @@ import { origin } from "./urls.ts";
 const logLevels = ["trace", "debug", "info", "warn", "error"] as const;
 type LogLevel = (typeof logLevels)[number];
 
-/** Anything but "production" is development: only a deliberate word gives up the safe defaults. */
+/** Anything but "production" is development, so that production mode is always deliberate. */
 const environmentKind = v.pipe(
   v.string(),
   v.transform((text): Environment => (text === "production" ? "production" : "development")),
   v.description("production, or anything else for development"),
 );
 
-/** Read first: it decides how the others are read. */
+/** Read first: the other tables depend on it. */
 export const environmentTable = {
   NODE_ENV: {
     description: "Production mode, in which nothing is generated or assumed, or development mode.",
@@ -115,11 +115,11 @@ export interface ServerSettings {
   readonly environment: Environment;
   /** Address to listen on. */
   readonly host: string;
-  /** 0 is any free one, as in the other two. */
+  /** 0 is any free port, also for the other two. */
   readonly port: number;
   readonly grpcPort: number;
   readonly managementPort: number;
-  /** PEM texts that belong together; undefined: cleartext. */
+  /** PEM texts of a certificate and its key; undefined: cleartext. */
   readonly tls: { readonly cert: string; readonly key: string } | undefined;
   /** As browsers send them in `Origin`; empty: CORS is off. */
   readonly corsOrigins: readonly string[];
@@ -132,12 +132,12 @@ export interface ServerSettings {
   readonly dataDir: string;
 }
 
-/** Where this machine reaches the server: its origin. */
+/** The server's origin, as this machine reaches it. */
 export function originOf({ tls, host, port }: Pick<ServerSettings, "tls" | "host" | "port">): string {
   return new URL(`${tls ? "https" : "http"}://${urlHost(host)}:${port}`).origin;
 }
 
-/** Reads the process's settings and reports what is wrong instead of throwing it. A value is always there. */
+/** Reads the process's settings; returns problems instead of throwing them. The value is always defined. */
 export function resolveServerSettings(
   env: EnvironmentVariables,
 ): Reading<ServerSettings> & { readonly value: ServerSettings } {
@@ -146,7 +146,7 @@ export function resolveServerSettings(
   const reading = resolveSettings(serverTable, env, { environment });
   const problems = [...mode.problems, ...reading.problems, ...crossChecks(reading)];
   const { value: settings } = reading;
-  // Every row has a default or may be absent, so this is a defect of the table and not of the environment.
+  // Every row has a default or is optional, so this is a defect of the table and not of the environment.
   if (settings === undefined) throw new SettingsError(problems);
   const { TLS_CERT: cert, TLS_KEY: key, LOGGING_LEVEL: logLevel } = settings;
   const value: ServerSettings = {

@@ -1,7 +1,7 @@
 /**
- * Settings: the one place that knows how they are read from an environment. A table of settings is data;
- * parsing, defaults, validation and the documentation come from its rows. Problems are gathered, never
- * thrown one by one, so that a deployment is put right in one go.
+ * Reads settings from an environment. A table of settings is data; parsing, defaults, validation and the
+ * documentation come from its rows. Problems are collected, not thrown one by one, so that an operator can
+ * correct all of them at once.
  */
 import type * as v from "valibot";
 import { type EnvironmentVariables, findText, quoted } from "./environment.ts";
@@ -19,11 +19,11 @@ export interface Setting<T> {
   /** One sentence for the documentation. */
   readonly description: string;
   readonly kind: SettingKind<T>;
-  /** A value that would do in production; unless given, the default. */
+  /** A value that is valid in production; unless given, the default. */
   readonly example?: string;
-  /** In its place, for secrets and what is long: the name of a file. */
+  /** Instead of `example`, for secrets and long values: the name of a file. */
   readonly exampleFile?: string;
-  /** Its value must appear in no message. */
+  /** No message may show the value. */
   readonly secret?: true;
   /** Text of the default, in both environments. A word in `<>` is a placeholder, see {@link ReadOptions}. */
   readonly default?: string;
@@ -38,7 +38,7 @@ export interface Setting<T> {
 /** Rows by the names of their variables, without prefix. */
 export type SettingsTable = Readonly<Record<string, Setting<unknown>>>;
 
-/** A value is there in every environment if each has a default or demands the setting. */
+/** Whether a value is defined in every environment, because each has a default or requires the setting. */
 type IsDefinite<Row> = Row extends { default: string } | { development: string; production: string }
   ? true
   : Row extends { development: string; required: true }
@@ -55,25 +55,25 @@ type ValueOf<Row extends Setting<unknown>> =
   | OutputOf<Row["kind"]>
   | (IsDefinite<Row> extends true ? never : undefined);
 
-/** What a table's settings come to. */
+/** The values of a table's settings. */
 export type SettingValues<Table extends SettingsTable> = {
   readonly [Name in keyof Table]: ValueOf<Table[Name]>;
 };
 
-/** Something wrong with one setting. */
+/** A problem with one setting. */
 export interface SettingProblem {
   /** The variable to change. */
   readonly name: string;
   /** A phrase that follows the name. Quotes no secret. */
   readonly what: string;
-  /** An assignment that would do. */
+  /** A valid assignment. */
   readonly example: string;
 }
 
-/** EX_CONFIG of sysexits.h: what a program exits with on a {@link SettingsError}. */
+/** EX_CONFIG of sysexits.h: the exit code of a program after a {@link SettingsError}. */
 export const exitBadSettings = 78;
 
-/** Settings that cannot be worked with: every problem that was found. */
+/** Invalid settings, with every problem that was found. */
 export class SettingsError extends Error {
   override readonly name = "SettingsError";
   readonly problems: readonly SettingProblem[];
@@ -86,42 +86,42 @@ export class SettingsError extends Error {
   }
 }
 
-/** Settings as far as they could be read. */
+/** The result of reading settings. */
 export interface Reading<T> {
   /**
-   * The settings. Where there are problems, defaults stand in for what is wrong, so that further settings
-   * can be read and their problems found too; undefined where even that is not possible.
+   * The settings. Defaults replace invalid values, so that further settings can be read and their problems found
+   * too. Undefined if an invalid value has no default.
    */
   readonly value: T | undefined;
   readonly problems: readonly SettingProblem[];
 }
 
-/** Reading of a table, with what checks across several of its settings need. */
+/** The result of reading a table, with the members that checks across several settings need. */
 export interface TableReading<Table extends SettingsTable> extends Reading<SettingValues<Table>> {
-  /** The values that nothing is wrong with. */
+  /** The values without problems. */
   readonly valid: Partial<SettingValues<Table>>;
-  /** Whether the environment sets a row of the table, well or badly. */
+  /** Whether the environment sets a row of the table, to a valid value or not. */
   readonly isGiven: (name: keyof Table & string) => boolean;
-  /** A problem of a row of the table, under the variable that sets it. */
+  /** Makes a problem of a row of the table, with the name of the variable that sets it. */
   readonly problem: (name: keyof Table & string, what: string) => SettingProblem;
 }
 
 export interface ReadOptions {
   readonly environment: Environment;
-  /** Of names that override the plain ones, as in "AUTH_". */
+  /** The prefix of names that override the plain ones, as in "AUTH_". */
   readonly prefix?: string;
-  /** What the placeholders of defaults stand for. Undefined: there is no default. May throw a SettingsError. */
+  /** The values of placeholders in defaults. Undefined: there is no default. May throw a SettingsError. */
   readonly placeholders?: Readonly<Record<string, () => string | undefined>>;
-  /** The task at hand, where it makes further settings required. */
+  /** The task of this process, if it makes further settings required. */
   readonly task?: string;
 }
 
-/** What begins the names that override the plain ones for a service, as in `AUTH_` for "auth". */
+/** The prefix of names that override the plain ones for a service, as in `AUTH_` for "auth". */
 export function servicePrefix(service: string): string {
   return `${service.toUpperCase()}_`;
 }
 
-/** Reads a table and reports what is wrong instead of throwing it. */
+/** Reads a table; returns problems instead of throwing them. */
 export function resolveSettings<const Table extends SettingsTable>(
   table: Table,
   env: EnvironmentVariables,
@@ -136,10 +136,10 @@ export function resolveSettings<const Table extends SettingsTable>(
   const variables = new Map(rows.map(({ name, variable }) => [name, variable]));
   const isUsable = rows.every(({ row, value }) => value !== undefined || !isDefinite(row));
   return {
-    // Each row's value is of its kind's type; no type can say so of the object that is built of them.
+    // Each row's value has its kind's type, but TypeScript cannot infer that for the object of all of them.
     value: isUsable ? (valuesOf(rows) as SettingValues<Table>) : undefined,
     valid: valuesOf(rows.filter(({ problems }) => problems.length === 0)) as Partial<SettingValues<Table>>,
-    problems: withoutRepeats(rows.flatMap(({ problems }) => problems)),
+    problems: distinctProblems(rows.flatMap(({ problems }) => problems)),
     isGiven: (name) => variables.get(name) !== undefined,
     problem: (name, what) => {
       const variable = variables.get(name) ?? name;
@@ -153,7 +153,7 @@ export function resolveSettings<const Table extends SettingsTable>(
  *
  * @throws SettingsError with every problem
  */
-export function settle<T>(reading: Reading<T>): T {
+export function valueOrThrow<T>(reading: Reading<T>): T {
   if (reading.value === undefined || reading.problems.length > 0) throw new SettingsError(reading.problems);
   return reading.value;
 }
@@ -166,14 +166,14 @@ type Joined<All extends Readings> = {
 };
 
 /**
- * Joins readings: all of them, by name, or the problems of all of them together.
+ * The values of all readings, by name.
  *
  * @throws SettingsError with every problem of every reading
  */
 export function joinReadings<All extends Readings>(readings: All): Joined<All> {
-  const problems = withoutRepeats(Object.values(readings).flatMap((reading) => reading.problems));
+  const problems = distinctProblems(Object.values(readings).flatMap((reading) => reading.problems));
   if (problems.length > 0) throw new SettingsError(problems);
-  const values = Object.entries(readings).map(([name, reading]) => [name, settle(reading)]);
+  const values = Object.entries(readings).map(([name, reading]) => [name, valueOrThrow(reading)]);
   return Object.fromEntries(values) as Joined<All>;
 }
 
@@ -183,7 +183,7 @@ function isDefinite(row: Setting<unknown>): boolean {
   return row.default !== undefined || (row.development !== undefined && isElsewhere);
 }
 
-/** An assignment that would do, with the prefix of the variable that it is to correct. */
+/** A valid assignment, with the prefix of the variable that it corrects. */
 export function exampleOf(name: string, row: Setting<unknown> | undefined, variable = name): string {
   const { exampleFile, example = row?.default ?? row?.production } = row ?? {};
   const prefix = variable.slice(0, Math.max(0, variable.indexOf(name)));
@@ -193,7 +193,7 @@ export function exampleOf(name: string, row: Setting<unknown> | undefined, varia
 }
 
 interface Resolved {
-  /** The variable that sets it; undefined if none does. */
+  /** The variable that sets the row; undefined if none does. */
   readonly variable?: string;
   readonly value: unknown;
   readonly problems: readonly SettingProblem[];
@@ -229,8 +229,7 @@ function defaultOf(name: string, row: Setting<unknown>, options: ReadOptions): R
   try {
     const text = template.replace(/<([^<>]+)>/g, (placeholder, word: string) => {
       const stands = options.placeholders?.[word];
-      if (stands === undefined)
-        throw new Error(`${name}: nothing is known of the placeholder ${placeholder}`);
+      if (stands === undefined) throw new Error(`${name}: the placeholder ${placeholder} is unknown`);
       const replacement = stands();
       missing ||= replacement === undefined;
       return replacement ?? "";
@@ -247,6 +246,6 @@ function defaultOf(name: string, row: Setting<unknown>, options: ReadOptions): R
   }
 }
 
-function withoutRepeats(problems: readonly SettingProblem[]): readonly SettingProblem[] {
+function distinctProblems(problems: readonly SettingProblem[]): readonly SettingProblem[] {
   return [...new Map(problems.map((problem) => [`${problem.name} ${problem.what}`, problem])).values()];
 }

@@ -1,9 +1,9 @@
-/** Kinds of setting that are http and https URLs. None of them takes a user name or a password. */
+/** Kinds of setting that are http and https URLs. All refuse a user name or a password. */
 import * as v from "valibot";
 import { checked, stricterInProduction, type TextSchema } from "./kinds.ts";
 
 const webScheme = /^https?:\/\/[^/\\]/i;
-/** The URL parser lets through more, a wildcard for one. */
+/** Stricter than the URL parser, which accepts a wildcard, for example. */
 const urlHostname = /^([a-z0-9._-]+|\[[0-9a-f:.]+\])$/;
 
 /** `text` as an absolute http or https URL without user name and password. */
@@ -30,10 +30,10 @@ export function urlWithoutQuery(expects: string, fits: (url: URL) => boolean = (
 const baseExpects = "an http or https URL without user, query and fragment";
 const trimmed = v.transform((text: string) => new URL(text).href.replace(/\/+$/, ""));
 
-/** Where a service is reached, to which paths are appended; a trailing slash is dropped. */
+/** The base URL of a service, to which paths are appended; a trailing slash is dropped. */
 export const baseUrl = v.pipe(urlWithoutQuery(baseExpects), trimmed);
 
-/** Where a service is reached that has no place for a path, as gRPC. */
+/** The URL of a service without a path, as for gRPC. */
 export const serverUrl = v.pipe(
   urlWithoutQuery("an http or https URL without a path, such as http://auth.internal:9090", ({ pathname }) =>
     /^\/+$/.test(pathname),
@@ -41,14 +41,14 @@ export const serverUrl = v.pipe(
   trimmed,
 );
 
-/** An https URL; development takes http, too. */
+/** An https URL; development accepts http too. */
 export function secure(schema: TextSchema<string>) {
   return stricterInProduction(schema, (url) =>
     url.startsWith("https:") ? undefined : "must begin with https in production",
   );
 }
 
-/** Whether a URL's host is this machine, as seen from itself. */
+/** Whether a URL's host is a loopback host. */
 export function isLoopback(url: URL): boolean {
   return /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);
 }
@@ -65,7 +65,7 @@ const canonicalIssuer = v.pipe(
 
 /**
  * An issuer identifier (RFC 8414 section 2, OpenID Connect Discovery section 3). It is compared character
- * by character, so only the canonical spelling is taken. Production takes http only on a loopback host.
+ * by character, so only the canonical spelling is accepted. Production accepts http only on a loopback host.
  */
 export const issuerUrl = stricterInProduction(canonicalIssuer, (text) => {
   const url = new URL(text);

@@ -1,32 +1,32 @@
-/** What an environment sets to no effect: unused settings and misspelled names. Values are never shown. */
+/** Finds variables without effect: unused settings and misspelled names. Values are never shown. */
 import type { EnvironmentVariables } from "./environment.ts";
 
-/** A setting that this version knows, in one of its uses. */
+/** A setting of this version, for one of its uses. */
 export interface KnownSetting {
   /** With its prefix, if it has one. */
   readonly name: string;
-  /** Why it is not used as things are, as in "SERVICES does not name push"; undefined: it is. */
+  /** Why the process does not use it, as in "SERVICES does not name push"; undefined if it does. */
   readonly unused?: string | undefined;
 }
 
 /**
- * What Kubernetes sets for each service of a namespace, whatever its name is: `DB_SERVICE_HOST`,
- * `DB_PORT_5432_TCP_ADDR`, and `DB_PORT` with an address.
+ * Matches the variables that Kubernetes sets for each service of a namespace, such as `DB_SERVICE_HOST` and
+ * `DB_PORT_5432_TCP_ADDR`. It also sets `DB_PORT` to an address.
  */
 const serviceLink = /_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$/;
 
 /**
- * One sentence for each variable that is set to no effect. Named are
+ * One sentence for each variable that has no effect:
  * - settings all of whose uses are unused;
  * - unknown names that begin with one of our prefixes;
- * - unknown names one edit away from a known one of six letters or more: shorter ones are too near to others'.
+ * - unknown names one edit away from a known one of six letters or more: shorter ones resemble too many other names.
  *
- * @param families the prefixes of our names; none may begin a variable of the system, Node.js or npm
+ * @param prefixes prefixes of our names; no variable of the system, Node.js or npm may begin with one
  */
 export function settingWarnings(
   env: EnvironmentVariables,
   known: readonly KnownSetting[],
-  families: readonly string[],
+  prefixes: readonly string[],
 ): readonly string[] {
   const uses = Map.groupBy(known, ({ name }) => name);
   const warnings: string[] = [];
@@ -39,7 +39,7 @@ export function settingWarnings(
       continue;
     }
     const meant = uses.keys().find((name) => isNear(variable, name) || isNear(variable, `${name}_FILE`));
-    const isOurs = families.some((prefix) => variable.startsWith(prefix));
+    const isOurs = prefixes.some((prefix) => variable.startsWith(prefix));
     if (meant) warnings.push(`${variable} is set, but is no setting; did you mean ${meant}?`);
     else if (isOurs) warnings.push(`${variable} is set, but is no setting of this version`);
   }
@@ -50,7 +50,7 @@ function isOfKubernetes(variable: string, value: string): boolean {
   return serviceLink.test(variable) || (variable.endsWith("_PORT") && /^(tcp|udp|sctp):/.test(value));
 }
 
-/** Whether inserting, deleting or replacing one character, or exchanging two neighbours, makes the name. */
+/** Whether one edit makes the variable the name: to insert, delete or replace a character, or to swap two neighbours. */
 function isNear(variable: string, name: string): boolean {
   if (name.length < 6 || Math.abs(variable.length - name.length) > 1) return false;
   let start = 0;

@@ -5,12 +5,12 @@ import {
   resolveDatabaseSettings,
 } from "../../../src/platform/database/settings.ts";
 import type { EnvironmentVariables } from "../../../src/platform/settings/environment.ts";
-import { settle } from "../../../src/platform/settings/settings.ts";
+import { valueOrThrow } from "../../../src/platform/settings/settings.ts";
 import { localhostCertificate } from "../../support/localhost-certificate.ts";
 import { problemLines, problemsOf } from "../../support/setting-problems.ts";
 
 const read = (env: EnvironmentVariables, options: DatabaseReadOptions) =>
-  settle(resolveDatabaseSettings(env, options));
+  valueOrThrow(resolveDatabaseSettings(env, options));
 const development: DatabaseReadOptions = { environment: "development", service: "auth", dataDir: "/data" };
 const production: DatabaseReadOptions = { ...development, environment: "production" };
 const complete = { DB_HOST: "db.internal", DB_NAME: "gatepost", DB_USER: "app", DB_PASSWORD: "hunter2" };

@@ -103,12 +103,12 @@ describe("readers", () => {
     ["field that is not there", selection({ id: sample.id }), { other: 1 }],
     ["null of a column that has none", sample.id, null],
   ])("refuse what is not as expected: %s", (_name, reader, value) => {
-    expect(() => reader.read(value)).toThrow(readers.UnexpectedAnswerError);
+    expect(() => reader.read(value)).toThrow(readers.UnexpectedValueError);
   });
 
   test("say what was expected, and never the value", () => {
     expect(() => readers.integer.read("secret")).toThrow(
-      /^the database answered string in place of an integer$/,
+      /^the database returned string in place of an integer$/,
     );
   });
 
@@ -116,7 +116,7 @@ describe("readers", () => {
     const joined = selection({ id: sample.id, count: sample.count });
     expect(joined.readJoined({ id: null, count: null }, "id")).toBeUndefined();
     expect(joined.readJoined({ id: "1", count: 2 }, "id")).toEqual({ id: 1, count: 2 });
-    expect(() => joined.readJoined({ id: "1", count: null }, "id")).toThrow(readers.UnexpectedAnswerError);
+    expect(() => joined.readJoined({ id: "1", count: null }, "id")).toThrow(readers.UnexpectedValueError);
   });
 });
 
@@ -164,7 +164,7 @@ describe.each(backends)("rows on %s", (backend) => {
 
   test("are refused where the statement does not select what is read", async () => {
     const reading = rows(database.db, all, sql`select ${s.id} ${source}`);
-    await expect(reading).rejects.toThrow(readers.UnexpectedAnswerError);
+    await expect(reading).rejects.toThrow(readers.UnexpectedValueError);
   });
 
   test("are counted, or answered as they are", async () => {

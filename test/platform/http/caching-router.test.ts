@@ -1,12 +1,12 @@
 /** What the router remembers is what it would find again, and no more than was registered. */
 import { expect, test } from "vitest";
-import { RememberingRouter } from "../../../src/platform/http/caching-router.ts";
+import { CachingRouter } from "../../../src/platform/http/caching-router.ts";
 
-const handlersOf = (router: RememberingRouter<string>, method: string, path: string) =>
+const handlersOf = (router: CachingRouter<string>, method: string, path: string) =>
   router.match(method, path)[0].map(([handler]) => handler);
 
 test("a literal path has the handlers of its method, each time it is asked for", () => {
-  const router = new RememberingRouter<string>();
+  const router = new CachingRouter<string>();
   router.add("GET", "/items", "list");
   router.add("POST", "/items", "create");
   router.add("GET", "/items/:id", "get");
@@ -20,7 +20,7 @@ test("a literal path has the handlers of its method, each time it is asked for",
 });
 
 test("what is added later counts for paths that were asked for before", () => {
-  const router = new RememberingRouter<string>();
+  const router = new CachingRouter<string>();
   router.add("GET", "/items", "list");
   expect(handlersOf(router, "GET", "/items")).toEqual(["list"]);
   router.add("GET", "*", "all");
@@ -29,7 +29,7 @@ test("what is added later counts for paths that were asked for before", () => {
 });
 
 test("the same answer is given again for what is registered, and for nothing that callers think of", () => {
-  const router = new RememberingRouter<string>();
+  const router = new CachingRouter<string>();
   router.add("GET", "/items", "list");
   router.add("GET", "/items/:id", "get");
   const isRemembered = (method: string, path: string) => {

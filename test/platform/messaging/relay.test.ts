@@ -117,7 +117,7 @@ describe.each(backends)("the relay on %s", (backend) => {
     const [never] = await write(1);
     expect(await waiting()).toBe(1);
     expect(subjects).not.toContain(never);
-    expect(log.text()).toContain("events could not be delivered; they are tried again");
+    expect(log.text()).toContain("Events could not be delivered and will be retried");
   });
 
   describe.runIf(backend === "PostgreSQL")("of several processes", () => {

@@ -287,7 +287,7 @@ describe("answers", () => {
       requestId,
     });
     const line = api.log.lines().find((each) => each["requestId"] === requestId && each["level"] === "error");
-    expect(line).toMatchObject({ operation: "behave", msg: "request failed" });
+    expect(line).toMatchObject({ operation: "behave", msg: "A request failed" });
     expect(JSON.stringify(line)).toContain("account_numbers");
   });
 
@@ -317,7 +317,7 @@ describe("a handler that breaks the contract", () => {
     const line = api.log.lines().findLast(({ level }) => level === "error");
     expect(line).toMatchObject({
       operation: "behave",
-      msg: "answer breaks the contract",
+      msg: "A response violates the contract",
       violations: [violation],
       requestId: response.headers.get("x-request-id"),
     });

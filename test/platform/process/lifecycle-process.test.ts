@@ -41,7 +41,7 @@ describe("run, in a real process", { timeout: 30_000 }, () => {
     child.kill(signal);
     expect(await child.end()).toMatchObject({
       code: 0,
-      messages: ["running", "stopping", "draining", "slow: part stops", "quick: part stops", "stopped"],
+      messages: ["running", "Stopping", "draining", "slow: part stops", "quick: part stops", "Stopped"],
     });
   });
 
@@ -64,7 +64,7 @@ describe("run, in a real process", { timeout: 30_000 }, () => {
       const { code, messages } = await child.end();
       expect(code).toBe(1);
       expect(messages).toContain("quick: part stops");
-      expect(messages.at(-1)).toBe("stopped");
+      expect(messages.at(-1)).toBe("Stopped");
     },
   );
 

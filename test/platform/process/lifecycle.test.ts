@@ -49,7 +49,7 @@ describe("shutdown", () => {
     expect(await lifecycle.shutdown("test")).toBe(false);
     expect(stops).toEqual(["first"]);
     expect(log.lines().map((line) => line["part"] ?? line["msg"])).toEqual([
-      ...["stopping", "a drain callback failed", "throws", "rejects", "stopped"],
+      ...["Stopping", "A drain callback failed", "throws", "rejects", "Stopped"],
     ]);
   });
 

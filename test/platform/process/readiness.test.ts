@@ -7,7 +7,7 @@ import { resolveDatabaseSettings } from "../../../src/platform/database/settings
 import { createLifecycle } from "../../../src/platform/process/lifecycle.ts";
 import { becomeReady, keepReady } from "../../../src/platform/process/readiness.ts";
 import { Reminders } from "../../../src/platform/process/reminders.ts";
-import { settle } from "../../../src/platform/settings/settings.ts";
+import { valueOrThrow } from "../../../src/platform/settings/settings.ts";
 import { captureLog } from "../../support/captured-log.ts";
 
 class Unreachable extends Error {}
@@ -50,7 +50,7 @@ describe("becoming ready", () => {
       ["It is away. Trying again every second.", "a database", false],
       ["The database is not ready. Trying again every second.", "a database", true],
       [
-        "migrations are pending: run npm run migrate as the migration user. Trying again every second.",
+        "Migrations are pending: run npm run migrate as the migration user. Trying again every second.",
         "a database",
         false,
       ],
@@ -77,8 +77,8 @@ describe("keeping it true", () => {
     const seen: [boolean, boolean][] = [];
     const answers = vi.fn<() => Promise<boolean>>().mockResolvedValueOnce(false).mockResolvedValue(true);
     await keepReady({
-      ...{ readiness, answers, stopping: stopping.signal },
-      looked: (answered) => {
+      ...{ readiness, isReachable: answers, stopping: stopping.signal },
+      checked: (answered) => {
         seen.push([answered, lifecycle.isReady()]);
         if (answered) stopping.abort();
       },
@@ -100,12 +100,12 @@ it("takes a database that accepts and says nothing for one that does not answer"
   const env = { DB_HOST: "127.0.0.1", DB_PORT: String(address.port) };
   const options = { environment: "development", service: "auth", dataDir: "/nowhere" } as const;
   const folder = new URL("../../../drizzle/auth", import.meta.url);
-  const database = await openDatabase(settle(resolveDatabaseSettings(env, options)), {
+  const database = await openDatabase(valueOrThrow(resolveDatabaseSettings(env, options)), {
     schema: "auth",
     folder,
   });
   const asked = performance.now();
-  expect(await database.answers()).toBe(false);
+  expect(await database.isReachable()).toBe(false);
   expect(performance.now() - asked).toBeLessThan(4_000);
   await database.close();
   silent.close();

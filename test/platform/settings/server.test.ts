@@ -14,7 +14,7 @@ import {
   exampleOf,
   type Setting,
   type SettingsTable,
-  settle,
+  valueOrThrow,
 } from "../../../src/platform/settings/settings.ts";
 import { providerTable } from "../../../src/push/provider-settings.ts";
 import { pushTable } from "../../../src/push/settings-table.ts";
@@ -22,7 +22,7 @@ import { servicesTable } from "../../../src/services.ts";
 import { localhostCertificate } from "../../support/localhost-certificate.ts";
 import { problemLines } from "../../support/setting-problems.ts";
 
-const read = (env: EnvironmentVariables) => settle(resolveServerSettings(env));
+const read = (env: EnvironmentVariables) => valueOrThrow(resolveServerSettings(env));
 
 const defaults = {
   environment: "development",

@@ -10,7 +10,7 @@ import {
   resolveSettings,
   SettingsError,
   type SettingsTable,
-  settle,
+  valueOrThrow,
 } from "../../../src/platform/settings/settings.ts";
 import { problemLines, problemsOf } from "../../support/setting-problems.ts";
 
@@ -44,7 +44,7 @@ const development: ReadOptions = {
   placeholders: { favourite: () => "dark" },
 };
 const read = (env: EnvironmentVariables, options: ReadOptions) =>
-  settle(resolveSettings(table, env, options));
+  valueOrThrow(resolveSettings(table, env, options));
 const production: ReadOptions = { ...development, environment: "production" };
 
 let dir: string;
