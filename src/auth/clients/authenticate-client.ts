@@ -109,9 +109,9 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
   }
 
   async function authenticate(authorization: string): Promise<Caller | undefined> {
-    const known = verified.findHeader(authorization);
-    const client = known && (await clients.findEnabled(known.clientId));
-    if (client && client.secretHash === known.secretHash) return { kind: "client", client };
+    const cached = verified.findHeader(authorization);
+    const client = cached && (await clients.findEnabled(cached.clientId));
+    if (client && client.secretHash === cached.secretHash) return { kind: "client", client };
     const readings = basicCredentials(authorization);
     const others = readings.filter(({ id }) => id !== internalClient.clientId);
     const caller = (await internal(readings)) ?? (await registered(others));
@@ -125,9 +125,9 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     internal: (authorization) => internal(basicCredentials(authorization)),
     client(authorization) {
       if (authorization === undefined || authorization.length > maxHeaderLength) return undefined;
-      const known = verified.findHeader(authorization);
-      const client = known && clients.cachedEnabled(known.clientId);
-      if (client && client.secretHash === known.secretHash) return { kind: "client", client };
+      const cached = verified.findHeader(authorization);
+      const client = cached && clients.cachedEnabled(cached.clientId);
+      if (client && client.secretHash === cached.secretHash) return { kind: "client", client };
       return authenticate(authorization);
     },
     platform: (apiKey) =>

@@ -9,7 +9,7 @@ import { AuthEvents, recordEvent } from "../events.ts";
 import { authorizations, clients, identities, redeemedOtpProofs } from "../schema.ts";
 import { hashPart, type RefreshToken } from "./refresh-token.ts";
 
-/** The identity that a grant has authenticated, and conditions that must still hold when the authorization is created. */
+/** The authenticated identity, and conditions that must still hold when the authorization is created. */
 export interface AuthenticatedSubject {
   readonly identityId: string;
   /** The phone number that was proven; must still be the identity's. */
