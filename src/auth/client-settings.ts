@@ -1,6 +1,6 @@
 /**
- * The registered clients as an operator lists them: their form, their defaults, and the clients of
- * development mode, which production refuses.
+ * The registered clients as an operator lists them: their schema, their defaults, and the clients of
+ * development mode, whose secrets production refuses.
  */
 import * as v from "valibot";
 import { differingIn, distinct, exactObject, json, only } from "../platform/settings/json.ts";
@@ -62,7 +62,7 @@ function seconds(min: number, max: number, standard: number) {
   return v.optional(range, standard);
 }
 
-/** Claims of a token must stay short, whatever its client lists. */
+/** Characters of a list joined by spaces. Keeps the claims of a token short. */
 const maxJoinedLength = 2000;
 
 function texts(expects: string, item: v.GenericSchema<unknown, string>) {
@@ -84,13 +84,13 @@ const scope = matching(
 const methodExpects = "an array of client_secret_basic";
 const method = only("client_secret_basic", "client_secret_basic, the only method there is");
 
-/** What can be left out has a default. */
+/** One client. Optional members have defaults. */
 const registration = (environment: Environment) =>
   v.pipe(
     exactObject("an object that registers a client", {
       clientId,
       clientSecret: clientSecret(environment),
-      /** For people; the client's id unless it is given. */
+      /** A display name; the client's id by default. */
       clientName: v.optional(
         matching("1 to 200 characters, none of them a control character", /^\P{Cc}{1,200}$/u),
       ),
@@ -102,13 +102,13 @@ const registration = (environment: Environment) =>
         "an array of grant types",
         v.picklist(grantTypes, must(`one of ${grantTypes.join(", ")}`)),
       ),
-      /** What its tokens may be scoped to (RFC 6749 section 3.3). */
+      /** The scopes that the client may request (RFC 6749 section 3.3). */
       scopes: texts("an array of at most 64 scopes", scope),
       clientSettings: v.optional(
         exactObject("an object with audiences and mayIntrospect", {
-          /** Further members of `aud`, beside the client's id. */
+          /** Members of `aud` in addition to the client's id. */
           audiences: texts("an array of at most 64 audiences", clientId),
-          /** Whether it may introspect any token of this issuer. */
+          /** Whether the client may introspect any token of this issuer. */
           mayIntrospect: v.optional(v.boolean(must("true or false")), false),
         }),
         {},
@@ -117,7 +117,7 @@ const registration = (environment: Environment) =>
         exactObject("an object with accessTokenSeconds, refreshTokenSeconds and refreshGraceSeconds", {
           accessTokenSeconds: seconds(1, 86_400, 900),
           refreshTokenSeconds: seconds(1, 315_360_000, 2_592_000),
-          /** How long a rotated refresh token still answers its successor. */
+          /** How long a retry with the replaced refresh token still gets the same new pair. */
           refreshGraceSeconds: seconds(0, 3600, 30),
         }),
         {},

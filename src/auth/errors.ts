@@ -1,6 +1,6 @@
 /**
- * The kinds of error that only the auth service answers, in the shape of the platform's table. The closed
- * lists of codes in openapi/auth.yaml hold these and the platform's.
+ * The kinds of error that only the auth service returns, in the format of the platform's table. The enums of
+ * error codes in openapi/auth.yaml list these and the platform's.
  */
 import { Code } from "@connectrpc/connect";
 import { type ErrorKind, ServiceError } from "../platform/base/errors.ts";
@@ -34,7 +34,7 @@ export const AuthErrorKinds = {
     oauth: "invalid_request",
     title: "E-mail address taken",
   },
-  /** Introspection over gRPC answers a missing token with INTERNAL, by its contract. */
+  /** Introspection over gRPC reports a missing token as INTERNAL: its contract says so. */
   missingToken: {
     code: "invalid_request",
     status: 400,
@@ -86,7 +86,7 @@ export const AuthErrorKinds = {
   },
 } as const satisfies Record<string, ErrorKind>;
 
-/** One answer for every grant that fails: no such identity, wrong password, wrong code, used token. */
+/** The same error for every grant that fails: no such identity, wrong password, wrong code, used token. */
 export function invalidGrant(): ServiceError {
   return new ServiceError(
     AuthErrorKinds.invalidGrant,

@@ -1,6 +1,6 @@
 /**
- * The events of the auth service: names, and how one is written into the outbox. What an event carries is a
- * message of proto/auth/v1/events.proto; a writer that leaves out one of its fields, or adds one, does not
+ * The events of the auth service: their names, and the statement that writes one to the outbox. The data of an
+ * event is a message of proto/auth/v1/events.proto; code that omits one of its fields, or adds one, does not
  * compile.
  */
 import type { DescMessage } from "@bufbuild/protobuf";
@@ -33,9 +33,9 @@ export const AuthEvents = {
 } as const;
 
 /**
- * The statement that writes an event: by itself, or as the last part of a statement with other parts.
- * @param at when it happened; an expression of SQL where it is not the same for each
- * @param from `from` clause that gives a row for each event; without it, there is one
+ * The statement that writes events, complete or as the last part of a larger statement.
+ * @param at when the event happened; an SQL expression if the time differs between rows
+ * @param from `from` clause that yields a row for each event; without it, one event is written
  */
 export function recordEvent<Message extends DescMessage>(
   kind: EventKind<Message>,
@@ -50,7 +50,7 @@ export function recordEvent<Message extends DescMessage>(
 /** Why an authorization ended. */
 export type RevocationReason = Exclude<keyof typeof ReasonValues, "UNSPECIFIED">;
 
-/** The reason as the JSON form of the message has it. */
+/** The name of the reason in the JSON format of the message. */
 export function reasonName(reason: RevocationReason): string {
   const value = RevocationReasonSchema.value[ReasonValues[reason]];
   if (!value) throw new Error(`events.proto has no reason ${reason}`);

@@ -1,6 +1,6 @@
 /**
- * Removes what has expired, a bounded number of rows in one statement. Any number of processes may run it at once:
- * every step is right however often it is done.
+ * Removes expired rows, a bounded number in each statement. Any number of processes may run it at once, because
+ * every step is idempotent.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../platform/base/clock.ts";
@@ -19,12 +19,12 @@ interface Dependencies {
 }
 
 /**
- * Milliseconds that it is remembered beyond its expiry what was revoked or redeemed. A clock that was ahead for
- * a while, here or on another machine, must not make a revoked token active again.
+ * Milliseconds that revoked tokens and redeemed proofs are kept after they have expired. A clock that was ahead
+ * for a while, here or on another machine, must not make a revoked token active again.
  */
 const marginMs = 24 * 60 * 60 * 1000;
 
-/** Rows that one statement removes: few enough to be done well within the time that a statement has. */
+/** Rows that one statement removes: few enough to finish well within the statement timeout. */
 const batchSize = 10_000;
 
 const authorization = names(authorizations);
@@ -32,17 +32,17 @@ const revoked = names(revokedAccessTokens);
 const proof = names(redeemedOtpProofs);
 const attempt = names(attempts);
 
-/** What to remove, table by table. A step that does less than a batch has nothing left to do. */
+/** The statements, table by table. A statement that affects less than a full batch has nothing left to do. */
 function stepsOf({ clock, longestGrace }: Dependencies): SQL[] {
   const now = clock.now();
   const at = new Date(now).toISOString();
   const longAgo = new Date(now - marginMs).toISOString();
   const windowClosed = now - longestGrace * 1000;
-  // What somebody is working on is left for the next round: waiting for each other, the two could end in a
-  // deadlock.
+  // Rows that another transaction has locked are left for the next round, because waiting for the lock could
+  // end in a deadlock.
   const batch = sql`limit ${batchSize} for update skip locked`;
   return [
-    // An authorization is kept until neither of its tokens can be presented with any effect.
+    // An authorization is kept until its refresh token and its newest access token have both expired.
     sql`delete from ${authorizations} where ${authorization.id} in (
       select ${authorization.id} from ${authorizations}
       where ${authorization.expiresAt} < ${at}::timestamptz and ${authorization.accessExpiresAt} < ${at}::timestamptz
@@ -56,7 +56,7 @@ function stepsOf({ clock, longestGrace }: Dependencies): SQL[] {
     sql`delete from ${attempts} where ${attempt.key} in (
       select ${attempt.key} from ${attempts} where ${attempt.expire} <= ${at}::timestamptz ${batch})
       returning 1 as one`,
-    // Successors that were kept for a retry, once no client's window is open any more.
+    // Token pairs that were kept for a retry, once even the longest grace window has closed.
     sql`update ${authorizations} set ${authorization.superseded} = '[]' where ${authorization.id} in (
       select ${authorization.id} from ${authorizations}
       where ${authorization.superseded} <> '[]'
@@ -65,7 +65,7 @@ function stepsOf({ clock, longestGrace }: Dependencies): SQL[] {
   ];
 }
 
-/** One round: every step, until nothing is left of it or it is time to stop. */
+/** Runs one round: repeats every step until it has nothing left to do, or until `stopping` is aborted. */
 export async function cleanUp(dependencies: Dependencies, stopping?: AbortSignal): Promise<void> {
   for (const step of stepsOf(dependencies)) {
     for (let done = batchSize; done === batchSize && !stopping?.aborted; )
@@ -73,12 +73,12 @@ export async function cleanUp(dependencies: Dependencies, stopping?: AbortSignal
   }
 }
 
-/** Rounds at an interval until stopped. A round that fails is logged and tried again. */
+/** Runs rounds at an interval until stopped. A failed round is logged; the next one tries again. */
 export function startJanitor(dependencies: Dependencies & { logger: Logger; intervalSeconds: number }): Loop {
   const { logger, intervalSeconds } = dependencies;
   return every(
     intervalSeconds * 1000,
     (stopping) => cleanUp(dependencies, stopping),
-    (err) => logger.warn({ err }, "the janitor could not finish its round; it tries again"),
+    (err) => logger.warn({ err }, "The janitor could not finish its round; it tries again"),
   );
 }

@@ -1,6 +1,6 @@
 /**
- * Keys as an operator sets them: kinds of setting that take only keys which are safe to sign and verify
- * with. Values are PEM texts in the one form (PKCS #8, SPKI), whatever form they came in.
+ * Keys as an operator sets them: kinds of setting that accept only keys which are safe to sign and verify
+ * with. The values are always PEM texts of PKCS #8 or SPKI, whatever encoding the input has.
  */
 import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
 import * as v from "valibot";
@@ -15,7 +15,7 @@ import {
 } from "../platform/settings/kinds.ts";
 import { pemBlock, privateKeyLabels } from "../platform/settings/pem.ts";
 
-/** A public RSA key of the key set (RFC 7517, RFC 7518 section 6.3.1), beside the one that signs. */
+/** A further public RSA key of the key set (RFC 7517, RFC 7518 section 6.3.1), not the one that signs. */
 export interface PublishedKey {
   readonly kty: "RSA";
   readonly kid: string;
@@ -26,7 +26,7 @@ export interface PublishedKey {
   readonly alg: "RS256";
 }
 
-/** Why an RSA key is not taken; a phrase that follows the setting's name. */
+/** Why a key is refused, as a phrase that follows the setting's name; undefined if it is a safe RSA key. */
 function weaknessOf(key: KeyObject): string | undefined {
   if (key.asymmetricKeyType !== "rsa") return `must be an RSA key, but is of type ${key.asymmetricKeyType}`;
   const { modulusLength = 0, publicExponent = 0n } = key.asymmetricKeyDetails ?? {};
@@ -39,8 +39,8 @@ function weaknessOf(key: KeyObject): string | undefined {
   return undefined;
 }
 
-/** Whether the numbers of a private key belong together. */
-function signs(key: KeyObject): boolean {
+/** Whether the numbers of a private key are consistent: what the key signs must verify. */
+function isUsable(key: KeyObject): boolean {
   const probe = Buffer.from("probe");
   try {
     return verify("sha256", probe, createPublicKey(key), sign("sha256", probe, key));
@@ -49,7 +49,7 @@ function signs(key: KeyObject): boolean {
   }
 }
 
-/** PKCS #8 or SPKI, whatever form the key came in. */
+/** Writes the key as PEM: PKCS #8 or SPKI. */
 const toPem = v.transform((key: KeyObject) =>
   key.export({ type: key.type === "private" ? "pkcs8" : "spki", format: "pem" }).toString(),
 );
@@ -60,7 +60,7 @@ const publicKeyLabels = ["PUBLIC KEY", "RSA PUBLIC KEY"] as const;
 export const signingPrivateKey = v.pipe(
   pemBlock("an unencrypted private RSA key in PEM form", privateKeyLabels, createPrivateKey),
   refusing(weaknessOf),
-  v.check(signs, "must be a private key whose numbers belong together"),
+  v.check(isUsable, "must be a private key whose numbers belong together"),
   toPem,
 );
 
@@ -119,8 +119,8 @@ const jwkShape = (environment: Environment) =>
     v.transform(({ kid, n, e }): PublishedKey => ({ kty: "RSA", kid, n, e, use: "sig", alg: "RS256" })),
   );
 
-/** Asked before all else: whoever published such a key has to know. */
-const isPublic = v.rawCheck<unknown>(({ dataset: { value }, addIssue }) => {
+/** Runs before all other checks, because the operator must learn of it: the key may have been published already. */
+const hasNoPrivateMember = v.rawCheck<unknown>(({ dataset: { value }, addIssue }) => {
   if (typeof value !== "object" || value === null) return;
   const key = privateMembers.find((member) => Object.hasOwn(value, member));
   if (key === undefined) return;
@@ -128,14 +128,14 @@ const isPublic = v.rawCheck<unknown>(({ dataset: { value }, addIssue }) => {
   addIssue({ message, path: [{ type: "unknown", origin: "key", input: value, key, value: undefined }] });
 });
 
-/** A key set of public RSA keys; members that do not concern verifying are dropped. */
+/** A key set of public RSA keys; members that verification does not need are dropped. */
 export const publishedKeys = (environment: Environment) =>
   json(
     "a JSON Web Key Set",
     v.pipe(
       object("an object with the member keys", {
         keys: v.array(
-          v.pipe(v.unknown(), isPublic, jwkShape(environment)),
+          v.pipe(v.unknown(), hasNoPrivateMember, jwkShape(environment)),
           must("an array of public RSA keys"),
         ),
       }),

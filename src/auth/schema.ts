@@ -1,7 +1,7 @@
 /**
- * The tables of the auth service, all in the PostgreSQL schema `auth`. Nothing in them can be used by
- * somebody who reads them: secrets and passwords are argon2id hashes, tokens are SHA-256 hashes of random
- * values, and the successor kept for a retried refresh is sealed under the token that was presented.
+ * The tables of the auth service, all in the PostgreSQL schema `auth`. They hold no credential that an attacker
+ * who reads them could use: secrets and passwords are argon2id hashes, tokens are SHA-256 hashes of random
+ * values, and the pair kept for a retried refresh is encrypted under the token that was presented.
  */
 import { sql } from "drizzle-orm";
 import { check, index, integer, jsonb, pgSchema, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
@@ -23,9 +23,9 @@ export const clients = auth.table("clients", {
   tokenSettings: jsonb("token_settings")
     .$type<{ accessTokenSeconds: number; refreshTokenSeconds: number; refreshGraceSeconds: number }>()
     .notNull(),
-  /** The day that it first appeared. */
+  /** When the client was first listed. */
   registeredAt: instant("registered_at").notNull(),
-  /** Set while the client is not listed; its tokens are not active then. */
+  /** Set while the client is not listed; meanwhile its tokens are not active. */
   disabledAt: instant("disabled_at"),
 });
 
@@ -50,8 +50,8 @@ export const identities = auth.table(
 );
 
 /**
- * Grants of access to a user. The state is read off the row: REVOKED if revoked_at is set, else EXPIRED past
- * expires_at, else ACTIVE. One row a grant, however often it is refreshed.
+ * What clients may do for users. The state follows from the row: REVOKED if revoked_at is set, else EXPIRED
+ * after expires_at, else ACTIVE. An authorization has one row, however often it is refreshed.
  */
 export const authorizations = auth.table(
   "authorizations",
@@ -62,7 +62,7 @@ export const authorizations = auth.table(
     grantType: text("grant_type").notNull(),
     scopes: text("scopes").array().notNull(),
     createdAt: instant("created_at").notNull(),
-    /** When the refresh token in hand expires. */
+    /** When the current refresh token expires. */
     expiresAt: instant("expires_at").notNull(),
     /** When the newest access token expires. */
     accessExpiresAt: instant("access_expires_at").notNull(),
@@ -87,14 +87,14 @@ export const authorizations = auth.table(
   ],
 );
 
-/** Access tokens that were revoked by themselves, until they would have expired. */
+/** Access tokens that were revoked individually. Kept until they would have expired, and a day more. */
 export const revokedAccessTokens = auth.table(
   "revoked_access_tokens",
   { jti: text("jti").primaryKey(), expiresAt: instant("expires_at").notNull() },
   (table) => [index("revoked_access_tokens_expiry").on(table.expiresAt)],
 );
 
-/** OTP proofs that were redeemed, until they would have expired: each works once. */
+/** OTP proofs that were redeemed, because each works once. Kept until they would have expired, and a day more. */
 export const redeemedOtpProofs = auth.table(
   "redeemed_otp_proofs",
   {
@@ -105,12 +105,12 @@ export const redeemedOtpProofs = auth.table(
   (table) => [index("redeemed_otp_proofs_expiry").on(table.expiresAt)],
 );
 
-/** Counters of attempts, in the shape that rate-limiter-flexible reads; keys are hashes. */
+/** Counters of attempts, with the columns that rate-limiter-flexible needs; keys are hashes. */
 export const attempts = auth.table(
   "attempts",
   { key: text("key").primaryKey(), points: integer("points").notNull(), expire: instant("expire") },
   (table) => [index("attempts_expire").on(table.expire)],
 );
 
-/** Events written with the change that they tell of, until they have been delivered. */
+/** Events, each written in the transaction of its change and kept until it has been delivered. */
 export const outbox = outboxTable(auth);

@@ -1,4 +1,4 @@
-/** Composition root of the auth service: its parts, made and joined in plain calls. */
+/** Composition root of the auth service: creates its parts and connects them. */
 import type { Hono } from "hono";
 import { type Clock, systemClock } from "../platform/base/clock.ts";
 import type { Loop } from "../platform/base/loop.ts";
@@ -43,11 +43,11 @@ export interface AuthService {
   readonly document: ContractDocument;
   readonly rpc: readonly RpcService[];
   readonly database: OpenDatabase;
-  /** Brings the registered clients in line with the settings; throws where the database is away. */
+  /** Synchronises the registered clients with the settings; throws if the database is unavailable. */
   prepare(): Promise<void>;
   /** Starts the janitor and the relay of events. */
   startWorkers(): void;
-  /** Stops them and closes the database. */
+  /** Stops the workers and closes the database. */
   stop(): Promise<void>;
 }
 
@@ -55,10 +55,10 @@ interface Dependencies {
   readonly settings: AuthSettings;
   readonly logger: Logger;
   readonly metrics: Metrics;
-  /** Hold every response against the document; in tests and development. */
+  /** Whether every response is validated against the document; in tests and development. */
   readonly validateResponses: boolean;
   readonly clock?: Clock;
-  /** Who is told of the service's events, each before its line in the log. None unless given. */
+  /** Receive the service's events, each before it is logged. None by default. */
   readonly subscribers?: readonly Deliver[];
 }
 

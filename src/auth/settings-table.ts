@@ -1,6 +1,6 @@
 /**
- * The table of the auth service's settings: parsing, defaults, validation and documentation of each. What
- * takes several of them to check is in settings.ts.
+ * The table of the auth service's settings: parsing, defaults, validation and documentation of each. Checks
+ * that involve several settings are in settings.ts.
  */
 import { integer, plainText, platformApiKey } from "../platform/settings/kinds.ts";
 import type { SettingsTable } from "../platform/settings/settings.ts";
@@ -8,7 +8,7 @@ import { baseUrl, issuerUrl } from "../platform/settings/urls.ts";
 import { clientId, clientRegistrations, clientSecret, developmentInternalClient } from "./client-settings.ts";
 import { keyId, otpPublicKey, publishedKeys, signingPrivateKey, signingPublicKey } from "./key-settings.ts";
 
-/** Where this server serves the built-in OTP verifier in development mode. */
+/** The path of the built-in OTP verifier, which this server has in development mode. */
 export const builtInVerifierPath = "/otp-verifier";
 
 /** The auth service's settings, row by row. */

@@ -1,6 +1,6 @@
 /**
- * Settings of the auth service: its issuer, clients, keys, OTP verification and database. A name prefixed
- * `AUTH_` overrides the plain one. Nothing here reads `process.env`.
+ * Settings of the auth service: its issuer, clients, keys, OTP verification and database. A variable with the
+ * prefix `AUTH_` overrides the one without it. Nothing here reads `process.env`.
  */
 import { urlHost } from "../platform/base/addresses.ts";
 import { resolveDatabaseSettings } from "../platform/database/settings.ts";
@@ -19,10 +19,10 @@ import { authTable, builtInVerifierPath } from "./settings-table.ts";
 
 export type { ClientRegistration, GrantType } from "./client-settings.ts";
 
-/** Settings of the auth service. Keys are PEM texts, checked to be safe and to belong together. */
+/** Settings of the auth service. Keys are PEM texts; they are checked to be safe, and the pair to match. */
 export type AuthSettings = Exclude<ReturnType<typeof resolveAuthSettings>["value"], undefined>;
 
-/** What development mode generates for what is not set. Keys are PEM texts: PKCS #8, SPKI. */
+/** Values that development mode generates for settings that are not set. Keys are PEM texts: PKCS #8, SPKI. */
 export interface GeneratedSecrets {
   readonly signing: { readonly keyId: string; readonly privateKey: string; readonly publicKey: string };
   readonly otp: { readonly publicKey: string };
@@ -30,9 +30,9 @@ export interface GeneratedSecrets {
 }
 
 /**
- * Reads the auth service's settings, its database's among them, and reports what is wrong instead of throwing it.
+ * Reads the auth service's settings, including those of its database. Problems are returned, not thrown.
  *
- * @param generated asked in development only, and only for what is not set; may throw a SettingsError
+ * @param generated called in development only, and only for settings that are not set; may throw a SettingsError
  */
 export function resolveAuthSettings(
   env: EnvironmentVariables,
@@ -52,19 +52,19 @@ export function resolveAuthSettings(
     /** The `iss` of tokens; without a trailing slash. */
     issuer: settings.OAUTH_SERVER_ISSUER,
     clients: settings.OAUTH_SERVER_CLIENTS,
-    /** Not one of the clients. */
+    /** Its id is not that of a registered client. */
     internalClient: {
       clientId: settings.INTERNAL_CLIENT_ID,
       clientSecret: settings.INTERNAL_CLIENT_SECRET,
     },
-    /** Undefined: no API key is taken. */
+    /** Undefined: no API key is accepted. */
     platformSecurityApiKey: settings.PLATFORM_SECURITY_API_KEY,
     signing: {
       privateKey: settings.RSA_PRIVATE_KEY,
       publicKey: settings.RSA_PUBLIC_KEY,
-      /** `kid`; none of the published keys has it. */
+      /** `kid`; differs from those of the published keys. */
       keyId: settings.RSA_KEY_ID,
-      /** Beside the signing key. */
+      /** In addition to the signing key. */
       publishedKeys: settings.RSA_PUBLISHED_KEYS,
     },
     otp: {
@@ -72,7 +72,7 @@ export function resolveAuthSettings(
       publicKey: settings.OTP_VERIFICATION_TOKEN_PUBLIC_KEY,
       /** Without a trailing slash. */
       verifierUrl,
-      /** Whether that is the verifier which this server has built in; never in production. */
+      /** Whether `verifierUrl` is that of the verifier built into this server; never in production. */
       builtIn: environment === "development" && isBuiltIn(verifierUrl, server),
     },
     janitorIntervalSeconds: settings.JANITOR_INTERVAL_SECONDS,
@@ -95,7 +95,7 @@ function placeholdersOf(
   };
 }
 
-/** Whether a URL is that of the verifier built into this very server. */
+/** Whether a URL is that of the verifier built into this server. */
 function isBuiltIn(verifierUrl: string, server: ServerSettings): boolean {
   const url = new URL(verifierUrl);
   const port = Number(url.port || (url.protocol === "https:" ? 443 : 80));

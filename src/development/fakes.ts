@@ -4,8 +4,8 @@ import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { createLogger } from "../platform/observability/logger.ts";
 import { createLifecycle } from "../platform/process/lifecycle.ts";
-import { keptCredentials, writeSecret } from "./provider-fakes/kept-credentials.ts";
 import { type ProviderFakes, startProviderFakes } from "./provider-fakes/provider-fakes.ts";
+import { loadCredentials, writeSecret } from "./provider-fakes/stored-credentials.ts";
 
 const usage = `Usage: npm run fakes -- [options]
 
@@ -28,7 +28,7 @@ interface Options {
   readonly data: string;
 }
 
-/** What somebody got wrong, in words. */
+/** Invalid command-line options; the message says what is wrong. */
 class UsageError extends Error {}
 
 function readOptions(args: readonly string[]): Options | "help" {
@@ -78,7 +78,7 @@ function port(name: string, text: string): number {
   throw new UsageError(`--${name} is a port, from 0 (any free one) to 65535.`);
 }
 
-/** The files that a sender's settings name. */
+/** Writes the files that a sender's settings refer to. Returns their paths. */
 function writeFiles(directory: string, { fcm, apns, webpush }: ProviderFakes): Record<string, string> {
   const files = {
     serviceAccount: join(directory, "fcm-service-account.json"),
@@ -91,7 +91,7 @@ function writeFiles(directory: string, { fcm, apns, webpush }: ProviderFakes): R
   return files;
 }
 
-function firstScreen(fakes: ProviderFakes, files: Record<string, string>, data: string): string {
+function startupText(fakes: ProviderFakes, files: Record<string, string>, data: string): string {
   const { fcm, apns, webpush, control } = fakes;
   return `
   The fakes of the push providers are ready
@@ -146,14 +146,14 @@ async function main(): Promise<void> {
   const fakes = await startProviderFakes({
     ports,
     host,
-    credentials: await keptCredentials(data),
+    credentials: await loadCredentials(data),
     ...(publicHost !== undefined && { publicHost }),
     ...(tls && { tls }),
   });
   const lifecycle = createLifecycle({ logger, graceSeconds: 5 });
   lifecycle.add({ name: "fakes", stop: fakes.close });
   lifecycle.run();
-  process.stdout.write(firstScreen(fakes, writeFiles(data, fakes), data));
+  process.stdout.write(startupText(fakes, writeFiles(data, fakes), data));
 }
 
 try {

@@ -1,7 +1,7 @@
 /**
- * Keys and secrets of development mode: generated once and kept in DATA_DIR, so that tokens outlive a
- * restart. Nothing here is read or written in production. What production must be able to tell as
- * generated begins with `dev-`.
+ * Keys and secrets of development mode: generated once and stored in DATA_DIR, so that tokens outlive a
+ * restart. Production neither reads nor writes them. The key id and the API key begin with `dev-`, by which
+ * production recognises and refuses them.
  */
 import {
   createHash,
@@ -44,7 +44,7 @@ export interface DevelopmentSecrets {
   readonly apiKey: string;
 }
 
-/** The file's name in DATA_DIR. */
+/** The name of the file in DATA_DIR. */
 export const developmentSecretsFile = "development-secrets.json";
 
 const text = v.string(must("text"));
@@ -73,10 +73,11 @@ function isPair({ privateKey, publicKey }: KeyPair): boolean {
 }
 
 /**
- * The secrets kept in the directory; generated at first use. Processes that start at once get the same.
+ * Returns the secrets stored in the directory; generates them at first use. Processes that start at the same time
+ * get the same secrets.
  *
- * @param dataDir DATA_DIR; made if it is not there
- * @throws SettingsError if the directory cannot be used or the file holds something else
+ * @param dataDir DATA_DIR; created if it does not exist
+ * @throws SettingsError if the directory cannot be used or the file is damaged
  */
 export function developmentSecrets(dataDir: string): DevelopmentSecrets {
   const path = join(dataDir, developmentSecretsFile);
@@ -128,7 +129,7 @@ function pems({ privateKey, publicKey }: KeyPairKeyObjectResult): KeyPair {
   };
 }
 
-/** Puts a whole file in place unless another process was first: a link is made or refused in one step. */
+/** Creates the file with its whole content unless it exists: creating a hard link is atomic. */
 function publish(path: string, content: string): void {
   const temporary = `${path}.${process.pid}.${randomBytes(4).toString("hex")}.tmp`;
   try {
@@ -143,7 +144,7 @@ function publish(path: string, content: string): void {
   } catch (error) {
     const code = codeOf(error);
     if (code === "EEXIST") return;
-    // A file system without hard links: the last of several processes wins, and the next read tells the others.
+    // The file system has no hard links: the last of several processes wins, and all read the file afterwards.
     if (code !== "EPERM" && code !== "ENOTSUP" && code !== "EOPNOTSUPP") throw error;
     renameSync(temporary, path);
   } finally {

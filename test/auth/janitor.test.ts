@@ -179,7 +179,7 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
     const janitor = startJanitor({ ...dependencies, intervalSeconds: 0.01 });
     await vi.waitFor(async () => expect(await ids("id", "authorizations")).not.toContain(id));
     await janitor.stop();
-    expect(log.text()).toContain("the janitor could not finish its round; it tries again");
+    expect(log.text()).toContain("The janitor could not finish its round; it tries again");
     const rounds = failures;
     await round();
     expect(failures).toBe(rounds);

@@ -24,9 +24,9 @@ interface Candidate {
   readonly secret: string;
 }
 
-/** Checks of a caller's credentials, the same for every protocol. Each answers undefined for wrong ones. */
+/** Checks of a caller's credentials, the same for every protocol. Each returns undefined for wrong ones. */
 export interface Authenticator {
-  /** Basic credentials of a registered client, or of the internal client. No promise where they are known. */
+  /** Basic credentials of a registered client, or of the internal client. Not a promise if they are cached. */
   client(authorization: string | undefined): Caller | undefined | Promise<Caller | undefined>;
   /** Basic credentials of the internal client only. */
   internal(authorization: string | undefined): Promise<Caller | undefined>;
@@ -34,18 +34,18 @@ export interface Authenticator {
   platform(apiKey: string | undefined): Caller | undefined;
 }
 
-/** Longer than any id and secret that can be registered, encoded. */
+/** Characters; longer than any id and secret that can be registered, encoded. */
 const maxHeaderLength = 4096;
 
-/** Constant-time, whatever the lengths. */
+/** Compares in constant time, also texts of different lengths. */
 function equal(a: string, b: string): boolean {
   const digest = (text: string) => createHash("sha256").update(text).digest();
   return timingSafeEqual(digest(a), digest(b));
 }
 
 /**
- * The credentials of an Authorization header, scheme Basic, the likeliest reading first. RFC 6749 section
- * 2.3.1 form-encodes id and secret before they are joined; many clients (curl -u) do not, so both count.
+ * The possible credentials of an Authorization header, scheme Basic, the most likely first. RFC 6749 section
+ * 2.3.1 form-encodes id and secret before they are joined; many clients (curl -u) do not, so both are tried.
  */
 function basicCredentials(authorization: string | undefined): Credentials[] {
   if (authorization === undefined || authorization.length > maxHeaderLength) return [];
@@ -67,7 +67,7 @@ function basicCredentials(authorization: string | undefined): Credentials[] {
 export function createAuthenticator(dependencies: Dependencies): Authenticator {
   const { clients, verified, limit, internalClient, platformSecurityApiKey } = dependencies;
 
-  /** A header is one attempt, however many readings it has. */
+  /** Counts a header as one attempt, even if it has two readings. */
   async function internal(readings: readonly Credentials[]): Promise<Caller | undefined> {
     const { clientId, clientSecret } = internalClient;
     const own = readings.filter(({ id }) => id === clientId);
@@ -76,7 +76,7 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     return undefined;
   }
 
-  /** Each reading that names a client. */
+  /** The readings whose id is that of an enabled client. */
   async function candidatesOf(readings: readonly Credentials[]): Promise<Candidate[]> {
     const found: Candidate[] = [];
     for (const { id, secret } of readings) {
@@ -89,34 +89,34 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
   async function registered(readings: readonly Credentials[]): Promise<Caller | undefined> {
     const candidates = await candidatesOf(readings);
     for (const { client, secret } of candidates) {
-      // A secret that was found right before gets past the limit: guessing at a client cannot lock the client
-      // out. The limit keeps wrong secrets from buying argon2 without end; what keeps them from being guessed
-      // is their length.
-      if (verified.knows(client.clientId, client.secretHash, secret)) return { kind: "client", client };
+      // A secret that was verified before is exempt from the limit, so that guessing at a client cannot lock
+      // the client out. The limit bounds the time that wrong secrets cost in argon2; against guessing, secrets
+      // are protected by their length.
+      if (verified.isVerified(client.clientId, client.secretHash, secret)) return { kind: "client", client };
     }
-    // Another process may have stored another hash of the same secret: who has it is no guesser either.
-    const guesses = candidates.filter(({ client, secret }) => !verified.hasSeen(client.clientId, secret));
+    // Nor is a verified secret a guess if another process has stored a different hash of it.
+    const guesses = candidates.filter(({ client, secret }) => !verified.wasVerified(client.clientId, secret));
     const counted = new Set(guesses.map(({ client }) => client.clientId));
     for (const id of counted) await limit.begin(id);
     for (const { client, secret } of candidates) {
       const { clientId, secretHash } = client;
       if (!(await verifySecret(secretHash, secret))) continue;
-      verified.remember(clientId, secretHash, secret);
+      verified.add(clientId, secretHash, secret);
       if (counted.has(clientId)) await limit.withdraw(clientId);
       return { kind: "client", client };
     }
     return undefined;
   }
 
-  async function checked(authorization: string): Promise<Caller | undefined> {
-    const known = verified.recallHeader(authorization);
-    const before = known && (await clients.findEnabled(known.clientId));
-    if (before && before.secretHash === known.secretHash) return { kind: "client", client: before };
+  async function authenticate(authorization: string): Promise<Caller | undefined> {
+    const cached = verified.findHeader(authorization);
+    const client = cached && (await clients.findEnabled(cached.clientId));
+    if (client && client.secretHash === cached.secretHash) return { kind: "client", client };
     const readings = basicCredentials(authorization);
     const others = readings.filter(({ id }) => id !== internalClient.clientId);
     const caller = (await internal(readings)) ?? (await registered(others));
     if (caller?.kind === "client") {
-      verified.rememberHeader(authorization, caller.client.clientId, caller.client.secretHash);
+      verified.addHeader(authorization, caller.client.clientId, caller.client.secretHash);
     }
     return caller;
   }
@@ -125,10 +125,10 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     internal: (authorization) => internal(basicCredentials(authorization)),
     client(authorization) {
       if (authorization === undefined || authorization.length > maxHeaderLength) return undefined;
-      const known = verified.recallHeader(authorization);
-      const client = known && clients.recallEnabled(known.clientId);
-      if (client && client.secretHash === known.secretHash) return { kind: "client", client };
-      return checked(authorization);
+      const cached = verified.findHeader(authorization);
+      const client = cached && clients.cachedEnabled(cached.clientId);
+      if (client && client.secretHash === cached.secretHash) return { kind: "client", client };
+      return authenticate(authorization);
     },
     platform: (apiKey) =>
       platformSecurityApiKey !== undefined && apiKey !== undefined && equal(apiKey, platformSecurityApiKey)

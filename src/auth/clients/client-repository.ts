@@ -4,24 +4,24 @@ import type { Database } from "../../platform/database/database.ts";
 import { clients } from "../schema.ts";
 import type { Client } from "./client.ts";
 
-/** Milliseconds that a client may be remembered for checking its credentials. */
-const freshMs = 1_000;
+/** Milliseconds that a client may be cached for checking its credentials. */
+const maxAgeMs = 1_000;
 
 /** Storage of clients. */
 export interface ClientRepository {
   /**
-   * Must answer the client as the database had it at most a second ago, and undefined for one that is unknown
-   * or disabled. What a second could let through is a call by a client that another process has just
-   * disabled; issuing and introspection check the client again, in the statement that decides.
+   * Returns the client as the database had it at most a second ago; undefined for one that is unknown or
+   * disabled. So a client that another process has just disabled may still be found for a second. That is
+   * harmless: issuing and introspection check the client again, in the statement that decides.
    */
   findEnabled(clientId: string): Promise<Client | undefined>;
-  /** The same of one that was found within the last second; undefined for one that has to be looked up. */
-  recallEnabled(clientId: string): Client | undefined;
+  /** The client if it was found within the last second; undefined if it has to be looked up. */
+  cachedEnabled(clientId: string): Client | undefined;
 }
 
 export function createClientRepository(db: Database): ClientRepository {
-  const known = new Map<string, { client: Client; readAt: number }>();
-  const look = batched({
+  const cache = new Map<string, { client: Client; readAt: number }>();
+  const lookUp = batched({
     load: async (ids: readonly string[]) => {
       const found = await db
         .select()
@@ -30,28 +30,28 @@ export function createClientRepository(db: Database): ClientRepository {
       return new Map(found.map((client) => [client.clientId, client]));
     },
   });
-  function recallEnabled(clientId: string): Client | undefined {
-    const remembered = known.get(clientId);
-    return remembered && performance.now() - remembered.readAt < freshMs ? remembered.client : undefined;
+  function cachedEnabled(clientId: string): Client | undefined {
+    const cached = cache.get(clientId);
+    return cached && performance.now() - cached.readAt < maxAgeMs ? cached.client : undefined;
   }
 
   return {
-    recallEnabled,
+    cachedEnabled,
 
     async findEnabled(clientId) {
-      const remembered = recallEnabled(clientId);
-      if (remembered) return remembered;
-      // Counted from before the question, so that what is remembered is never older than it seems.
+      const cached = cachedEnabled(clientId);
+      if (cached) return cached;
+      // Taken before the query, so that an entry is never older than its age says.
       const readAt = performance.now();
-      const client = await look(clientId);
-      if (client) known.set(clientId, { client, readAt });
-      else known.delete(clientId);
+      const client = await lookUp(clientId);
+      if (client) cache.set(clientId, { client, readAt });
+      else cache.delete(clientId);
       return client;
     },
   };
 }
 
-/** Must be called in a transaction with `disableAllBut`. Keeps the day of registration. */
+/** Inserts or updates a client. Must be called in a transaction with `disableAllBut`. Keeps `registeredAt`. */
 export async function saveClient(db: Database, client: Omit<Client, "disabledAt">): Promise<void> {
   const { clientId: _key, registeredAt: _kept, ...changes } = client;
   await db
@@ -60,7 +60,7 @@ export async function saveClient(db: Database, client: Omit<Client, "disabledAt"
     .onConflictDoUpdate({ target: clients.clientId, set: { ...changes, disabledAt: null } });
 }
 
-/** Disables every client that is not listed. Answers the ids of those that were enabled until now. */
+/** Disables every client that is not listed. Returns the ids of those that were enabled until now. */
 export async function disableAllBut(db: Database, listed: readonly string[], now: Date): Promise<string[]> {
   const notListed = listed.length > 0 ? notInArray(clients.clientId, [...listed]) : sql`true`;
   const disabled = await db

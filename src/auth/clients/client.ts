@@ -1,19 +1,20 @@
 /**
- * Registered OAuth2 clients: who may ask for tokens, with which grants and scopes. This folder owns their
- * table, their synchronisation from the settings, and the check of their credentials. It issues nothing.
+ * Registered OAuth2 clients: the applications that may request tokens, with their grants and scopes. This
+ * folder owns their table, their synchronisation with the settings, and the check of their credentials. It
+ * issues no tokens.
  */
 import type { clients } from "../schema.ts";
 
 /** A client as it is stored. */
 export type Client = typeof clients.$inferSelect;
 
-/** Who calls an operation that the contract protects. */
+/** The authenticated caller of a protected operation. */
 export type Caller =
   | { readonly kind: "internal" }
   | { readonly kind: "platform" }
   | { readonly kind: "client"; readonly client: Client };
 
-/** Whether this caller may introspect tokens of this issuer. */
+/** Whether the caller may introspect tokens of this issuer. */
 export function mayIntrospect(caller: Caller): boolean {
   return caller.kind !== "client" || caller.client.clientSettings.mayIntrospect;
 }

@@ -12,13 +12,13 @@ interface Dependencies {
   readonly db: Database;
   readonly clock: Clock;
   readonly verified: VerifiedSecrets;
-  /** Ends what is open of a client that is disabled; called in the transaction that disables it. */
+  /** Ends the authorizations of a client; called in the transaction that disables it. */
   readonly endAuthorizations: (tx: Database, clientId: string, now: Date) => Promise<unknown>;
 }
 
 /**
- * Brings the table of clients in line with the settings, at start. A client that is no longer listed is
- * disabled, and its authorizations end, in the same transaction.
+ * Synchronises the table of clients with the settings, at start. A client that is no longer listed is disabled,
+ * and its authorizations end, in the same transaction.
  */
 export async function synchroniseClients(
   { db, clock, verified, endAuthorizations }: Dependencies,
@@ -28,11 +28,11 @@ export async function synchroniseClients(
   const stored = ids.length > 0 ? await db.select().from(clients).where(inArray(clients.clientId, ids)) : [];
   const hashes = new Map(stored.map(({ clientId, secretHash }) => [clientId, secretHash]));
   const rows: Omit<Client, "disabledAt">[] = [];
-  // One after the other: argon2 takes 19 MiB for each that runs.
+  // Sequential, because each run of argon2 takes 19 MiB.
   for (const { clientSecret, clientAuthenticationMethods, ...registration } of registrations) {
     const { clientId, clientSettings } = registration;
     const secretHash = await currentHash(hashes.get(clientId), clientSecret);
-    verified.remember(clientId, secretHash, clientSecret);
+    verified.add(clientId, secretHash, clientSecret);
     rows.push({
       ...registration,
       secretHash,
@@ -50,7 +50,7 @@ export async function synchroniseClients(
   });
 }
 
-/** The stored hash if it is still this secret's, so that other processes' memory of it stays good. */
+/** The stored hash if it is one of this secret, else a new one. Keeping it keeps other processes' caches valid. */
 async function currentHash(stored: string | undefined, secret: string): Promise<string> {
   if (stored !== undefined && (await verifySecret(stored, secret))) return stored;
   return hashSecret(secret);

@@ -2,8 +2,9 @@ import { hash as digest, randomBytes, timingSafeEqual } from "node:crypto";
 import { LRUCache } from "lru-cache";
 
 /**
- * Remembers secrets that argon2 has found right, under a key that lives and dies with this process, so that
- * argon2 is not paid for on every request. Bound to the stored hash: a changed secret is forgotten by itself.
+ * A cache of secrets that argon2 has verified, so that not every request takes the time of argon2. It holds
+ * digests under a random key of this process. An entry is valid for one stored hash only, so changing a secret
+ * invalidates it.
  */
 export class VerifiedSecrets {
   readonly #key = randomBytes(32).toString("base64url");
@@ -18,29 +19,27 @@ export class VerifiedSecrets {
     return digest("sha256", this.#key + authorization, "base64url");
   }
 
-  remember(clientId: string, secretHash: string, secret: string): void {
+  add(clientId: string, secretHash: string, secret: string): void {
     this.#verified.set(clientId, { secretHash, digest: this.#digest(secret) });
   }
 
-  /** Remembers a whole header that was found right, which spares taking it apart the next time. */
-  rememberHeader(authorization: string, clientId: string, secretHash: string): void {
+  /** Caches a whole Authorization header that was verified, so that it need not be parsed the next time. */
+  addHeader(authorization: string, clientId: string, secretHash: string): void {
     this.#headers.set(this.#headerDigest(authorization), { clientId, secretHash });
   }
 
-  /** The client that the header was found right for, and the hash of its secret at that time. */
-  recallHeader(
-    authorization: string,
-  ): { readonly clientId: string; readonly secretHash: string } | undefined {
+  /** The client for which the header was verified, and the hash of its secret at that time. */
+  findHeader(authorization: string): { readonly clientId: string; readonly secretHash: string } | undefined {
     return this.#headers.get(this.#headerDigest(authorization));
   }
 
-  /** True if this very secret was found right for this very hash; false says nothing. */
-  knows(clientId: string, secretHash: string, secret: string): boolean {
-    return this.#verified.get(clientId)?.secretHash === secretHash && this.hasSeen(clientId, secret);
+  /** True if this secret was verified against this hash; false does not mean that it is wrong. */
+  isVerified(clientId: string, secretHash: string, secret: string): boolean {
+    return this.#verified.get(clientId)?.secretHash === secretHash && this.wasVerified(clientId, secret);
   }
 
-  /** True if this very secret was found right before, for whatever hash. Whoever has it is not guessing. */
-  hasSeen(clientId: string, secret: string): boolean {
+  /** True if this secret was verified before, against any hash: a caller that presents it is not guessing. */
+  wasVerified(clientId: string, secret: string): boolean {
     const known = this.#verified.get(clientId);
     return known !== undefined && timingSafeEqual(known.digest, this.#digest(secret));
   }

@@ -23,7 +23,7 @@ export type GenerateTokens = (
   context: RequestContext,
 ) => Promise<TokenPair>;
 
-/** The pipeline that every token request goes through, whatever its grant. */
+/** Creates the pipeline for token requests of every grant type. */
 export function createGenerateTokens({ grants, clientLimit, issued }: Dependencies): GenerateTokens {
   return async (caller, body, context) => {
     const { grant_type, ...rest } = withoutEmpty(body);
@@ -61,7 +61,7 @@ export function createGenerateTokens({ grants, clientLimit, issued }: Dependenci
     return pair;
   };
 
-  /** Counts an attempt that can be a guess, before it is made; takes it back if it was right. */
+  /** Counts the attempt before it is made, because it can be a guess; takes it back if it succeeds. */
   async function limited(
     guessing: Guessing,
     { client: { clientId }, parameters }: TokenRequest,
@@ -97,7 +97,7 @@ export function createGenerateTokens({ grants, clientLimit, issued }: Dependenci
 
 /** An empty parameter counts as absent (RFC 6749 section 3.2). */
 function withoutEmpty(body: TokenBody): Partial<TokenBody> {
-  // As most are; forms come without them.
+  // The common case: the parser of form bodies drops empty parameters already.
   if (!Object.values(body).includes("")) return body;
   return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ""));
 }

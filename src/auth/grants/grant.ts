@@ -1,14 +1,14 @@
 /**
- * The grants of the token endpoint. Every request goes through one pipeline (generate-tokens.ts): parse,
- * client, permission, parameters, attempts, grant, issue. A grant is a small object that only says what it
- * needs and whom it establishes, so none can forget a check.
+ * The grants of the token endpoint. Every request passes one pipeline (generate-tokens.ts): parse, client,
+ * permission, parameters, attempts, grant, issue. A grant is a small object that only declares its parameters
+ * and authenticates the subject, so no grant can omit a check.
  */
 import type { RequestContext } from "../../platform/base/request-context.ts";
 import type { Client } from "../clients/client.ts";
 import type { AttemptLimit } from "../limits/attempts.ts";
 import type { TokenPair } from "../tokens/token-issuer.ts";
 
-/** Parameters that a grant may read, of those the contract names. */
+/** The parameters of the contract that grants use. */
 export interface TokenParameters {
   readonly username?: string | undefined;
   readonly password?: string | undefined;
@@ -28,18 +28,18 @@ export interface TokenRequest {
   chooseScopes(permitted: readonly string[]): readonly string[];
 }
 
-/** What guessing is limited on. */
+/** How guessing is limited. */
 export interface Guessing {
   readonly limit: AttemptLimit;
-  /** The account in one canonical spelling. */
+  /** The account that is guessed at, in its canonical spelling. */
   account(parameters: TokenParameters): string;
 }
 
 export interface Grant {
-  /** Parameters without which the request is invalid. */
+  /** Required parameters. */
   readonly requires: readonly (keyof TokenParameters)[];
   /** For grants whose input can be guessed. */
   readonly guessing?: Guessing;
-  /** Exchanges what was presented for tokens; undefined for the one answer `invalid_grant`. */
+  /** Exchanges the presented grant for tokens; undefined means `invalid_grant`. */
   redeem(request: TokenRequest): Promise<TokenPair | undefined>;
 }

@@ -1,4 +1,4 @@
-/** The five grants, as data for the pipeline. */
+/** The five grants of the token endpoint. */
 import type { GrantType } from "../client-settings.ts";
 import { type Identities, normalisePassword } from "../identities/identities.ts";
 import { canonicalPhone } from "../identities/phone.ts";
@@ -21,57 +21,57 @@ interface Dependencies {
   readonly codeLimit: AttemptLimit;
 }
 
-/** A grant that begins a new authorization for whom it establishes. */
-function beginning(
+/** A grant that creates a new authorization for the subject that it authenticates. */
+function authorizationGrant(
   type: GrantType,
   issuer: TokenIssuer,
-  grant: Omit<Grant, "redeem"> & {
-    establish(request: TokenRequest): Promise<AuthenticatedSubject | undefined>;
+  definition: Omit<Grant, "redeem"> & {
+    authenticate(request: TokenRequest): Promise<AuthenticatedSubject | undefined>;
   },
 ): Grant {
-  const { establish, ...rest } = grant;
+  const { authenticate, ...rest } = definition;
   return {
     ...rest,
     async redeem(request) {
-      // Before anything is used up: a scope that is refused must not cost the user a one-time code.
+      // Check the scope first: a request that is refused for its scope must not use up a one-time code.
       const scopes = request.chooseScopes(request.client.scopes);
-      const established = await establish(request);
-      return established && issuer.authorize(request.client, type, established, scopes);
+      const subject = await authenticate(request);
+      return subject && issuer.authorize(request.client, type, subject, scopes);
     },
   };
 }
 
-/** One spelling for each account, so that no other spelling evades the limit. */
+/** The canonical spelling of an account, so that another spelling does not evade the limit. */
 function accountOf(name: string): string {
   return canonicalPhone(name) ?? name.trim().toLowerCase();
 }
 
-/** The parameter is there: the pipeline has seen to it. */
+/** Reads a parameter that the pipeline has checked to be present. */
 function required(parameters: TokenParameters, name: keyof TokenParameters): string {
   const value = parameters[name];
-  if (value === undefined) throw new Error(`${name} is missing behind the pipeline`);
+  if (value === undefined) throw new Error(`The pipeline did not check that ${name} is present`);
   return value;
 }
 
 export async function createGrants(dependencies: Dependencies): Promise<Record<GrantType, Grant>> {
   const { identities, issuer, rotateRefreshToken, checkOneTimeCode, verifyOtpProof } = dependencies;
-  // What the password of nobody is compared with, so that an unknown username takes as long as a known one.
-  const nobodysHash = await hashSecret(crypto.randomUUID());
+  // Verified if there is no identity, so that an unknown username takes as long as a known one.
+  const dummyHash = await hashSecret(crypto.randomUUID());
 
   return {
     /** RFC 6749 section 4.3; RFC 9700 section 2.4 advises against it. */
-    password: beginning("password", issuer, {
+    password: authorizationGrant("password", issuer, {
       requires: ["username", "password"],
       guessing: {
         limit: dependencies.passwordLimit,
         account: (parameters) => accountOf(required(parameters, "username")),
       },
-      async establish({ parameters }) {
+      async authenticate({ parameters }) {
         const identity = await identities.findByUsername(required(parameters, "username"));
-        const passwordHash = identity?.passwordHash ?? nobodysHash;
+        const passwordHash = identity?.passwordHash ?? dummyHash;
         const password = normalisePassword(required(parameters, "password"));
-        const right = await verifySecret(passwordHash, password);
-        return right && identity?.passwordHash ? { identityId: identity.id, passwordHash } : undefined;
+        const isRight = await verifySecret(passwordHash, password);
+        return isRight && identity?.passwordHash ? { identityId: identity.id, passwordHash } : undefined;
       },
     }),
 
@@ -82,30 +82,30 @@ export async function createGrants(dependencies: Dependencies): Promise<Record<G
         rotateRefreshToken(client, required(parameters, "refresh_token"), chooseScopes),
     },
 
-    phone_otp: beginning("phone_otp", issuer, {
+    phone_otp: authorizationGrant("phone_otp", issuer, {
       requires: ["phone"],
       guessing: {
         limit: dependencies.codeLimit,
         account: (parameters) => accountOf(required(parameters, "phone")),
       },
-      async establish({ parameters, context }) {
+      async authenticate({ parameters, context }) {
         const phone = canonicalPhone(required(parameters, "phone"));
         if (!phone) return undefined;
-        // The verifier is asked about a phone that nobody has, too: the answer takes as long.
+        // Call the verifier before the look-up: a phone without an identity then takes as long as one with.
         const verified = await checkOneTimeCode(phone, parameters.password, context);
         const identity = await identities.findByPhone(phone);
         return verified && identity ? { identityId: identity.id, phone } : undefined;
       },
     }),
 
-    auth: beginning("auth", issuer, {
+    auth: authorizationGrant("auth", issuer, {
       requires: ["auth_id"],
-      establish: async ({ parameters }) => ({ identityId: required(parameters, "auth_id") }),
+      authenticate: async ({ parameters }) => ({ identityId: required(parameters, "auth_id") }),
     }),
 
-    phone_otp_token: beginning("phone_otp_token", issuer, {
+    phone_otp_token: authorizationGrant("phone_otp_token", issuer, {
       requires: ["phone", "otp_verification_token"],
-      async establish({ parameters }) {
+      async authenticate({ parameters }) {
         const phone = canonicalPhone(required(parameters, "phone"));
         const otpProof = await verifyOtpProof(required(parameters, "otp_verification_token"), phone);
         const identity = phone === undefined ? undefined : await identities.findByPhone(phone);

@@ -12,7 +12,7 @@ const clockSkewSeconds = 30;
 /** The `typ` of an access token (RFC 9068 section 2.1) in each of its spellings (RFC 7515 section 4.1.9). */
 const accessTokenType = /^(application\/)?at\+jwt$/i;
 
-/** A proof that verified; whether it was redeemed before is for the database to say. */
+/** A verified proof. The database decides whether it was redeemed before. */
 interface OtpProof {
   /** SHA-256 of issuer and jti. */
   readonly hash: Buffer;
@@ -22,7 +22,7 @@ interface OtpProof {
 /** Checks a proof that `phone` (canonical) passed an OTP check; undefined if it does not prove that. */
 export type VerifyOtpProof = (token: string, phone: string | undefined) => Promise<OtpProof | undefined>;
 
-/** The key's type fixes the algorithm; the token's header has no say. */
+/** The algorithm follows from the type of the key, never from the header of the token. */
 function algorithmOf(key: KeyObject): string {
   switch (key.asymmetricKeyType) {
     case "rsa":
@@ -38,14 +38,14 @@ function algorithmOf(key: KeyObject): string {
   }
 }
 
-/** The phone that the claims speak of, as it is there; undefined if they do not say it in a way that counts. */
+/** The phone in the claims, as it is spelled there: `phone_number`, else `sub`; undefined if it is no string. */
 function provenPhone({ phone_number, sub }: JWTPayload): string | undefined {
   if (phone_number === undefined) return sub;
   return typeof phone_number === "string" ? phone_number : undefined;
 }
 
-/** Whether the proof lives now, and not for longer than a proof may. The skew is for clocks that run ahead. */
-function isTimely({ exp = 0, iat }: JWTPayload, now: number): boolean {
+/** Whether the proof is valid now, and for no longer than allowed. The skew is for clocks that run ahead. */
+function hasValidLifetime({ exp = 0, iat }: JWTPayload, now: number): boolean {
   if (!Number.isInteger(exp) || exp <= now) return false;
   if (iat !== undefined && iat > now + clockSkewSeconds) return false;
   return exp - Math.min(iat ?? now, now) <= maxLifetimeSeconds;
@@ -67,7 +67,7 @@ export function createVerifyOtpProof(
         clockTolerance: clockSkewSeconds,
         requiredClaims: ["exp", "jti"],
       });
-      // An access token is no proof, whoever signed it.
+      // An access token is no proof, even if the key has signed it.
       return accessTokenType.test(protectedHeader.typ ?? "") ? undefined : payload;
     } catch (error) {
       if (error instanceof errors.JOSEError || error instanceof TypeError) return undefined;
@@ -77,7 +77,7 @@ export function createVerifyOtpProof(
 
   return async (token, phone) => {
     const claims = isStrictJws(token) ? await verifiedClaims(token) : undefined;
-    if (!claims || phone === undefined || !isTimely(claims, unixSeconds(clock))) return undefined;
+    if (!claims || phone === undefined || !hasValidLifetime(claims, unixSeconds(clock))) return undefined;
     const { exp = 0, jti } = claims;
     const proven = provenPhone(claims);
     if (typeof jti !== "string" || jti === "" || typeof proven !== "string") return undefined;

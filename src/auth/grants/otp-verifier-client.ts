@@ -7,8 +7,9 @@ import type { RequestContext } from "../../platform/base/request-context.ts";
 const timeoutMs = 2_000;
 
 /**
- * Asks the OTP verification service whether the code is right for the phone or, without a code, whether the
- * phone passed a check just now. Throws `unavailable` where it does not answer as its contract says.
+ * Checks with the OTP verification service whether the code is right for the phone or, without a code, whether
+ * the phone has just passed a check.
+ * @throws unavailable if the service does not respond, or not as its contract says
  */
 export type CheckOneTimeCode = (
   phone: string,
@@ -21,8 +22,8 @@ export function createCheckOneTimeCode(verifierUrl: string): CheckOneTimeCode {
   const client = createClient<paths>({ baseUrl: verifierUrl.replace(/\/$/, "") });
 
   return async (phone, code, { requestId, traceparent }) => {
-    const what = "The OTP verification service";
-    const answer = await client
+    const service = "The OTP verification service";
+    const result = await client
       .POST("/v1/verifications/check", {
         body: { phone, ...(code !== undefined && { code }) },
         headers: { "X-Request-Id": requestId, ...(traceparent && { traceparent }) },
@@ -30,12 +31,12 @@ export function createCheckOneTimeCode(verifierUrl: string): CheckOneTimeCode {
         redirect: "error",
       })
       .catch((cause) => {
-        throw unavailable(what, cause);
+        throw unavailable(service, cause);
       });
-    if (answer.response.status === 400) return false;
-    if (typeof answer.data?.verified !== "boolean") {
-      throw unavailable(what, new Error(`it answered ${answer.response.status} without a result`));
+    if (result.response.status === 400) return false;
+    if (typeof result.data?.verified !== "boolean") {
+      throw unavailable(service, new Error(`its response ${result.response.status} has no result`));
     }
-    return answer.data.verified;
+    return result.data.verified;
   };
 }

@@ -10,24 +10,24 @@ import { endAuthorizations } from "../tokens/end-authorizations.ts";
 import { checkFields, conflictOf, type Identity, type IdentityFields } from "./identity.ts";
 import { canonicalPhone } from "./phone.ts";
 
-/** What can be done with identities. Ids, phones and e-mails that are taken are conflicts. */
+/** Operations on identities. An id, phone or e-mail that another identity has is a conflict. */
 export interface Identities {
   create(id: string, fields: IdentityFields & { readonly phone: string }): Promise<Identity>;
   /** @throws identity_not_found */
   get(id: string): Promise<Identity>;
-  /** @param phone in any spelling; one that cannot be a phone number finds nothing */
+  /** @param phone in any spelling; undefined is returned for text that cannot be a phone number */
   findByPhone(phone: string): Promise<Identity | undefined>;
   /** @param username phone, e-mail or id */
   findByUsername(username: string): Promise<Identity | undefined>;
   /** @throws identity_not_found */
   update(id: string, fields: IdentityFields): Promise<void>;
-  /** Deletes it and ends its authorizations. @throws identity_not_found */
+  /** Deletes the identity and ends its authorizations. @throws identity_not_found */
   delete(id: string): Promise<void>;
   /** Sets (or with null removes) the password and ends the authorizations. @throws identity_not_found */
   setPassword(id: string, password: string | null): Promise<void>;
 }
 
-/** One password, one form: the same characters typed on different keyboards (NIST SP 800-63B 3.1.1.2). */
+/** Makes passwords equal that differ only in their Unicode normalization (NIST SP 800-63B section 3.1.1.2). */
 export function normalisePassword(password: string): string {
   return password.normalize("NFKC");
 }
@@ -40,7 +40,7 @@ export function createIdentities(db: Database, clock: Clock): Identities {
     return found;
   }
 
-  /** Runs the change with its event in one transaction; a violated unique index is a conflict. */
+  /** Runs the change and its event in one transaction; a violated unique index becomes a conflict. */
   async function change<T>(work: (tx: Database) => Promise<T>): Promise<T> {
     try {
       return await db.transaction(work);
@@ -81,8 +81,8 @@ export function createIdentities(db: Database, clock: Clock): Identities {
     findByUsername(username) {
       const phone = canonicalPhone(username);
       if (phone) return findOne(sql`${identities.phone} = ${phone}`);
-      // Lower-cased here, as the limit on guessing does it: to PostgreSQL "İ" is an upper-case i, to JavaScript
-      // it is not, and a spelling that the limit does not know would have a count of its own.
+      // Lower-cased in JavaScript, as the limit on guessing does. PostgreSQL maps "İ" to i and JavaScript does
+      // not: a spelling that only PostgreSQL maps would be counted as an account of its own.
       if (username.includes("@")) return findOne(sql`lower(${identities.email}) = ${username.toLowerCase()}`);
       return findOne(sql`${identities.id} = ${username}`);
     },
@@ -101,7 +101,8 @@ export function createIdentities(db: Database, clock: Clock): Identities {
 
     delete: (id) =>
       change(async (tx) => {
-        // The row first: whoever issues a token holds a share of it, so all their authorizations are seen here.
+        // Delete the row first: a transaction that creates an authorization holds a share lock on it. So this
+        // waits for it, and then sees its authorization.
         const deleted = await tx
           .delete(identities)
           .where(eq(identities.id, id))

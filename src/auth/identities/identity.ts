@@ -1,7 +1,7 @@
 /**
- * User identities: who a user is to authentication. This folder owns their table, the rules of phone, e-mail
- * and metadata, and passwords. It issues no tokens; deleting an identity or changing its password ends its
- * authorizations in the same transaction.
+ * The identity of a user. This folder owns the table of identities, the rules of phone, e-mail and metadata,
+ * and passwords. It issues no tokens; deleting an identity or changing its password ends its authorizations in
+ * the same transaction.
  */
 import { type InputError, invalidInput, ServiceError } from "../../platform/base/errors.ts";
 import { AuthErrorKinds } from "../errors.ts";
@@ -13,7 +13,7 @@ export type Identity = typeof identities.$inferSelect;
 
 type AuthenticationType = "PHONE_OTP" | "PASSWORD";
 
-/** Every identity has a phone, so a one-time code always works; a password does once it is set. */
+/** The ways in which an identity can authenticate. Each has a phone for one-time codes; a password is optional. */
 export function authenticationTypesOf({ passwordHash }: Identity): AuthenticationType[] {
   return passwordHash === null ? ["PHONE_OTP"] : ["PHONE_OTP", "PASSWORD"];
 }
@@ -21,21 +21,21 @@ export function authenticationTypesOf({ passwordHash }: Identity): Authenticatio
 /** Bytes of metadata as JSON. */
 const maxMetadataBytes = 16_384;
 
-/** Fields of an identity as a caller sends them; absent stays, null clears. */
+/** Fields of an identity as a caller sends them. An absent field stays as it is, null clears it. */
 export interface IdentityFields {
   readonly phone?: string | undefined;
   readonly email?: string | null | undefined;
   readonly metadata?: Readonly<Record<string, unknown>> | null | undefined;
 }
 
-/** The same fields, checked, in the form that is stored. */
+/** The same fields, checked, as they are stored. */
 interface CheckedFields {
   phone?: string;
   email?: string | null;
   metadata?: Record<string, unknown> | null;
 }
 
-/** Checks what the contract's schemas cannot say; throws `invalid_request` naming each place. */
+/** Checks what JSON Schema cannot express; throws `invalid_request` with a pointer to each invalid value. */
 export function checkFields({ phone, email, metadata }: IdentityFields): CheckedFields {
   const errors: InputError[] = [];
   const checked: CheckedFields = {};
@@ -59,7 +59,7 @@ export function checkFields({ phone, email, metadata }: IdentityFields): Checked
   return checked;
 }
 
-/** The error of a unique index that was violated; undefined for any other index. */
+/** The error for a unique index that was violated; undefined for any other index. */
 export function conflictOf(index: string | undefined): ServiceError | undefined {
   switch (index) {
     case "identities_pkey":

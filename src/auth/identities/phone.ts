@@ -1,6 +1,6 @@
 import { parsePhoneNumberFromString } from "libphonenumber-js/max";
 
-/** E.164 with its plus sign: at most 15 digits. Some countries have longer numbers in their plans. */
+/** E.164 with its plus sign: at most 15 digits. Some national numbering plans have longer numbers. */
 const e164 = /^\+[1-9]\d{1,14}$/;
 
 /**

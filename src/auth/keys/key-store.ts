@@ -1,13 +1,13 @@
 /**
- * The signing key and the published keys. One key signs; the published ones (the next, the previous) verify
- * too, so that keys rotate without an outage. Keys come from the settings, which have checked them.
+ * The signing key and the published keys. One key signs. The published keys (the next, the previous) also
+ * verify, so that keys can be rotated without an outage. The settings have checked all keys.
  */
 import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
 import { type CryptoKey, errors, exportJWK, importJWK, type JWTHeaderParameters } from "jose";
 import { entityTag } from "../../platform/openapi/entity-tag.ts";
 import type { PublishedKey } from "../key-settings.ts";
 
-/** A public key as the key set shows it (RFC 7517). */
+/** A public key of the key set (RFC 7517). */
 interface PublicJwk {
   kty: "RSA";
   kid: string;
@@ -22,7 +22,7 @@ export interface KeyStore {
   readonly keySet: { readonly keys: PublicJwk[] };
   /** Quoted; changes when the keys change. */
   readonly etag: string;
-  /** The key that a token names by its `kid`; throws jose's JWKSNoMatchingKey for any other. Never fetches. */
+  /** The key with the `kid` of the header; throws jose's JWKSNoMatchingKey if there is none. Never fetches. */
   readonly verificationKey: (header: JWTHeaderParameters) => CryptoKey;
 }
 
@@ -51,7 +51,7 @@ export async function createKeyStore(signing: SigningSettings): Promise<KeyStore
     publicKeys.set(jwk.kid, createPublicKey({ key: { ...jwk }, format: "jwk" }));
   }
   const keys = await Promise.all([...publicKeys].map(([kid, key]) => publicJwk(key, kid)));
-  // Imported once: jose would otherwise convert the key on every use.
+  // Imported once, because jose would otherwise convert the key on every use.
   const imported = new Map(
     await Promise.all(keys.map(async (jwk) => [jwk.kid, await verificationKey(jwk)] as const)),
   );

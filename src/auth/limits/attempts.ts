@@ -1,7 +1,8 @@
 /**
- * Limits on guessing: passwords, one-time codes, client secrets. Counted in the database, so that they hold
- * across processes; keyed by hashes under a secret of the settings, so that the table names nobody. A limit looks at nothing that the
- * caller chooses beside the account itself: not at X-Forwarded-For, nor at the spelling of a phone number.
+ * Limits on guessing: passwords, one-time codes, client secrets. Attempts are counted in the database, so that
+ * the limits hold across processes. The keys of the counters are HMACs under a secret of the settings, so that
+ * the table discloses no account. A key depends on the account and nothing else that the caller can vary: not
+ * on X-Forwarded-For, nor on the spelling of a phone number.
  */
 import { createHmac, hkdfSync } from "node:crypto";
 import { RateLimiterDrizzle, RateLimiterRes } from "rate-limiter-flexible";
@@ -9,42 +10,43 @@ import { tooManyRequests } from "../../platform/base/errors.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { attempts } from "../schema.ts";
 
-/** How many failures in how many seconds. The lock-out lasts at most as long as the window. */
+/** How many failures are allowed in how many seconds. The lock-out lasts at most as long as the window. */
 export interface AttemptRule {
   readonly name: string;
   readonly failures: number;
   readonly windowSeconds: number;
 }
 
-/** The rules in force. */
+/** The rules of this service. */
 export const attemptRules = {
   /** Password, by username. */
   password: { name: "password", failures: 10, windowSeconds: 300 },
   /** One-time code, by phone number. */
   code: { name: "code", failures: 10, windowSeconds: 300 },
   /**
-   * Failures of all accounts together, by client: bounds guessing one password against many accounts. An
-   * account without a failure of its own gets past it, so that nobody can shut an application's users out.
+   * Failures of all accounts together, by client: bounds guessing one password against many accounts. The
+   * pipeline exempts an account without a failure of its own, so that an attacker cannot lock out all users
+   * of an application.
    */
   client: { name: "client", failures: 1000, windowSeconds: 60 },
   /** Wrong secrets, by client id. */
   secret: { name: "secret", failures: 20, windowSeconds: 60 },
 } as const satisfies Record<string, AttemptRule>;
 
-/** One rule, applied to many accounts. Each refusal is `too_many_requests` with the seconds to wait. */
+/** One rule, applied to many accounts. A refusal throws `too_many_requests` with the seconds to wait. */
 export interface AttemptLimit {
   /**
-   * Counts an attempt before it is known how it ends, so that parallel guesses cannot outrun the count.
-   * @returns how many count now, this one among them
+   * Counts an attempt before its outcome is known, so that parallel guesses cannot exceed the limit.
+   * @returns the number of attempts that count now, including this one
    */
   begin(account: string): Promise<number>;
-  /** The attempt was right: the count starts anew. */
+  /** Records that the attempt succeeded: the count starts from zero. */
   succeed(account: string): Promise<void>;
-  /** The attempt was right after all, or could not be judged as a dependency was away: it does not count. */
+  /** Takes the attempt back: it succeeded, or could not be checked because a dependency was unavailable. */
   withdraw(account: string): Promise<void>;
 }
 
-/** @param secret one that every process has; the keys of the counters are made under it */
+/** @param secret the same in every process; the keys of the counters are derived with it */
 export function createAttemptLimit(db: Database, secret: string, rule: AttemptRule): AttemptLimit {
   const limiter = new RateLimiterDrizzle({
     storeClient: db,
@@ -57,7 +59,7 @@ export function createAttemptLimit(db: Database, secret: string, rule: AttemptRu
   const key = Buffer.from(hkdfSync("sha256", secret, "", "gatepost attempts", 32));
   const keyOf = (account: string) => createHmac("sha256", key).update(account).digest("base64url");
 
-  /** The library rejects with its result where a limit is reached, and with an Error where the store fails. */
+  /** The library rejects with a RateLimiterRes if a limit is reached, and with an Error if the store fails. */
   function refuse(reason: unknown): never {
     if (reason instanceof RateLimiterRes) throw tooManyRequests(reason.msBeforeNext / 1000);
     throw reason;
@@ -69,7 +71,7 @@ export function createAttemptLimit(db: Database, secret: string, rule: AttemptRu
         const { consumedPoints } = await limiter.consume(keyOf(account));
         return consumedPoints;
       } catch (reason) {
-        // The library counts what it refuses, too; an attempt that was not made is no failure.
+        // The library also counts attempts that it refuses; take that back, as the attempt was not made.
         if (reason instanceof RateLimiterRes) await limiter.reward(keyOf(account));
         return refuse(reason);
       }

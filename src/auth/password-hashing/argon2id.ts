@@ -1,4 +1,4 @@
-/** Hashing of what must be recognised and never read: passwords of identities, secrets of clients. */
+/** Hashing of the passwords of identities and the secrets of clients. */
 import { hash, verify } from "@node-rs/argon2";
 
 /** OWASP's first recommendation for argon2id: 19 MiB, two passes, one lane. */
@@ -9,7 +9,7 @@ export function hashSecret(secret: string): Promise<string> {
   return hash(secret, argon2id);
 }
 
-/** Whether the secret is the one that was hashed. */
+/** Whether the hash is that of the secret. */
 export function verifySecret(secretHash: string, secret: string): Promise<boolean> {
   return verify(secretHash, secret);
 }

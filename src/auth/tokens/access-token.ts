@@ -1,6 +1,6 @@
 /**
- * Access tokens: JWTs of RFC 9068, signed with RS256. The jti begins with the id of the authorization, so
- * that a token leads to the state that decides whether it is active.
+ * Access tokens: JWTs of RFC 9068, signed with RS256. The jti begins with the id of the authorization, whose
+ * state decides whether the token is active.
  */
 import { hash, sign } from "node:crypto";
 import { promisify } from "node:util";
@@ -32,19 +32,19 @@ export function newJti(authorizationId: string): string {
   return `${authorizationId}.${randomBytes(16).toString("base64url")}`;
 }
 
-/** So many characters of a jti are the id of its authorization. */
+/** Characters at the beginning of a jti that are the id of its authorization. */
 export const authorizationIdLength = 36;
 
 export interface AccessTokens {
   sign(claims: AccessTokenClaims): Promise<string>;
   /**
    * The claims of a token that this issuer signed and that has not expired; undefined for anything else.
-   * Says nothing of revocation. No promise where the signature is known.
+   * Does not check revocation. Not a promise if the signature is cached as valid.
    */
   verify(token: string): AccessTokenClaims | undefined | Promise<AccessTokenClaims | undefined>;
 }
 
-/** For some 100,000 tokens whose signatures are remembered to be good, in 4 MiB. */
+/** Sets of the cache of valid signatures: some 100,000 tokens in 4 MiB. */
 const rememberedSets = 16_384;
 
 /** Seconds that the clocks of two processes may differ. */
@@ -57,7 +57,7 @@ interface Dependencies {
 }
 
 export function createAccessTokens({ keys, issuer, clock }: Dependencies): AccessTokens {
-  // A signature is verified once. What is remembered is that it was good, never that the token is active.
+  // A signature is verified once. The cache holds that it is valid, never that the token is active.
   const verified = new DigestCache(rememberedSets);
 
   async function isSignedHere(token: string): Promise<boolean> {
@@ -68,7 +68,7 @@ export function createAccessTokens({ keys, issuer, clock }: Dependencies): Acces
         typ: "at+jwt",
         issuer,
         currentDate: new Date(clock.now()),
-        // For nbf: another machine's clock may be ahead. An expired token is told below, to the second.
+        // For nbf: another machine's clock may be ahead. currentClaims checks the expiry, without tolerance.
         clockTolerance: clockSkewSeconds,
         requiredClaims: ["sub", "aud", "exp", "nbf", "iat", "jti", "client_id"],
       });
@@ -79,11 +79,11 @@ export function createAccessTokens({ keys, issuer, clock }: Dependencies): Acces
     }
   }
 
-  /** Of a token whose signature is good. */
+  /** The claims of a token whose signature is valid; undefined if it has expired or was issued in the future. */
   function currentClaims(token: string): AccessTokenClaims | undefined {
     const claims = claimsOf(payloadOf(token));
     const now = unixSeconds(clock);
-    // The skew is for a clock that runs ahead; an expired token is expired.
+    // The skew allows for another machine's clock that is ahead; it does not prolong a token.
     return claims && claims.exp > now && claims.iat <= now + clockSkewSeconds ? claims : undefined;
   }
 
@@ -91,8 +91,8 @@ export function createAccessTokens({ keys, issuer, clock }: Dependencies): Acces
   const header = base64url(JSON.stringify({ alg: "RS256", typ: "at+jwt", kid: keyId }));
 
   return {
-    // The compact serialization (RFC 7515 section 7.1). jose takes 35 us for what is around the signature, an
-    // eighth of the signature itself; nothing but our own claims passes here.
+    // The compact serialization (RFC 7515 section 7.1), without jose: jose adds 35 us, an eighth of the time of
+    // the signature, for checks that our own claims do not need.
     async sign(claims) {
       const input = `${header}.${base64url(JSON.stringify(claims))}`;
       const signature = await signInBackground("sha256", Buffer.from(input, "latin1"), privateKey);
@@ -111,14 +111,14 @@ export function createAccessTokens({ keys, issuer, clock }: Dependencies): Acces
   };
 }
 
-/** On a thread beside: a signature takes a quarter of a millisecond. With an RSA key and SHA-256 it is RS256. */
+/** Signs on the thread pool, as a signature takes a quarter of a millisecond. RSA with SHA-256 is RS256. */
 const signInBackground = promisify(sign);
 
 function base64url(text: string): string {
   return Buffer.from(text, "utf8").toString("base64url");
 }
 
-/** The payload of a token whose signature is good. */
+/** The payload of a token whose signature is valid. */
 function payloadOf(token: string): Record<string, unknown> {
   const payload = token.slice(token.indexOf(".") + 1, token.lastIndexOf("."));
   return JSON.parse(Buffer.from(payload, "base64url").toString("utf8"));
@@ -128,7 +128,7 @@ function isTime(claim: unknown): claim is number {
   return Number.isSafeInteger(claim);
 }
 
-/** Only what we sign gets here; the shape is checked all the same, for later code to rely on. */
+/** The claims of a payload that this issuer signed. Their types are checked all the same, as a safeguard. */
 function claimsOf(payload: Record<string, unknown>): AccessTokenClaims | undefined {
   const { iss, sub, aud, exp, nbf, iat, jti, client_id, scope } = payload;
   if (typeof iss !== "string" || typeof sub !== "string" || typeof client_id !== "string") return undefined;

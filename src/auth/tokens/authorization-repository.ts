@@ -24,8 +24,8 @@ export interface AuthorizationRepository {
   find(id: string): Promise<Authorization | undefined>;
   /**
    * Whether the access token with this jti may be active: its authorization has not ended, its client is
-   * enabled, and it has not been revoked by itself. Must be read from the database after it was asked, on
-   * the connection's newest state: what another process has committed before is seen.
+   * enabled, and it has not been revoked individually. The query always starts after the call, so its result
+   * reflects everything that any process has committed before the call.
    */
   readonly isLive: BatchedLookup<string, true>;
 }
@@ -40,9 +40,9 @@ export function createAuthorizationRepository(db: Database): AuthorizationReposi
   };
 }
 
-/** Which of the jtis, by their places in the list. In one row: the driver takes several times as long over many. */
+/** The positions in the list of the jtis that are live. In one row: many rows take the driver several times as long. */
 const livePlaces = selection({
-  places: computed(listOf(integer), sql`coalesce(json_agg(asked.place), '[]')`),
+  places: computed(listOf(integer), sql`coalesce(json_agg(requested.place), '[]')`),
 });
 
 const selectLive = prepared(["jtis"], ({ jtis }) => {
@@ -51,11 +51,11 @@ const selectLive = prepared(["jtis"], ({ jtis }) => {
   const revoked = names(revokedAccessTokens, "r");
   return sql`
     select ${livePlaces}
-    from unnest(${jtis}::text[]) with ordinality as asked (value, place)
-    join ${authorizations} a on ${authorization.id} = left(asked.value, ${authorizationIdLength}::int)::uuid
+    from unnest(${jtis}::text[]) with ordinality as requested (value, place)
+    join ${authorizations} a on ${authorization.id} = left(requested.value, ${authorizationIdLength}::int)::uuid
       and ${authorization.revokedAt} is null
     join ${clients} c on ${client.clientId} = ${authorization.clientId} and ${client.disabledAt} is null
-    where not exists (select from ${revokedAccessTokens} r where ${revoked.jti} = asked.value)`;
+    where not exists (select from ${revokedAccessTokens} r where ${revoked.jti} = requested.value)`;
 });
 
 async function liveTokens(db: Database, jtis: readonly string[]): Promise<Map<string, true>> {
@@ -63,13 +63,13 @@ async function liveTokens(db: Database, jtis: readonly string[]): Promise<Map<st
   const live = new Map<string, true>();
   for (const place of found?.places ?? []) {
     const jti = jtis[place - 1];
-    if (jti === undefined) throw new Error(`the database answered place ${place} of ${jtis.length}`);
+    if (jti === undefined) throw new Error(`The database returned place ${place} of ${jtis.length}`);
     live.set(jti, true);
   }
   return live;
 }
 
-/** What a rotation changes. */
+/** The new values of a rotation. */
 interface Rotation {
   readonly refreshHash: Buffer;
   readonly superseded: Authorization["superseded"];
@@ -104,9 +104,9 @@ const updateRotated = prepared(
 );
 
 /**
- * Must replace the refresh token and write the event if, and only if, the token in the database is still the
- * one that `authorization` was read with and the authorization is active: of n at once, one succeeds.
- * @returns whether this call did it
+ * Replaces the refresh token and writes the event if, and only if, the refresh token is still the one in
+ * `authorization` and the authorization is active: of n concurrent calls, one succeeds.
+ * @returns whether this call replaced the token
  */
 export async function rotate(
   db: Database,

@@ -9,14 +9,14 @@ import { AuthEvents, recordEvent } from "../events.ts";
 import { authorizations, clients, identities, redeemedOtpProofs } from "../schema.ts";
 import { hashPart, type RefreshToken } from "./refresh-token.ts";
 
-/** Whom a grant has established, and what must still hold when the authorization is created. */
+/** The authenticated identity, and conditions that must still hold when the authorization is created. */
 export interface AuthenticatedSubject {
   readonly identityId: string;
-  /** The phone number that was proven must still be the identity's. */
+  /** The phone number that was proven; must still be the identity's. */
   readonly phone?: string;
-  /** The password that was checked must still be the identity's. */
+  /** The hash of the password that was checked; must still be the identity's. */
   readonly passwordHash?: string;
-  /** The proof must not have been redeemed; it is by this. */
+  /** Must not have been redeemed yet; creating the authorization redeems it. */
   readonly otpProof?: { readonly hash: Buffer; readonly expiresAt: Date };
 }
 
@@ -31,7 +31,7 @@ interface NewAuthorization {
   readonly now: number;
 }
 
-/** When the tokens of a pair that is issued now expire. */
+/** When the tokens of a pair expire that is issued now, as ISO 8601. @param now milliseconds since the epoch */
 export function expiriesOf(client: Client, now: number): { access: string; refresh: string } {
   const { accessTokenSeconds, refreshTokenSeconds } = client.tokenSettings;
   const after = (seconds: number) => new Date(now + seconds * 1000).toISOString();
@@ -39,33 +39,33 @@ export function expiriesOf(client: Client, now: number): { access: string; refre
 }
 
 /**
- * Must, in one statement, check that the identity and the client still are what the grant saw, redeem the
- * proof if there is one, create the authorization and write its event. An identity that is deleted, or whose
- * password is changed, at the same moment either sees the authorization and ends it, or makes this find
- * nothing. Answers whether there is an authorization now.
+ * In one statement: checks that the conditions of the subject still hold and the client is enabled, redeems
+ * the proof if there is one, creates the authorization and writes its event. A concurrent transaction that
+ * deletes the identity, or changes its password, either sees the authorization and ends it, or commits first,
+ * and then no authorization is created. Returns whether the authorization was created.
  */
 type CreateAuthorization = (authorization: NewAuthorization) => Promise<boolean>;
 
 /**
- * Authorizations that are asked for at the same time share a statement, and a commit. That one waits for no
- * lock and its failure counts for nothing, so that nobody depends on what only concerns another: what it has
- * not created is tried again by itself, and only that tells that there is none.
+ * Authorizations that are requested at the same time share a statement and a commit. The shared statement skips
+ * locked rows, and its failure is ignored, so that one request does not suffer from another. What it has not
+ * created is tried again in a statement of its own; only the result of that one is final.
  */
 export function createCreateAuthorization(db: Database): CreateAuthorization {
-  const together = batched({
-    load: async (asked: readonly NewAuthorization[]) => {
-      const created = await create(db, asked, insertTogether).catch((error: unknown) => {
-        // Whether it was committed is not known, so trying again could not tell either.
+  const createBatched = batched({
+    load: async (requested: readonly NewAuthorization[]) => {
+      const created = await create(db, requested, insertBatch).catch((error: unknown) => {
+        // The statement may have been committed, so a second try could not tell either.
         if (isDatabaseUnavailable(error)) throw error;
         return new Set<string>();
       });
       const isCreated = ({ refreshToken }: NewAuthorization) => created.has(refreshToken.authorizationId);
-      return new Map(asked.filter(isCreated).map((authorization) => [authorization, true]));
+      return new Map(requested.filter(isCreated).map((authorization) => [authorization, true]));
     },
     maxKeys: 128,
   });
   return async (authorization) =>
-    (await together(authorization)) ?? (await create(db, [authorization], insertAlone)).size === 1;
+    (await createBatched(authorization)) ?? (await create(db, [authorization], insertOne)).size === 1;
 }
 
 const { id, clientId, identityId, grantType, scopes, createdAt, expiresAt, accessExpiresAt } =
@@ -84,34 +84,34 @@ const recordGranted = recordEvent(
   sql`from granted`,
 );
 
-/** @param waiting what becomes of a lock that somebody else has */
-function insertStatement(waiting: SQL) {
+/** @param lockWait how to treat rows that another transaction has locked: `skip locked`, or wait if empty */
+function insertStatement(lockWait: SQL) {
   return prepared(
-    ["asked"],
-    ({ asked }) => sql`
-    with asked as (
-      select * from json_to_recordset(${asked}::text::json) as row (
+    ["requested"],
+    ({ requested }) => sql`
+    with requested as (
+      select * from json_to_recordset(${requested}::text::json) as row (
         ${id} uuid, ${identityId} text, ${phone} text, ${passwordHash} text, ${proofHash} bytea,
         proof_expires timestamptz, ${clientId} text, ${grantType} text, ${scopes} text[], ${createdAt} timestamptz,
         ${expiresAt} timestamptz, ${accessExpiresAt} timestamptz, ${familyHash} bytea, ${refreshHash} bytea)
     ), holder as (
       select ${identity.id}, ${phone}, ${passwordHash} from ${identities}
-      where ${identity.id} in (select ${identityId} from asked)
-      for share ${waiting}
+      where ${identity.id} in (select ${identityId} from requested)
+      for share ${lockWait}
     ), registered as (
       select ${client.clientId} from ${clients}
-      where ${client.clientId} in (select asked.${clientId} from asked) and ${client.disabledAt} is null
-      for share ${waiting}
+      where ${client.clientId} in (select requested.${clientId} from requested) and ${client.disabledAt} is null
+      for share ${lockWait}
     ), holding as (
-      select asked.*, row_number() over (partition by asked.${proofHash} order by asked.${id}) as turn
-      from asked join holder on holder.${identity.id} = asked.${identityId}
-        join registered on registered.${client.clientId} = asked.${clientId}
-      where (asked.${phone} is null or asked.${phone} = holder.${phone})
-        and (asked.${passwordHash} is null or asked.${passwordHash} = holder.${passwordHash})
+      select requested.*, row_number() over (partition by requested.${proofHash} order by requested.${id}) as turn
+      from requested join holder on holder.${identity.id} = requested.${identityId}
+        join registered on registered.${client.clientId} = requested.${clientId}
+      where (requested.${phone} is null or requested.${phone} = holder.${phone})
+        and (requested.${passwordHash} is null or requested.${passwordHash} = holder.${passwordHash})
     ), redeemed as (
       insert into ${redeemedOtpProofs} (${proofHash}, ${proofExpiresAt})
       select ${proofHash}, proof_expires from holding where ${proofHash} is not null and turn = 1
-      -- In one order, so that no two statements wait for each other.
+      -- A fixed order prevents deadlocks between two statements.
       order by ${proofHash}
       on conflict do nothing returning ${proofHash}
     ), granted as (
@@ -127,22 +127,26 @@ function insertStatement(waiting: SQL) {
   );
 }
 
-const insertTogether = insertStatement(sql`skip locked`);
-const insertAlone = insertStatement(sql``);
+const insertBatch = insertStatement(sql`skip locked`);
+const insertOne = insertStatement(sql``);
 
 /** @returns the ids of those that were created */
 async function create(
   db: Database,
-  asked: readonly NewAuthorization[],
-  statement: typeof insertAlone,
+  requested: readonly NewAuthorization[],
+  statement: typeof insertOne,
 ): Promise<Set<string>> {
-  const created = await rows(db, granted, statement({ asked: JSON.stringify(asked.map(askedRow)) }));
+  const created = await rows(
+    db,
+    granted,
+    statement({ requested: JSON.stringify(requested.map(requestedRow)) }),
+  );
   return new Set(created.map((row) => row.id));
 }
 
-/** What is asked for, by the names that the statement gives its parts. */
-function askedRow({ client, grantType, subject: established, scopes, refreshToken, now }: NewAuthorization) {
-  const { identityId, phone, passwordHash, otpProof } = established;
+/** The authorization as JSON, with the column names of the statement. */
+function requestedRow({ client, grantType, subject, scopes, refreshToken, now }: NewAuthorization) {
+  const { identityId, phone, passwordHash, otpProof } = subject;
   const expiries = expiriesOf(client, now);
   return {
     [authorizations.id.name]: refreshToken.authorizationId,
@@ -162,7 +166,7 @@ function askedRow({ client, grantType, subject: established, scopes, refreshToke
   };
 }
 
-/** Bytes as PostgreSQL reads them from text. */
+/** Bytes in PostgreSQL's hex format. */
 function bytea(bytes: Buffer): string {
   return `\\x${bytes.toString("hex")}`;
 }

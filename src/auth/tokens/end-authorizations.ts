@@ -5,7 +5,7 @@ import { rowCount } from "../../platform/database/statements.ts";
 import { AuthEvents, type RevocationReason, reasonName, recordEvent } from "../events.ts";
 import { authorizations } from "../schema.ts";
 
-/** Which authorizations. */
+/** Selects one authorization, or all of an identity or of a client. */
 type AuthorizationSelector =
   | { readonly id: string }
   | { readonly identityId: string }
@@ -14,10 +14,10 @@ type AuthorizationSelector =
 const { id, identityId, clientId, revokedAt, revocationReason, superseded } = names(authorizations);
 
 /**
- * Ends authorizations that have not ended yet, forgets what could continue them, and writes an event for
- * each, in one statement. From its commit on none of their tokens is active. Rows are locked in the order of
- * their ids, so that two that end the same ones at once wait for each other and do not deadlock.
- * @returns how many ended now
+ * Ends authorizations that have not ended yet, deletes the token pairs kept for retries, and writes an event for
+ * each, in one statement. Once it is committed, none of their tokens is active. Rows are locked in the order of
+ * their ids, so that two statements that end the same authorizations do not deadlock.
+ * @returns how many authorizations this call ended
  */
 export async function endAuthorizations(
   db: Database,

@@ -20,8 +20,8 @@ export type Introspection = ActiveToken | { readonly active: false };
 const inactive: Introspection = { active: false };
 
 /**
- * Whether an access token is active, decided anew each time. Throws where the state cannot be read: a token
- * is never called active on memory alone.
+ * Whether an access token is active. Reads the state from the database each time and throws if that fails: a
+ * token is never reported as active from a cache.
  */
 export type Introspect = (token: string) => Promise<Introspection>;
 

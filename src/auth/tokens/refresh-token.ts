@@ -1,22 +1,22 @@
 /**
- * Refresh tokens: opaque to everybody but this file. A token is
+ * The format of refresh tokens, which only this file depends on. A token is
  *
  *   gpr_ base64url( authorization id (16) | family (32) | rotating (32) | tag (16) )
  *
  * The family part is the same in every token of one authorization, the rotating part new in each. The
- * database holds only the SHA-256 of both. The tag binds the parts together under the family, so a token can
- * be told from a garbled or made-up one without storing all that were ever issued: whoever does not know the
- * family cannot make a token that passes for an old one, whatever id it carries.
+ * database holds only the SHA-256 of both. The tag authenticates the parts under the family. So a garbled or
+ * forged token is recognised without a list of all tokens that were ever issued: without the family, an attacker
+ * cannot make a token that passes for an old one, whatever id it has.
  */
 import { createCipheriv, createDecipheriv, hash, hkdfSync, timingSafeEqual } from "node:crypto";
 import { randomBytes } from "../../platform/crypto/random.ts";
 
-/** Marks the token for people and for scanners that look for leaked secrets. */
+/** Identifies the token to people and to scanners for leaked secrets. */
 const prefix = "gpr_";
 const sizes = { id: 16, secret: 32, tag: 16 };
 const tokenPattern = /^gpr_[A-Za-z0-9_-]{128}$/;
 
-/** A refresh token taken apart. */
+/** The parts of a refresh token. */
 export interface RefreshToken {
   readonly authorizationId: string;
   readonly family: Buffer;
@@ -28,14 +28,14 @@ function idBytes(authorizationId: string): Buffer {
 }
 
 /**
- * Half of a hash of parts whose lengths are fixed: nobody can lengthen it, and who does not know the family
- * cannot make it. An HMAC would say the same for several times the time.
+ * The first half of a hash over parts of fixed lengths, so it does not allow length extension; and it cannot be
+ * computed without the family. An HMAC would be as secure and take several times as long.
  */
 function tagOf(id: Buffer, family: Buffer, rotating: Buffer): Buffer {
   return hash("sha256", Buffer.concat([family, id, rotating]), "buffer").subarray(0, sizes.tag);
 }
 
-/** A token with a new rotating part; with a new family too, unless one is given. */
+/** A token with a new rotating part, and with a new family unless one is given. */
 export function newRefreshToken(
   authorizationId: string,
   family: Buffer = randomBytes(sizes.secret),
@@ -49,10 +49,10 @@ export function encodeRefreshToken({ authorizationId, family, rotating }: Refres
   return prefix + Buffer.concat([id, family, rotating, tagOf(id, family, rotating)]).toString("base64url");
 }
 
-/** The token's parts; undefined for anything that `encodeRefreshToken` has not made. */
+/** The parts of a token; undefined if `encodeRefreshToken` has not made it. */
 export function decodeRefreshToken(text: string): RefreshToken | undefined {
   if (!tokenPattern.test(text)) return undefined;
-  // 96 bytes are 128 characters with no bits to spare: one token, one spelling.
+  // 96 bytes are exactly 128 characters of base64url: no bits are unused, so each token has one spelling.
   const bytes = Buffer.from(text.slice(prefix.length), "base64url");
   const id = bytes.subarray(0, sizes.id);
   const family = bytes.subarray(sizes.id, sizes.id + sizes.secret);
@@ -63,12 +63,12 @@ export function decodeRefreshToken(text: string): RefreshToken | undefined {
   return { authorizationId, family, rotating };
 }
 
-/** What the database holds of a part. The parts are random, so a plain hash cannot be turned back. */
+/** The hash of a part for the database. The parts are random, so a plain hash cannot be inverted. */
 export function hashPart(part: Buffer): Buffer {
   return hash("sha256", part, "buffer");
 }
 
-/** Whether the part is the one that was hashed; in constant time. */
+/** Whether the hash is that of the part; compares in constant time. */
 export function matchesHash(part: Buffer, hash: Uint8Array): boolean {
   return hash.length === 32 && timingSafeEqual(hashPart(part), hash);
 }
@@ -77,7 +77,7 @@ function sealingKey(rotating: Buffer): Buffer {
   return Buffer.from(hkdfSync("sha256", rotating, "", "gatepost refresh successor", 32));
 }
 
-/** Seals the answer to a refresh under the token that was presented: only who holds that token can open it. */
+/** Encrypts the response to a refresh under the token that was presented: without that token it cannot be read. */
 export function seal(rotating: Buffer, text: string): string {
   const nonce = randomBytes(12);
   const cipher = createCipheriv("aes-256-gcm", sealingKey(rotating), nonce);
@@ -85,7 +85,7 @@ export function seal(rotating: Buffer, text: string): string {
   return Buffer.concat([nonce, cipher.getAuthTag(), sealed]).toString("base64url");
 }
 
-/** Opens what `seal` sealed; throws if it is not that. */
+/** Decrypts the result of `seal`; throws if it is anything else. */
 export function unseal(rotating: Buffer, sealed: string): string {
   const bytes = Buffer.from(sealed, "base64url");
   const decipher = createDecipheriv("aes-256-gcm", sealingKey(rotating), bytes.subarray(0, 12));

@@ -10,9 +10,9 @@ import { endAuthorizations } from "./end-authorizations.ts";
 import { decodeRefreshToken, matchesHash } from "./refresh-token.ts";
 
 /**
- * Revokes a token (RFC 7009, but an invalid one is an error, by the contract). Once it returns, no process
- * reports the token as active. A refresh token ends its authorization; any that the authorization ever had
- * does, also one that has been replaced. An access token ends itself.
+ * Revokes a token (RFC 7009, except that an invalid token is an error, as the contract says). Once it returns,
+ * no process reports the token as active. Revoking a refresh token, current or replaced, ends its authorization.
+ * Revoking an access token ends only that token.
  */
 export type Revoke = (caller: Caller, token: string) => Promise<void>;
 

@@ -1,13 +1,13 @@
 /**
- * Refresh token rotation (RFC 9700 section 4.14). The promises:
+ * Refresh token rotation (RFC 9700 section 4.14). Its guarantees:
  *
- * 1. Rotation replaces: the row of the authorization changes, nothing grows.
- * 2. Whoever reads the database finds no token that works.
- * 3. A retry within the grace window gets the very same pair; n at once rotate once.
- * 4. A replaced token presented after its window ends the authorization, and an event tells of it.
- * 5. A forged or garbled token harms nothing.
- * 6. A crash at any point leaves the client with the new pair, or able to get it by trying again: the new
- *    pair is stored, sealed under the presented token, in the statement that makes it valid.
+ * 1. Rotation updates the row of the authorization and adds no rows.
+ * 2. The database holds no token that works.
+ * 3. A retry within the grace window gets the same pair; n concurrent requests rotate once.
+ * 4. A replaced token presented after its window ends the authorization, and an event reports it.
+ * 5. A forged or garbled token has no effect.
+ * 6. After a crash at any point, the client either has the new pair or gets it by a retry: the new pair is
+ *    stored, encrypted under the presented token, in the statement that makes it valid.
  */
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -35,8 +35,8 @@ import {
 import type { TokenIssuer, TokenPair } from "./token-issuer.ts";
 
 /**
- * Replaced tokens to keep, of those whose window is open. None is dropped, as its retry must be answered: who
- * refreshes faster has to wait until the oldest window closes.
+ * Replaced tokens of one authorization whose window may be open at once. None is dropped, as a retry with it
+ * must get its pair: a client that refreshes faster has to wait until the oldest window closes.
  */
 const maxSuperseded = 60;
 
@@ -94,7 +94,7 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     return rotated ? pair : undefined;
   }
 
-  async function reuse(authorization: Authorization): Promise<void> {
+  async function endReused(authorization: Authorization): Promise<void> {
     const now = new Date(clock.now());
     await db.transaction(async (tx) => {
       const ended = await endAuthorizations(tx, { id: authorization.id }, "REUSE", now);
@@ -123,14 +123,14 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
   return async (client, token, chooseScopes) => {
     const presented = decodeRefreshToken(token);
     if (!presented) return undefined;
-    // The second round is for whoever lost the race to rotate: the winner's pair is there by then.
+    // The second round is for a request that lost the race to rotate: by then the winner's pair is stored.
     for (let round = 0; round < 2; round += 1) {
       const authorization = await authorizationFor(client, presented);
       if (!authorization) return undefined;
       if (!matchesHash(presented.rotating, authorization.refreshHash)) {
         const retried = successorOf(authorization, client, presented, clock.now());
-        if (!retried) await reuse(authorization);
-        // The pair stays what it was; but a scope that is not permitted is refused as ever.
+        if (!retried) await endReused(authorization);
+        // A retry gets the same pair whatever scope it requests; but a scope that is not permitted is refused.
         else chooseScopes(permittedScopes(authorization, client));
         return retried;
       }
@@ -141,7 +141,7 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
   };
 }
 
-/** What was granted, as far as the client is still permitted to have it. */
+/** The scopes of the authorization that the client is still permitted to have. */
 function permittedScopes(authorization: Authorization, client: Client): string[] {
   return authorization.scopes.filter((scope) => client.scopes.includes(scope));
 }
@@ -161,7 +161,7 @@ function withinWindow(
   return superseded.filter(({ at }) => at > opened);
 }
 
-/** The pair that replaced the presented token, if that happened within the window. */
+/** The pair that replaced the presented token; undefined if its window has closed. */
 function successorOf(
   authorization: Authorization,
   client: Client,

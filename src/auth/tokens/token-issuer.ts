@@ -1,4 +1,4 @@
-/** Issues token pairs: the tokens are made here, the authorization in create-authorization.ts. */
+/** Issues token pairs. The tokens are made here, the authorization in create-authorization.ts. */
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
 import { uuidv7 } from "../../platform/crypto/uuid.ts";
 import type { Database } from "../../platform/database/database.ts";
@@ -7,7 +7,7 @@ import { type AccessTokens, newJti } from "./access-token.ts";
 import { type AuthenticatedSubject, createCreateAuthorization } from "./create-authorization.ts";
 import { encodeRefreshToken, newRefreshToken, type RefreshToken } from "./refresh-token.ts";
 
-/** The answer of the token operation, as the contract has it. Lifetimes are in seconds. */
+/** The response of the token operation, with the names of the contract. Lifetimes are in seconds. */
 export interface TokenPair {
   access_token: string;
   refresh_token: string;
@@ -24,11 +24,11 @@ interface PairRequest {
 }
 
 export interface TokenIssuer {
-  /** A new authorization and its first pair; undefined if what was established no longer holds. */
+  /** Creates an authorization and its first pair; undefined if a condition of the subject no longer holds. */
   authorize(
     client: Client,
     grantType: string,
-    established: AuthenticatedSubject,
+    subject: AuthenticatedSubject,
     scopes: readonly string[],
   ): Promise<TokenPair | undefined>;
   /** A pair for an authorization that exists. Stores nothing. */
@@ -75,7 +75,7 @@ export function createTokenIssuer({ db, clock, accessTokens, issuer }: Dependenc
       const { identityId } = subject;
       const now = clock.now();
       const refreshToken = newRefreshToken(uuidv7(now));
-      // Signed before it is stored: a crash between the two leaves nothing behind that somebody waits for.
+      // Sign before storing: a crash between the two leaves no authorization without a pair.
       const issued = await pair({ client, identityId, refreshToken, scopes });
       const authorization = { client, grantType, subject, scopes, refreshToken, now };
       return (await createAuthorization(authorization)) ? issued : undefined;

@@ -11,11 +11,11 @@ import { codeSeconds, type Message, type Verifications } from "./verifications.t
 interface Dependencies {
   readonly verifications: Verifications;
   readonly signOtpProof: SignOtpProof;
-  /** Shows the codes. */
+  /** Receives the codes. */
   readonly logger: Logger;
 }
 
-/** The document bound to its handlers; nobody has to sign in. */
+/** The document bound to its handlers; its operations need no authentication. */
 export function otpVerifierHttp(
   dependencies: Dependencies &
     Pick<Binding<operations, never>, "document" | "observer" | "validateResponses">,
@@ -33,7 +33,7 @@ function otpVerifierHandlers(dependencies: Dependencies): Handlers<operations, n
   const { verifications, signOtpProof, logger } = dependencies;
   return {
     async startVerification({ body }) {
-      show(logger, verifications.start(requirePhone(body.phone, "/body/phone")));
+      logMessage(logger, verifications.start(requirePhone(body.phone, "/body/phone")));
       return { status: 202, body: { expiresIn: codeSeconds } };
     },
     async checkVerification({ body: { phone, code } }) {
@@ -57,9 +57,9 @@ function otpVerifierHandlers(dependencies: Dependencies): Handlers<operations, n
 }
 
 /**
- * The text message, for the person at the terminal. The one code that is ever logged: it is worth something
- * only to this verifier, which production refuses. The log masks the phone number, as everywhere.
+ * Logs the text message, for the developer at the terminal. No other code is ever logged, and this one is valid
+ * only at this verifier, which production refuses. The log masks the phone number, as everywhere.
  */
-function show(logger: Logger, { phone, code }: Message): void {
-  logger.info({ sms: true }, `text message to ${phone}: your code is ${code}`);
+function logMessage(logger: Logger, { phone, code }: Message): void {
+  logger.info({ sms: true }, `Text message to ${phone}: your code is ${code}`);
 }

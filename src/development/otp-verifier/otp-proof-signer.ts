@@ -8,7 +8,7 @@ export const proofSeconds = 300;
 /** Signs a JWT which proves that the phone (canonical) passed a check. */
 export type SignOtpProof = (phone: string) => Promise<string>;
 
-/** The key's type fixes the algorithm, as it does for whoever verifies the proof. */
+/** The algorithm follows from the type of the key, as it does in the service that verifies the proof. */
 function algorithmOf(key: KeyObject): string {
   const type = key.asymmetricKeyType;
   if (type === "rsa") return "RS256";

@@ -4,7 +4,7 @@ import { invalidInput } from "../../platform/base/errors.ts";
 /**
  * The canonical E.164 form of a phone number in international format. A leading space is read as the plus
  * sign that a caller forgot to encode in a query.
- * @param pointer where the number stands in the request
+ * @param pointer JSON pointer to the number in the request
  * @throws invalid_request if it cannot be a phone number
  */
 export function requirePhone(text: string, pointer: string): string {

@@ -1,6 +1,6 @@
 /**
- * Composition root of the built-in OTP verifier, which development mode serves in the place of a real one.
- * It implements openapi/otp-verifier.yaml; the auth service reaches it over the wire, as any other.
+ * Composition root of the built-in OTP verifier, which replaces a real one in development mode. It implements
+ * openapi/otp-verifier.yaml; the auth service calls it over HTTP, as it calls a real one.
  */
 import { Hono } from "hono";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -24,13 +24,13 @@ interface Dependencies {
   readonly logger: Logger;
   readonly observer: HttpObserver;
   readonly clock: Clock;
-  /** Hold every response against the document. */
+  /** Whether every response is validated against the document. */
   readonly validateResponses: boolean;
-  /** In front of the document's paths. */
+  /** Prefix of the document's paths. */
   readonly basePath: string;
 }
 
-/** @throws if the key is of no type that can sign proofs */
+/** @throws if the key is of a type that cannot sign proofs */
 export async function createOtpVerifier(dependencies: Dependencies): Promise<OtpVerifier> {
   const { logger, observer, clock, validateResponses, basePath } = dependencies;
   const document = await loadContract(contractTexts("otp-verifier"));

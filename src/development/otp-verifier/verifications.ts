@@ -1,24 +1,24 @@
 /**
- * One-time codes and the rules they live by, in memory: this verifier stands in for a real one in
- * development mode and forgets everything when the process ends. Phone numbers are canonical here.
+ * One-time codes and their rules. All state is in memory and ends with the process, because this verifier
+ * only replaces a real one in development mode. All phone numbers here are canonical.
  */
 import { createHash, randomInt, timingSafeEqual } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { Clock } from "../../platform/base/clock.ts";
 import { ErrorKinds, ServiceError } from "../../platform/base/errors.ts";
 
-/** Seconds that a code can be used. */
+/** Seconds that a code is valid. */
 export const codeSeconds = 300;
-/** Wrong tries that void a code. */
+/** Wrong tries that invalidate a code. */
 const maxWrongTries = 5;
 /** Milliseconds for which a confirmed code counts as a check passed just now. */
 const passMs = 120_000;
-/** So many codes are sent to a phone in so many milliseconds. */
+/** The most codes that are sent to a phone within `sendWindowMs`. */
 const maxSends = 5;
 const sendWindowMs = 60_000;
-/** Phones that are remembered; of more, those that were used longest ago are forgotten. */
+/** Phones that are stored; beyond that, those used least recently are dropped. */
 const maxPhones = 10_000;
-/** Messages that are kept for a phone. */
+/** Messages that are stored for a phone. */
 const maxMessages = 10;
 
 /** A text message that would have been sent. */
@@ -29,9 +29,9 @@ export interface Message {
 }
 
 interface Verification {
-  /** Undefined: used, void, or none was sent. */
+  /** Undefined if it was used or invalidated, or none was sent. */
   code: { readonly text: string; readonly expiresAt: number; wrongTries: number } | undefined;
-  /** Until when a check without a code is answered true. */
+  /** Until when a check without a code succeeds; milliseconds since the epoch. */
   passedUntil: number;
   /** The newest first. */
   messages: readonly Message[];
@@ -39,17 +39,17 @@ interface Verification {
 
 export interface Verifications {
   /**
-   * Makes a new code for the phone and voids the one before.
+   * Makes a new code for the phone and invalidates the previous one.
    * @throws too_many_requests
    */
   start(phone: string): Message;
   /** Whether the code is right; a right one works once. */
   check(phone: string, code: string): boolean;
-  /** As `check`; a right code counts as a check passed just now. */
+  /** As `check`; after a right code, `takePass` succeeds once within two minutes. */
   confirm(phone: string, code: string): boolean;
-  /** Whether the phone passed a check just now; true is answered once. */
+  /** Whether a code of the phone was confirmed just now; true only once for each confirmation. */
   takePass(phone: string): boolean;
-  /** What was sent to the phone, the newest first. */
+  /** The messages to the phone, the newest first. */
   messages(phone: string): readonly Message[];
 }
 
@@ -110,7 +110,7 @@ function refuseTooMany(messages: readonly Message[], now: number): void {
   );
 }
 
-/** In the same time wherever they differ, and of whatever length they are. */
+/** Compares in constant time, also texts of different lengths. */
 function isSame(text: string, other: string): boolean {
   const digest = (value: string) => createHash("sha256").update(value).digest();
   return timingSafeEqual(digest(text), digest(other));

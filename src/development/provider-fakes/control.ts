@@ -1,6 +1,6 @@
 /**
- * The control port: HTTP/1.1 with JSON, for whoever is in another process than the fakes. Shows the ledgers and
- * plays scenarios. It has no authentication and listens on loopback only.
+ * The control port: HTTP/1.1 with JSON, for use from other processes. Shows the ledgers and plays scenarios. It has
+ * no authentication and listens on loopback only.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -8,7 +8,7 @@ import type { ApnsFake } from "./apns/apns.ts";
 import type { FcmFake } from "./fcm/fcm.ts";
 import type { FakeProvider, RunningFake } from "./running-fake.ts";
 import type { Scenario } from "./scenario.ts";
-import type { Playing } from "./stage.ts";
+import type { PlayingScenario } from "./scenario-player.ts";
 import type { WebPushFake } from "./webpush/webpush.ts";
 
 const maxPage = 10_000;
@@ -27,7 +27,7 @@ export interface ControlPort {
   close(): Promise<void>;
 }
 
-/** What is wrong with a request, for the person who made it. */
+/** A refusal of a request; its message goes into the response. */
 class ControlError extends Error {
   readonly status: number;
   constructor(status: number, message: string) {
@@ -37,7 +37,7 @@ class ControlError extends Error {
 }
 
 interface Call {
-  /** The one that the query names, or all of them. */
+  /** The fake that the query names, or all of them. */
   readonly chosen: readonly RunningFake[];
   readonly query: URLSearchParams;
   readonly body: unknown;
@@ -99,14 +99,14 @@ const operations: Readonly<Record<string, Operation>> = {
 };
 
 /**
- * Starts it on 127.0.0.1.
- * @throws what listening throws (EADDRINUSE, EACCES)
+ * Starts the control port on 127.0.0.1.
+ * @throws the error of `listen` (EADDRINUSE, EACCES)
  */
 export async function startControlPort(fakes: ControlledFakes, port: number): Promise<ControlPort> {
   const server = createServer((request, response) => {
-    answer(request, fakes).then(
+    handle(request, fakes).then(
       (result) => write(response, result),
-      (error: unknown) => write(response, failure(error)),
+      (error: unknown) => write(response, errorResult(error)),
     );
   });
   await new Promise<void>((resolve, reject) => {
@@ -124,8 +124,8 @@ export async function startControlPort(fakes: ControlledFakes, port: number): Pr
   };
 }
 
-async function answer(request: IncomingMessage, fakes: ControlledFakes): Promise<Result> {
-  // A page that a browser shows could otherwise reach it under a name that resolves to loopback.
+async function handle(request: IncomingMessage, fakes: ControlledFakes): Promise<Result> {
+  // Prevents DNS rebinding: a web page could otherwise call the port under a name that resolves to loopback.
   if (!/^(127\.0\.0\.1|localhost|\[::1\])(:\d+)?$/.test(request.headers.host ?? "")) {
     throw new ControlError(403, "The control port is called by its loopback address.");
   }
@@ -148,7 +148,7 @@ function chosenOf(query: URLSearchParams, fakes: ControlledFakes): readonly Runn
 function tokensPage({ chosen, query }: Call): readonly unknown[] {
   const [fake] = chosen;
   if (!fake || chosen.length > 1)
-    throw new ControlError(400, "Which ledger? Add provider=fcm, apns or webpush.");
+    throw new ControlError(400, "Choose a ledger: add ?provider=fcm, apns or webpush.");
   const limit = Number(query.get("limit") ?? defaultPage);
   if (!Number.isInteger(limit) || limit < 1 || limit > maxPage) {
     throw new ControlError(400, `limit is from 1 to ${maxPage}.`);
@@ -159,16 +159,16 @@ function tokensPage({ chosen, query }: Call): readonly unknown[] {
 function play({ chosen, body }: Call): Result {
   const [fake] = chosen;
   if (!fake || chosen.length > 1)
-    throw new ControlError(400, "Who plays? Add ?provider=fcm, apns or webpush.");
+    throw new ControlError(400, "Choose a provider: add ?provider=fcm, apns or webpush.");
   try {
-    // The fake reads it strictly.
+    // The fake validates it.
     return { status: 201, json: shown(fake.play(body as Scenario)) };
   } catch (error) {
     throw error instanceof TypeError ? new ControlError(400, error.message) : error;
   }
 }
 
-function shown({ id, scenario, played }: Playing): object {
+function shown({ id, scenario, played }: PlayingScenario): object {
   return { id, scenario, played };
 }
 
@@ -190,18 +190,18 @@ async function readJson(request: IncomingMessage): Promise<unknown> {
   let length = 0;
   for await (const chunk of request) {
     length += chunk.length;
-    if (length > maxBody) throw new ControlError(413, "That is too long.");
+    if (length > maxBody) throw new ControlError(413, `The body is longer than ${maxBody} bytes.`);
     chunks.push(chunk);
   }
   if (length === 0) return undefined;
   try {
     return JSON.parse(Buffer.concat(chunks).toString());
   } catch {
-    throw new ControlError(400, "The body is no JSON.");
+    throw new ControlError(400, "The body is not JSON.");
   }
 }
 
-function failure(error: unknown): Result {
+function errorResult(error: unknown): Result {
   if (error instanceof ControlError) return { status: error.status, json: { error: error.message } };
   if (error instanceof TypeError) return { status: 400, json: { error: error.message } };
   return { status: 500, json: { error: String(error) } };

@@ -1,4 +1,4 @@
-/** Credentials as the providers hand them out: made here, and given to whoever sends to the fakes. */
+/** Generates credentials in the format of the providers, for senders to the fakes. */
 import { createECDH, generateKeyPair, generateKeyPairSync, randomBytes } from "node:crypto";
 import { promisify } from "node:util";
 
@@ -11,15 +11,15 @@ export interface ServiceAccount {
   readonly private_key: string;
   readonly client_email: string;
   readonly client_id: string;
-  /** Where access tokens are got, and the `aud` of the assertion. */
+  /** The OAuth token endpoint, and the `aud` of the assertion. */
   readonly token_uri: string;
 }
 
-/** What Apple's developer account shows of a key for APNs. */
+/** A key for APNs, as Apple's developer account shows it. */
 export interface ApnsCredentials {
   /** 10 characters, the `kid` of provider tokens. */
   readonly keyId: string;
-  /** 10 characters, their `iss`. */
+  /** 10 characters, the `iss` of provider tokens. */
   readonly teamId: string;
   /** The app's bundle id. */
   readonly topic: string;
@@ -37,7 +37,7 @@ export interface VapidCredentials {
   readonly subject: string;
 }
 
-/** A new service account, but for `token_uri`, which depends on where the fake listens. */
+/** A new service account, without `token_uri`, which depends on the port of the fake. */
 export async function newServiceAccount(projectId: string): Promise<Omit<ServiceAccount, "token_uri">> {
   const { privateKey } = await promisify(generateKeyPair)("rsa", { modulusLength: 2048 });
   return {
@@ -67,7 +67,7 @@ export function newVapidCredentials(): VapidCredentials {
   ecdh.generateKeys();
   return {
     publicKey: ecdh.getPublicKey("base64url"),
-    // A private key that begins with zeros is shorter, and d is not.
+    // Node drops leading zeros of the private key; `d` always has 32 bytes (RFC 7518 section 6.2.2.1).
     privateKey: Buffer.concat([Buffer.alloc(32), ecdh.getPrivateKey()])
       .subarray(-32)
       .toString("base64url"),

@@ -1,40 +1,40 @@
 /**
- * One request to a fake and what can be done with it, whatever protocol it came by. Owns reading the body and
- * the ways of not answering properly: resetting the stream, cutting the connection, sending everybody away.
+ * One request to a fake and the ways to end it, the same for HTTP/1.1 and HTTP/2. Owns reading the body and the
+ * ways to fail: resetting the stream, cutting the connection, GOAWAY.
  */
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 
-/** Of a longer body only the beginning is kept: no provider takes as much, so all that matters is its length. */
+/** Bytes. Of a longer body only the beginning is kept: it exceeds every provider's limit, and is refused for that. */
 const maxKeptBody = 65_536;
 
-/** An answer of a provider. */
+/** A response of a provider. */
 export interface FakeResponse {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
 }
 
-/** A request whose body has arrived. Exactly one of its methods is called, or none: then it is never answered. */
+/** A request whose body has arrived. One of the methods that end it is called, or none: then it gets no response. */
 export interface Exchange {
   readonly method: string;
-  /** With its query. */
+  /** Includes the query. */
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
   /** The first 64 KiB. */
   readonly body: Buffer;
-  answer(answer: FakeResponse): void;
-  /** Ends this request without an answer: RST_STREAM; over HTTP/1.1 the same as `disconnect`. */
+  respond(response: FakeResponse): void;
+  /** Ends this request without a response: RST_STREAM; over HTTP/1.1 the same as `disconnect`. */
   reset(): void;
   /** Cuts the connection, and with it every request on it: TCP RST. */
   disconnect(): void;
-  /** HTTP/2 only: GOAWAY. With code 0 open requests may finish, with another the connection ends at once. */
+  /** GOAWAY. With code 0 open requests may finish, with another the connection ends at once. HTTP/1.1: `disconnect`. */
   goAway(code: number, debugData: string): void;
   /** HTTP/2 only: changes how many streams the connection may have open at once. */
   allowStreams(maxConcurrentStreams: number): void;
 }
 
-/** What a fake does with its requests. */
+/** Handles the requests to a fake. */
 export type Handle = (exchange: Exchange) => void;
 
 class Http2Exchange implements Exchange {
@@ -56,7 +56,7 @@ class Http2Exchange implements Exchange {
     return String(this.headers[":path"]);
   }
 
-  answer({ status, headers, body }: FakeResponse): void {
+  respond({ status, headers, body }: FakeResponse): void {
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
     if (body === undefined) {
@@ -79,18 +79,18 @@ class Http2Exchange implements Exchange {
   goAway(code: number, debugData: string): void {
     const session = this.#session();
     if (!session) return;
-    // The last stream is left to nghttp2: those that it has seen.
+    // 0 lets nghttp2 set the last stream id: that of the last stream it has processed.
     session.goaway(code, 0, Buffer.from(debugData));
     if (code === constants.NGHTTP2_NO_ERROR) session.close();
-    // Once the frame is out.
+    // Give the frame time to be sent.
     else setTimeout(() => session.destroy(), 20).unref();
   }
 
   allowStreams(maxConcurrentStreams: number): void {
     const session = this.#session();
-    // Said once, not with each request.
-    if (!session || allowed.get(session) === maxConcurrentStreams) return;
-    allowed.set(session, maxConcurrentStreams);
+    // Announce it once, not with each request.
+    if (!session || announcedStreams.get(session) === maxConcurrentStreams) return;
+    announcedStreams.set(session, maxConcurrentStreams);
     session.settings({ maxConcurrentStreams });
   }
 
@@ -100,22 +100,22 @@ class Http2Exchange implements Exchange {
   }
 }
 
-/** What each session was told of its streams, after the beginning. */
-const allowed = new WeakMap<object, number>();
+/** The limit of concurrent streams that was announced to a session after its start. */
+const announcedStreams = new WeakMap<object, number>();
 
-/** The socket of a session may not be touched but through the session; destroyed, it lets go of it. */
-const sockets = new WeakMap<object, () => void>();
+/** How to reset the socket of a session. A session does not give access to the reset of its socket. */
+const resets = new WeakMap<object, () => void>();
 
-/** Remembers how to cut the connection under a session. */
-export function rememberReset(session: object, reset: () => void): void {
-  sockets.set(session, reset);
+/** Stores how to reset the connection of a session. */
+export function registerReset(session: object, reset: () => void): void {
+  resets.set(session, reset);
 }
 
 function resetSession(session: object): void {
-  sockets.get(session)?.();
+  resets.get(session)?.();
 }
 
-/** Reads an HTTP/2 request and hands it on. */
+/** Reads an HTTP/2 request and passes it to `handle`. */
 export function onHttp2Stream(
   handle: Handle,
 ): (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void {
@@ -136,7 +136,7 @@ export function onHttp2Stream(
   };
 }
 
-/** Reads an HTTP/1.1 request and hands it on. */
+/** Reads an HTTP/1.1 request and passes it to `handle`. */
 export function onHttp1Request(handle: Handle): (request: IncomingMessage, response: ServerResponse) => void {
   return (request, response) => {
     const chunks: Buffer[] = [];
@@ -158,7 +158,7 @@ function http1Exchange(request: IncomingMessage, response: ServerResponse, body:
     path: request.url ?? "",
     headers: request.headers,
     body,
-    answer({ status, headers, body: text }) {
+    respond({ status, headers, body: text }) {
       if (!response.destroyed) response.writeHead(status, headers).end(text);
     },
     reset: disconnect,

@@ -1,18 +1,18 @@
 /**
- * Compact JWTs as the providers check them: decoding, and signatures by node:crypto, synchronously, so that a
- * request is checked in the turn in which it arrives.
+ * Decodes compact JWTs and verifies their signatures. Synchronous, so that requests are checked in the order in
+ * which they arrive.
  */
 import { type KeyObject, verify } from "node:crypto";
 
 export interface Jwt {
   readonly header: Readonly<Record<string, unknown>>;
   readonly claims: Readonly<Record<string, unknown>>;
-  /** What is signed. */
+  /** The bytes that are signed: header, dot, claims. */
   readonly signed: Buffer;
   readonly signature: Buffer;
 }
 
-/** Undefined if it is none. */
+/** Undefined if the text is no JWT. */
 export function decodeJwt(text: string): Jwt | undefined {
   const parts = text.split(".");
   const [header, claims, signature] = parts;
@@ -27,10 +27,10 @@ export function decodeJwt(text: string): Jwt | undefined {
   };
 }
 
-/** Whether the key signed it, with the algorithm that is expected and that its header names. */
+/** Whether the key has signed the JWT with `alg`, and the header names `alg`. */
 export function isSignedBy(jwt: Jwt, alg: "ES256" | "RS256", key: KeyObject): boolean {
   if (jwt.header["alg"] !== alg) return false;
-  // JWS has the signature as r and s, not as DER.
+  // A JWS has an ECDSA signature as r and s, not as DER (RFC 7518 section 3.4).
   return verify("sha256", jwt.signed, { key, dsaEncoding: "ieee-p1363" }, jwt.signature);
 }
 

@@ -1,12 +1,13 @@
 /**
- * What a fake has accepted, by token, so that a test or a measurement can tell what reached whom, and how
- * often. Made for a million tokens: one small record each, kept in the order of their first message.
+ * The messages that a fake has accepted, by token. From it a test or a benchmark can tell which device got which
+ * message, and how often. Designed for a million tokens: one small record each, in the order of their first
+ * message.
  */
 
-/** Messages that are kept whole, the newest. */
-const keptWhole = 100;
+/** How many of the newest messages are kept with their payload. */
+const maxRecent = 100;
 
-/** A message as it was accepted. */
+/** An accepted message. */
 interface AcceptedMessage {
   /** The device: registration token, device token, or the id of a push subscription. */
   readonly token: string;
@@ -18,50 +19,50 @@ interface AcceptedMessage {
   readonly payload: unknown;
 }
 
-/** A message id that a token was sent, and how often. */
+/** A message id that was sent to a token, and how often. */
 interface TokenMessage {
   readonly messageId: string;
   readonly collapseId: string | undefined;
   readonly count: number;
 }
 
-/** What was accepted for one token. */
+/** The accepted messages of one token. */
 interface TokenEntry {
   readonly token: string;
   /** Messages, repeats included. */
   readonly count: number;
-  /** One for each message id, in the order in which they came. */
+  /** One for each message id, in the order of arrival. */
   readonly messages: readonly TokenMessage[];
 }
 
 interface LedgerSummary {
-  /** Tokens that accepted something. */
+  /** Tokens that have at least one message. */
   readonly tokens: number;
   /** Messages accepted, repeats included. */
   readonly messages: number;
-  /** Messages whose token had the same message id before. */
+  /** Messages whose id had been sent to the same token before. */
   readonly repeats: number;
-  /** Tokens that had messages with different ids and the same collapse id: a device that was notified twice. */
+  /** Tokens with messages of different ids and the same collapse id: devices that were notified twice. */
   readonly tokensNotifiedTwice: number;
   /** Most messages accepted within one second of the clock. */
   readonly peakPerSecond: number;
-  /** Milliseconds since the epoch; null as long as there was none. */
+  /** Milliseconds since the epoch; null as long as there is no message. */
   readonly firstAt: number | null;
   readonly lastAt: number | null;
-  /** Every answer and fault by its name, accepted ones as `OK`. */
+  /** How often each response and fault was given, by its name; accepted messages as `OK`. */
   readonly answers: Readonly<Record<string, number>>;
 }
 
 export interface Ledger {
   record(message: AcceptedMessage): void;
-  /** Counts an answer or fault, by its name. */
-  answered(name: string): void;
+  /** Counts a response or fault, by its name. */
+  countResponse(name: string): void;
   summary(): LedgerSummary;
-  /** Undefined: nothing was accepted for it. */
+  /** Undefined if the token has no message. */
   token(token: string): TokenEntry | undefined;
   /**
-   * In the order of their first message.
-   * @param after the last token of the page before; empty: from the first. One that is not there: no entries
+   * A page of tokens, in the order of their first message.
+   * @param after the last token of the previous page; empty for the first page. An unknown token: no entries
    */
   tokens(after?: string, limit?: number): TokenEntry[];
   /** The last 100 accepted messages, the newest last. */
@@ -75,7 +76,7 @@ interface Message {
   count: number;
 }
 
-/** The first message id stands in the record itself: most tokens have no second one. */
+/** The first message id is a field of the record itself, because most tokens have no second one. */
 interface Entry {
   readonly index: number;
   readonly token: string;
@@ -96,7 +97,7 @@ class TokenLedger implements Ledger {
   readonly #clock: { now(): number };
   readonly #byToken = new Map<string, Entry>();
   #entries: Entry[] = [];
-  /** Many messages have the same one, and each was parsed as a string of its own. */
+  /** Interned: many messages have the same collapse id, each parsed to a separate string. */
   readonly #collapseIds = new Map<string, string>();
   readonly #answers = new Map<string, number>();
   #recent: AcceptedMessage[] = [];
@@ -115,16 +116,16 @@ class TokenLedger implements Ledger {
 
   record(message: AcceptedMessage): void {
     this.#time(this.#clock.now());
-    this.#recent[this.#messages % keptWhole] = message;
+    this.#recent[this.#messages % maxRecent] = message;
     this.#messages += 1;
     const { token, messageId } = message;
     const collapseId = this.#interned(message.collapseId);
     const entry = this.#byToken.get(token);
-    if (entry === undefined) this.#add(token, messageId, collapseId);
-    else this.#another(entry, messageId, collapseId);
+    if (entry === undefined) this.#addToken(token, messageId, collapseId);
+    else this.#addMessage(entry, messageId, collapseId);
   }
 
-  answered(name: string): void {
+  countResponse(name: string): void {
     this.#answers.set(name, (this.#answers.get(name) ?? 0) + 1);
   }
 
@@ -143,16 +144,16 @@ class TokenLedger implements Ledger {
 
   token(token: string): TokenEntry | undefined {
     const entry = this.#byToken.get(token);
-    return entry && shown(entry);
+    return entry && entryOf(entry);
   }
 
   tokens(after = "", limit = 1000): TokenEntry[] {
     const last = after === "" ? -1 : (this.#byToken.get(after)?.index ?? this.#entries.length);
-    return this.#entries.slice(last + 1, last + 1 + limit).map(shown);
+    return this.#entries.slice(last + 1, last + 1 + limit).map(entryOf);
   }
 
   recent(): AcceptedMessage[] {
-    const oldest = this.#messages % keptWhole;
+    const oldest = this.#messages % maxRecent;
     return [...this.#recent.slice(oldest), ...this.#recent.slice(0, oldest)];
   }
 
@@ -185,7 +186,7 @@ class TokenLedger implements Ledger {
     return collapseId;
   }
 
-  #add(token: string, messageId: string | undefined, collapseId: string | undefined): void {
+  #addToken(token: string, messageId: string | undefined, collapseId: string | undefined): void {
     const entry: Entry = {
       index: this.#entries.length,
       token,
@@ -200,7 +201,7 @@ class TokenLedger implements Ledger {
     this.#byToken.set(token, entry);
   }
 
-  #another(entry: Entry, messageId: string | undefined, collapseId: string | undefined): void {
+  #addMessage(entry: Entry, messageId: string | undefined, collapseId: string | undefined): void {
     entry.count += 1;
     if (messageId === undefined) return;
     if (entry.messageId === undefined) {
@@ -211,11 +212,11 @@ class TokenLedger implements Ledger {
       entry.firstCount += 1;
       this.#repeats += 1;
     } else {
-      this.#later(entry, messageId, collapseId);
+      this.#addOtherMessage(entry, messageId, collapseId);
     }
   }
 
-  #later(entry: Entry, messageId: string, collapseId: string | undefined): void {
+  #addOtherMessage(entry: Entry, messageId: string, collapseId: string | undefined): void {
     entry.more ??= [];
     const known = entry.more.find((message) => message.messageId === messageId);
     if (known) {
@@ -232,7 +233,7 @@ class TokenLedger implements Ledger {
   }
 }
 
-function shown({ token, count, messageId, collapseId, firstCount, more = [] }: Entry): TokenEntry {
+function entryOf({ token, count, messageId, collapseId, firstCount, more = [] }: Entry): TokenEntry {
   const messages = messageId === undefined ? [] : [{ messageId, collapseId, count: firstCount }, ...more];
   return { token, count, messages: messages.map((message) => ({ ...message })) };
 }

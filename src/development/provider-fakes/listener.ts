@@ -1,38 +1,38 @@
 /**
- * The port of a fake: HTTP/2, and HTTP/1.1 where the provider speaks it too, in cleartext or over TLS. In
- * cleartext the first bytes tell which one a client speaks, as ALPN does over TLS. Owns its connections: they
- * are closed with it, and it can refuse new ones and accept them again on the same port.
+ * The port of a fake: HTTP/2, and HTTP/1.1 for providers that support it, in cleartext or over TLS. The protocol
+ * of a connection is detected by its first bytes in cleartext, and by ALPN over TLS. Owns the connections: closes
+ * them when it is closed, and can refuse new ones and accept them again on the same port.
  */
 import { createServer as createHttp1Server } from "node:http";
 import { createServer as createHttp2Server } from "node:http2";
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from "node:net";
 import { setTimeout as elapsed } from "node:timers/promises";
 import { createServer as createTlsServer, type TLSSocket } from "node:tls";
-import { type Handle, onHttp1Request, onHttp2Stream, rememberReset } from "./exchange.ts";
+import { type Handle, onHttp1Request, onHttp2Stream, registerReset } from "./exchange.ts";
 
-/** What requests in flight have to finish when the port closes. */
+/** Milliseconds that requests in flight have to finish when the port closes. */
 const closeMs = 200;
 const listenAgainMs = 50;
 
 /** Where a fake listens. */
 export interface ListenerOptions {
-  /** 127.0.0.1 unless given. */
+  /** 127.0.0.1 by default. */
   readonly host?: string;
-  /** Any free port unless given. */
+  /** Any free port by default. */
   readonly port?: number;
-  /** PEM; cleartext unless given. */
+  /** PEM; cleartext by default. */
   readonly tls?: { readonly cert: string; readonly key: string };
-  /** What clients call the host, if that is not where it listens: the name in origins, audiences and endpoints. */
+  /** The host name for clients, in origins, audiences and endpoints; `host` by default. */
   readonly publicHost?: string;
 }
 
 interface Listener {
-  /** Without a slash at its end. */
+  /** Without a trailing slash. */
   readonly origin: string;
   readonly port: number;
-  /** Cuts all connections and accepts no more. */
+  /** Resets all connections and accepts no more. */
   refuseConnections(): void;
-  /** Undoes it. */
+  /** Accepts connections again after `refuseConnections`. */
   acceptConnections(): void;
   close(): Promise<void>;
 }
@@ -40,11 +40,11 @@ interface Listener {
 interface Protocols {
   /** Announced to HTTP/2 clients. */
   readonly maxConcurrentStreams: number;
-  /** Whether HTTP/1.1 is spoken as well. */
+  /** Whether HTTP/1.1 is supported as well. */
   readonly http1: boolean;
 }
 
-/** @throws what listening throws (EADDRINUSE, EACCES) */
+/** @throws the error of `listen` (EADDRINUSE, EACCES) */
 export async function listen(
   options: ListenerOptions,
   { maxConcurrentStreams, http1 }: Protocols,
@@ -57,12 +57,12 @@ export async function listen(
   const sessions = new Set<{ close(): void }>();
   http2Server.on("stream", onHttp2Stream(handle));
   http2Server.on("sessionError", () => undefined);
-  /** Whose session is being made: that happens at once. */
+  /** The socket whose session is being created. Node emits `session` synchronously. */
   let starting: Socket | undefined;
   http2Server.on("session", (session) => {
     sessions.add(session);
     const socket = starting;
-    if (socket) rememberReset(session, () => reset(socket));
+    if (socket) registerReset(session, () => reset(socket));
     session.once("close", () => sessions.delete(session));
   });
 
@@ -72,7 +72,7 @@ export async function listen(
     starting = undefined;
   }
 
-  function keep(socket: Socket): void {
+  function track(socket: Socket): void {
     sockets.add(socket);
     socket.setNoDelay(true);
     socket.on("error", () => undefined);
@@ -80,12 +80,12 @@ export async function listen(
   }
 
   function onCleartext(socket: Socket): void {
-    keep(socket);
-    if (http1) socket.once("readable", () => sniff(socket));
+    track(socket);
+    if (http1) socket.once("readable", () => detectProtocol(socket));
     else speakHttp2(socket);
   }
 
-  function sniff(socket: Socket): void {
+  function detectProtocol(socket: Socket): void {
     const bytes: Buffer | null = socket.read();
     if (bytes === null) return;
     socket.unshift(bytes);
@@ -94,7 +94,7 @@ export async function listen(
   }
 
   function onTls(socket: TLSSocket): void {
-    keep(socket);
+    track(socket);
     if (socket.alpnProtocol === "h2") speakHttp2(socket);
     else if (http1) http1Server.emit("connection", socket);
     else socket.destroy();
@@ -105,15 +105,15 @@ export async function listen(
     ? createTlsServer({ ...tls, ALPNProtocols }, onTls)
     : createTcpServer({ noDelay: true }, onCleartext);
   server.on("tlsClientError", () => undefined);
-  // Those that have not shaken hands yet have to end, too.
-  if (tls) server.on("connection", keep);
+  // Also track sockets before their TLS handshake, so that they are closed too.
+  if (tls) server.on("connection", track);
   await listenOn(server, wanted, host);
   const { port } = server.address() as AddressInfo;
 
   const intent: { state: "accept" | "refuse" | "closed" } = { state: "accept" };
   async function acceptAgain(): Promise<void> {
     while (intent.state === "accept" && !server.listening) {
-      // The last close may not be done yet, or somebody else may have the port for a moment.
+      // The server may still be closing, or another process may briefly have the port.
       await listenOn(server, port, host).catch(() => elapsed(listenAgainMs));
     }
     if (intent.state !== "accept") server.close();
@@ -158,7 +158,7 @@ function listenOn(server: Server, port: number, host: string): Promise<void> {
   });
 }
 
-/** As when the peer's process has died: RST where the socket can send one. */
+/** Ends the socket as if the process had died: with RST, or over TLS by destroying it. */
 function reset(socket: Socket): void {
   if ("encrypted" in socket) socket.destroy();
   else socket.resetAndDestroy();

@@ -1,20 +1,20 @@
 /**
- * All fakes of the push providers with their control port, for whoever wants to see messages arrive without the
- * real providers. A test starts the one that it needs by itself.
+ * All fakes of the push providers with their control port, for development and benchmarks. A test starts only
+ * the fake that it needs.
  */
 import { startApnsFake } from "./apns/apns.ts";
 import { type ControlledFakes, type ControlPort, startControlPort } from "./control.ts";
 import { startFcmFake } from "./fcm/fcm.ts";
-import type { KeptCredentials } from "./kept-credentials.ts";
 import type { ListenerOptions } from "./listener.ts";
 import type { FakeProvider } from "./running-fake.ts";
+import type { StoredCredentials } from "./stored-credentials.ts";
 import { startWebPushFake } from "./webpush/webpush.ts";
 
 interface ProviderFakesOptions extends Pick<ListenerOptions, "host" | "publicHost" | "tls"> {
-  /** Any free port unless given. */
+  /** Any free port by default. */
   readonly ports?: Readonly<Partial<Record<FakeProvider | "control", number>>>;
-  /** New ones unless given. */
-  readonly credentials?: KeptCredentials;
+  /** New ones by default. */
+  readonly credentials?: StoredCredentials;
 }
 
 /** All fakes and their control port. */
@@ -24,8 +24,8 @@ export interface ProviderFakes extends ControlledFakes {
 }
 
 /**
- * Starts all of them; or none, if one of the ports cannot be had.
- * @throws what listening throws (EADDRINUSE, EACCES)
+ * Starts all fakes; or none, if one of the ports is not available.
+ * @throws the error of `listen` (EADDRINUSE, EACCES)
  */
 export async function startProviderFakes(options: ProviderFakesOptions = {}): Promise<ProviderFakes> {
   const { ports = {}, credentials, ...where } = options;

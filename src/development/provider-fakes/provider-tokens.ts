@@ -1,6 +1,6 @@
 /**
- * The provider tokens of APNs: JWTs that one key of one team signs. Owns their checking and Apple's rule that
- * a token is used for at least 20 and at most 60 minutes.
+ * The provider tokens of APNs: JWTs signed by one key of one team. Owns their validation and Apple's rule that a
+ * token is used for at least 20 and at most 60 minutes.
  */
 import { createPublicKey } from "node:crypto";
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
@@ -10,15 +10,15 @@ import { decodeJwt, isSignedBy } from "./jwt.ts";
 
 const maxAgeSeconds = 3600;
 const minRenewalSeconds = 1200;
-/** Clocks may differ so much. */
+/** How much the clocks may differ. */
 const leewaySeconds = 300;
-/** Tokens are remembered once they are found right: to verify the signature each time would be most of the work. */
-const maxRemembered = 100;
+/** Size of the cache of valid tokens. Without it, most of the work would be verifying signatures. */
+const maxCached = 100;
 
 export interface ProviderTokens {
-  /** What is wrong with the `authorization` of a request; undefined if nothing is. */
+  /** The reason to refuse the `authorization` of a request; undefined if it is valid. */
   problem(authorization: string | undefined): ApnsReason | undefined;
-  /** Forgets which tokens were used, and with them when they were renewed. */
+  /** Forgets all tokens, and when they were renewed. */
   clear(): void;
 }
 
@@ -26,8 +26,8 @@ export interface ProviderTokens {
 export function createProviderTokens(credentials: ApnsCredentials, clock: Clock): ProviderTokens {
   const publicKey = createPublicKey(credentials.privateKey);
   /** `iat` by the whole header. */
-  const remembered = new Map<string, number>();
-  /** Those of the last hour. Tokens with the same one count as the same: several servers may sign it each. */
+  const cache = new Map<string, number>();
+  /** The `iat` of the tokens of the last hour. Tokens with the same `iat` count as one: several servers may sign it. */
   let issuedAt: number[] = [];
 
   function isTooSoon(iat: number, now: number): boolean {
@@ -53,20 +53,20 @@ export function createProviderTokens(credentials: ApnsCredentials, clock: Clock)
   return {
     problem(authorization) {
       if (authorization === undefined || !/^bearer +\S/i.test(authorization)) return "MissingProviderToken";
-      const known = remembered.get(authorization);
-      const iat = known ?? read(authorization);
+      const cached = cache.get(authorization);
+      const iat = cached ?? read(authorization);
       if (typeof iat === "string") return iat;
       const now = unixSeconds(clock);
       if (iat > now + leewaySeconds) return "InvalidProviderToken";
       if (now - iat > maxAgeSeconds) return "ExpiredProviderToken";
-      if (known !== undefined) return undefined;
+      if (cached !== undefined) return undefined;
       if (isTooSoon(iat, now)) return "TooManyProviderTokenUpdates";
-      if (remembered.size >= maxRemembered) remembered.clear();
-      remembered.set(authorization, iat);
+      if (cache.size >= maxCached) cache.clear();
+      cache.set(authorization, iat);
       return undefined;
     },
     clear() {
-      remembered.clear();
+      cache.clear();
       issuedAt = [];
     },
   };

@@ -1,32 +1,32 @@
 /**
- * What a fake can be told to play: which requests are concerned, and what happens to them. Owns the form of a
- * scenario and reads it from JSON, strictly, so that a scenario with a slip in it is not silently no scenario.
+ * A scenario: which requests to a fake it applies to, and what happens to them. Owns the format of a scenario and
+ * parses it from JSON, strictly, so that a scenario with a typing error is refused and not silently ignored.
  */
 
-/** What can go wrong beside an answer. */
+/** Failures other than a response. */
 const faults = [
-  /** Not recorded and never answered. */
+  /** The request gets no response; the message is not recorded. */
   "timeout",
-  /** The request ends without an answer (HTTP/2: RST_STREAM); the message is not recorded. */
+  /** The request ends without a response (HTTP/2: RST_STREAM); the message is not recorded. */
   "reset",
-  /** The same, and the message is recorded: the sender cannot know that it was delivered. */
+  /** As `reset`, but the message is recorded: the sender cannot tell that it was delivered. */
   "reset-after-accept",
   /** The connection is cut, with every request on it; the message is not recorded. */
   "disconnect",
-  /** The same, and the message is recorded. */
+  /** As `disconnect`, but the message is recorded. */
   "disconnect-after-accept",
   /**
    * HTTP/2 GOAWAY. With code 0, the default, the message is accepted and open requests finish; with another
    * code it is not recorded, and the connection ends.
    */
   "goaway",
-  /** All connections are cut and none is accepted, until the scenario ends. Concerns everybody. */
+  /** All connections are cut and none is accepted, until the scenario ends. Applies to all requests. */
   "refuse-connections",
 ] as const;
 
 type Fault = (typeof faults)[number];
 
-/** An answer that is no row of the provider's table. */
+/** A response that is no row of the provider's table. */
 interface CustomResponse {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>>;
@@ -34,40 +34,41 @@ interface CustomResponse {
 }
 
 /**
- * What to play, and for which requests: those that fit everything which is given; without anything, all of
- * them, until the scenario is stopped. Requests with mistakes get the answer that they deserve instead.
+ * What to play, and for which requests. A scenario applies to requests that meet all the conditions given; without
+ * a condition to all requests, until it is stopped. It does not apply to an invalid request: that gets the
+ * provider's error response.
  */
 export interface Scenario<Row extends string = string> {
-  /** Only tokens that begin so. */
+  /** Only tokens that begin with it. */
   readonly tokenPrefix?: string;
   /** Only tokens that match: the source of a regular expression. */
   readonly tokenPattern?: string;
-  /** Only this share of them, from 0 to 1. */
+  /** Only this share of them (see `shareOf`), from 0 to 1. */
   readonly share?: number;
-  /** Of what: `tokens`, chosen by their hash and always the same ones, or `requests`, at random (the default). */
+  /** A share of `tokens`, chosen by hash and always the same, or of `requests`, at random (the default). */
   readonly shareOf?: "tokens" | "requests";
-  /** Only so many requests, the next ones. */
+  /** Only the next so many requests. */
   readonly times?: number;
   /** Only for so many seconds from now. */
   readonly seconds?: number;
-  /** Only until then: ISO 8601. */
+  /** Only until this time: ISO 8601. */
   readonly until?: string;
-  /** FCM: whether it is played to messages (the default) or to the OAuth token endpoint. */
+  /** FCM: whether it applies to messages (the default) or to the OAuth token endpoint. */
   readonly on?: "messages" | "token";
 
-  /** The answer: a row of the provider's table by its name, or one made up. The message is not recorded. */
+  /** The response: the name of a row of the provider's table, or a custom one. The message is not recorded. */
   readonly answer?: Row | CustomResponse;
-  /** With the answer, as `Retry-After`: seconds, or an HTTP date. */
+  /** `Retry-After` of the response: seconds, or an HTTP date. */
   readonly retryAfter?: number | string;
-  /** APNs, with an answer of status 410: since when the token is dead, in milliseconds since the epoch. Now, unless given. */
+  /** APNs, with status 410: since when the token is invalid, in milliseconds since the epoch. Now by default. */
   readonly timestamp?: number;
-  /** A fault in the place of an answer. */
+  /** A fault instead of a response. */
   readonly fault?: Fault;
-  /** With `goaway`: the HTTP/2 error code; 0 unless given. */
+  /** With `goaway`: the HTTP/2 error code; 0 by default. */
   readonly code?: number;
   /** With `goaway`: its reason. */
   readonly reason?: string;
-  /** Milliseconds before the answer or fault. Alone: the message is recorded at once and accepted that much later. */
+  /** Milliseconds before the response or fault. Alone: the message is recorded at once, and its response is delayed. */
   readonly delayMs?: number;
 }
 
@@ -90,9 +91,9 @@ const members = {
 } as const satisfies Record<keyof Scenario, string | readonly string[]>;
 
 /**
- * Reads a scenario.
- * @param rows the names of the answers that the provider has
- * @throws TypeError that says in words what is wrong
+ * Parses a scenario.
+ * @param rows the names of the provider's responses
+ * @throws TypeError that says what is wrong
  */
 export function readScenario(value: unknown, rows: readonly string[]): Scenario {
   if (!isObject(value)) throw new TypeError("A scenario is a JSON object.");
@@ -154,7 +155,9 @@ function checkPlays(scenario: Scenario): void {
   const { tokenPrefix, tokenPattern, share, times, on } = scenario;
   const chosen = [tokenPrefix, tokenPattern, share, times, on, delayMs].some((one) => one !== undefined);
   if (fault === "refuse-connections" && chosen) {
-    throw new TypeError("refuse-connections concerns everybody: it takes seconds or until, or is stopped.");
+    throw new TypeError(
+      "refuse-connections applies to all requests: it takes seconds or until, or is stopped.",
+    );
   }
 }
 

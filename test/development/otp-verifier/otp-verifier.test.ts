@@ -93,7 +93,7 @@ describe("startVerification", () => {
     expect(code).toMatch(/^\d{6}$/);
     const line = log.lines().findLast(({ sms }) => sms === true);
     const masked = `+1***${phone.slice(-2)}`;
-    expect(line).toMatchObject({ level: "info", msg: `text message to ${masked}: your code is ${code}` });
+    expect(line).toMatchObject({ level: "info", msg: `Text message to ${masked}: your code is ${code}` });
   });
 
   it("voids the code that was sent before", async () => {

@@ -90,7 +90,7 @@ describe("the ledger", () => {
 
   it("is empty once cleared", () => {
     const ledger = ledgerWith(["a", "1", "n"], ["a", "1", "n"], ["a", "2", "n"]);
-    ledger.answered("UNREGISTERED");
+    ledger.countResponse("UNREGISTERED");
     ledger.clear();
     expect(ledger.summary()).toEqual(ledgerWith().summary());
     expect([ledger.tokens(), ledger.recent(), ledger.token("a")]).toEqual([[], [], undefined]);

@@ -1,4 +1,4 @@
-/** The answers of APNs: every reason of Apple's table with its status. */
+/** The responses of APNs: every reason of Apple's table with its status. */
 import type { FakeResponse } from "../exchange.ts";
 
 const apnsReasons = {
@@ -41,8 +41,8 @@ export type ApnsReason = keyof typeof apnsReasons;
 export const apnsRows = Object.keys(apnsReasons);
 
 /**
- * @param apnsId of the request; without one the answer has none
- * @param timestamp with status 410: since when the token is dead, in milliseconds since the epoch
+ * @param apnsId `apns-id` of the request; if undefined, the response has none
+ * @param timestamp with status 410: since when the token is invalid, in milliseconds since the epoch
  */
 export function apnsResponse(
   reason: ApnsReason,

@@ -1,6 +1,6 @@
 /**
- * APNs: `POST /3/device/{token}`, over HTTP/2 only. Owns the order in which a request is looked at, and what of
- * it goes to the ledger. A connection has one stream until a provider token was found right on it.
+ * APNs: `POST /3/device/{token}`, over HTTP/2 only. Owns the order in which a request is checked, and the entries
+ * of the ledger. A connection may have one stream until it has sent a valid provider token.
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
@@ -12,7 +12,7 @@ import { type ListenerOptions, listen } from "../listener.ts";
 import { createProviderTokens, type ProviderTokens } from "../provider-tokens.ts";
 import type { RunningFake } from "../running-fake.ts";
 import { readScenario, type Scenario } from "../scenario.ts";
-import { createStage, type Stage } from "../stage.ts";
+import { createScenarioPlayer, type ScenarioPlayer } from "../scenario-player.ts";
 import { type ApnsReason, apnsResponse, apnsRows } from "./apns-responses.ts";
 
 const streamsAtFirst = 1;
@@ -36,32 +36,32 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const devicePath = "/3/device/";
 
 interface ApnsFakeOptions extends ListenerOptions {
-  /** A new key for the app `com.example.app` unless given. */
+  /** A new key for the app `com.example.app` by default. */
   readonly credentials?: ApnsCredentials;
   readonly clock?: Clock;
 }
 
 export interface ApnsFake extends RunningFake<ApnsReason> {
-  /** What a sender signs its provider tokens with, and the only topic that it may send to. */
+  /** The key with which a sender signs its provider tokens, and the only topic that it may send to. */
   readonly credentials: ApnsCredentials;
 }
 
-/** @throws what listening throws (EADDRINUSE, EACCES) */
+/** @throws the error of `listen` (EADDRINUSE, EACCES) */
 export async function startApnsFake(options: ApnsFakeOptions = {}): Promise<ApnsFake> {
   const { clock = systemClock, credentials = newApnsCredentials() } = options;
   const ledger = createLedger(clock);
   const providerTokens = createProviderTokens(credentials, clock);
-  const stage = createStage({
+  const player = createScenarioPlayer({
     clock,
     ledger,
-    repertoire: {
-      answer: (row, { timestamp }, { headers }) =>
+    provider: {
+      response: (row, { timestamp }, { headers }) =>
         apnsResponse(row as ApnsReason, idOf(headers), timestamp ?? clock.now()),
       byToken: conventionOf,
     },
     connections: () => listener,
   });
-  const handle = apns({ topic: credentials.topic, ledger, stage, providerTokens });
+  const handle = apns({ topic: credentials.topic, ledger, player, providerTokens });
   const listener = await listen(options, { maxConcurrentStreams: streamsAtFirst, http1: false }, handle);
 
   return {
@@ -69,11 +69,11 @@ export async function startApnsFake(options: ApnsFakeOptions = {}): Promise<Apns
     origin: listener.origin,
     credentials,
     ledger,
-    play: (scenario) => stage.play(readScenario(scenario, apnsRows)),
-    playing: stage.playing,
-    stopPlaying: stage.clear,
+    play: (scenario) => player.play(readScenario(scenario, apnsRows)),
+    playing: player.playing,
+    stopPlaying: player.clear,
     clear() {
-      stage.clear();
+      player.clear();
       ledger.clear();
       providerTokens.clear();
     },
@@ -81,7 +81,7 @@ export async function startApnsFake(options: ApnsFakeOptions = {}): Promise<Apns
   };
 }
 
-/** Device tokens that play something by their first eight digits. */
+/** Scenarios that device tokens play by convention, because of their first eight digits. */
 const conventions: Readonly<Record<string, Scenario<ApnsReason>>> = {
   dead0400: { answer: "BadDeviceToken" },
   dead0401: { answer: "DeviceTokenNotForTopic" },
@@ -103,11 +103,11 @@ function conventionOf(token: string): Scenario | undefined {
 interface Dependencies {
   readonly topic: string;
   readonly ledger: Ledger;
-  readonly stage: Stage;
+  readonly player: ScenarioPlayer;
   readonly providerTokens: ProviderTokens;
 }
 
-function apns({ topic, ledger, stage, providerTokens }: Dependencies): (exchange: Exchange) => void {
+function apns({ topic, ledger, player, providerTokens }: Dependencies): (exchange: Exchange) => void {
   function problemOf(exchange: Exchange): ApnsReason | undefined {
     const { method, path, headers } = exchange;
     if (method !== "POST") return "MethodNotAllowed";
@@ -125,18 +125,18 @@ function apns({ topic, ledger, stage, providerTokens }: Dependencies): (exchange
   return (exchange) => {
     const problem = problemOf(exchange);
     if (problem) {
-      ledger.answered(problem);
-      return exchange.answer(apnsResponse(problem, idOf(exchange.headers), 0));
+      ledger.countResponse(problem);
+      return exchange.respond(apnsResponse(problem, idOf(exchange.headers), 0));
     }
     const payload = jsonObject(exchange.body);
     if (payload === undefined) {
-      // Apple names no reason for it.
-      ledger.answered("PayloadEmpty");
-      return exchange.answer(apnsResponse("PayloadEmpty", idOf(exchange.headers), 0));
+      // The body is not JSON, or has no `aps`. Apple documents no reason for that.
+      ledger.countResponse("PayloadEmpty");
+      return exchange.respond(apnsResponse("PayloadEmpty", idOf(exchange.headers), 0));
     }
     const token = exchange.path.slice(devicePath.length).toLowerCase();
     const messageId = idOf(exchange.headers) ?? randomUUID();
-    return stage.perform(exchange, token, () => {
+    return player.respond(exchange, token, () => {
       ledger.record({ token, messageId, collapseId: header(exchange.headers, "apns-collapse-id"), payload });
       return { status: 200, headers: { "apns-id": messageId } };
     });
@@ -145,7 +145,7 @@ function apns({ topic, ledger, stage, providerTokens }: Dependencies): (exchange
 
 function deviceProblem(token: string): ApnsReason | undefined {
   if (token === "") return "MissingDeviceToken";
-  // Apple: of variable length, do not rely on one. None is known to be shorter or longer than these.
+  // Apple says that the length varies. No shorter or longer ones are known.
   return token.length % 2 === 0 && /^[0-9a-fA-F]{64,200}$/.test(token) ? undefined : "BadDeviceToken";
 }
 
@@ -171,7 +171,7 @@ function bodyProblem(body: Buffer): ApnsReason | undefined {
   return body.length === 0 ? "PayloadEmpty" : undefined;
 }
 
-/** Undefined if it is none, or has no `aps`. */
+/** Undefined if the body is no JSON object, or has no `aps`. */
 function jsonObject(body: Buffer): object | undefined {
   try {
     const value: unknown = JSON.parse(body.toString());

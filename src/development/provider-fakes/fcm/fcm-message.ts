@@ -1,6 +1,6 @@
 /**
- * The body of `messages:send`: which fields there are, of what type, and what FCM asks of them beyond that.
- * Names are taken in snake_case and camelCase, as by every API of Google.
+ * The body of `messages:send`: its fields, their types, and further rules of FCM. Field names are accepted in
+ * snake_case and camelCase, as in every API of Google.
  */
 import type { FieldViolation } from "./fcm-responses.ts";
 
@@ -103,7 +103,7 @@ const message: Fields = {
 };
 const request: Fields = { validate_only: "boolean", message };
 
-/** What the names of fields are looked up by, in both spellings. */
+/** The types of fields by name, in both spellings. */
 const compiled = new Map<Fields, ReadonlyMap<string, Type>>();
 
 function fieldsOf(fields: Fields): ReadonlyMap<string, Type> {
@@ -118,7 +118,7 @@ function fieldsOf(fields: Fields): ReadonlyMap<string, Type> {
   return map;
 }
 
-/** What is wrong with the JSON's names and types; undefined if nothing is. */
+/** The first wrong name or type in the JSON; undefined if there is none. */
 export function typeProblem(body: unknown): FieldViolation | undefined {
   return isObject(body) ? fieldsProblem(body, request, "") : wrongType("", "object", body);
 }
@@ -134,7 +134,7 @@ function fieldsProblem(value: object, fields: Fields, path: string): FieldViolat
         description: `Invalid JSON payload received. Unknown name "${name}"${at}: Cannot find field.`,
       };
     }
-    // In every JSON of Google, null stands for a field that is not there.
+    // In the JSON of Google's APIs, null means that the field is absent.
     const problem =
       member === null ? undefined : valueProblem(member, type, path === "" ? name : `${path}.${name}`);
     if (problem) return problem;
@@ -182,8 +182,8 @@ function wrongType(field: string, type: string, value: unknown): FieldViolation 
 }
 
 /**
- * What FCM itself has against a message.
- * @param bodyBytes of the request: a small one cannot hold a large payload
+ * The first rule of FCM that a message violates; undefined if there is none.
+ * @param bodyBytes length of the request body: a small one cannot hold a large payload
  */
 export function messageProblem(message: FcmMessage, bodyBytes: number): FieldViolation | undefined {
   const { token, topic, condition, data, android } = message;
@@ -248,7 +248,7 @@ function sizeProblem({ data, notification, android, apns }: FcmMessage): FieldVi
   return { field: "message.apns.payload", description: "APNs message is too big" };
 }
 
-/** Of names and values. */
+/** Bytes of the names and values. */
 function bytesOf(map: Readonly<Record<string, unknown>> | undefined): number {
   let bytes = 0;
   for (const [name, value] of Object.entries(map ?? {})) {

@@ -1,6 +1,6 @@
 /**
- * The OAuth 2.0 token endpoint of a Google service account (RFC 7523). Owns the access tokens: which were
- * issued, and until when they are good.
+ * The OAuth 2.0 token endpoint of a Google service account (RFC 7523). Owns the access tokens that were issued,
+ * and until when they are valid.
  */
 import { createPublicKey, randomBytes } from "node:crypto";
 import { type Clock, unixSeconds } from "../../../platform/base/clock.ts";
@@ -14,19 +14,19 @@ const scopes = [
   "https://www.googleapis.com/auth/firebase.messaging",
   "https://www.googleapis.com/auth/cloud-platform",
 ];
-/** The longest an assertion may be good for. */
+/** The longest lifetime of an assertion. */
 const maxAssertionSeconds = 3600;
-/** Clocks may differ so much. */
+/** How much the clocks may differ. */
 const leewaySeconds = 300;
 
 export interface AccessTokens {
-  /** Undefined if the request may have a token; otherwise what is wrong with it. */
+  /** The error response to the request; undefined if it may get a token. */
   refusal(exchange: Exchange): FakeResponse | undefined;
   /** Issues a token. */
   issue(): FakeResponse;
-  /** Whether the header has a token that was issued and is still good. */
-  isGood(authorization: string | undefined): boolean;
-  /** Makes all tokens bad, as if their time were over. */
+  /** Whether the header has a token that was issued and is still valid. */
+  isValid(authorization: string | undefined): boolean;
+  /** Makes all tokens invalid, as if they had expired. */
   expire(): void;
 }
 
@@ -38,7 +38,7 @@ export function createAccessTokens(
 ): AccessTokens {
   const publicKey = createPublicKey(account.private_key);
   /** Milliseconds since the epoch, by the whole header. */
-  const goodUntil = new Map<string, number>();
+  const validUntil = new Map<string, number>();
 
   function assertionProblem(jwt: Jwt | undefined): string | undefined {
     if (!jwt) return "Bad Request";
@@ -49,14 +49,14 @@ export function createAccessTokens(
     if (iss !== account.client_email) return "Invalid grant: account not found";
     if (aud !== account.token_uri) return "Invalid JWT: Failed audience check.";
     const now = unixSeconds(clock);
-    const isInTime =
+    const hasValidTimes =
       typeof iat === "number" &&
       typeof exp === "number" &&
       iat <= now + leewaySeconds &&
       exp > now - leewaySeconds &&
       exp > iat &&
       exp - iat <= maxAssertionSeconds;
-    if (!isInTime) {
+    if (!hasValidTimes) {
       return "Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable timeframe. Check your iat and exp values in the JWT claim.";
     }
     const isInScope = typeof scope === "string" && scope.split(" ").some((one) => scopes.includes(one));
@@ -86,16 +86,16 @@ export function createAccessTokens(
     },
     issue() {
       const now = clock.now();
-      for (const [header, until] of goodUntil) if (until <= now) goodUntil.delete(header);
+      for (const [header, until] of validUntil) if (until <= now) validUntil.delete(header);
       const token = `ya29.${randomBytes(48).toString("base64url")}`;
-      goodUntil.set(`Bearer ${token}`, now + lifetimeSeconds * 1000);
+      validUntil.set(`Bearer ${token}`, now + lifetimeSeconds * 1000);
       return ok(JSON.stringify({ access_token: token, expires_in: lifetimeSeconds, token_type: "Bearer" }));
     },
-    isGood(authorization) {
+    isValid(authorization) {
       if (authorization === undefined) return false;
-      const until = goodUntil.get(authorization);
+      const until = validUntil.get(authorization);
       return until !== undefined && clock.now() < until;
     },
-    expire: () => goodUntil.clear(),
+    expire: () => validUntil.clear(),
   };
 }

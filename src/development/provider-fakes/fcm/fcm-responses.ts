@@ -1,4 +1,4 @@
-/** The answers of FCM HTTP v1, as Google words them: each row of its table of errors by name. */
+/** The responses of FCM HTTP v1, in Google's wording: each row of its table of errors by name. */
 import type { FakeResponse } from "../exchange.ts";
 
 /** The rows that can be played; 401 has two, one for our own credentials and one for those that FCM uses. */
@@ -36,7 +36,7 @@ export type FcmRow = (typeof fcmRows)[number];
 const json = { "content-type": "application/json; charset=UTF-8" };
 const types = "type.googleapis.com";
 
-/** One thing that is wrong with a request. */
+/** An invalid field of a request. */
 export interface FieldViolation {
   /** Such as `message.android.ttl`. */
   readonly field: string;
@@ -52,7 +52,7 @@ export function invalidArgument(violation: FieldViolation): FakeResponse {
   ]);
 }
 
-/** 400 of Google's front end, which reads the JSON: FCM has not seen the request, so there is no FcmError. */
+/** 400 of Google's front end, which parses the JSON before FCM gets it; so there is no FcmError. */
 export function invalidJson({ field, description }: FieldViolation): FakeResponse {
   const fieldViolations = [field === "" ? { description } : { field, description }];
   return error(400, "INVALID_ARGUMENT", description, [
@@ -60,7 +60,7 @@ export function invalidJson({ field, description }: FieldViolation): FakeRespons
   ]);
 }
 
-/** The answer of a path or method that there is not. */
+/** The response to an unknown path or method. */
 export function notFoundPage(path: string): FakeResponse {
   return page(
     404,
@@ -69,18 +69,18 @@ export function notFoundPage(path: string): FakeResponse {
   );
 }
 
-/** What the token endpoint answers to a bad assertion. */
+/** An error response of the token endpoint. */
 export function oauthError(status: number, code: string, description?: string): FakeResponse {
   const body = description === undefined ? { error: code } : { error: code, error_description: description };
   return { status, headers: json, body: JSON.stringify(body) };
 }
 
-/** 200 with a JSON body, already written. */
+/** 200 with a body that is already JSON. */
 export function ok(body: string): FakeResponse {
   return { status: 200, headers: json, body };
 }
 
-/** 403 as the identity and access management has it. */
+/** 403, in the wording of Google's identity and access management. */
 export function permissionDenied(project: string): FakeResponse {
   const resource = `//cloudresourcemanager.googleapis.com/projects/${project}`;
   const permission = "cloudmessaging.messages.create";
@@ -99,7 +99,7 @@ export function permissionDenied(project: string): FakeResponse {
   );
 }
 
-/** The answer of a row. */
+/** The responses by row. */
 export const fcmResponses: Readonly<Record<FcmRow, () => FakeResponse>> = {
   INVALID_ARGUMENT: () =>
     invalidArgument({ field: "message.notification", description: "Request contains an invalid argument." }),

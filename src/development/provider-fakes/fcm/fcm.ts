@@ -1,6 +1,6 @@
 /**
- * FCM HTTP v1: `POST /v1/projects/{id}/messages:send` and the token endpoint beside it. Owns the order in
- * which a request is looked at, and what of a message goes to the ledger.
+ * FCM HTTP v1: `POST /v1/projects/{id}/messages:send`, and the OAuth token endpoint. Owns the order in which a
+ * request is checked, and the entries of the ledger.
  */
 import { type Clock, systemClock } from "../../../platform/base/clock.ts";
 import { newServiceAccount, type ServiceAccount } from "../credentials.ts";
@@ -9,7 +9,7 @@ import { createLedger, type Ledger } from "../ledger.ts";
 import { type ListenerOptions, listen } from "../listener.ts";
 import type { RunningFake } from "../running-fake.ts";
 import { readScenario, type Scenario } from "../scenario.ts";
-import { createStage, type Stage } from "../stage.ts";
+import { createScenarioPlayer, type ScenarioPlayer } from "../scenario-player.ts";
 import { type FcmMessage, messageProblem, typeProblem } from "./fcm-message.ts";
 import { type AccessTokens, createAccessTokens } from "./fcm-oauth.ts";
 import {
@@ -23,34 +23,34 @@ import {
   permissionDenied,
 } from "./fcm-responses.ts";
 
-/** As the real one announces. */
+/** The value that the real FCM announces. */
 const maxConcurrentStreams = 100;
 const sendPath = /^\/v1\/projects\/([^/?]+)\/messages:send(?:\?|$)/;
 
 interface FcmFakeOptions extends ListenerOptions {
-  /** A new service account of the project `gatepost-fake` unless given. */
+  /** A new service account of the project `gatepost-fake` by default. */
   readonly serviceAccount?: Omit<ServiceAccount, "token_uri">;
-  /** `expires_in` of access tokens; 3599 unless given. */
+  /** `expires_in` of access tokens; 3599 by default. */
   readonly accessTokenSeconds?: number;
   readonly clock?: Clock;
 }
 
 export interface FcmFake extends RunningFake<FcmRow> {
-  /** What a sender authenticates with: the service account's JSON. */
+  /** The service account with which a sender authenticates. */
   readonly credentials: ServiceAccount;
-  /** Makes the access tokens that were issued bad; a sender has to get a new one. */
+  /** Makes all issued access tokens invalid; a sender has to get a new one. */
   expireAccessTokens(): void;
 }
 
-/** @throws what listening throws (EADDRINUSE, EACCES) */
+/** @throws the error of `listen` (EADDRINUSE, EACCES) */
 export async function startFcmFake(options: FcmFakeOptions = {}): Promise<FcmFake> {
   const { clock = systemClock, accessTokenSeconds = 3599 } = options;
   const account = options.serviceAccount ?? (await newServiceAccount("gatepost-fake"));
   const ledger = createLedger(clock);
-  const stage = createStage({
+  const player = createScenarioPlayer({
     clock,
     ledger,
-    repertoire: { answer: (row) => fcmResponses[row as FcmRow](), byToken: conventionOf },
+    provider: { response: (row) => fcmResponses[row as FcmRow](), byToken: conventionOf },
     connections: () => listener,
   });
   let handle: (exchange: Exchange) => void = () => undefined;
@@ -59,26 +59,26 @@ export async function startFcmFake(options: FcmFakeOptions = {}): Promise<FcmFak
   );
   const credentials = { ...account, token_uri: `${listener.origin}/token` };
   const accessTokens = createAccessTokens(credentials, accessTokenSeconds, clock);
-  handle = fcm({ project: account.project_id, ledger, stage, accessTokens, startedAt: clock.now() });
+  handle = fcm({ project: account.project_id, ledger, player, accessTokens, startedAt: clock.now() });
 
   return {
     provider: "fcm",
     origin: listener.origin,
     credentials,
     ledger,
-    play: (scenario) => stage.play(readScenario(scenario, fcmRows)),
-    playing: stage.playing,
+    play: (scenario) => player.play(readScenario(scenario, fcmRows)),
+    playing: player.playing,
     clear() {
-      stage.clear();
+      player.clear();
       ledger.clear();
     },
-    stopPlaying: stage.clear,
+    stopPlaying: player.clear,
     expireAccessTokens: accessTokens.expire,
     close: listener.close,
   };
 }
 
-/** Tokens that play something by their name. */
+/** Scenarios that tokens play by convention, because of their name. */
 const conventions: Readonly<Record<string, Scenario<FcmRow>>> = {
   unregistered: { answer: "UNREGISTERED" },
   invalid: { answer: "INVALID_TOKEN" },
@@ -102,7 +102,7 @@ function conventionOf(token: string): Scenario | undefined {
 interface Dependencies {
   readonly project: string;
   readonly ledger: Ledger;
-  readonly stage: Stage;
+  readonly player: ScenarioPlayer;
   readonly accessTokens: AccessTokens;
   /** Milliseconds since the epoch; in the names of messages. */
   readonly startedAt: number;
@@ -111,7 +111,7 @@ interface Dependencies {
 function fcm({
   project,
   ledger,
-  stage,
+  player,
   accessTokens,
   startedAt,
 }: Dependencies): (exchange: Exchange) => void {
@@ -119,21 +119,21 @@ function fcm({
   const namePrefix = `projects/${project}/messages/0:${startedAt}000%`;
   let accepted = 0;
 
-  function refuse(exchange: Exchange, name: string, answer: FakeResponse): void {
-    ledger.answered(name);
-    exchange.answer(answer);
+  function refuse(exchange: Exchange, name: string, response: FakeResponse): void {
+    ledger.countResponse(name);
+    exchange.respond(response);
   }
 
   function token(exchange: Exchange): void {
     const refusal = accessTokens.refusal(exchange);
     if (refusal) refuse(exchange, `token ${refusal.status}`, refusal);
-    else stage.performToken(exchange, accessTokens.issue);
+    else player.respondToTokenRequest(exchange, accessTokens.issue);
   }
 
-  /** Undefined: it may be read. */
+  /** The error that is given before the body is read, with its name; undefined if there is none. */
   function frontRefusal({ method, path, headers }: Exchange): [string, FakeResponse] | undefined {
     if (method !== "POST" || (path !== ownPath && !sendPath.test(path))) return ["404", notFoundPage(path)];
-    if (!accessTokens.isGood(headers.authorization)) {
+    if (!accessTokens.isValid(headers.authorization)) {
       return ["UNAUTHENTICATED", fcmResponses.UNAUTHENTICATED()];
     }
     const named = sendPath.exec(path)?.[1];
@@ -147,10 +147,10 @@ function fcm({
     const refusal = frontRefusal(exchange);
     if (refusal) return refuse(exchange, ...refusal);
     const read = readBody(exchange.body);
-    if ("answer" in read) return refuse(exchange, "INVALID_ARGUMENT", read.answer);
+    if ("refusal" in read) return refuse(exchange, "INVALID_ARGUMENT", read.refusal);
     const { message, validateOnly } = read;
     const target = message.token || (message.topic ? `/topics/${message.topic}` : (message.condition ?? ""));
-    stage.perform(exchange, target, () => {
+    player.respond(exchange, target, () => {
       if (validateOnly) return ok(`{\n  "name": "projects/${project}/messages/fake_message_id"\n}\n`);
       const tag = message.android?.notification?.["tag"];
       ledger.record({
@@ -166,7 +166,7 @@ function fcm({
 }
 
 type Read =
-  | { readonly answer: FakeResponse }
+  | { readonly refusal: FakeResponse }
   | { readonly message: FcmMessage; readonly validateOnly: boolean };
 
 function readBody(body: Buffer): Read {
@@ -175,15 +175,15 @@ function readBody(body: Buffer): Read {
     json = JSON.parse(body.toString());
   } catch {
     const description = "Invalid JSON payload received. Unexpected token.";
-    return { answer: invalidJson({ field: "", description }) };
+    return { refusal: invalidJson({ field: "", description }) };
   }
   const typed = typeProblem(json);
-  if (typed) return { answer: invalidJson(typed) };
+  if (typed) return { refusal: invalidJson(typed) };
   const { message } = json;
   if (!message) {
-    return { answer: invalidArgument({ field: "message", description: "Message is not set." }) };
+    return { refusal: invalidArgument({ field: "message", description: "Message is not set." }) };
   }
   const problem = messageProblem(message, body.length);
-  if (problem) return { answer: invalidArgument(problem) };
+  if (problem) return { refusal: invalidArgument(problem) };
   return { message, validateOnly: (json.validate_only ?? json.validateOnly) === true };
 }

@@ -7,12 +7,12 @@ const headerBytes = saltBytes + 4 + 1;
 const tagBytes = 16;
 /** An uncompressed point on P-256. */
 const pointBytes = 65;
-/** A tag, the delimiter and one byte more: RFC 8188 asks for at least so much. */
+/** The smallest record size of RFC 8188 section 2.1: a tag, the delimiter and one byte. */
 const minRecordSize = 18;
 
 /**
  * @param body of the request
- * @throws Error that says why a browser would throw the message away
+ * @throws Error that says why a browser would discard the message
  */
 export function decryptPushMessage(body: Buffer, keys: SubscriptionKeys): string {
   if (body.length < headerBytes + pointBytes + tagBytes + 1)

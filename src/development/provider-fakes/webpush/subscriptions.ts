@@ -1,16 +1,17 @@
 /**
- * Push subscriptions, as a browser makes them. None is stored: its keys are derived from a seed and its id,
- * and the id says itself for whom it was made. So they outlive a restart, and a million costs no memory.
+ * Push subscriptions, as a browser creates them. They are not stored: the keys are derived from a seed and the id,
+ * and the id contains a tag of the application server key. So they outlive a restart, and a million of them takes
+ * no memory.
  */
 import { createECDH, createHmac, hkdfSync, randomBytes } from "node:crypto";
 import { LRUCache } from "lru-cache";
 
-/** Keys that are kept at hand; deriving them costs a multiplication on the curve. */
-const maxKeysAtHand = 20_000;
-/** Of an HMAC in an id, base64url. */
+/** Keys that are cached, because deriving them takes a multiplication on the curve. */
+const maxCachedKeys = 20_000;
+/** Characters of an HMAC in an id, base64url. */
 const tagLength = 11;
 
-/** What a browser's `PushSubscription.toJSON()` gives. */
+/** The result of a browser's `PushSubscription.toJSON()`. */
 export interface PushSubscription {
   readonly endpoint: string;
   readonly keys: {
@@ -21,7 +22,7 @@ export interface PushSubscription {
   };
 }
 
-/** The browser's side of the keys. */
+/** The keys of the browser, the private one included. */
 export interface SubscriptionKeys {
   readonly privateKey: Buffer;
   readonly publicKey: Buffer;
@@ -30,21 +31,21 @@ export interface SubscriptionKeys {
 
 export interface Subscriptions {
   /**
-   * The id of a new subscription, which is the last part of its endpoint.
-   * @param name begins the id; random unless given
-   * @param applicationServerKey only its owner may send to it
+   * Creates a subscription. Returns its id, which is the last part of its endpoint.
+   * @param name begins the id; random by default
+   * @param applicationServerKey of the only sender that may use the subscription
    */
   subscribe(name: string | undefined, applicationServerKey: string): string;
-  /** Whether it was made here. */
+  /** Whether the subscription was created with this seed. */
   isKnown(id: string): boolean;
-  /** Whether it was made for that key. */
+  /** Whether the subscription was created for that key. */
   isFor(id: string, applicationServerKey: string): boolean;
   keys(id: string): SubscriptionKeys;
 }
 
-/** Those that belong to a seed. */
+/** The subscriptions of a seed. */
 export function createSubscriptions(seed: Buffer): Subscriptions {
-  const atHand = new LRUCache<string, SubscriptionKeys>({ max: maxKeysAtHand });
+  const cachedKeys = new LRUCache<string, SubscriptionKeys>({ max: maxCachedKeys });
 
   const tag = (text: string) =>
     createHmac("sha256", seed).update(text).digest("base64url").slice(0, tagLength);
@@ -55,7 +56,7 @@ export function createSubscriptions(seed: Buffer): Subscriptions {
     const bytes = (info: string, length: number) => Buffer.from(hkdfSync("sha256", seed, id, info, length));
     const ecdh = createECDH("prime256v1");
     const privateKey = bytes("p256dh", 32);
-    // One in 2^32 is no private key, which throws: so rare that the request may fail.
+    // Throws for one in 2^32, whose bytes are no valid private key: rare enough to let the request fail.
     ecdh.setPrivateKey(privateKey);
     return { privateKey, publicKey: ecdh.getPublicKey(), auth: bytes("auth", 16) };
   }
@@ -73,10 +74,10 @@ export function createSubscriptions(seed: Buffer): Subscriptions {
       return forKey === keyTag(name, applicationServerKey);
     },
     keys(id) {
-      const kept = atHand.get(id);
+      const kept = cachedKeys.get(id);
       if (kept) return kept;
       const keys = derive(id);
-      atHand.set(id, keys);
+      cachedKeys.set(id, keys);
       return keys;
     },
   };

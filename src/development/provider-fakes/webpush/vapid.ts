@@ -1,40 +1,40 @@
-/** VAPID, RFC 8292: who sends a push message. Owns the checking of `Authorization: vapid t=…, k=…`. */
+/** VAPID (RFC 8292) identifies the sender of a push message. Validates `Authorization: vapid t=…, k=…`. */
 import { createPublicKey, type KeyObject } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import { type Clock, unixSeconds } from "../../../platform/base/clock.ts";
 import { decodeJwt, isSignedBy } from "../jwt.ts";
 
 const maxLifetimeSeconds = 86_400;
-/** Clocks may differ so much. */
+/** How much the clocks may differ. */
 const leewaySeconds = 60;
-/** Headers that were found right; senders use one for many messages. */
-const maxRemembered = 1000;
+/** Size of the cache of valid headers; senders use one for many messages. */
+const maxCached = 1000;
 
 interface Sender {
   /** The application server key, base64url. */
   readonly publicKey: string;
-  /** `exp` of its token. */
+  /** `exp` of the VAPID token. */
   readonly expiresAt: number;
 }
 
-/** @returns who sends, or in words why that is not proved */
+/** @returns the sender, or an error message if the header is not valid */
 export type CheckVapid = (authorization: string | undefined) => Sender | string;
 
 /** @param audience the origin of the push service */
 export function createCheckVapid(audience: () => string, clock: Clock): CheckVapid {
-  const remembered = new LRUCache<string, Sender>({ max: maxRemembered });
+  const cache = new LRUCache<string, Sender>({ max: maxCached });
 
   return (authorization) => {
     if (authorization === undefined) return "Authorization is missing.";
     const now = unixSeconds(clock);
-    const known = remembered.get(authorization);
-    const sender = known ?? read(authorization, audience());
+    const cached = cache.get(authorization);
+    const sender = cached ?? read(authorization, audience());
     if (typeof sender === "string") return sender;
     if (sender.expiresAt <= now - leewaySeconds) return "The VAPID token has expired.";
     if (sender.expiresAt > now + maxLifetimeSeconds + leewaySeconds) {
       return "The VAPID token expires more than 24 hours from now.";
     }
-    if (!known) remembered.set(authorization, sender);
+    if (!cached) cache.set(authorization, sender);
     return sender;
   };
 }

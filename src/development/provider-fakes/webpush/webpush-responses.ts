@@ -1,10 +1,10 @@
-/** The answers of a push service: every row of the table by name. */
+/** The responses of a push service: every row of the table by name. */
 import type { FakeResponse } from "../exchange.ts";
 
 const statuses = {
   /** 400. */
   BadRequest: 400,
-  /** 401: no VAPID token, or one that is not right. */
+  /** 401: no VAPID token, or an invalid one. */
   Unauthorized: 401,
   /** 403: a VAPID key that the subscription was not made for. */
   Forbidden: 403,
@@ -27,7 +27,7 @@ export type WebPushRow = keyof typeof statuses;
 /** The rows by name. */
 export const webPushRows = Object.keys(statuses);
 
-/** @param message in words; what push services say here differs from one to the next */
+/** @param message for people; its wording differs between push services */
 export function webPushResponse(row: WebPushRow, message: string = row): FakeResponse {
   const code = statuses[row];
   if (code === 502) {

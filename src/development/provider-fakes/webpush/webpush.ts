@@ -1,6 +1,6 @@
 /**
- * A Web Push service (RFC 8030) and the browsers behind it: `POST /push/{subscription}`. Owns the order in
- * which a request is looked at; what the browser decrypts goes to the ledger.
+ * A Web Push service (RFC 8030) and its browsers: `POST /push/{subscription}`. Owns the order in which a request
+ * is checked. The decrypted messages go to the ledger.
  */
 import { randomBytes } from "node:crypto";
 import { type Clock, systemClock } from "../../../platform/base/clock.ts";
@@ -10,7 +10,7 @@ import { createLedger, type Ledger } from "../ledger.ts";
 import { type ListenerOptions, listen } from "../listener.ts";
 import type { RunningFake } from "../running-fake.ts";
 import { readScenario, type Scenario } from "../scenario.ts";
-import { createStage, type Stage } from "../stage.ts";
+import { createScenarioPlayer, type ScenarioPlayer } from "../scenario-player.ts";
 import { decryptPushMessage } from "./message-encryption.ts";
 import { createSubscriptions, type PushSubscription, type Subscriptions } from "./subscriptions.ts";
 import { type CheckVapid, createCheckVapid } from "./vapid.ts";
@@ -21,40 +21,40 @@ const maxBody = 4096;
 const pushPath = "/push/";
 
 interface WebPushFakeOptions extends ListenerOptions {
-  /** New ones unless given. */
+  /** New ones by default. */
   readonly credentials?: VapidCredentials;
-  /** 32 bytes that the keys of subscriptions come from; random unless given. With the same, they outlive the fake. */
+  /** 32 bytes, random by default. The keys of subscriptions are derived from it: with the same seed they outlive the fake. */
   readonly seed?: Buffer;
   readonly clock?: Clock;
 }
 
 export interface WebPushFake extends RunningFake<WebPushRow> {
-  /** What a sender identifies itself with; subscriptions are made for it. */
+  /** The VAPID keys of the sender; subscriptions are created for them. */
   readonly credentials: VapidCredentials;
   /**
-   * A new subscription of a browser.
-   * @param name begins its id, which is its token in the ledger and to scenarios; random unless given
+   * Creates a subscription, as a browser does.
+   * @param name begins the id, which is the token in the ledger and in scenarios; random by default
    */
   subscribe(name?: string): PushSubscription;
-  /** Ends a subscription, as the user does who takes the permission back: 410 from now on. */
+  /** Ends a subscription, as a user does by revoking the permission: 410 from now on. */
   unsubscribe(subscription: PushSubscription): void;
 }
 
-/** @throws what listening throws (EADDRINUSE, EACCES) */
+/** @throws the error of `listen` (EADDRINUSE, EACCES) */
 export async function startWebPushFake(options: WebPushFakeOptions = {}): Promise<WebPushFake> {
   const { clock = systemClock, credentials = newVapidCredentials(), seed = randomBytes(32) } = options;
   const ledger = createLedger(clock);
   const subscriptions = createSubscriptions(seed);
   const ended = new Set<string>();
-  const stage = createStage({
+  const player = createScenarioPlayer({
     clock,
     ledger,
-    repertoire: { answer: (row) => webPushResponse(row as WebPushRow), byToken: conventionOf },
+    provider: { response: (row) => webPushResponse(row as WebPushRow), byToken: conventionOf },
     connections: () => listener,
   });
   const origin = () => listener.origin;
   const checkVapid = createCheckVapid(origin, clock);
-  const handle = webPush({ origin, ledger, stage, subscriptions, ended, checkVapid });
+  const handle = webPush({ origin, ledger, player, subscriptions, ended, checkVapid });
   const listener = await listen(options, { maxConcurrentStreams, http1: true }, handle);
 
   return {
@@ -62,11 +62,11 @@ export async function startWebPushFake(options: WebPushFakeOptions = {}): Promis
     origin: listener.origin,
     credentials,
     ledger,
-    play: (scenario) => stage.play(readScenario(scenario, webPushRows)),
-    playing: stage.playing,
-    stopPlaying: stage.clear,
+    play: (scenario) => player.play(readScenario(scenario, webPushRows)),
+    playing: player.playing,
+    stopPlaying: player.clear,
     clear() {
-      stage.clear();
+      player.clear();
       ledger.clear();
       ended.clear();
     },
@@ -86,7 +86,7 @@ export async function startWebPushFake(options: WebPushFakeOptions = {}): Promis
   };
 }
 
-/** Subscriptions that play something by their name. */
+/** Scenarios that subscriptions play by convention, because of their name. */
 const conventions: Readonly<Record<string, Scenario<WebPushRow>>> = {
   gone: { answer: "Gone" },
   notfound: { answer: "NotFound" },
@@ -110,9 +110,9 @@ function conventionOf(id: string): Scenario | undefined {
 interface Dependencies {
   readonly origin: () => string;
   readonly ledger: Ledger;
-  readonly stage: Stage;
+  readonly player: ScenarioPlayer;
   readonly subscriptions: Subscriptions;
-  /** Ids of those that have ended. */
+  /** Ids of the subscriptions that have ended. */
   readonly ended: ReadonlySet<string>;
   readonly checkVapid: CheckVapid;
 }
@@ -120,7 +120,7 @@ interface Dependencies {
 type Problem = readonly [WebPushRow, string];
 
 function webPush(dependencies: Dependencies): (exchange: Exchange) => void {
-  const { origin, ledger, stage, subscriptions, ended, checkVapid } = dependencies;
+  const { origin, ledger, player, subscriptions, ended, checkVapid } = dependencies;
   let accepted = 0;
 
   function problemOf(exchange: Exchange, id: string): Problem | undefined {
@@ -143,10 +143,10 @@ function webPush(dependencies: Dependencies): (exchange: Exchange) => void {
     const text = problem ? "" : decrypted(exchange.body, id, subscriptions);
     if (problem || typeof text !== "string") {
       const [row, message] = problem ?? ["BadRequest", (text as Error).message];
-      ledger.answered(row);
-      return exchange.answer(webPushResponse(row as WebPushRow, message));
+      ledger.countResponse(row);
+      return exchange.respond(webPushResponse(row as WebPushRow, message));
     }
-    return stage.perform(exchange, id, () => {
+    return player.respond(exchange, id, () => {
       const { messageId, tag } = membersOf(text);
       ledger.record({ token: id, messageId, collapseId: tag, payload: text });
       accepted += 1;
@@ -174,7 +174,7 @@ function headerProblem({ headers, body }: Exchange): Problem | undefined {
   return undefined;
 }
 
-/** A message without a body is allowed: it only wakes the service worker. */
+/** The text of the message. A message without a body is allowed: it only wakes the service worker. */
 function decrypted(body: Buffer, id: string, subscriptions: Subscriptions): string | Error {
   if (body.length === 0) return "";
   try {
@@ -184,7 +184,7 @@ function decrypted(body: Buffer, id: string, subscriptions: Subscriptions): stri
   }
 }
 
-/** What the ledger looks for in the text, which need not be JSON. */
+/** The members of the text that the ledger records. The text need not be JSON. */
 function membersOf(text: string): { messageId: string | undefined; tag: string | undefined } {
   let value: { messageId?: unknown; tag?: unknown } | null;
   try {

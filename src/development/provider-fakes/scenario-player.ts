@@ -1,46 +1,46 @@
 /**
- * Where the scenarios of one fake are played. Owns which of them concerns a request, how often and how long
- * they play, and carries them out. With none on, a request costs one comparison.
+ * Plays the scenarios of one fake: chooses the one that applies to a request, carries it out, and ends it when its
+ * requests or its time are used up. While none is playing, it costs a request one comparison.
  */
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Exchange, FakeResponse } from "./exchange.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Scenario } from "./scenario.ts";
 
-/** A scenario that is on. */
-export interface Playing {
+/** A scenario that is playing. */
+export interface PlayingScenario {
   readonly id: number;
   readonly scenario: Scenario;
-  /** Requests that it was played to. */
+  /** The number of requests that it was applied to. */
   readonly played: number;
-  /** Ends it. */
+  /** Ends the scenario. */
   stop(): void;
 }
 
-/** What a provider brings to the stage. */
-interface Repertoire {
-  /** The answer of a row of its table, as the scenario wants it. */
-  answer(row: string, scenario: Scenario, exchange: Exchange): FakeResponse;
-  /** What a token plays by its name alone. */
+/** The part of playing that differs between providers. */
+interface ProviderScenarios {
+  /** The response of a row of the provider's table, with the values of the scenario. */
+  response(row: string, scenario: Scenario, exchange: Exchange): FakeResponse;
+  /** The scenario that a token plays by convention, because of its name. */
   byToken(token: string): Scenario | undefined;
 }
 
-export interface Stage {
-  play(scenario: Scenario): Playing;
-  /** Those that are on. */
-  playing(): Playing[];
-  /** Ends all of them. */
+export interface ScenarioPlayer {
+  play(scenario: Scenario): PlayingScenario;
+  /** The scenarios that are playing. */
+  playing(): PlayingScenario[];
+  /** Ends all scenarios. */
   clear(): void;
   /**
-   * Answers a request without mistakes: as a scenario has it, or by accepting it.
-   * @param accept records the message and makes the answer; called at most once
+   * Responds to a valid request: as a scenario says, or by accepting the message.
+   * @param accept records the message and returns the response; called at most once
    */
-  perform(exchange: Exchange, token: string, accept: () => FakeResponse): void;
-  /** The same for the OAuth token endpoint. */
-  performToken(exchange: Exchange, accept: () => FakeResponse): void;
+  respond(exchange: Exchange, token: string, accept: () => FakeResponse): void;
+  /** Responds to a valid request to the OAuth token endpoint. */
+  respondToTokenRequest(exchange: Exchange, accept: () => FakeResponse): void;
 }
 
-interface Scene {
+interface ScenarioState {
   readonly id: number;
   readonly scenario: Scenario;
   readonly pattern: RegExp | undefined;
@@ -53,25 +53,25 @@ interface Connections {
   acceptConnections(): void;
 }
 
-/** An empty stage. */
-export function createStage(dependencies: {
+/** A player without scenarios. */
+export function createScenarioPlayer(dependencies: {
   readonly clock: Clock;
   readonly ledger: Ledger;
-  readonly repertoire: Repertoire;
-  /** Asked for when connections are to be refused. */
+  readonly provider: ProviderScenarios;
+  /** Called when connections are to be refused or accepted again. */
   readonly connections: () => Connections;
-}): Stage {
-  const { clock, ledger, repertoire, connections } = dependencies;
-  let scenes: Scene[] = [];
+}): ScenarioPlayer {
+  const { clock, ledger, provider: repertoire, connections } = dependencies;
+  let scenes: ScenarioState[] = [];
   let lastId = 0;
 
-  function end(ended: (scene: Scene) => boolean): void {
+  function end(ended: (scene: ScenarioState) => boolean): void {
     const wasRefusing = scenes.some(isRefusing);
     scenes = scenes.filter((scene) => !ended(scene));
     if (wasRefusing && !scenes.some(isRefusing)) connections().acceptConnections();
   }
 
-  function concerns(scene: Scene, token: string, on: "messages" | "token"): boolean {
+  function applies(scene: ScenarioState, token: string, on: "messages" | "token"): boolean {
     const { scenario, pattern } = scene;
     if ((scenario.on ?? "messages") !== on || isRefusing(scene)) return false;
     if (scenario.tokenPrefix !== undefined && !token.startsWith(scenario.tokenPrefix)) return false;
@@ -81,13 +81,13 @@ export function createStage(dependencies: {
     return draw < scenario.share;
   }
 
-  /** The first that concerns the request and does more than delay it, and the delays of all up to it. */
+  /** The first scenario that applies and does more than delay, and the sum of the delays up to it. */
   function choose(token: string, on: "messages" | "token"): { delayMs: number; scenario?: Scenario } {
     const now = clock.now();
     if (scenes.some(({ endsAt }) => endsAt <= now)) end(({ endsAt }) => endsAt <= now);
     let delayMs = 0;
     for (const scene of scenes) {
-      if (!concerns(scene, token, on)) continue;
+      if (!applies(scene, token, on)) continue;
       const { scenario } = scene;
       scene.played += 1;
       if (scene.played === scenario.times) end((other) => other === scene);
@@ -98,11 +98,11 @@ export function createStage(dependencies: {
     return scenario ? { delayMs: delayMs + (scenario.delayMs ?? 0), scenario } : { delayMs };
   }
 
-  function answerOf(exchange: Exchange, scenario: Scenario): FakeResponse | undefined {
+  function responseOf(exchange: Exchange, scenario: Scenario): FakeResponse | undefined {
     const { answer, retryAfter } = scenario;
     if (answer === undefined) return undefined;
-    const made = typeof answer === "string" ? repertoire.answer(answer, scenario, exchange) : answer;
-    ledger.answered(typeof answer === "string" ? answer : String(answer.status));
+    const made = typeof answer === "string" ? repertoire.response(answer, scenario, exchange) : answer;
+    ledger.countResponse(typeof answer === "string" ? answer : String(answer.status));
     if (retryAfter === undefined) return made;
     return { ...made, headers: { ...made.headers, "retry-after": String(retryAfter) } };
   }
@@ -112,14 +112,14 @@ export function createStage(dependencies: {
     scenario: Scenario | undefined,
     accept: () => FakeResponse,
   ): () => void {
-    const answer = scenario && answerOf(exchange, scenario);
-    if (answer) return () => exchange.answer(answer);
+    const response = scenario && responseOf(exchange, scenario);
+    if (response) return () => exchange.respond(response);
     if (scenario?.fault === undefined) {
       const accepted = accept();
-      return () => exchange.answer(accepted);
+      return () => exchange.respond(accepted);
     }
-    ledger.answered(scenario.fault);
-    return faulty(exchange, scenario, accept);
+    ledger.countResponse(scenario.fault);
+    return faultAction(exchange, scenario, accept);
   }
 
   function perform(
@@ -138,7 +138,7 @@ export function createStage(dependencies: {
     play(scenario) {
       lastId += 1;
       const { tokenPattern, seconds, until } = scenario;
-      const scene: Scene = {
+      const scene: ScenarioState = {
         id: lastId,
         scenario,
         pattern: tokenPattern === undefined ? undefined : new RegExp(tokenPattern),
@@ -151,7 +151,7 @@ export function createStage(dependencies: {
       scenes.push(scene);
       if (isRefusing(scene)) {
         connections().refuseConnections();
-        // No request comes that would notice the end.
+        // While connections are refused no request can trigger the end, so a timer does.
         const ms = scene.endsAt - clock.now();
         if (Number.isFinite(ms)) setTimeout(() => end((other) => other === scene), Math.max(0, ms)).unref();
       }
@@ -159,14 +159,14 @@ export function createStage(dependencies: {
     },
     playing: () => scenes.map(shown),
     clear: () => end(() => true),
-    perform(exchange, token, accept) {
-      if (scenes.length === 0 && repertoire.byToken(token) === undefined) exchange.answer(accept());
+    respond(exchange, token, accept) {
+      if (scenes.length === 0 && repertoire.byToken(token) === undefined) exchange.respond(accept());
       else perform(exchange, token, "messages", accept);
     },
-    performToken: (exchange, accept) => perform(exchange, "", "token", accept),
+    respondToTokenRequest: (exchange, accept) => perform(exchange, "", "token", accept),
   };
 
-  function shown(scene: Scene): Playing {
+  function shown(scene: ScenarioState): PlayingScenario {
     return {
       id: scene.id,
       scenario: scene.scenario,
@@ -178,11 +178,11 @@ export function createStage(dependencies: {
   }
 }
 
-function isRefusing({ scenario }: Scene): boolean {
+function isRefusing({ scenario }: ScenarioState): boolean {
   return scenario.fault === "refuse-connections";
 }
 
-function faulty(exchange: Exchange, scenario: Scenario, accept: () => FakeResponse): () => void {
+function faultAction(exchange: Exchange, scenario: Scenario, accept: () => FakeResponse): () => void {
   const { fault, code = 0, reason = "Shutdown" } = scenario;
   if (fault?.endsWith("-after-accept")) accept();
   if (fault === "reset" || fault === "reset-after-accept") return () => exchange.reset();
@@ -190,12 +190,12 @@ function faulty(exchange: Exchange, scenario: Scenario, accept: () => FakeRespon
   if (fault !== "goaway") return () => undefined;
   const accepted = code === 0 ? accept() : undefined;
   return () => {
-    if (accepted) exchange.answer(accepted);
+    if (accepted) exchange.respond(accepted);
     exchange.goAway(code, JSON.stringify({ reason }));
   };
 }
 
-/** Where a token stands between 0 and 1: always at the same place, and evenly spread (FNV-1a, mixed). */
+/** Hashes a token to a number from 0 to 1, evenly distributed (FNV-1a with the finalizer of MurmurHash3). */
 function tokenShare(token: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < token.length; at += 1) {

@@ -1,6 +1,6 @@
 /**
- * The credentials of `npm run fakes`, kept in a directory so that what was set once in a sender's environment
- * and what devices registered is still right after a restart. For the fakes only: no real provider knows them.
+ * The credentials of `npm run fakes`, stored in a directory, so that a sender's environment and the registered
+ * subscriptions stay valid after a restart. They are for the fakes only; real providers do not accept them.
  */
 import { randomBytes } from "node:crypto";
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
@@ -16,20 +16,20 @@ import {
 
 const secretsFile = "fakes.json";
 
-export interface KeptCredentials {
+export interface StoredCredentials {
   readonly serviceAccount: Omit<ServiceAccount, "token_uri">;
   readonly apns: ApnsCredentials;
   readonly vapid: VapidCredentials;
-  /** What the keys of subscriptions come from, base64url. */
+  /** The keys of subscriptions are derived from it; base64url. */
   readonly seed: string;
 }
 
 /**
- * Those of the directory; made at first use.
- * @param directory made if it is not there
- * @throws Error in words if the file holds something else, and what the file system throws
+ * Reads the credentials in the directory; creates them at first use.
+ * @param directory created if it does not exist
+ * @throws Error that names the file if it is damaged, and the errors of the file system
  */
-export async function keptCredentials(directory: string): Promise<KeptCredentials> {
+export async function loadCredentials(directory: string): Promise<StoredCredentials> {
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const path = join(directory, secretsFile);
   const kept = read(path);
@@ -44,14 +44,14 @@ export async function keptCredentials(directory: string): Promise<KeptCredential
   return made;
 }
 
-/** Writes a file that its owner alone can read, whole or not at all. */
+/** Writes a file that only its owner can read, atomically. */
 export function writeSecret(path: string, content: string): void {
   const temporary = `${path}.${process.pid}.tmp`;
   writeFileSync(temporary, content, { mode: 0o600 });
   renameSync(temporary, path);
 }
 
-function read(path: string): KeptCredentials | undefined {
+function read(path: string): StoredCredentials | undefined {
   let content: string;
   try {
     content = readFileSync(path, "utf8");
@@ -60,11 +60,11 @@ function read(path: string): KeptCredentials | undefined {
     throw error;
   }
   try {
-    const kept: Partial<KeptCredentials> = JSON.parse(content);
+    const kept: Partial<StoredCredentials> = JSON.parse(content);
     const { serviceAccount, apns, vapid, seed } = kept;
     if (serviceAccount && apns && vapid && seed) return { serviceAccount, apns, vapid, seed };
   } catch {
-    // Said below.
+    // Reported below.
   }
   throw new Error(`${path} is damaged. Delete it, and a new one is made.`);
 }
