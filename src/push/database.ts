@@ -1,16 +1,16 @@
-/** What the push service keeps: the history of its schema's migrations, and its job queues. */
+/** The push service's part of the database: its migrations and its job queues. */
 
 import type { Migrations } from "../platform/database/migrations.ts";
 import { type JobTables, jobSchema } from "../platform/messaging/jobs.ts";
 import { type ProviderName, providerNames } from "./provider-settings.ts";
 
-/** The planning of a notification; data: {@link PlanJob}. */
+/** The queue of notifications to plan; data: {@link PlanJob}. */
 export const planQueue = "plan";
 
-/** Jobs that failed for good, each the data of the queue that it came from. */
+/** The queue of jobs that failed for good; the data is that of the queue from which the job came. */
 export const deadLetterQueue = "dead-letters";
 
-/** The queue of the chunks that go out through this provider; data: {@link DeliveryJob}. */
+/** The queue of the chunks to send through this provider; data: {@link DeliveryJob}. */
 export function deliveryQueue(provider: ProviderName): string {
   return `deliver-${provider}`;
 }
@@ -27,8 +27,9 @@ export interface DeliveryJob {
 const retryLimit = 10;
 
 /**
- * Never: there is no queue behind that one, and a dead letter that is lost leaves its chunk or its planning open for
- * good. Once a minute is little for what only a defect or a broken database can hold up.
+ * In effect unlimited: no dead-letter queue follows the dead-letter queue, and a job lost there would leave its chunk
+ * or its planning open for good. Only a defect or a broken database makes such a job fail, and a retry a minute costs
+ * little.
  */
 const deadLetterRetryLimit = 1_000_000;
 

@@ -1,6 +1,6 @@
 /**
- * The kinds of error that only the push service answers, in the shape of the platform's table. The closed
- * list of codes in openapi/push-orchestration.yaml holds these and the platform's.
+ * The kinds of error that only the push service returns, in the shape of the platform's table. The closed list of
+ * codes in openapi/push-orchestration.yaml has these and the platform's.
  */
 import { Code } from "@connectrpc/connect";
 import { type ErrorKind, ErrorKinds, ServiceError } from "../platform/base/errors.ts";
@@ -36,7 +36,7 @@ const PushErrorKinds = {
   },
 } as const satisfies Record<string, ErrorKind>;
 
-/** Credentials of the Bearer scheme that are missing or wrong, where no document says so: over RPC. */
+/** Missing or wrong Bearer credentials over RPC, for which no OpenAPI document declares the error. */
 export function unauthenticated(): ServiceError {
   return new ServiceError(
     ErrorKinds.unauthenticated,
@@ -44,7 +44,7 @@ export function unauthenticated(): ServiceError {
   );
 }
 
-/** A good token, of an application that may not do this. */
+/** A valid token of an application that may not use the operation. */
 export function wrongApplication(): ServiceError {
   return new ServiceError(
     ErrorKinds.forbidden,

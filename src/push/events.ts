@@ -1,6 +1,6 @@
 /**
- * The events of the push service: names, and how one is written into the outbox. What an event carries is a
- * message of proto/push/v1/events.proto; a writer that leaves out one of its fields, or adds one, does not
+ * The events of the push service: their names, and the statement that writes one into the outbox. The data of an
+ * event is a message of proto/push/v1/events.proto; code that leaves out one of its fields, or adds one, does not
  * compile.
  */
 import type { DescMessage } from "@bufbuild/protobuf";
@@ -23,14 +23,14 @@ export const PushEvents = {
   notificationCompleted: eventKind("push.notification.completed.v1", NotificationCompletedSchema),
 } as const;
 
-/** Whom or what an event is about: its subject. */
+/** The subject of an event: a user or a notification. */
 type About = { readonly userId: SQL } | { readonly notificationId: SQL };
 
 /**
- * The statement that writes an event: by itself, or as a part of a statement with other parts. An integer of
- * 64 bits must be given as text, as the JSON form of a message has it.
+ * The statement that writes an event, alone or as a part of a larger statement. A 64-bit integer must be given as
+ * text, as in the JSON mapping of Protobuf.
  * @param from `from` clause that gives a row for each event; without it, there is one
- * @param at when it happened; the beginning of the transaction, by the database's clock, unless given
+ * @param at time of the event; default: the beginning of the transaction, by the database's clock
  */
 export function recordEvent<Message extends DescMessage>(
   kind: EventKind<Message>,
@@ -46,7 +46,7 @@ export function recordEvent<Message extends DescMessage>(
 /** Why a device is no longer registered. */
 export type RemovalReason = Exclude<keyof typeof ReasonValues, "UNSPECIFIED">;
 
-/** The reason as the JSON form of the message has it. */
+/** The reason's name in the JSON mapping of the message. */
 export function removalReasonName(reason: RemovalReason): string {
   const value = RemovalReasonSchema.value[ReasonValues[reason]];
   if (!value) throw new Error(`events.proto has no reason ${reason}`);

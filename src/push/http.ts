@@ -19,16 +19,16 @@ interface Dependencies {
   readonly notifications: Notifications;
 }
 
-/** Who calls; of the users' application, on behalf of whom. */
+/** The caller: its OAuth client, and for the users' application the user. */
 interface Caller {
   readonly clientId: string;
   readonly userId?: string;
 }
 
-/** Longest message, in bytes of UTF-8; its schema can only count characters. */
+/** Longest message, in bytes of UTF-8. The schema can only limit characters. */
 const maxMessageBytes = 4000;
 
-/** The document bound to its handlers. */
+/** The routes of the document, bound to their handlers. */
 export function pushHttp(
   dependencies: Dependencies,
   binding: Pick<Binding<operations, Caller>, "document" | "logger" | "observer" | "validateResponses">,
@@ -72,9 +72,9 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       return { status: 204, headers: { "Notification-Id": notificationId } };
     },
     async getNotificationsHistory({ query: { markViewed = false, ...query } }, { caller, method }) {
-      // Who asks with HEAD is shown none of them.
-      const marks = markViewed && method !== "HEAD";
-      return { status: 200, body: await history.page(userOf(caller), pageOf(query), marks) };
+      // A HEAD request does not show the entries, so it must not mark them as viewed.
+      const marksViewed = markViewed && method !== "HEAD";
+      return { status: 200, body: await history.page(userOf(caller), pageOf(query), marksViewed) };
     },
     async getNotificationsSummary({ query }, { caller }) {
       const isPage = query.page !== undefined || query.size !== undefined;
@@ -106,7 +106,7 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
   };
 }
 
-/** The binding lets nobody through to a protected operation; that it did is a defect. */
+/** The binding rejects unauthenticated requests to a protected operation, so a missing caller is a defect. */
 function clientOf(caller: Caller | undefined): string {
   if (!caller) throw new Error("an operation of an application has no caller");
   return caller.clientId;
@@ -117,7 +117,7 @@ function userOf(caller: Caller | undefined): string {
   return caller.userId;
 }
 
-/** The defaults are those of the document. */
+/** The page to return, with the defaults of the document. */
 function pageOf({ page = 0, size = 20, sort = [] }: Partial<PageRequest>): PageRequest {
   return { page, size, sort };
 }
@@ -131,7 +131,7 @@ function offsetOfHeader(text: string | undefined): number | undefined {
   return minutes;
 }
 
-/** A date-time whose form the schema has checked. */
+/** A date-time whose syntax the schema has checked. */
 function instantOf(text: string): Date {
   const instant = new Date(text);
   if (Number.isNaN(instant.getTime())) {
@@ -140,7 +140,7 @@ function instantOf(text: string): Date {
   return instant;
 }
 
-/** The notification, with what no schema can say of it checked. */
+/** Checks what the schema cannot express, and returns the notification. */
 function notificationOf({ title, message, image = null, utcOffsets }: Schemas["NewNotification"]) {
   const errors: InputError[] = [];
   if (Buffer.byteLength(message) > maxMessageBytes) {

@@ -1,7 +1,7 @@
 /**
- * Removes what has expired or is older than it is to be kept: a bounded number of rows in each of many short
- * transactions. Processes take turns: whoever finds another at it leaves it to that one. Times are the database's, so
- * that a machine with a wrong clock removes nothing that is live.
+ * Removes rows that have expired or are older than their retention, in many short transactions of a bounded number of
+ * rows. One process cleans up at a time: a process that does not get the lock skips the step. Times are the
+ * database's, so that a process with a wrong clock removes nothing that is live.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { every, type Loop } from "../platform/base/loop.ts";
@@ -15,15 +15,15 @@ import { deliveryChunks, devices, history, idempotencyKeys, notifications } from
 
 interface Dependencies {
   readonly db: Database;
-  /** Days for which history is kept; and the notifications that it is of. */
+  /** Days for which history and notifications are kept. */
   readonly historyRetentionDays: number;
 }
 
 const dayMs = 24 * 60 * 60 * 1000;
 
-/** Rows that one transaction removes: few enough to be done well within the time that a statement has. */
+/** Rows that one transaction removes: few enough to stay well below the statement timeout. */
 const batchSize = 5_000;
-/** Notifications that one transaction looks after; each has up to some thousands of chunks. */
+/** Notifications that one transaction removes; each may have some thousands of chunks. */
 const notificationBatch = 100;
 
 const device = names(devices);
@@ -34,17 +34,17 @@ const n = names(notifications, "n");
 
 const removable = selection({ id: n.id });
 const clock = selection({ now: computed(number, sql`floor(extract(epoch from now()) * 1000)::float8`) });
-const turn = selection({
-  isMine: computed(boolean, sql`pg_try_advisory_xact_lock(hashtext('push.janitor'))`),
+const lock = selection({
+  isAcquired: computed(boolean, sql`pg_try_advisory_xact_lock(hashtext('push.janitor'))`),
 });
 
 /** Removes a batch. @returns whether there may be more */
 type Step = (tx: Database) => Promise<boolean>;
 
-/** What to remove. What somebody is working on is left for the next round: nobody is waited for. */
+/** The steps of a round. They skip locked rows instead of waiting; the next round removes those. */
 function stepsOf(nowMs: number, historyRetentionDays: number): Step[] {
   const now = new Date(nowMs).toISOString();
-  const kept = lowestId(Math.floor(nowMs - historyRetentionDays * dayMs));
+  const oldestKept = lowestId(Math.floor(nowMs - historyRetentionDays * dayMs));
   const batch = sql`limit ${batchSize} for update skip locked`;
   const removed = async (tx: Database, statement: SQL) => (await rowCount(tx, statement)) === batchSize;
   return [
@@ -60,12 +60,12 @@ function stepsOf(nowMs: number, historyRetentionDays: number): Step[] {
         sql`
           with chosen as (
             select ${entry.userId} as chosen_user, ${entry.notificationId} as chosen_id from ${history}
-            where ${entry.notificationId} < ${kept}::uuid order by ${entry.notificationId} nulls first ${batch}
+            where ${entry.notificationId} < ${oldestKept}::uuid order by ${entry.notificationId} nulls first ${batch}
           )
           delete from ${history} using chosen
           where ${entry.userId} = chosen_user and ${entry.notificationId} = chosen_id returning 1 as one`,
       ),
-    (tx) => removeNotifications(tx, kept),
+    (tx) => removeNotifications(tx, oldestKept),
     (tx) =>
       removed(
         tx,
@@ -80,18 +80,18 @@ function stepsOf(nowMs: number, historyRetentionDays: number): Step[] {
 }
 
 /**
- * Removes finished notifications of before `kept`: first their chunks, dead letters included, and when none is
- * left, themselves. Those that are still being sent stay, a replayed dead letter included; and those that
- * somebody's history shows.
+ * Removes finished notifications older than `oldestKept`: first their chunks, including dead letters, and the
+ * notifications themselves once they have no chunks. A notification stays while a chunk of it is still to be sent,
+ * such as a replayed dead letter, or while a user's history has an entry of it.
  */
-async function removeNotifications(tx: Database, kept: string): Promise<boolean> {
+async function removeNotifications(tx: Database, oldestKept: string): Promise<boolean> {
   const ofNotification = sql`${chunk.notificationId} = ${n.id}`;
   const chosen = await rows(
     tx,
     removable,
     sql`
       select ${removable} from ${notifications} n
-      where ${n.id} < ${kept}::uuid and ${n.completedAt} is not null
+      where ${n.id} < ${oldestKept}::uuid and ${n.completedAt} is not null
         and not exists (select from ${history} where ${entry.notificationId} = ${n.id})
         and not exists (
           select from ${deliveryChunks}
@@ -110,43 +110,43 @@ async function removeNotifications(tx: Database, kept: string): Promise<boolean>
       )
       delete from ${deliveryChunks} using chosen where ${chunk.id} = chosen_id returning 1 as one`,
   );
-  const gone = await rowCount(
+  const removed = await rowCount(
     tx,
     sql`
       delete from ${notifications} n where ${n.id} = ${ids}
         and not exists (select from ${deliveryChunks} where ${ofNotification})
       returning 1 as one`,
   );
-  return chunks === batchSize || gone === notificationBatch;
+  return chunks === batchSize || removed === notificationBatch;
 }
 
-/** An id before those of all notifications that were accepted at this moment or later: they are UUIDv7. */
+/** The lowest id of a notification that was accepted at this moment: ids are UUIDv7. */
 function lowestId(ms: number): string {
   const time = Math.max(0, ms).toString(16).padStart(12, "0");
   return `${time.slice(0, 8)}-${time.slice(8)}-0000-0000-000000000000`;
 }
 
-/** One round: every step, until nothing is left of it, another process is at it, or it is time to stop. */
+/** One round: repeats each step until it has nothing left, another process holds the lock, or the process stops. */
 export async function cleanUp(dependencies: Dependencies, stopping?: AbortSignal): Promise<void> {
   const { db, historyRetentionDays } = dependencies;
   const [time] = await rows(db, clock, sql`select ${clock}`);
-  if (!time) throw new Error("the database does not know the time");
+  if (!time) throw new Error("the database returned no time");
   for (const step of stepsOf(time.now, historyRetentionDays)) {
     for (let more = true; more && !stopping?.aborted; ) {
       more = await db.transaction(async (tx) => {
-        const [locked] = await rows(tx, turn, sql`select ${turn}`);
-        return locked?.isMine === true && step(tx);
+        const [locked] = await rows(tx, lock, sql`select ${lock}`);
+        return locked?.isAcquired === true && step(tx);
       });
     }
   }
 }
 
-/** Rounds at an interval until stopped. A round that fails is logged and tried again. */
+/** Runs rounds at an interval until stopped. A round that fails is logged; the next one comes as usual. */
 export function startJanitor(dependencies: Dependencies & { logger: Logger; intervalSeconds: number }): Loop {
   const { logger, intervalSeconds } = dependencies;
   return every(
     intervalSeconds * 1000,
     (stopping) => cleanUp(dependencies, stopping),
-    (err) => logger.warn({ err }, "the janitor could not finish its round; it tries again"),
+    (err) => logger.warn({ err }, "The janitor could not finish its round and will try again"),
   );
 }

@@ -1,6 +1,6 @@
 /**
- * Credentials of the push providers, as an operator sets them: kinds of setting that take only what the
- * provider will take. None of the secret ones is ever quoted.
+ * Credentials of the push providers, as an operator sets them: kinds of setting that accept only values that the
+ * provider will accept. Secret values are never quoted in problems.
  */
 import { createECDH, createPrivateKey, ECDH } from "node:crypto";
 import * as v from "valibot";
@@ -9,7 +9,7 @@ import { checked, type Environment, matching, refusing } from "../platform/setti
 import { pemBlock } from "../platform/settings/pem.ts";
 import { secure, urlWithoutQuery } from "../platform/settings/urls.ts";
 
-/** What is used of a Google service account. */
+/** The members of a Google service account that are used. */
 export interface ServiceAccount {
   readonly projectId: string;
   /** `kid` of the assertions. */
@@ -17,7 +17,7 @@ export interface ServiceAccount {
   /** PEM; RSA of at least 2048 bits. */
   readonly privateKey: string;
   readonly clientEmail: string;
-  /** Where access tokens are got. */
+  /** The token endpoint. */
   readonly tokenUri: string;
 }
 
@@ -79,13 +79,13 @@ export const apnsKey = v.pipe(
   v.transform(({ pem }) => pem),
 );
 
-/** The private VAPID key (RFC 8292), in the form in which tools print it. */
+/** The private VAPID key (RFC 8292), encoded as tools print it. */
 export const vapidPrivateKey = checked(
   "a P-256 private key: 32 bytes in base64url",
   (key) => vapidPublicOf(key) !== undefined,
 );
 
-/** The public half of a private VAPID key; undefined if it is none. */
+/** The public key of a private VAPID key; undefined if the text is not such a key. */
 export function vapidPublicOf(key: string): string | undefined {
   if (!/^[\w-]{43}$/.test(key)) return undefined;
   try {
@@ -97,7 +97,7 @@ export function vapidPublicOf(key: string): string | undefined {
   }
 }
 
-/** The public VAPID key, in the form in which browsers take it. */
+/** The public VAPID key, encoded as browsers take it. */
 export const vapidPublicKey = checked(
   "a P-256 public key: an uncompressed point of 65 bytes in base64url",
   (key) => isUncompressedPoint(Buffer.from(/^[\w-]{87}$/.test(key) ? key : "", "base64url")),

@@ -1,6 +1,6 @@
 /**
- * Settings of the push providers: which are used, where they are reached, and the credentials that each of
- * them asks for. Nothing here reads `process.env`.
+ * Settings of the push providers: which are in use, their endpoints, and the credentials that each of them needs.
+ * Nothing here reads `process.env`.
  */
 import { join } from "node:path";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";
@@ -34,7 +34,7 @@ import {
 
 export type { ServiceAccount } from "./provider-key-settings.ts";
 
-/** The providers that a device can be reached through; `outbox` only writes a file, in development. */
+/** The names of the push providers. `outbox` only writes a file, in development. */
 export const providerNames = ["fcm", "apns", "webpush", "outbox"] as const;
 export type ProviderName = (typeof providerNames)[number];
 
@@ -56,25 +56,25 @@ export interface ApnsSettings {
 }
 
 export interface WebPushSettings {
-  /** P-256, base64url: 32 bytes, and the uncompressed point of 65. They belong together. */
+  /** P-256, base64url: 32 bytes, and the uncompressed point of 65. The public key must belong to the private key. */
   readonly vapidPrivateKey: string;
   readonly vapidPublicKey: string;
-  /** Whom a push service can turn to: `mailto:` or `https:`. */
+  /** The contact for operators of push services (RFC 8292 section 2.1): a `mailto:` or `https:` URL. */
   readonly subject: string;
-  /** Hosts, `*.suffix` for those below one; in development also whole http origins. */
+  /** Hosts, or `*.suffix` for all hosts below one; in development also http origins. */
   readonly allowedHosts: readonly string[];
 }
 
 export interface ProviderSettings {
-  /** Those in use, without repetitions. The first is that of devices which name none. */
+  /** The providers in use, without repetitions. The first is the default for devices that name no provider. */
   readonly names: readonly [ProviderName, ...ProviderName[]];
-  /** Of those that are in use. */
+  /** Settings of each provider in use; undefined for the others. */
   readonly fcm: FcmSettings | undefined;
   readonly apns: ApnsSettings | undefined;
   readonly webpush: WebPushSettings | undefined;
-  /** The outbox's file. */
+  /** The file of the outbox provider. */
   readonly outboxFile: string | undefined;
-  /** Without a trailing slash. Undefined: providers are not told of images. */
+  /** Without a trailing slash. Undefined: messages carry no images. */
   readonly imageBaseUrl: string | undefined;
 }
 
@@ -90,11 +90,11 @@ const appleId = matching("10 capital letters and digits", /^[A-Z0-9]{10}$/);
 
 const hostPattern = /^(?:\*\.)?[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63})+$/;
 
-/** The last label of a name is never a number: that would be an IP address (WHATWG URL, "ends in a number"). */
+/** A host whose last label is a number is an IP address (WHATWG URL, "ends in a number"), so it is not allowed. */
 const isAllowedHost = (entry: string): boolean =>
   hostPattern.test(entry) && !/\.(?:\d+|0x[0-9a-f]*)$/.test(entry);
 
-/** Development takes the origins of fakes, too. */
+/** Development also allows the origins of fakes. */
 const allowedHosts = (environment: Environment) =>
   listOf(
     checked(
@@ -109,7 +109,7 @@ const allowedHosts = (environment: Environment) =>
 /** The settings of the providers, row by row. */
 export const providerTable = {
   PUSH_PROVIDERS: {
-    description: "The push providers in use; what each of them asks for must be set.",
+    description: "The push providers in use; the settings that each of them needs must be set.",
     kind: names,
     development: "outbox",
     required: true,
@@ -165,7 +165,7 @@ export const providerTable = {
     exampleFile: "vapid-public-key",
   },
   WEBPUSH_SUBJECT: {
-    description: "Whom a Web Push service can turn to.",
+    description: "The contact that Web Push services can turn to.",
     kind: matching(
       "a mailto: or https: URL",
       /^(?:mailto:[\x21-\x7e]{1,200}@[A-Za-z0-9.-]{1,200}|https:\/\/[\x21-\x7e]{1,400})$/,
@@ -183,7 +183,7 @@ export const providerTable = {
 
 type ProviderSetting = keyof typeof providerTable;
 
-/** The settings that a provider asks for. */
+/** The settings that a provider needs. */
 const needed: Readonly<Record<ProviderName, readonly ProviderSetting[]>> = {
   fcm: ["FCM_CREDENTIALS"],
   apns: ["APNS_KEY", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_TOPIC"],
@@ -193,13 +193,13 @@ const needed: Readonly<Record<ProviderName, readonly ProviderSetting[]>> = {
 
 interface ProviderReadOptions {
   readonly environment: Environment;
-  /** `DATA_DIR` of the server's settings; the outbox is kept there. */
+  /** `DATA_DIR` of the server's settings; the outbox provider's file is there. */
   readonly dataDir: string;
-  /** Of names that override the plain ones, as in "PUSH_". */
+  /** Prefix of the names that override the plain ones, as in "PUSH_". */
   readonly prefix: string;
 }
 
-/** Reads the settings of the providers and reports what is wrong instead of throwing it. */
+/** Reads the settings of the providers. Returns problems instead of throwing them. */
 export function resolveProviderSettings(
   env: EnvironmentVariables,
   { environment, dataDir, prefix }: ProviderReadOptions,

@@ -17,7 +17,7 @@ import type { WatchProgress } from "./notifications/watch-progress.ts";
 interface Dependencies {
   readonly callers: Omit<Callers, "close">;
   readonly watchProgress: WatchProgress;
-  /** Milliseconds between two checks of the token of a stream that goes on. */
+  /** Milliseconds between two checks of the token of an open stream. */
   readonly checkMs?: number;
 }
 
@@ -55,7 +55,7 @@ export function pushRpc({ callers, watchProgress, checkMs = 15_000 }: Dependenci
   });
 }
 
-/** Checks at an interval until that fails, which is answered, or until the signal is aborted; never rejects. */
+/** Checks at an interval until a check fails, whose error is returned, or the signal is aborted. Never rejects. */
 async function refusalOf(
   check: () => Promise<void>,
   everyMs: number,

@@ -1,7 +1,7 @@
 /**
- * The tables of the push service, all in the PostgreSQL schema `push`. They are the ledger of every send:
- * what was planned, sent, failed and dropped can be read off them at any moment, whatever processes came and
- * went. Jobs, which only say that there is work, are pg-boss's, in the schema `push_jobs`.
+ * The tables of the push service, all in the PostgreSQL schema `push`. They are the ledger of every send: the counts
+ * of planned, sent, failed and dropped devices can be read from them at any moment, also after crashes. Jobs, which
+ * only announce that there is work, are in the schema `push_jobs` of pg-boss.
  */
 import { sql } from "drizzle-orm";
 import {
@@ -25,43 +25,43 @@ import { outboxTable } from "../platform/messaging/outbox-table.ts";
 
 export const push = pgSchema("push");
 
-/** Ids of users: compared as bytes, which is several times faster than by the rules of a language. */
+/** Text for ids of users, compared as bytes: several times faster than by the rules of a language. */
 const byteOrderedText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
 
 /** Devices that notifications are sent to. */
 export const devices = push.table(
   "devices",
   {
-    /** In the order of registration; planning walks along it, so that each device is visited once. */
+    /** In the order of registration. Planning walks the devices in this order and visits each device once. */
     id: bigserial("id", { mode: "number" }).primaryKey(),
     userId: byteOrderedText("user_id").notNull(),
     provider: text("provider").notNull(),
     token: text("token").notNull(),
-    /** SHA-256 of the token, which is too long to be indexed itself. */
+    /** SHA-256 of the token; the token itself is too long for an index. */
     tokenHash: bytea("token_hash").notNull(),
     /** Minutes east of UTC. */
     utcOffset: smallint("utc_offset").notNull(),
     expiresAt: instant("expires_at").notNull(),
     registeredAt: instant("registered_at").notNull(),
-    /** When its app last registered it: a provider that knew it dead before that is out of date. */
+    /** When the app last registered the token. A provider's report that it died before this time is out of date. */
     renewedAt: instant("renewed_at").notNull(),
   },
   (table) => [
     uniqueIndex("devices_token_unique").on(table.tokenHash),
-    // With the id, for planning walks along the users too, from device to device.
+    // Includes the id, because planning also walks the devices in the order of their users.
     index("devices_user").on(table.userId, table.id),
     index("devices_expiry").on(table.expiresAt),
   ],
 );
 
 /**
- * Notifications, from acceptance on. PLANNING: recipients are being found; chunks go out meanwhile. SENDING:
- * all are planned. PAUSED, CANCELLED: by an operator. COMPLETED: no chunk is left to send.
+ * Notifications, from acceptance on. PLANNING: recipients are being found, and chunks are sent meanwhile. SENDING:
+ * all recipients are planned. PAUSED, CANCELLED: by an operator. COMPLETED: no chunk is left to send.
  */
 export const notifications = push.table(
   "notifications",
   {
-    /** UUIDv7 whose time is accepted_at: the order of ids is the order of time. */
+    /** UUIDv7 whose time is accepted_at, so ids are in the order of acceptance. */
     id: uuid("id").primaryKey(),
     title: text("title").notNull(),
     message: text("message").notNull(),
@@ -74,18 +74,18 @@ export const notifications = push.table(
     clientId: text("client_id"),
     state: text("state").notNull(),
     acceptedAt: instant("accepted_at").notNull(),
-    /** When it is worth nothing any more; what is not sent by then is dropped. */
+    /** Messages that are not sent by then are dropped. */
     expiresAt: instant("expires_at").notNull(),
-    /** Users up to this one, and of this one the devices up to that id, have been looked at for history entries. */
+    /** History is recorded up to this user, and for this user up to the device `recorded_device`. */
     recordedUser: byteOrderedText("recorded_user").notNull().default(""),
     recordedDevice: bigint("recorded_device", { mode: "number" }).notNull().default(0),
-    /** Set when all recipients have their history entries. */
+    /** Set when every recipient has a history entry. */
     recordedAt: instant("recorded_at"),
     /** Devices up to this id have been planned. */
     plannedThrough: bigint("planned_through", { mode: "number" }).notNull(),
-    /** The last device there was when planning began, which is where it ends; null before. */
+    /** The last device that existed when planning began: planning ends there. Null before that. */
     planUntil: bigint("plan_until", { mode: "number" }),
-    /** Chunks planned so far: what a chunk's turn among those of other notifications is told by. */
+    /** Chunks planned so far. A chunk's number among them gives the priority of its job. */
     chunks: integer("chunks").notNull(),
     /** Set by the last step of planning. */
     plannedAt: instant("planned_at"),
@@ -110,23 +110,23 @@ export const history = push.table(
   "history",
   {
     userId: byteOrderedText("user_id").notNull(),
-    /** Orders by time too: it is a UUIDv7. */
+    /** A UUIDv7, so it also orders entries by time. */
     notificationId: uuid("notification_id").notNull(),
     viewed: boolean("viewed").notNull(),
   },
   (table) => [
     primaryKey({ name: "history_pkey", columns: [table.userId, table.notificationId] }),
     index("history_unread").on(table.userId).where(sql`not ${table.viewed}`),
-    // For the janitor, who removes by age. Rows come in the order of time, and equal ids are kept once: it is a
-    // tenth of the table. (A BRIN index would match ever more of the table as space is used again.) Nulls, of
-    // which there are none, come first, so that nobody who wants a user's newest entries walks along it.
+    // For the janitor, which removes by age. Rows are inserted in the order of time and equal ids are stored once, so
+    // the index has a tenth of the table's size. (A BRIN index would match more and more of the table as space is
+    // reused.) There are no nulls; `nulls first` keeps the planner from using this index for a user's newest entries.
     index("history_age").on(table.notificationId.asc().nullsFirst()),
   ],
 );
 
 /**
- * Devices of one notification, offset and provider that are sent to together. PENDING: waits for its job.
- * SENDING: a worker has it. HELD: its notification is paused. DONE. DEAD: given up, waits for an operator.
+ * Chunks: devices of one notification, offset and provider that one worker sends to. PENDING: waits for its job.
+ * SENDING: a worker has taken it. HELD: its notification is paused. DONE. DEAD: given up, waits for an operator.
  * `planned = sent + failed + dropped + cardinality(device_ids)`, always.
  */
 export const deliveryChunks = push.table(
@@ -143,16 +143,16 @@ export const deliveryChunks = push.table(
     sent: integer("sent").notNull(),
     /** Refused by the provider, or reported dead. */
     failed: integer("failed").notNull(),
-    /** Not sent: expired, removed or cancelled before it came to them. */
+    /** Not sent: the device expired or was removed, or the notification expired or was cancelled. */
     dropped: integer("dropped").notNull(),
-    /** Of those that failed, reported dead. */
+    /** The failed devices that were reported dead. */
     dead: integer("dead").notNull(),
-    /** Counts up each time that a worker takes it: only the last one may write it. */
+    /** Raised each time that a worker takes the chunk: only the last worker may write it. */
     attempt: integer("attempt").notNull(),
-    /** Attempts in a row after which devices were left because of errors. */
+    /** Attempts in a row that ended with errors and devices left. */
     retries: integer("retries").notNull(),
     firstAttemptAt: instant("first_attempt_at"),
-    /** Why it was retried or given up, in words for an operator. */
+    /** Why the chunk was retried or given up, in words for an operator. */
     reason: text("reason"),
     updatedAt: instant("updated_at").notNull(),
   },
@@ -170,13 +170,13 @@ export const deliveryChunks = push.table(
   ],
 );
 
-/** Keys of sends, so that a repeated one sends nothing twice. */
+/** Idempotency keys of sends, so that a repeated request sends nothing twice. */
 export const idempotencyKeys = push.table(
   "idempotency_keys",
   {
     /** SHA-256 of client and key. */
     keyHash: bytea("key_hash").primaryKey(),
-    /** SHA-256 of what was asked for. */
+    /** SHA-256 of the request. */
     requestHash: bytea("request_hash").notNull(),
     notificationId: uuid("notification_id").notNull(),
     expiresAt: instant("expires_at").notNull(),
@@ -184,18 +184,18 @@ export const idempotencyKeys = push.table(
   (table) => [index("idempotency_keys_expiry").on(table.expiresAt)],
 );
 
-/** How fast the whole fleet sends to a provider, and whether it does: one row a provider. */
+/** The rate limiter of each provider, shared by all processes: one row a provider. */
 export const providerPaces = push.table("provider_paces", {
   provider: text("provider").primaryKey(),
-  /** The moment up to which messages have been given out. */
+  /** The end of the last reservation. */
   nextAt: instant("next_at").notNull(),
-  /** Share of the ceiling that the provider takes at the moment, up to 1. */
+  /** Share of the rate limit that the provider gets at the moment, up to 1. */
   share: real("share").notNull(),
   /** Failures of the provider in a row; 0 while it works. */
   failures: integer("failures").notNull(),
-  /** Nothing is sent before that. */
+  /** Nothing is sent before this time. */
   pausedUntil: instant("paused_until"),
-  /** Why, in words for an operator. */
+  /** Why the provider is paused, in words for an operator. */
   reason: text("reason"),
 });
 
@@ -210,5 +210,5 @@ export const testRuns = push.table(
   (table) => [check("test_runs_one", sql`${table.id} = 1`)],
 );
 
-/** Events written with the change that they tell of, until they have been delivered. */
+/** Events, written in the transaction of the change that they describe, until they have been delivered. */
 export const outbox = outboxTable(push);

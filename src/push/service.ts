@@ -1,4 +1,4 @@
-/** Composition root of the push service: its parts, made and joined in plain calls. */
+/** Composition root of the push service: makes its parts and connects them. */
 import type { Hono } from "hono";
 import { type Clock, systemClock } from "../platform/base/clock.ts";
 import { unavailable } from "../platform/base/errors.ts";
@@ -41,15 +41,15 @@ export interface PushService {
   readonly document: ContractDocument;
   readonly rpc: readonly RpcService[];
   readonly database: OpenDatabase;
-  /** Gets the job queues ready; throws where the database is away. */
+  /** Prepares the job queues. Throws if the database is unavailable. */
   prepare(): Promise<void>;
   /** Starts planning, delivery, the janitor and the relay of events. */
   startWorkers(): void;
-  /** Makes them hand back what they have in hand. Can be called again. */
+  /** Stops the workers; they put unfinished work back into the queues. Can be called again. */
   stopWorkers(): Promise<void>;
-  /** Stops the workers and closes the database. @param graceMs that workers have for it */
+  /** Stops the workers and closes the database. @param graceMs milliseconds that workers have to stop */
   stop(graceMs: number): Promise<void>;
-  /** Takes an event of another service; can be given the same one again. */
+  /** Handles an event of another service. The same event may be delivered again. */
   readonly consume: Deliver;
 }
 
@@ -57,7 +57,7 @@ interface Dependencies {
   readonly settings: PushSettings;
   readonly logger: Logger;
   readonly metrics: Metrics;
-  /** Hold every response against the document; in tests and development. */
+  /** Check every response against the document; in tests and development. */
   readonly validateResponses: boolean;
   readonly clock?: Clock;
 }
@@ -139,9 +139,9 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     },
     stopWorkers,
     async stop(graceMs) {
-      const inTime = new AbortController();
-      await Promise.race([stopWorkers(), pause(graceMs, inTime.signal)]);
-      inTime.abort();
+      const timer = new AbortController();
+      await Promise.race([stopWorkers(), pause(graceMs, timer.signal)]);
+      timer.abort();
       await jobs.stop();
       await Promise.all([...providers.values()].map((provider) => provider.close()));
       callers.close();

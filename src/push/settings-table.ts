@@ -1,12 +1,12 @@
 /**
- * The table of the push service's settings: parsing, defaults, validation and documentation of each. What
- * takes several of them to check is in settings.ts; those of the push providers are in provider-settings.ts.
+ * The table of the push service's settings: parsing, defaults, validation and documentation of each. Checks that need
+ * several settings are in settings.ts; the settings of the push providers are in provider-settings.ts.
  */
 import { integer, listOf, matching, plainText, platformApiKey } from "../platform/settings/kinds.ts";
 import type { SettingsTable } from "../platform/settings/settings.ts";
 import { issuerUrl, serverUrl } from "../platform/settings/urls.ts";
 
-/** A user: the `sub` of a token. */
+/** The id of a user: the `sub` of a token. */
 const userId = matching("1 to 128 characters of A-Z a-z 0-9 . _ ~ : -", /^[A-Za-z0-9._~:-]{1,128}$/);
 
 /** The push service's settings, row by row. */
@@ -20,7 +20,7 @@ export const pushTable = {
   },
   PLATFORM_SECURITY_URL: {
     description:
-      "Where introspection over gRPC tells whether a token was revoked; without it, tokens are checked by signature and claims only.",
+      "The gRPC service whose introspection shows whether a token was revoked; without it, tokens are checked by signature and claims only.",
     kind: serverUrl,
     development: "<http://HOST:GRPC_PORT>",
     example: "http://auth.internal:9090",
@@ -47,7 +47,7 @@ export const pushTable = {
     example: "backoffice",
   },
   TEST_NOTIFICATION_USER_IDS: {
-    description: "The users that the test trigger sends to; nobody unless named.",
+    description: "The users that the test trigger sends to; none by default.",
     kind: listOf(userId, "a comma-separated list of user ids"),
     example: "u-tester-1,u-tester-2",
   },
@@ -69,7 +69,8 @@ export const pushTable = {
     production: "60",
   },
   PUSH_TTL_SECONDS: {
-    description: "Seconds after which a notification is worth nothing: what is not sent by then is dropped.",
+    description:
+      "Seconds after which a notification expires: messages that are not sent by then are dropped.",
     kind: integer(60, 2_419_200),
     default: "86400",
   },

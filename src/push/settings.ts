@@ -1,6 +1,6 @@
 /**
- * Settings of the push service: whose tokens it takes, how it sends, its providers and its database. A name
- * prefixed `PUSH_` overrides the plain one. Nothing here reads `process.env`.
+ * Settings of the push service: the issuer of access tokens, delivery, providers and database. A name prefixed
+ * `PUSH_` overrides the plain one. Nothing here reads `process.env`.
  */
 import { resolveDatabaseSettings } from "../platform/database/settings.ts";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";
@@ -17,20 +17,16 @@ import { pushTable } from "./settings-table.ts";
 /** Settings of the push service. */
 export type PushSettings = Exclude<ReturnType<typeof resolvePushSettings>["value"], undefined>;
 
-/** What else the process knows that runs the service. */
-export interface PushSurroundings {
-  /** The issuer of the auth service in the same process; undefined if it runs none. */
+/** Values from the process that runs the service. */
+export interface PushContext {
+  /** The issuer of the auth service in the same process; undefined if there is none. */
   readonly issuer?: string | undefined;
-  /** What development mode generates for what is not set; asked for in no other. May throw a SettingsError. */
+  /** Generates the values that are not set. Called in development mode only. May throw a SettingsError. */
   readonly generated: () => { readonly apiKey: string };
 }
 
-/** Reads the push service's settings, its database's and its providers' among them, and reports what is wrong instead of throwing it. */
-export function resolvePushSettings(
-  env: EnvironmentVariables,
-  server: ServerSettings,
-  surroundings: PushSurroundings,
-) {
+/** Reads the settings of the push service, its database and its providers. Returns problems instead of throwing them. */
+export function resolvePushSettings(env: EnvironmentVariables, server: ServerSettings, context: PushContext) {
   const { environment, dataDir } = server;
   const prefix = servicePrefix("push");
   const database = resolveDatabaseSettings(env, { environment, dataDir, service: "push" });
@@ -39,9 +35,9 @@ export function resolvePushSettings(
     environment,
     prefix,
     placeholders: {
-      OAUTH_SERVER_ISSUER: () => surroundings.issuer ?? `${originOf(server)}/api/auth`,
+      OAUTH_SERVER_ISSUER: () => context.issuer ?? `${originOf(server)}/api/auth`,
       "http://HOST:GRPC_PORT": () => originOf({ ...server, port: server.grpcPort }),
-      "generated API key": () => surroundings.generated().apiKey,
+      "generated API key": () => context.generated().apiKey,
     },
   });
   const problems = [
@@ -55,24 +51,24 @@ export function resolvePushSettings(
     return { value: undefined, problems };
   }
   const { PLATFORM_SECURITY_URL: url, PLATFORM_SECURITY_API_KEY: apiKey } = settings;
-  // Another issuer's tokens are none that development's own auth service knows.
-  const isElsewhere =
+  // Development's own auth service cannot introspect the tokens of another issuer.
+  const hasForeignIssuer =
     table.isGiven("IDENTITY_PROVIDER_ISSUER_URI") && !table.isGiven("PLATFORM_SECURITY_URL");
-  const isAsked = url !== undefined && apiKey !== undefined && !isElsewhere;
+  const isIntrospected = url !== undefined && apiKey !== undefined && !hasForeignIssuer;
   const value = {
     database: database.value,
     /** The `iss` of tokens; without a trailing slash. */
     issuer: settings.IDENTITY_PROVIDER_ISSUER_URI,
-    /** Where revocation is asked about; undefined: it is not. */
-    security: isAsked ? { url, apiKey } : undefined,
-    /** Never that of the back office. */
+    /** The service that introspects tokens; undefined: revocation is not checked. */
+    security: isIntrospected ? { url, apiKey } : undefined,
+    /** Always differs from `backofficeClientId`. */
     userAppClientId: settings.USER_APP_CLIENT_ID,
     backofficeClientId: settings.BACKOFFICE_CLIENT_ID,
     /** The recipients of test runs. */
     testUserIds: settings.TEST_NOTIFICATION_USER_IDS ?? [],
     historyRetentionDays: settings.HISTORY_RETENTION_DAYS,
     ttlSeconds: settings.PUSH_TTL_SECONDS,
-    /** As DeliverySettings has them. */
+    /** The values of DeliverySettings. */
     delivery: {
       maxPerSecond: settings.PUSH_MAX_PER_SECOND,
       rampSeconds: settings.PUSH_RAMP_SECONDS,
@@ -92,8 +88,8 @@ function crossChecks(
   if (valid.BACKOFFICE_CLIENT_ID !== undefined && valid.BACKOFFICE_CLIENT_ID === valid.USER_APP_CLIENT_ID) {
     problems.push(problem("BACKOFFICE_CLIENT_ID", "must differ from USER_APP_CLIENT_ID"));
   }
-  const isAsked = isGiven("PLATFORM_SECURITY_URL");
-  if (environment === "production" && isAsked && !isGiven("PLATFORM_SECURITY_API_KEY")) {
+  const isIntrospected = isGiven("PLATFORM_SECURITY_URL");
+  if (environment === "production" && isIntrospected && !isGiven("PLATFORM_SECURITY_API_KEY")) {
     problems.push(problem("PLATFORM_SECURITY_API_KEY", "is missing, but PLATFORM_SECURITY_URL is set"));
   }
   return problems;

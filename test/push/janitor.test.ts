@@ -153,7 +153,7 @@ describe.each(backends)("the janitor on %s", (backend) => {
     await device("expired", -1);
     vi.spyOn(db, "transaction").mockRejectedValueOnce(new Error("no database"));
     const janitor = startJanitor({ db, historyRetentionDays, logger: log.logger, intervalSeconds: 0.01 });
-    const complaint = "the janitor could not finish its round; it tries again";
+    const complaint = "The janitor could not finish its round and will try again";
     await vi.waitFor(() => expect(log.text()).toContain(complaint));
     await vi.waitFor(async () => expect(await count("devices")).toBe(0));
     await janitor.stop();

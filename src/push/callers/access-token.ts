@@ -1,6 +1,6 @@
 /**
- * Access tokens (RFC 9068) of the identity provider, checked by what they say and by their signature. Whether
- * one was revoked is not theirs to say.
+ * Verifies access tokens (RFC 9068) of the identity provider by their signature and claims. Revocation is checked
+ * elsewhere, by introspection.
  */
 import { hash } from "node:crypto";
 import { type CryptoKey, decodeProtectedHeader, errors, jwtVerify } from "jose";
@@ -9,25 +9,25 @@ import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
 import { isStrictJws } from "../../platform/crypto/jws-syntax.ts";
 import type { KeySet } from "./key-set.ts";
 
-/** What a token says of who calls. */
+/** The claims that identify a caller. */
 export interface TokenClaims {
   readonly sub: string;
   readonly clientId: string;
 }
 
-/** The claims of a good token, undefined for any other. @throws unavailable where the issuer's keys cannot be had */
+/** The claims of a valid token; undefined for any other. @throws unavailable if the issuer's keys cannot be fetched */
 type VerifyAccessToken = (token: string) => Promise<TokenClaims | undefined>;
 
-/** Seconds that the issuer's clock may be ahead. An expired token is expired. */
+/** Seconds that the issuer's clock may be ahead. Expiry has no such tolerance. */
 const clockSkewSeconds = 30;
 
-/** Longest claim that is taken for an id. */
+/** Longest claim that is accepted as an id, in characters. */
 const maxIdLength = 256;
 
 interface Verified {
   readonly claims: TokenClaims & { readonly exp: number; readonly notBefore: number };
   readonly kid: string;
-  /** The key that its signature is by: withdrawn, it vouches for nothing any more. */
+  /** The key that verified the signature. If the issuer withdraws it, the token is no longer valid. */
   readonly key: CryptoKey;
 }
 
@@ -35,18 +35,18 @@ interface Dependencies {
   readonly issuer: string;
   readonly keySet: KeySet;
   readonly clock: Clock;
-  /** Tokens found good to remember, by the digest of the text. */
-  readonly remembered?: number;
+  /** Most verified tokens in the cache, which is keyed by the digest of the token. */
+  readonly cacheSize?: number;
 }
 
 export function createVerifyAccessToken({
   issuer,
   keySet,
   clock,
-  remembered = 20_000,
+  cacheSize = 20_000,
 }: Dependencies): VerifyAccessToken {
-  // A signature is verified once. What is remembered is that it was good, never that the token is active.
-  const verified = new LRUCache<string, Verified>({ max: remembered });
+  // Caches that a signature is valid, so that it is verified once; never that the token is active.
+  const verified = new LRUCache<string, Verified>({ max: cacheSize });
 
   async function verify(token: string): Promise<Verified | undefined> {
     if (!isStrictJws(token)) return undefined;

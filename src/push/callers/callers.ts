@@ -1,6 +1,6 @@
 /**
- * Who calls: the access token of the Authorization header, found to be signed by the identity provider, not
- * expired, not revoked, and issued to the application that the operation is for.
+ * Authenticates callers by the access token of the Authorization header: the identity provider must have signed it,
+ * it must be neither expired nor revoked, and its client must be the application that the operation is for.
  */
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
@@ -10,9 +10,9 @@ import { createIntrospectionClient } from "./introspection-client.ts";
 import { createKeySet } from "./key-set.ts";
 
 /**
- * Callers by their Authorization header; undefined where it is missing or its token is not good.
- * Each throws `forbidden` for a good token of another application, and `unavailable` where what decides
- * cannot be asked.
+ * Authenticates callers by their Authorization header; undefined if it is missing or its token is not valid. Each
+ * method throws `forbidden` for a valid token of another application, and `unavailable` if the identity provider or
+ * the introspection service cannot be reached.
  */
 export interface Callers {
   /** A user in the users' application. */
@@ -26,16 +26,16 @@ interface Dependencies {
   readonly issuer: string;
   readonly userAppClientId: string;
   readonly backofficeClientId: string;
-  /** Where revocation is asked about; undefined: it is not. */
+  /** The service that introspects tokens; undefined: revocation is not checked. */
   readonly security: { readonly url: string; readonly apiKey: string } | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
 }
 
-/** RFC 6750 section 2.1, with one space; the scheme is told without regard to case (RFC 9110 section 11.1). */
+/** RFC 6750 section 2.1, with one space; the scheme is case-insensitive (RFC 9110 section 11.1). */
 const bearer = /^bearer ([A-Za-z0-9._~+/-]+=*)$/i;
 
-/** `close` ends the connection to the service that is asked. */
+/** `close` ends the connection to the introspection service. */
 export function createCallers(dependencies: Dependencies): Callers & { close(): void } {
   const { issuer, userAppClientId, backofficeClientId, security, clock, logger } = dependencies;
   const verify = createVerifyAccessToken({ issuer, clock, keySet: createKeySet({ issuer, clock, logger }) });

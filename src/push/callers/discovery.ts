@@ -1,4 +1,4 @@
-/** Where an issuer publishes its keys, and which of them can verify access tokens. */
+/** Finds the keys that an issuer publishes, and selects those that can verify access tokens. */
 
 /** A public RSA key. */
 export interface PublishedKey {
@@ -8,19 +8,19 @@ export interface PublishedKey {
 
 /** Milliseconds that each of the two requests may take. */
 const timeoutMs = 2_000;
-/** Far more than any document of either kind has. */
+/** Largest metadata document or key set in bytes; real ones are far smaller. */
 const maxBytes = 256 * 1024;
 /** Characters of a modulus of 2048 bits in base64url. */
 const leastModulus = 342;
 
 /**
  * The keys that the issuer publishes now.
- * @throws Error if it cannot be reached or does not answer as its specification says
+ * @throws Error if the issuer cannot be reached or its response does not follow the specification
  */
 export async function fetchKeySet(issuer: string): Promise<PublishedKey[]> {
   const address = `${issuer}/.well-known/openid-configuration`;
   const metadata = record(await fetchJson(address), address);
-  // OpenID Connect Discovery section 4.3: a document that speaks for another issuer must not be used.
+  // OpenID Connect Discovery section 4.3: a document that names another issuer must not be used.
   if (metadata["issuer"] !== issuer) throw new Error(`${address} is of another issuer`);
   const keysAt = URL.parse(String(metadata["jwks_uri"]));
   const isSecure =
@@ -29,7 +29,7 @@ export async function fetchKeySet(issuer: string): Promise<PublishedKey[]> {
   const { keys } = record(await fetchJson(keysAt.href), keysAt.href);
   if (!Array.isArray(keys)) throw new Error(`${keysAt.href} has no key set`);
   const usable = keys.flatMap(usableKey);
-  // An id that two keys have says nothing.
+  // A key id that occurs twice does not identify a key.
   return usable.filter(({ kid }) => usable.filter((other) => other.kid === kid).length === 1);
 }
 
@@ -41,24 +41,24 @@ async function fetchJson(address: string): Promise<unknown> {
   });
   if (!response.ok) {
     await response.body?.cancel();
-    throw new Error(`${address} answered ${response.status}`);
+    throw new Error(`${address} returned status ${response.status}`);
   }
   const chunks: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of response.body ?? []) {
     size += chunk.byteLength;
-    if (size > maxBytes) throw new Error(`${address} answered more than ${maxBytes} bytes`);
+    if (size > maxBytes) throw new Error(`${address} returned more than ${maxBytes} bytes`);
     chunks.push(chunk);
   }
   return JSON.parse(Buffer.concat(chunks).toString("utf8"));
 }
 
 function record(value: unknown, address: string): Readonly<Record<string, unknown>> {
-  if (typeof value !== "object" || value === null) throw new Error(`${address} answered no JSON object`);
+  if (typeof value !== "object" || value === null) throw new Error(`${address} returned no JSON object`);
   return { ...value };
 }
 
-/** The key, if it is meant for signatures with RS256 and strong enough; what else there is, is passed over. */
+/** The key, if it is meant for signatures with RS256 and strong enough; other keys are skipped. */
 function usableKey(value: unknown): PublishedKey[] {
   if (typeof value !== "object" || value === null) return [];
   const {

@@ -1,4 +1,4 @@
-/** A client of auth.v1.IntrospectionService over native gRPC: the only one who knows what was revoked. */
+/** A client of auth.v1.IntrospectionService over native gRPC, which finds out whether a token was revoked. */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { Client, credentials, Metadata } from "@grpc/grpc-js";
 import {
@@ -9,10 +9,10 @@ import {
 } from "../../../gen/proto/auth/v1/introspection_pb.ts";
 import { unavailable } from "../../platform/base/errors.ts";
 
-/** Milliseconds that an answer may take. */
+/** Milliseconds that a call may take. */
 const deadlineMs = 2_000;
 
-/** Whose active token it is; undefined for one that is not active. */
+/** The subject and client of an active token. */
 interface ActiveToken {
   readonly sub: string;
   readonly clientId: string;
@@ -20,14 +20,15 @@ interface ActiveToken {
 
 interface IntrospectionClient {
   /**
-   * Asks, each time: an answer is worth nothing a moment later, and is not kept.
-   * @throws unavailable where there is no answer
+   * Introspects the token. Results are not cached, as a token may be revoked at any moment.
+   * @returns undefined if the token is not active
+   * @throws unavailable if the call fails
    */
   introspect(token: string): Promise<ActiveToken | undefined>;
   close(): void;
 }
 
-/** @param url scheme, host and port; https is TLS with the authorities that Node.js trusts */
+/** @param url scheme, host and port; https is TLS with the certificate authorities that Node.js trusts */
 export function createIntrospectionClient(url: string, apiKey: string): IntrospectionClient {
   const { protocol, host, hostname, port } = new URL(url);
   const isSecure = protocol === "https:";
@@ -36,7 +37,7 @@ export function createIntrospectionClient(url: string, apiKey: string): Introspe
     `dns:${address}`,
     isSecure ? credentials.createSsl() : credentials.createInsecure(),
     {
-      // A connection that is lost without a word is noticed in time for the next call but one.
+      // A silently lost connection fails at most the next call: keepalive detects it in time for the one after.
       "grpc.keepalive_time_ms": 10_000,
       "grpc.keepalive_timeout_ms": 2_000,
       "grpc.initial_reconnect_backoff_ms": 100,
@@ -52,7 +53,7 @@ export function createIntrospectionClient(url: string, apiKey: string): Introspe
   const metadata = new Metadata();
   metadata.set("x-api-key", apiKey);
 
-  function ask(token: string): Promise<IntrospectResponse> {
+  function call(token: string): Promise<IntrospectResponse> {
     return new Promise((resolve, reject) => {
       client.makeUnaryRequest(
         path,
@@ -72,7 +73,7 @@ export function createIntrospectionClient(url: string, apiKey: string): Introspe
 
   return {
     async introspect(token) {
-      const { active, sub, clientId } = await ask(token);
+      const { active, sub, clientId } = await call(token);
       return active ? { sub, clientId } : undefined;
     },
     close: () => client.close(),

@@ -1,7 +1,7 @@
 /**
- * The key set of an issuer, found by discovery (OpenID Connect Discovery section 4) and kept in memory. Owns
- * when it is fetched: one fetch at a time, never again at once because somebody sends tokens with invented key
- * ids, and what is known stays good while the issuer is away.
+ * The key set of an issuer, found by discovery (OpenID Connect Discovery section 4) and cached in memory. It is
+ * fetched once at a time; tokens with unknown key ids cause a fetch at most every `cooldownMs`; and the cached keys
+ * stay valid while the issuer is unavailable.
  */
 import { type CryptoKey, importJWK } from "jose";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -11,22 +11,22 @@ import { fetchKeySet, type PublishedKey } from "./discovery.ts";
 
 export interface KeySet {
   /**
-   * The key of this id; undefined if the issuer has none. The same object for as long as the key is the same.
-   * @throws unavailable where nobody can say
+   * The key with this id; undefined if the issuer has none. The same object for as long as the key does not change.
+   * @throws unavailable if the id is not in the cache and the key set could not be fetched
    */
   key(kid: string): Promise<CryptoKey | undefined>;
 }
 
-/** Milliseconds after which a key set is fetched again, while the one before is still used. */
+/** Milliseconds after which the key set is fetched again, while the cached one is still used. */
 const freshMs = 5 * 60 * 1000;
-/** And after which the new one is waited for. */
+/** Milliseconds after which callers wait for that fetch. */
 const staleMs = 10 * 60 * 1000;
-/** Between fetches for the sake of ids that are not known. */
+/** Milliseconds between fetches that unknown key ids cause. */
 const cooldownMs = 30_000;
-/** Between a fetch that failed and the next one, where there is no key set at all. */
+/** Milliseconds from a failed fetch to the next one, if there is no cached key set. */
 const retryMs = 1_000;
 
-interface Known {
+interface CachedKeySet {
   readonly keys: ReadonlyMap<string, { readonly jwk: string; readonly key: CryptoKey }>;
   readonly at: number;
 }
@@ -40,22 +40,22 @@ export function createKeySet({
   readonly clock: Clock;
   readonly logger: Logger;
 }): KeySet {
-  let known: Known | undefined;
+  let cached: CachedKeySet | undefined;
   let fetching: Promise<void> | undefined;
-  /** The last fetch, of whatever outcome. */
+  /** The last fetch, whether it failed or not. */
   let last: { readonly at: number; readonly failure?: unknown } | undefined;
 
-  /** A clock that was set back must not stop the clockwork. */
+  /** Also true if the clock was set back: that must not stop fetching. */
   const hasPassed = (since: number, ms: number) => clock.now() < since || clock.now() - since >= ms;
 
-  /** Never rejects: what came of it is in `last`. */
+  /** Never rejects: the result is in `last`. */
   async function fetchOnce(): Promise<void> {
     try {
-      known = { keys: await imported(await fetchKeySet(issuer), known), at: clock.now() };
+      cached = { keys: await imported(await fetchKeySet(issuer), cached), at: clock.now() };
       last = { at: clock.now() };
     } catch (failure) {
       last = { at: clock.now(), failure };
-      logger.warn({ err: failure, issuer }, "the issuer's key set could not be fetched");
+      logger.warn({ err: failure, issuer }, "The issuer's key set could not be fetched");
     } finally {
       fetching = undefined;
     }
@@ -66,24 +66,24 @@ export function createKeySet({
     return fetching;
   }
 
-  /** Sees to it that there is a key set, and that it is not too old. */
+  /** Fetches the key set if there is none, or if it is too old. */
   async function keepFresh(): Promise<void> {
-    if (!known) {
+    if (!cached) {
       if (fetching || !last || hasPassed(last.at, retryMs)) await refresh();
       return;
     }
-    if (!hasPassed(known.at, freshMs) || (last && !hasPassed(last.at, cooldownMs))) return;
+    if (!hasPassed(cached.at, freshMs) || (last && !hasPassed(last.at, cooldownMs))) return;
     const renewal = refresh();
-    if (hasPassed(known.at, staleMs)) await renewal;
+    if (hasPassed(cached.at, staleMs)) await renewal;
   }
 
   return {
     async key(kid) {
       await keepFresh();
-      if (known && !known.keys.has(kid) && (fetching || !last || hasPassed(last.at, cooldownMs)))
+      if (cached && !cached.keys.has(kid) && (fetching || !last || hasPassed(last.at, cooldownMs)))
         await refresh();
-      const found = known?.keys.get(kid);
-      if (!found && (!known || last?.failure !== undefined)) {
+      const found = cached?.keys.get(kid);
+      if (!found && (!cached || last?.failure !== undefined)) {
         throw unavailable("The identity provider", last?.failure);
       }
       return found?.key;
@@ -91,11 +91,11 @@ export function createKeySet({
   };
 }
 
-/** The keys by id; those that were there before stay the same objects. */
+/** Imports the keys, by id. A key that has not changed keeps its object. */
 async function imported(
   published: readonly PublishedKey[],
-  before: Known | undefined,
-): Promise<Known["keys"]> {
+  before: CachedKeySet | undefined,
+): Promise<CachedKeySet["keys"]> {
   const entries = published.map(async ({ kid, jwk }) => {
     const text = JSON.stringify(jwk);
     const same = before?.keys.get(kid);

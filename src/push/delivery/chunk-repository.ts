@@ -1,6 +1,7 @@
 /**
- * Chunks in the hands of a worker: how one is taken, with what it needs to be sent, or why it is not. Whether
- * a notification or a device has expired is judged by the database's clock, which all workers share.
+ * Chunks as a worker takes them: the statements that take a chunk, load its devices, and handle a chunk that
+ * cannot be taken. The database's clock, which all workers share, decides whether a notification or a device has
+ * expired.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
@@ -11,16 +12,16 @@ import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks, devices, notifications, providerPaces } from "../schema.ts";
 import { shortenPause } from "./rate-limiter.ts";
 
-/** A chunk that this worker has taken: `attempt` is its proof. */
+/** A chunk that this worker has taken. `attempt` proves it: each take raises it by one. */
 export interface TakenChunk {
   readonly id: number;
   readonly attempt: number;
-  /** Devices that it still had when it was taken. */
+  /** Devices left to send to when the chunk was taken. */
   readonly devices: number;
   readonly retries: number;
-  /** Why it was retried before; null if it was not. */
+  /** Why the chunk was retried before; null if it was not. */
   readonly reason: string | null;
-  /** Milliseconds since its first attempt. */
+  /** Milliseconds since the chunk's first attempt. */
   readonly ageMs: number;
   readonly notification: {
     readonly id: string;
@@ -31,9 +32,9 @@ export interface TakenChunk {
     readonly expiresAt: number;
     readonly acceptedAt: number;
   };
-  /** Failures of the provider in a row before it was taken. */
+  /** Failures of the provider in a row, as of the take. */
   readonly failures: number;
-  /** Share of the ceiling that the provider takes at the moment. */
+  /** Share of the rate limit that the provider gets at the moment, up to 1. */
   readonly share: number;
 }
 
@@ -45,13 +46,13 @@ export interface DeliveryDevice {
   readonly renewedAt: number;
 }
 
-/** Counts of a chunk that is not sent now, and of what becomes of it. */
+/** The result for a chunk that is not sent now. */
 interface RefusedChunk {
   readonly notificationId: string;
-  /** Devices that were dropped with it; undefined: it was not ended here. */
+  /** Devices that were dropped with the chunk; undefined: the chunk did not end here. */
   readonly dropped: number | undefined;
-  /** Milliseconds after which it is looked at again; undefined: it is not, no job is needed. */
-  readonly againInMs: number | undefined;
+  /** Milliseconds until the chunk's next job; undefined: it needs no job. */
+  readonly requeueInMs: number | undefined;
 }
 
 const millis = (moment: SQL) => sql`(extract(epoch from ${moment}) * 1000)::float8`;
@@ -63,9 +64,9 @@ const n = names(notifications, "n");
 const p = names(providerPaces, "p");
 
 /**
- * The states of a chunk that a job is about. One that is being sent is that of a job that is tried again, whose
- * worker has died. To any other job it is none of its business: where a notification was paused and resumed, the
- * job from before may still be there beside the new one.
+ * The states in which a job may take its chunk. Only a job that is tried again may take a chunk that is SENDING,
+ * because the job's previous worker has died. A first try must not: after a notification was paused and resumed, an
+ * old job of the chunk may still exist beside the new one, whose worker is sending the chunk.
  */
 const statesFor = (isRetry: boolean) => (isRetry ? "{PENDING,SENDING}" : "{PENDING}");
 
@@ -77,7 +78,7 @@ const takenChunk = selection({
   reason: c.reason,
   ageMs: computed(number, millis(sql`now() - ${c.firstAttemptAt}`)),
 });
-const itsNotification = selection({
+const chunkNotification = selection({
   notificationId: n.id,
   title: n.title,
   message: n.message,
@@ -85,8 +86,8 @@ const itsNotification = selection({
   expiresAt: computed(number, millis(n.expiresAt)),
   acceptedAt: computed(number, millis(n.acceptedAt)),
 });
-/** Of the provider; nulls where it has none yet. */
-const itsPace = selection({ failures: p.failures, share: p.share });
+/** The provider's row; nulls if the provider has no row yet. */
+const providerRate = selection({ failures: p.failures, share: p.share });
 
 const updateTaken = prepared(
   ["provider", "id", "states"],
@@ -98,15 +99,15 @@ const updateTaken = prepared(
     where ${c.id} = ${id}::bigint and ${c.provider} = ${provider} and ${c.state} = any(${states}::text[])
       and ${n.id} = ${c.notificationId} and ${n.state} not in ('PAUSED', 'CANCELLED') and ${n.expiresAt} > now()
       and (${p.pausedUntil} is null or ${p.pausedUntil} <= now())
-    returning ${takenChunk}, ${itsNotification}, ${itsPace}`,
+    returning ${takenChunk}, ${chunkNotification}, ${providerRate}`,
 );
 
 /**
- * Takes the chunk, if it is to be sent now. Whoever had it before can write it no more.
- * @param isRetry whether its job was in the hands of a worker before
+ * Takes the chunk, if it is to be sent now. The worker that took the chunk before can no longer write it.
+ * @param isRetry whether a worker had the job before
  *
- * No lock is needed on the notification: who pauses or cancels it at the same time finds this chunk either
- * still PENDING or SENDING, and its worker looks.
+ * The notification needs no lock: a concurrent pause or cancel finds this chunk either PENDING, and changes it, or
+ * SENDING, and then the worker notices when it checks the notification's state.
  */
 export async function takeChunk(
   db: Database,
@@ -116,9 +117,9 @@ export async function takeChunk(
 ): Promise<TakenChunk | undefined> {
   const [row] = await rawRows(db, updateTaken({ provider, id, states: statesFor(isRetry) }));
   if (!row) return undefined;
-  const { notificationId, ...notification } = itsNotification.read(row);
-  const pace = itsPace.readJoined(row, "share") ?? { failures: 0, share: 1 };
-  return { ...takenChunk.read(row), notification: { id: notificationId, ...notification }, ...pace };
+  const { notificationId, ...notification } = chunkNotification.read(row);
+  const rate = providerRate.readJoined(row, "share") ?? { failures: 0, share: 1 };
+  return { ...takenChunk.read(row), notification: { id: notificationId, ...notification }, ...rate };
 }
 
 const foundDevice = selection({
@@ -141,9 +142,9 @@ const selectDevices = prepared(["provider", "id"], ({ provider, id }) => {
 });
 
 /**
- * Those of the chunk's devices that are still registered with the provider and have not expired. Each is looked up
- * by its id (`offset 0` sees to that): a plan that was made while the table was small would otherwise read all of
- * it, and be kept while it grows.
+ * The chunk's devices that are still registered with the provider and have not expired. `offset 0` makes PostgreSQL
+ * look up each device by its id: otherwise a query plan made while the table was small would read the whole table,
+ * and PostgreSQL would keep that plan while the table grows.
  */
 export async function loadDevices(
   db: Database,
@@ -160,11 +161,11 @@ const heldNotification = selection({
 });
 
 /**
- * What becomes of a chunk that could not be taken, in the transaction that ends its job: held while its
- * notification is paused, dropped if that is cancelled or expired, otherwise looked at again when the provider's
- * pause is over.
- * @param isRetry whether its job was in the hands of a worker before
- * @returns undefined if there is nothing to do: it is held, has ended already, or another job's worker has it
+ * Handles a chunk that could not be taken, in the transaction that ends its job. The chunk is held if its
+ * notification is paused, and dropped if the notification is cancelled or expired. Otherwise it gets a new job for
+ * the time when the provider's pause is over.
+ * @param isRetry whether a worker had the job before
+ * @returns undefined if there is nothing to do: the chunk is held, has ended, or belongs to another job's worker
  */
 export async function refuseChunk(
   tx: Database,
@@ -186,12 +187,12 @@ export async function refuseChunk(
       for share of n`,
   );
   if (!row) return undefined;
-  const open = selection({ devices: computed(integer, sql`cardinality(${chunk.deviceIds})`) });
+  const openChunk = selection({ devices: computed(integer, sql`cardinality(${chunk.deviceIds})`) });
   const [refused] = await rows(
     tx,
-    open,
+    openChunk,
     sql`
-      select ${open} from ${deliveryChunks}
+      select ${openChunk} from ${deliveryChunks}
       where ${chunk.id} = ${id}::bigint and ${chunk.state} = any(${statesFor(isRetry)}::text[]) for update`,
   );
   if (!refused) return undefined;
@@ -203,18 +204,18 @@ export async function refuseChunk(
       set ${chunk.state} = 'DONE', ${chunk.dropped} = ${chunk.dropped} + cardinality(${chunk.deviceIds}),
         ${chunk.deviceIds} = '{}', ${chunk.updatedAt} = now()
       where ${chunk.id} = ${id}::bigint`);
-    return { notificationId, dropped: refused.devices, againInMs: undefined };
+    return { notificationId, dropped: refused.devices, requeueInMs: undefined };
   }
   if (state === "PAUSED") {
     await tx.execute(sql`
       update ${deliveryChunks}
       set ${chunk.state} = 'HELD', ${chunk.retries} = 0, ${chunk.firstAttemptAt} = null, ${chunk.updatedAt} = now()
       where ${chunk.id} = ${id}::bigint`);
-    return { notificationId, dropped: undefined, againInMs: undefined };
+    return { notificationId, dropped: undefined, requeueInMs: undefined };
   }
-  // It is nobody's until its new job comes: that one does not know of a worker before.
+  // A chunk whose worker has died waits as PENDING: its new job counts as a first try, which may not take SENDING.
   await tx.execute(sql`
     update ${deliveryChunks} set ${chunk.state} = 'PENDING', ${chunk.updatedAt} = now()
     where ${chunk.id} = ${id}::bigint and ${chunk.state} = 'SENDING'`);
-  return { notificationId, dropped: undefined, againInMs: Math.max(pausedMs ?? 0, 0) };
+  return { notificationId, dropped: undefined, requeueInMs: Math.max(pausedMs ?? 0, 0) };
 }

@@ -1,6 +1,7 @@
 /**
- * The work on one chunk, from taking it to writing it down. What was sent is written down with the end of the job;
- * a process that dies in between has sent messages that are sent again, with the same ids, and no others.
+ * The handler of one chunk's job: takes the chunk, sends it and stores the results. The results are stored in the
+ * transaction that ends the job. If the process dies before that, the chunk's messages are sent again with the same
+ * ids, and no other message is repeated.
  */
 import { isDatabaseUnavailable, sqlState } from "../../platform/base/database-errors.ts";
 import { pause } from "../../platform/base/loop.ts";
@@ -16,7 +17,7 @@ import { stopRemovalIfTooMany } from "./removal-stop.ts";
 import { type SendDependencies, type Sending, sendChunk } from "./send-chunk.ts";
 import { type ChunkResult, type RemoveDeadDevices, type Settled, settleChunk } from "./settle-chunk.ts";
 
-/** Completes a notification if nothing of it is left to send. */
+/** Completes a notification if it has nothing left to plan or send. */
 export type CompleteIfDone = (db: Database, notificationId: string) => Promise<unknown>;
 
 interface Dependencies extends SendDependencies {
@@ -32,21 +33,21 @@ interface Dependencies extends SendDependencies {
 /** Handles a job of the provider's queue. */
 type DeliverChunk = (job: Job<DeliveryJob>, stopping: AbortSignal) => Promise<void>;
 
-/** Milliseconds between tries to write a chunk down. */
-const settleAgainMs = 1_000;
-/** Milliseconds that a loop waits at most while its provider is paused, so that it does not move all jobs about. */
-const longestRestMs = 1_000;
+/** Milliseconds between tries to store a chunk's results. */
+const settleRetryMs = 1_000;
+/** The longest wait of a worker whose provider is paused, in milliseconds: without it, it would requeue job after job. */
+const maxPausedWaitMs = 1_000;
 
 export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
-  const { db, jobs, pace, rules, random, logger, metrics, imageBaseUrl } = dependencies;
+  const { db, jobs, rateLimiter, rules, random, logger, metrics, imageBaseUrl } = dependencies;
   const provider = dependencies.provider.name;
-  /** Reasons of failed messages that were logged, each once for a notification. */
-  const told = new Set<string>();
+  /** Reasons of failed messages that were logged: each is logged once for a notification. */
+  const loggedReasons = new Set<string>();
 
-  /** The sweep of unfinished notifications makes up for what fails here. */
+  /** If this fails, the completion sweep does it later. */
   async function complete(notificationId: string): Promise<void> {
     await dependencies.completeIfDone(db, notificationId).catch((err: unknown) => {
-      logger.warn({ err, notificationId }, "a notification could not be completed yet");
+      logger.warn({ err, notificationId }, "A notification could not be completed yet");
     });
   }
 
@@ -55,9 +56,9 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
     const queue = deliveryQueue(provider);
     const refused = await db.transaction(async (tx) => {
       const chunk = await refuseChunk(tx, provider, chunkId, job.retryCount > 0);
-      if (chunk?.againInMs !== undefined) {
+      if (chunk?.requeueInMs !== undefined) {
         await jobs.enqueue(tx, queue, [
-          { data: job.data, priority: job.priority, startAfterSeconds: chunk.againInMs / 1000 },
+          { data: job.data, priority: job.priority, startAfterSeconds: chunk.requeueInMs / 1000 },
         ]);
       }
       await jobs.complete(tx, queue, job);
@@ -67,10 +68,10 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
       metrics.messages.inc({ provider, outcome: "dropped" }, refused.dropped);
       await complete(refused.notificationId);
     }
-    const { againInMs = 0 } = refused ?? {};
-    if (againInMs === 0) return;
+    const { requeueInMs = 0 } = refused ?? {};
+    if (requeueInMs === 0) return;
     metrics.paused(provider, true);
-    await pause(Math.min(againInMs, longestRestMs), stopping);
+    await pause(Math.min(requeueInMs, maxPausedWaitMs), stopping);
   }
 
   async function settle(job: Job<DeliveryJob>, chunk: TakenChunk, result: ChunkResult): Promise<Settled> {
@@ -81,11 +82,11 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
       const stopped = await stopRemovalIfTooMany(db, report, limits);
       if (stopped) {
         metrics.removalStops.inc({ provider });
-        const about = { notificationId: chunk.notification.id, provider, ...stopped };
+        const fields = { notificationId: chunk.notification.id, provider, ...stopped };
         logger.error(
-          about,
-          "too many devices of a notification are reported dead; no more of their tokens are removed. " +
-            "Check whether the provider's project or credentials were changed",
+          fields,
+          "Too many devices of a notification are reported dead, so no more tokens are removed: " +
+            "check the provider's project and credentials",
         );
       }
     }
@@ -97,28 +98,25 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
     );
   }
 
-  /** What was sent is known here only: the database's absence is waited for, rather than sending again. */
-  async function settleInTime(
+  /** What was sent is stored nowhere yet, so the process waits for an unavailable database instead of sending again. */
+  async function settleWithRetries(
     job: Job<DeliveryJob>,
     chunk: TakenChunk,
     result: ChunkResult,
   ): Promise<Settled> {
-    const until = performance.now() + rules.settleForMs;
+    const until = performance.now() + rules.settleTimeoutMs;
     for (;;) {
       try {
         return await settle(job, chunk, result);
       } catch (err) {
         if (!isTemporary(err) || performance.now() > until) throw err;
-        logger.warn(
-          { err, chunk: chunk.id },
-          "a chunk of messages could not be written down; it is tried again",
-        );
-        await pause(settleAgainMs);
+        logger.warn({ err, chunkId: chunk.id }, "The results of a chunk could not be stored yet");
+        await pause(settleRetryMs);
       }
     }
   }
 
-  function tell(chunk: TakenChunk, { tally }: Sending, result: ChunkResult, settled: Settled): void {
+  function reportOutcome(chunk: TakenChunk, { tally }: Sending, result: ChunkResult, settled: Settled): void {
     const { counts } = tally;
     const dropped = result.dropped + settled.dropped;
     for (const [outcome, count] of Object.entries({ ...counts, dropped })) {
@@ -127,19 +125,25 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
     const notificationId = chunk.notification.id;
     for (const reason of tally.failures) {
       const key = `${notificationId} ${reason}`;
-      if (told.has(key)) continue;
-      if (told.size >= 1000) told.clear();
-      told.add(key);
+      if (loggedReasons.has(key)) continue;
+      if (loggedReasons.size >= 1000) loggedReasons.clear();
+      loggedReasons.add(key);
       logger.warn(
         { notificationId, provider, reason },
-        "the push provider does not take messages of a notification",
+        "The push provider rejects messages of a notification",
       );
     }
     if (settled.state !== "DEAD") return;
     metrics.givenUp.inc({ provider });
     logger.error(
-      { notificationId, provider, chunk: chunk.id, devices: result.rest.length, reason: result.next.reason },
-      "a chunk of messages was given up; an operator can send it again",
+      {
+        notificationId,
+        provider,
+        chunkId: chunk.id,
+        devices: result.rest.length,
+        reason: result.next.reason,
+      },
+      "A chunk was given up and is now a dead letter",
     );
   }
 
@@ -151,7 +155,7 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
     const devices = await loadDevices(db, provider, chunk.id);
     const content = contentOf(chunk, imageBaseUrl);
     const sending = await sendChunk(dependencies, chunk, content, devices, stopping);
-    if (sending.stop === "lost") throw new JobLostError(`chunk ${chunk.id} is another worker's now`);
+    if (sending.stop === "lost") throw new JobLostError(`another worker has taken chunk ${chunk.id}`);
     const { counts, dead } = sending.tally;
     const rest = sending.tally.rest();
     const result = {
@@ -159,19 +163,20 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
       failed: counts.failed + counts.dead,
       dropped: chunk.devices - devices.length,
       dead,
-      // Where the provider refuses us, its word on tokens is worth nothing either.
+      // A provider that refuses our credentials or project is not reliable about tokens either.
       removeDead: counts.refused === 0,
       rest,
       next: nextTry(chunk, sending, rest.length, rules, random),
     };
-    const settled = await settleInTime(job, chunk, result);
+    const settled = await settleWithRetries(job, chunk, result);
     metrics.chunkEnded(provider, (performance.now() - began) / 1000);
-    tell(chunk, sending, result, settled);
+    reportOutcome(chunk, sending, result, settled);
     if (settled.state === "DONE" || settled.state === "DEAD") await complete(chunk.notification.id);
-    const isGood =
+    const wentWell =
       sending.stop === undefined &&
-      (!dependencies.provider.isOneService || counts.retry <= sending.tally.answered * rules.toleratedErrors);
-    if (isGood && chunk.share < 1) await pace.raiseRate().catch(() => undefined);
+      (!dependencies.provider.isOneService ||
+        counts.retry <= sending.tally.finalOutcomes * rules.toleratedErrors);
+    if (wentWell && chunk.share < 1) await rateLimiter.raiseRate().catch(() => undefined);
   };
 }
 
@@ -186,7 +191,7 @@ function contentOf({ notification }: TakenChunk, imageBaseUrl: string | undefine
   };
 }
 
-/** The database is away, or two transactions were in each other's way. */
+/** The database is unavailable, or a transaction met a serialization failure or a deadlock. */
 function isTemporary(thrown: unknown): boolean {
   return isDatabaseUnavailable(thrown) || ["40001", "40P01"].includes(sqlState(thrown) ?? "");
 }

@@ -1,11 +1,11 @@
-/** What delivery tells in numbers. */
+/** The metrics of delivery. */
 import { Gauge, Histogram } from "prom-client";
 import type { EventCounter, Metrics } from "../../platform/observability/metrics.ts";
 
 export interface DeliveryMetrics {
-  /** Messages by outcome; `dropped` too, which were not sent. */
+  /** Messages by outcome, including `dropped`: those were not sent. */
   readonly messages: EventCounter<"provider" | "outcome">;
-  /** Notifications of which no more dead tokens are removed. */
+  /** Notifications whose dead tokens are no longer removed. */
   readonly removalStops: EventCounter<"provider">;
   /** Chunks that were given up. */
   readonly givenUp: EventCounter<"provider">;
@@ -27,13 +27,13 @@ export function createDeliveryMetrics({
   });
   const duration = new Histogram({
     name: "gatepost_push_chunk_duration_seconds",
-    help: "Time from the taking of a chunk of messages to its being written down.",
+    help: "Time from taking a chunk of messages to storing its results.",
     labelNames: ["provider"],
     buckets: durationBuckets,
     registers: [registry],
   });
   return {
-    messages: counter("gatepost_push_messages_total", "Messages by provider and what came of them.", [
+    messages: counter("gatepost_push_messages_total", "Messages by provider and outcome.", [
       "provider",
       "outcome",
     ]),

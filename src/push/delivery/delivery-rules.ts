@@ -1,51 +1,51 @@
-/** The times and thresholds of delivery. A deployment has these; tests have shorter ones. */
+/** The times and thresholds of delivery. Deployments use `deliveryRules`; tests use shorter times. */
 export interface DeliveryRules {
-  /** Milliseconds between looks whether what is being sent is still to be sent. */
-  readonly lookMs: number;
-  /** Milliseconds that a chunk is sent for at most; then it is written down, and the rest of it queues again. */
-  readonly longestMs: number;
-  /** Milliseconds for which the writing down of a chunk is tried while the database is away. */
-  readonly settleForMs: number;
+  /** Milliseconds between checks whether the chunks being sent should still be sent. */
+  readonly checkIntervalMs: number;
+  /** Milliseconds for which a chunk is sent at most; then its results are stored and its rest is queued again. */
+  readonly maxSendingMs: number;
+  /** Milliseconds for which storing a chunk's results is retried while the database is unavailable. */
+  readonly settleTimeoutMs: number;
 
-  /** Milliseconds before the first retry of devices that errors left; doubled each time. */
+  /** Milliseconds before the first retry after errors; doubled with each retry. */
   readonly firstRetryMs: number;
   readonly longestRetryMs: number;
   /** Retries after which a chunk is given up. */
   readonly maxRetries: number;
-  /** Milliseconds from its first attempt after which a chunk that has errors is given up. */
+  /** Milliseconds from a chunk's first attempt after which it is given up, if it has errors. */
   readonly giveUpMs: number;
 
-  /** Retry outcomes in a row that count as a provider that is away. */
+  /** `retry` outcomes in a row after which the provider counts as unavailable. */
   readonly retriesInARow: number;
   /** Milliseconds of the provider's first pause; doubled with each failure in a row. */
   readonly firstPauseMs: number;
   readonly longestPauseMs: number;
-  /** Milliseconds of the pause after the provider refused us. */
+  /** Milliseconds of the pause after a `refused` outcome. */
   readonly refusedPauseMs: number;
-  /** Messages that are sent first, to see whether a provider that failed works again. */
+  /** Messages that are sent first to find out whether a provider that failed works again. */
   readonly probeMessages: number;
-  /** The least share of the ceiling that failures slow down to; each halves it. */
+  /** The smallest share of the rate limit that failures lead to; each failure halves the share. */
   readonly leastShare: number;
-  /** What a chunk that went well adds to the share. */
+  /** Added to the share by each chunk that went well. */
   readonly shareStep: number;
-  /** Part of a chunk's messages that errors may leave in one that went well: providers that work have some. */
+  /** Share of a chunk's messages that may meet errors in a chunk that went well: working providers cause a few. */
   readonly toleratedErrors: number;
 
-  /** The share of the ceiling that a notification begins with. */
+  /** The share of the rate limit that a notification's ramp begins with. */
   readonly rampFloor: number;
-  /** Milliseconds of sending that are reserved at once: how fast changes of the pace are noticed. */
+  /** Milliseconds of sending that one reservation covers: how soon a change of the rate takes effect. */
   readonly sliceMs: number;
-  /** Milliseconds between the moments at which messages of a slice are let go. */
+  /** Milliseconds between releases of a reservation's messages. */
   readonly tickMs: number;
 
-  /** Dead tokens of a notification and provider that are removed whatever share of it they are. */
+  /** Dead tokens of a notification and provider that may always be removed, whatever their share. */
   readonly leastDead: number;
 }
 
 export const deliveryRules: DeliveryRules = {
-  lookMs: 500,
-  longestMs: 15_000,
-  settleForMs: 60_000,
+  checkIntervalMs: 500,
+  maxSendingMs: 15_000,
+  settleTimeoutMs: 60_000,
   firstRetryMs: 10_000,
   longestRetryMs: 600_000,
   maxRetries: 8,
@@ -67,7 +67,7 @@ export const deliveryRules: DeliveryRules = {
 /** A number from 0 to 1. */
 export type Random = () => number;
 
-/** So long or up to half longer: what failed together is not tried again together. */
+/** Lengthens a wait by up to a half at random, so that what failed together is not retried together. */
 export function withJitter(milliseconds: number, random: Random): number {
   return milliseconds * (1 + random() / 2);
 }

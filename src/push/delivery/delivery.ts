@@ -1,6 +1,6 @@
 /**
- * Delivery: takes the chunks that planning has made and sends them, at a pace that the fleet shares. One chunk at
- * a time for each provider in a process, so that a crash repeats no more than those in flight.
+ * Delivery: takes the chunks that planning has made and sends them, within a rate limit that all processes share. A
+ * process sends one chunk at a time for each provider, so a crash repeats at most the messages of those chunks.
  */
 import type { Loop } from "../../platform/base/loop.ts";
 import type { Database } from "../../platform/database/database.ts";
@@ -18,20 +18,20 @@ import type { RemoveDeadDevices } from "./settle-chunk.ts";
 import { Watch } from "./watch.ts";
 
 export interface DeliverySettings {
-  /** Messages a second to one provider, over the whole fleet; 0: as fast as it takes them. */
+  /** Messages a second to one provider, over all processes; 0: no limit. */
   readonly maxPerSecond: number;
-  /** Seconds in which a notification comes to that pace; 0: at once. */
+  /** Seconds in which a notification's rate rises to `maxPerSecond`; 0: at once. */
   readonly rampSeconds: number;
   /** Percent of a notification's devices above which those reported dead are no longer removed. */
   readonly maxDeadPercent: number;
-  /** Where images are, without a trailing slash. */
+  /** Base URL of images, without a trailing slash. */
   readonly imageBaseUrl?: string | undefined;
 }
 
 interface Dependencies {
   readonly db: Database;
   readonly jobs: Jobs;
-  /** Those in use. */
+  /** The providers in use. */
   readonly providers: ReadonlyMap<ProviderName, PushProvider>;
   readonly settings: DeliverySettings;
   readonly rules?: Partial<DeliveryRules>;
@@ -40,15 +40,15 @@ interface Dependencies {
   readonly metrics: Pick<Metrics, "registry" | "counter">;
   readonly completeIfDone: CompleteIfDone;
   readonly removeDeadDevices: RemoveDeadDevices;
-  /** Handles a job that failed for good, of whichever queue. */
+  /** Handles a job of any queue that failed for good. */
   readonly handleDeadLetter: (job: Job<DeliveryJob | PlanJob>, stopping: AbortSignal) => Promise<void>;
-  /** Milliseconds between looks for work where there was none. */
+  /** Milliseconds between polls of a queue that was empty. */
   readonly idleMs?: number;
 }
 
 /**
- * Starts a loop for each provider, and one for jobs that failed for good. Jobs must have been started.
- * @returns stops them: messages in flight finish, what is left of their chunks goes back to other machines at once
+ * Starts a loop for each provider, and one for jobs that failed for good. `jobs` must have been started.
+ * @returns stops the loops: messages in flight finish, and the rest of their chunks goes back to the queue at once
  */
 export function startDelivery(dependencies: Dependencies): Loop {
   const { db, jobs, providers, settings, random = Math.random, logger, handleDeadLetter } = dependencies;
@@ -56,12 +56,12 @@ export function startDelivery(dependencies: Dependencies): Loop {
   const { maxPerSecond, rampSeconds, maxDeadPercent, imageBaseUrl } = settings;
   const rules = { ...deliveryRules, ...dependencies.rules };
   const metrics = createDeliveryMetrics(dependencies.metrics);
-  const watch = new Watch(db, rules.lookMs);
+  const watch = new Watch(db, rules.checkIntervalMs);
   const idle = dependencies.idleMs === undefined ? {} : { idleMs: dependencies.idleMs };
   const common = { db, jobs, watch, rules, random, logger, metrics };
   const outside = { completeIfDone, removeDeadDevices, maxDeadPercent, imageBaseUrl };
   const workers = [...providers.values()].map((provider) => {
-    const pace = new ProviderRateLimiter({
+    const rateLimiter = new ProviderRateLimiter({
       db,
       provider: provider.name,
       maxPerSecond,
@@ -69,7 +69,7 @@ export function startDelivery(dependencies: Dependencies): Loop {
       rules,
       random,
     });
-    const handle = createDeliverChunk({ ...common, ...outside, provider, pace });
+    const handle = createDeliverChunk({ ...common, ...outside, provider, rateLimiter });
     return jobs.work<DeliveryJob>({ queue: deliveryQueue(provider.name), handle, ...idle });
   });
   workers.push(

@@ -1,6 +1,6 @@
 /**
- * The flow of one chunk's messages to the provider: as many in flight as it takes, no more than were let go.
- * Knows nothing of time or of what outcomes mean.
+ * The flow of one chunk's messages to the provider: at most `maxInFlight` at once, and only released messages.
+ * Timing and the meaning of outcomes are decided elsewhere.
  */
 import type { Outcome, Recipient, Send } from "../providers/provider.ts";
 
@@ -8,7 +8,7 @@ interface FlowOptions {
   readonly send: Send;
   readonly recipient: (index: number) => Recipient;
   readonly maxInFlight: number;
-  /** Told of each message once. May stop the flow. */
+  /** Called once for each message. May stop the flow. */
   readonly onOutcome: (index: number, outcome: Outcome) => void;
 }
 
@@ -25,7 +25,7 @@ export class Flow {
     this.#options = options;
   }
 
-  /** Lets messages go, the first `count` of the chunk in all. */
+  /** Releases the chunk's first `count` messages, counted from its beginning. */
   release(count: number): void {
     this.#released = Math.max(this.#released, count);
     this.#pump();
@@ -37,7 +37,7 @@ export class Flow {
     this.#wake();
   }
 
-  /** Resolves when every message that was let go is on its way, or the flow has been stopped. One caller at a time. */
+  /** Resolves when every released message is in flight or done, or the flow is stopped. One caller at a time. */
   started(): Promise<void> {
     return new Promise((resolve) => {
       this.#whenStarted = resolve;
@@ -45,7 +45,7 @@ export class Flow {
     });
   }
 
-  /** Resolves when nothing is in flight, and nothing that was let go is left or the flow has been stopped. */
+  /** Resolves when nothing is in flight and no released message is left, or the flow is stopped. */
   idle(): Promise<void> {
     return new Promise((resolve) => {
       this.#whenIdle = resolve;
@@ -77,7 +77,7 @@ export class Flow {
     try {
       outcome = await send(recipient(index));
     } catch (err) {
-      // A defect of the sender's, which never throws. Nobody may wait for this message for ever.
+      // A sender never throws; this one has a defect. The message needs an outcome, or the flow would never be idle.
       outcome = {
         kind: "retry",
         reason: `the sender failed: ${err instanceof Error ? err.name : "unknown"}`,

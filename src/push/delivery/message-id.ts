@@ -1,8 +1,8 @@
 import { hash } from "node:crypto";
 
 /**
- * The id of the message that tells this device of this notification: the same each time that it is sent, so
- * that repeats are known as such. A UUID of version 8 (RFC 9562 section 5.8), lower case.
+ * The id of the message of this notification to this device. It is the same each time the message is sent, so that
+ * repeats can be recognized. A UUID of version 8 (RFC 9562 section 5.8), lower case.
  */
 export function messageId(notificationId: string, deviceId: number): string {
   const hex = hash("sha256", `${notificationId}/${deviceId}`, "hex");

@@ -1,4 +1,4 @@
-/** When the devices that a chunk has left are tried again, and when that is given up. */
+/** When the rest of a chunk's devices is tried again, and when the chunk is given up. */
 import type { TakenChunk } from "./chunk-repository.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
 import type { Sending } from "./send-chunk.ts";
@@ -19,11 +19,11 @@ export function nextTry(
   if (devicesLeft === 0) return { afterMs: 0, retries, reason, giveUp: false };
   const soonest = Math.max(pausedMs, tally.afterMs);
   if (stop === "refused") return { afterMs: soonest, retries, reason: tally.reason ?? reason, giveUp: false };
-  // Somebody or something stopped it: that is no error of its own.
+  // The stop has another cause than an error, so it does not count as a retry.
   if (stop !== undefined && stop !== "unavailable")
     return { afterMs: soonest, retries, reason, giveUp: false };
-  // A provider that was failing before says nothing about this chunk; one that begins to fail with it may do so
-  // because of it.
+  // If the provider was failing before, the failure is not about this chunk. If it begins to fail with this chunk,
+  // the chunk may be the cause, so the retry counts.
   const counted = stop === undefined || chunk.failures === 0 ? retries + 1 : retries;
   const backoff = Math.min(rules.longestRetryMs, rules.firstRetryMs * 2 ** Math.max(0, counted - 1));
   const isOld = reason !== null && chunk.ageMs > rules.giveUpMs;

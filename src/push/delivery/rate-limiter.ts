@@ -1,6 +1,7 @@
 /**
- * The pace of one provider, shared by the whole fleet through its row in `provider_paces`: how many messages
- * may go out when, and whether any may. Times are the database's, so that machines with wrong clocks agree.
+ * The rate limiter of one provider, shared by all processes through the provider's row in `provider_paces`: how many
+ * messages may be sent and when, and whether sending is paused. Times are the database's, so that processes agree
+ * even if their clocks differ.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
@@ -19,44 +20,44 @@ import type { ProviderName } from "../provider-settings.ts";
 import { providerPaces } from "../schema.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
 
-/** Messages that may go out, evenly from `startMs` to `endMs` from now; or how long none may. */
+/** Messages that may be sent, evenly from `startMs` to `endMs` from now; or for how long none may be sent. */
 export type Reservation =
   | { readonly messages: number; readonly startMs: number; readonly endMs: number }
   | { readonly pausedMs: number };
 
-const pace = names(providerPaces);
+const columns = names(providerPaces);
 const p = names(providerPaces, "p");
 
 /**
- * What reservations in hand never reach ahead, and a pause never lasts: a row that says more was written before the
- * database's clock stepped back.
+ * No reservation reaches farther ahead, and no pause lasts longer, than these. A row with more was written
+ * before the database's clock was set back.
  */
-const farthestReservation = sql`interval '60 seconds'`;
-const longestPause = sql`interval '1 hour'`;
+const maxReservationAhead = sql`interval '60 seconds'`;
+const maxPause = sql`interval '1 hour'`;
 
-/** `pausedUntil`, as far ahead of the moment as it can have been meant; null stays null. */
-const plausible = (pausedUntil: SQL, at: SQL) =>
-  sql`case when ${pausedUntil} > ${at} + ${longestPause} then ${at} + ${longestPause} else ${pausedUntil} end`;
+/** `pausedUntil`, limited to the longest pause from `at` on; null stays null. */
+const cappedPause = (pausedUntil: SQL, at: SQL) =>
+  sql`case when ${pausedUntil} > ${at} + ${maxPause} then ${at} + ${maxPause} else ${pausedUntil} end`;
 
-const untilNow = sql`${plausible(pace.pausedUntil, sql`clock_timestamp()`)} - clock_timestamp()`;
+const remainingPause = sql`${cappedPause(columns.pausedUntil, sql`clock_timestamp()`)} - clock_timestamp()`;
 const current = selection({
-  failures: pace.failures,
-  share: pace.share,
-  pausedMs: computed(nullable(number), sql`(extract(epoch from ${untilNow}) * 1000)::float8`),
+  failures: columns.failures,
+  share: columns.share,
+  pausedMs: computed(nullable(number), sql`(extract(epoch from ${remainingPause}) * 1000)::float8`),
 });
 
-/** Shortens a pause that is longer than one can be. Whoever does not send because of it does this. */
+/** Shortens a pause that is longer than the longest one. Called wherever a pause keeps a chunk from being sent. */
 export async function shortenPause(db: Database, provider: ProviderName): Promise<void> {
   await db.execute(sql`
-    update ${providerPaces} set ${pace.pausedUntil} = now() + ${longestPause}
-    where ${pace.provider} = ${provider} and ${pace.pausedUntil} > now() + ${longestPause}`);
+    update ${providerPaces} set ${columns.pausedUntil} = now() + ${maxPause}
+    where ${columns.provider} = ${provider} and ${columns.pausedUntil} > now() + ${maxPause}`);
 }
 
-/** What a failure came to. */
+/** The pause that a failure led to. */
 interface Pause {
   /** Milliseconds from now. */
   readonly pausedMs: number;
-  /** Whether the provider was not paused before, so that this failure is the one to tell of. */
+  /** Whether the provider was not paused before. Only such a failure is logged. */
   readonly isNew: boolean;
   readonly failures: number;
 }
@@ -64,9 +65,9 @@ interface Pause {
 interface Dependencies {
   readonly db: Database;
   readonly provider: ProviderName;
-  /** Messages a second over the whole fleet; 0: as fast as the provider takes them. */
+  /** Messages a second over all processes; 0: no limit. */
   readonly maxPerSecond: number;
-  /** Seconds in which a notification comes to its full pace. */
+  /** Seconds in which a notification's rate rises to the full rate. */
   readonly rampSeconds: number;
   readonly rules: DeliveryRules;
   readonly random: Random;
@@ -85,8 +86,8 @@ export class ProviderRateLimiter {
   }
 
   /**
-   * Reserves the next messages of the fleet, at most a slice of time full of them.
-   * @param acceptedAt of the notification, in milliseconds since the epoch: where its ramp begins
+   * Reserves the next messages of all processes, at most as many as may be sent in `sliceMs`.
+   * @param acceptedAt of the notification, in milliseconds since the epoch: its ramp begins there
    */
   async reserve(wanted: number, acceptedAt: number): Promise<Reservation> {
     const { db, provider, maxPerSecond, rampSeconds, rules } = this.#deps;
@@ -95,7 +96,7 @@ export class ProviderRateLimiter {
         ? sql`1::float8`
         : sql`greatest(${rules.rampFloor}::float8,
             least(1, (extract(epoch from t.at)::float8 - ${acceptedAt / 1000}::float8) / ${rampSeconds}::float8))`;
-    // However slow: one message a second, if the ceiling allows that.
+    // At least one message a second, if `maxPerSecond` allows that.
     const rate = sql`greatest(${Math.min(1, maxPerSecond)}::float8, ${maxPerSecond}::float8 * ${p.share} * ${ramp})`;
     const messages = sql`least(${wanted}::float8, greatest(1, floor(${rate} * ${rules.sliceMs / 1000}::float8)))`;
     const lengthMs = sql`ceil(${messages} / ${rate} * 1000)`;
@@ -111,11 +112,11 @@ export class ProviderRateLimiter {
       reserved,
       sql`
         update ${providerPaces} p
-        set ${pace.nextAt} = case
+        set ${columns.nextAt} = case
             when ${p.pausedUntil} > t.at then ${p.nextAt}
-            when ${p.nextAt} > t.at + ${farthestReservation} then t.at + make_interval(secs => ${lengthMs} / 1000)
+            when ${p.nextAt} > t.at + ${maxReservationAhead} then t.at + make_interval(secs => ${lengthMs} / 1000)
             else greatest(${p.nextAt}, t.at) + make_interval(secs => ${lengthMs} / 1000) end,
-          ${pace.pausedUntil} = ${plausible(p.pausedUntil, sql`t.at`)}
+          ${columns.pausedUntil} = ${cappedPause(p.pausedUntil, sql`t.at`)}
         from (select clock_timestamp() as at) t
         where ${p.provider} = ${provider}
         returning ${reserved}`,
@@ -125,10 +126,10 @@ export class ProviderRateLimiter {
   }
 
   /**
-   * The provider is away or overloaded: nobody sends for a while, the longer the more often it happens, and
-   * slower afterwards. What fails while it is paused was on its way before, and only prolongs the pause if the
-   * provider asks for that.
-   * @param afterMs what it asked for
+   * Pauses an unavailable or overloaded provider for all processes: longer with each failure in a row, and with a
+   * lower rate afterwards. A message that fails during a pause was sent before it, so it only prolongs the pause, if
+   * the provider wants a longer one.
+   * @param afterMs the wait that the provider wants, in milliseconds; 0 if none
    */
   recordFailure(afterMs: number, reason: string): Promise<Pause> {
     const { rules, random } = this.#deps;
@@ -144,7 +145,7 @@ export class ProviderRateLimiter {
     }));
   }
 
-  /** The provider refuses us: nobody sends for a while, and then a probe first. */
+  /** Pauses a provider that refuses our credentials or project, for all processes; a probe comes first afterwards. */
   recordRefusal(reason: string): Promise<Pause> {
     const { refusedPauseMs } = this.#deps.rules;
     return this.#pause(reason, (_paused, failures, share) => ({
@@ -154,26 +155,26 @@ export class ProviderRateLimiter {
     }));
   }
 
-  /** The provider works. A pause that somebody else has just found necessary stays. @returns whether it had failed */
+  /** Records that the provider works. A pause that is still running stays. @returns whether the provider had failed */
   async recordSuccess(): Promise<boolean> {
     const { db, provider } = this.#deps;
     const changed = await rowCount(
       db,
       sql`
-        update ${providerPaces} set ${pace.failures} = 0, ${pace.pausedUntil} = null, ${pace.reason} = null
-        where ${pace.provider} = ${provider} and ${pace.failures} > 0
-          and (${pace.pausedUntil} is null or ${pace.pausedUntil} <= clock_timestamp())
+        update ${providerPaces} set ${columns.failures} = 0, ${columns.pausedUntil} = null, ${columns.reason} = null
+        where ${columns.provider} = ${provider} and ${columns.failures} > 0
+          and (${columns.pausedUntil} is null or ${columns.pausedUntil} <= clock_timestamp())
         returning 1 as one`,
     );
     return changed > 0;
   }
 
-  /** A chunk went well: a little faster again. */
+  /** Raises the provider's share of the rate limit by one step, after a chunk that went well. */
   async raiseRate(): Promise<void> {
     const { db, provider, rules } = this.#deps;
     await db.execute(sql`
-      update ${providerPaces} set ${pace.share} = least(1, ${pace.share} + ${rules.shareStep}::real)
-      where ${pace.provider} = ${provider} and ${pace.share} < 1`);
+      update ${providerPaces} set ${columns.share} = least(1, ${columns.share} + ${rules.shareStep}::real)
+      where ${columns.provider} = ${provider} and ${columns.share} < 1`);
   }
 
   #pause(
@@ -189,29 +190,29 @@ export class ProviderRateLimiter {
       const now = await this.#row(
         tx,
         current,
-        sql`select ${current} from ${providerPaces} where ${pace.provider} = ${provider} for update`,
+        sql`select ${current} from ${providerPaces} where ${columns.provider} = ${provider} for update`,
       );
       const pausedMs = now.pausedMs ?? 0;
       const { failures, share, forMs } = decide(pausedMs > 0, now.failures, now.share);
       const untilMs = Math.max(pausedMs, forMs);
       await tx.execute(sql`
         update ${providerPaces}
-        set ${pace.failures} = ${failures}::int, ${pace.share} = ${share}::real, ${pace.reason} = ${reason},
-          ${pace.pausedUntil} = clock_timestamp() + make_interval(secs => ${untilMs}::float8 / 1000)
-        where ${pace.provider} = ${provider}`);
+        set ${columns.failures} = ${failures}::int, ${columns.share} = ${share}::real, ${columns.reason} = ${reason},
+          ${columns.pausedUntil} = clock_timestamp() + make_interval(secs => ${untilMs}::float8 / 1000)
+        where ${columns.provider} = ${provider}`);
       return { pausedMs: untilMs, isNew: pausedMs <= 0, failures };
     });
   }
 
-  /** The row that the statement answers; the provider's own is made if there is none yet. */
+  /** The row that the statement returns. Inserts the provider's row if there is none yet. */
   async #row<F extends Fields>(db: Database, selected: Selection<F>, statement: SQL): Promise<RowOf<F>> {
     const [row] = await rows(db, selected, statement);
     if (row) return row;
     await db.execute(sql`
-      insert into ${providerPaces} (${pace.provider}, ${pace.nextAt}, ${pace.share}, ${pace.failures})
-      values (${this.#deps.provider}, clock_timestamp(), 1, 0) on conflict (${pace.provider}) do nothing`);
+      insert into ${providerPaces} (${columns.provider}, ${columns.nextAt}, ${columns.share}, ${columns.failures})
+      values (${this.#deps.provider}, clock_timestamp(), 1, 0) on conflict (${columns.provider}) do nothing`);
     const [made] = await rows(db, selected, statement);
-    if (!made) throw new Error(`the pace of ${this.#deps.provider} has gone`);
+    if (!made) throw new Error(`the row of ${this.#deps.provider} in provider_paces is missing`);
     return made;
   }
 }

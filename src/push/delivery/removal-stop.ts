@@ -1,6 +1,6 @@
 /**
- * The safety stop: where an unusual share of a notification's devices is reported dead, the report is more
- * likely wrong than the devices, and no more of their tokens are removed.
+ * The safety stop: if a provider reports an unusual share of a notification's devices dead, the reports are more
+ * likely wrong than right, and no more of the notification's tokens are removed.
  */
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
@@ -17,7 +17,7 @@ interface Report {
     readonly notification: { readonly id: string };
   };
   readonly provider: ProviderName;
-  /** Of this chunk; what others have written is counted as well. */
+  /** Dead devices of this chunk; those that other chunks have stored are added. */
   readonly dead: number;
   readonly attempted: number;
 }
@@ -25,7 +25,7 @@ interface Report {
 interface Limits {
   /** Percent of the devices attempted. */
   readonly maxDeadPercent: number;
-  /** Always tolerated. */
+  /** Dead devices up to which removal never stops. */
   readonly leastDead: number;
 }
 
@@ -40,9 +40,9 @@ const counts = selection({
 });
 
 /**
- * Stops the removal of the notification's tokens if its dead have become too many. A statement of its own before
- * the chunk is written: of several workers that find so, one stops it.
- * @returns how many of how many are dead, if this call stopped it
+ * Stops the removal of the notification's tokens if too many of its devices are dead. It is a statement of its own
+ * before the chunk is stored, so that only one of several workers stops the removal.
+ * @returns the counts of dead and of attempted devices, if this call stopped the removal
  */
 export async function stopRemovalIfTooMany(
   db: Database,

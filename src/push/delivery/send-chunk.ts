@@ -1,6 +1,6 @@
 /**
- * The sending of one chunk: at the fleet's pace, after a probe where the provider has failed, until all is sent or
- * something stops it. Writes nothing down but the provider's pauses.
+ * The sending of one chunk within the rate limit, until all messages are sent or something stops it. If the provider
+ * has failed before, a probe comes first. Stores nothing but the provider's pauses.
  */
 import { pause } from "../../platform/base/loop.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
@@ -15,22 +15,23 @@ import { type ProviderFailure, Tally } from "./tally.ts";
 import type { Halt, Watch } from "./watch.ts";
 
 /**
- * Why a chunk was not sent to its end. `long`: it takes its time, and is written down in between. `ending`: the process
- * is. `database`: its pace could not be asked for. `unavailable`, `refused`: the provider's word.
+ * Why a chunk was not sent to its end. `long`: it takes longer than `maxSendingMs`, so its results are stored in
+ * between. `ending`: the process stops. `database`: the rate limiter could not reach the database. `unavailable`,
+ * `refused`: outcomes that the provider gave.
  */
 type Stop = Halt | ProviderFailure["kind"] | "long" | "ending" | "database";
 
 export interface Sending {
   readonly tally: Tally;
-  /** Undefined: all messages were sent, and whoever is left was left by errors. */
+  /** Undefined: all messages were sent, and errors are why devices are left. */
   readonly stop: Stop | undefined;
-  /** Milliseconds that the provider is paused for, as far as it is known. */
+  /** Milliseconds that are left of the provider's pause; 0: this process has seen none. */
   readonly pausedMs: number;
 }
 
 export interface SendDependencies {
   readonly provider: PushProvider;
-  readonly pace: ProviderRateLimiter;
+  readonly rateLimiter: ProviderRateLimiter;
   readonly watch: Watch;
   readonly rules: DeliveryRules;
   readonly logger: Logger;
@@ -68,7 +69,7 @@ class ChunkSending {
   readonly #tally: Tally;
   readonly #flow: Flow;
   readonly #halted = new AbortController();
-  readonly #endBy: number;
+  readonly #deadline: number;
   #released = 0;
   #stop: Stop | undefined;
   #pausedMs = 0;
@@ -84,7 +85,7 @@ class ChunkSending {
     this.#deps = deps;
     this.#chunk = chunk;
     this.#count = devices.length;
-    this.#endBy = performance.now() + deps.rules.longestMs;
+    this.#deadline = performance.now() + deps.rules.maxSendingMs;
     const tally = new Tally(devices, deps.provider.isOneService ? deps.rules.retriesInARow : Infinity);
     this.#tally = tally;
     this.#flow = new Flow({
@@ -96,12 +97,12 @@ class ChunkSending {
       },
       onOutcome: (index, outcome) => {
         const failure = tally.add(index, outcome);
-        if (failure) this.#failed(failure);
+        if (failure) this.#onProviderFailure(failure);
       },
     });
   }
 
-  /** No further message is sent; the first reason counts. */
+  /** Stops sending; messages in flight finish. The first reason counts. */
   halt(why: Stop): void {
     this.#stop ??= why;
     this.#flow.stop();
@@ -110,11 +111,14 @@ class ChunkSending {
 
   async run(): Promise<Sending> {
     try {
-      const isToBeProbed = this.#chunk.failures > 0;
-      if (!isToBeProbed || (await this.#probe())) await this.#letGo(this.#count);
+      const needsProbe = this.#chunk.failures > 0;
+      if (!needsProbe || (await this.#probe())) await this.#release(this.#count);
     } catch (err) {
-      // Only its pace is asked of the database here. What was sent is written down as soon as it is back.
-      this.#deps.logger.warn({ err, chunk: this.#chunk.id }, "a chunk of messages is put back for now");
+      // Only the rate limiter uses the database here. The results are stored as soon as the database is back.
+      this.#deps.logger.warn(
+        { err, chunkId: this.#chunk.id },
+        "The rate limiter failed, so a chunk is queued again",
+      );
       this.halt("database");
     }
     await this.#flow.idle();
@@ -123,89 +127,95 @@ class ChunkSending {
     return { tally: this.#tally, stop: this.#stop, pausedMs: this.#pausedMs };
   }
 
-  /** Sends a few messages and waits for their answers. @returns whether to go on */
+  /** Sends a few messages and waits for their outcomes. @returns whether to send the rest */
   async #probe(): Promise<boolean> {
-    const { pace, provider, rules, logger } = this.#deps;
-    await this.#letGo(Math.min(rules.probeMessages, this.#count));
+    const { rateLimiter, provider, rules, logger } = this.#deps;
+    await this.#release(Math.min(rules.probeMessages, this.#count));
     await this.#flow.idle();
     if (this.#stop !== undefined || this.#count === 0) return false;
-    if (this.#tally.answered === 0) {
+    if (this.#tally.finalOutcomes === 0) {
       if (!provider.isOneService) return true;
-      const reason = this.#tally.reason ?? "no answer";
-      this.#failed({ kind: "unavailable", afterMs: this.#tally.afterMs, reason });
+      const reason = this.#tally.reason ?? "no response";
+      this.#onProviderFailure({ kind: "unavailable", afterMs: this.#tally.afterMs, reason });
       return false;
     }
-    if (await pace.recordSuccess()) logger.info({ provider: provider.name }, "the push provider works again");
+    if (await rateLimiter.recordSuccess())
+      logger.info({ provider: provider.name }, "The push provider works again");
     return true;
   }
 
-  /** Sends the first `count` messages in all, at the fleet's pace. */
-  async #letGo(count: number): Promise<void> {
-    const { pace } = this.#deps;
-    if (!pace.isLimited) {
+  /** Releases the chunk's first `count` messages, within the rate limit. */
+  async #release(count: number): Promise<void> {
+    const { rateLimiter } = this.#deps;
+    if (!rateLimiter.isLimited) {
       this.#flow.release(count);
       return;
     }
     while (this.#released < count && this.#stop === undefined) {
-      if (performance.now() > this.#endBy) return this.halt("long");
-      const grant = await pace.reserve(count - this.#released, this.#chunk.notification.acceptedAt);
-      if ("pausedMs" in grant) {
-        this.#pausedMs = grant.pausedMs;
+      if (performance.now() > this.#deadline) return this.halt("long");
+      const reservation = await rateLimiter.reserve(
+        count - this.#released,
+        this.#chunk.notification.acceptedAt,
+      );
+      if ("pausedMs" in reservation) {
+        this.#pausedMs = reservation.pausedMs;
         return this.halt("provider");
       }
-      await this.#spread(grant);
-      // A provider that is slower than the pace must not get it all at once later.
+      await this.#spread(reservation);
+      // If the provider is slower than the rate limit, released messages must not pile up and go out as a burst.
       await this.#flow.started();
     }
   }
 
-  /** Lets messages go evenly over the time that was reserved for them. */
+  /** Releases the messages of a reservation evenly over its time. */
   async #spread({ messages, startMs, endMs }: Extract<Reservation, { messages: number }>): Promise<void> {
     const first = this.#released;
     const start = performance.now() + startMs;
     const eachMs = (endMs - startMs) / messages;
-    for (let gone = 0; gone < messages && this.#stop === undefined; ) {
-      const dueInMs = start + gone * eachMs - performance.now();
+    for (let released = 0; released < messages && this.#stop === undefined; ) {
+      const dueInMs = start + released * eachMs - performance.now();
       if (dueInMs > 0) await pause(Math.max(dueInMs, this.#deps.rules.tickMs), this.#halted.signal);
       const due = Math.floor((performance.now() - start) / eachMs) + 1;
-      gone = Math.max(gone, Math.min(messages, due));
-      this.#released = first + gone;
+      released = Math.max(released, Math.min(messages, due));
+      this.#released = first + released;
       this.#flow.release(this.#released);
     }
   }
 
-  /** The fleet is told at once, while this chunk's last messages are still in flight. */
-  #failed(failure: ProviderFailure): void {
+  /** Pauses the provider for all processes at once, while this chunk's last messages are still in flight. */
+  #onProviderFailure(failure: ProviderFailure): void {
     this.halt(failure.kind);
     this.#pausing ??= this.#pause(failure);
-    const asked = this.#failure?.afterMs ?? 0;
-    if (!this.#failure || failure.afterMs > asked) this.#failure = failure;
+    const currentMs = this.#failure?.afterMs ?? 0;
+    if (!this.#failure || failure.afterMs > currentMs) this.#failure = failure;
   }
 
   async #pause({ kind, afterMs, reason }: ProviderFailure): Promise<void> {
-    const { pace, provider, logger, metrics, rules } = this.#deps;
+    const { rateLimiter, provider, logger, metrics, rules } = this.#deps;
     try {
       const { pausedMs, isNew, failures } =
-        kind === "refused" ? await pace.recordRefusal(reason) : await pace.recordFailure(afterMs, reason);
+        kind === "refused"
+          ? await rateLimiter.recordRefusal(reason)
+          : await rateLimiter.recordFailure(afterMs, reason);
       this.#pausedMs = pausedMs;
       metrics.paused(provider.name, true);
       if (!isNew) return;
-      const about = { provider: provider.name, reason, failures, pausedSeconds: Math.ceil(pausedMs / 1000) };
+      const fields = { provider: provider.name, reason, failures, pausedSeconds: Math.ceil(pausedMs / 1000) };
       if (kind === "refused") {
         logger.error(
-          about,
-          "the push provider refuses us; check its credentials, project and topic in the settings",
+          fields,
+          "The push provider refuses us: check its credentials, project and topic in the settings",
         );
       } else {
-        logger.warn(about, "the push provider fails; nothing is sent to it for a while");
+        logger.warn(fields, "The push provider fails, so sending to it is paused");
       }
     } catch (err) {
       this.#pausedMs = rules.firstPauseMs;
-      logger.warn({ err, provider: provider.name }, "the pause of a push provider could not be written down");
+      logger.warn({ err, provider: provider.name }, "The pause of a push provider could not be stored");
     }
   }
 
-  /** Answers that came after the first failure may ask for more. */
+  /** Responses that came after the first failure may want a longer pause. */
   async #prolongPause(): Promise<void> {
     if (this.#failure?.kind === "unavailable" && this.#failure.afterMs > this.#pausedMs) {
       await this.#pause(this.#failure);

@@ -1,6 +1,6 @@
 /**
- * The writing down of a chunk: what came of its messages, what becomes of the devices left over, and the end of
- * its job, in one transaction. Only the worker that took the chunk last can write it.
+ * Stores the results of a chunk in one transaction: the counts of its messages, the next state of the devices that
+ * are left, and the end of its job. Only the worker that took the chunk last can do so.
  */
 import { type Placeholder, type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
@@ -24,18 +24,18 @@ import type { TakenChunk } from "./chunk-repository.ts";
 /** Removes devices unless they were registered or renewed at `asOf` or later. */
 export type RemoveDeadDevices = (tx: Database, dead: readonly DeadDevice[]) => Promise<unknown>;
 
-/** What a worker did with a chunk. */
+/** The results of a worker's attempt at a chunk. */
 export interface ChunkResult {
   readonly sent: number;
-  /** The dead included. */
+  /** Includes the dead devices. */
   readonly failed: number;
   readonly dropped: number;
   readonly dead: readonly DeadDevice[];
-  /** Whether the dead may be removed, if their notification allows it. */
+  /** Whether the dead devices may be removed, if the notification's removal is not stopped. */
   readonly removeDead: boolean;
-  /** Devices that are still to be sent to. */
+  /** Ids of the devices that are still to be sent to. */
   readonly rest: readonly number[];
-  /** What becomes of them, where their notification is still to be sent. */
+  /** The next try of these devices, if their notification is still to be sent. */
   readonly next: NextTry;
 }
 
@@ -44,9 +44,9 @@ export interface NextTry {
   readonly afterMs: number;
   /** Retries so far. */
   readonly retries: number;
-  /** Why; null: no error left them. */
+  /** The error that left the devices; null: no error did. */
   readonly reason: string | null;
-  /** They are not tried again by themselves. */
+  /** The devices are not tried again unless an operator replays them. */
   readonly giveUp: boolean;
 }
 
@@ -55,9 +55,9 @@ type SettledState = "PENDING" | "HELD" | "DONE" | "DEAD";
 
 export interface Settled {
   readonly state: SettledState;
-  /** Devices of the rest that were dropped, because the notification was cancelled or has expired. */
+  /** Remaining devices that were dropped, because the notification was cancelled or has expired. */
   readonly dropped: number;
-  /** Dead devices given to removal. */
+  /** Dead devices that were handed to removal. */
   readonly removed: number;
 }
 
@@ -68,7 +68,7 @@ interface Dependencies {
   readonly removeDeadDevices: RemoveDeadDevices;
 }
 
-/** @throws JobLostError if the chunk or its job is another worker's by now; then nothing is written */
+/** @throws JobLostError if another worker has the chunk or its job by now; then nothing is stored */
 export async function settleChunk(
   { db, jobs, provider, removeDeadDevices }: Dependencies,
   job: Job<DeliveryJob>,
@@ -78,13 +78,13 @@ export async function settleChunk(
   const { dead, rest, next } = result;
   const queue = deliveryQueue(provider);
   return db.transaction(async (tx) => {
-    const hasToLook = rest.length > 0 || dead.length > 0;
-    const notification = hasToLook ? await lockNotification(tx, chunk.notification.id) : undefined;
+    const needsNotification = rest.length > 0 || dead.length > 0;
+    const notification = needsNotification ? await lockNotification(tx, chunk.notification.id) : undefined;
     const state = stateAfter(result, notification);
     const isDropped = state === "DONE" && rest.length > 0;
     await writeChunk(tx, chunk, result, state);
     const removable = result.removeDead && notification?.isRemovalStopped === false ? dead : [];
-    // In the order of their ids, as two notifications may find the same devices dead at once.
+    // Ordered by id to avoid deadlocks: two notifications may find the same devices dead at once.
     if (removable.length > 0)
       await removeDeadDevices(
         tx,
@@ -114,10 +114,10 @@ const selectLocked = prepared(
   ({ id }) => sql`select ${locked} from ${notifications} where ${notification.id} = ${id}::uuid for share`,
 );
 
-/** Until the transaction ends nobody pauses, resumes or cancels it. */
+/** Keeps the notification from being paused, resumed or cancelled until the transaction ends. */
 async function lockNotification(tx: Database, id: string): Promise<LockedNotification> {
   const [row] = await rows(tx, locked, selectLocked({ id }));
-  // Without its notification a chunk is worth nothing.
+  // A chunk whose notification is missing is treated as cancelled.
   return row ?? { state: "CANCELLED", isExpired: true, isRemovalStopped: true };
 }
 
@@ -144,12 +144,12 @@ const writeParameters = [
 
 const updateSettled = prepared(writeParameters, (parameter) => {
   const chunk = names(deliveryChunks);
-  const more = (column: SQL, count: Placeholder) => sql`${column} = ${column} + ${count}::int`;
+  const increased = (column: SQL, count: Placeholder) => sql`${column} = ${column} + ${count}::int`;
   return sql`
     update ${deliveryChunks}
     set ${chunk.state} = ${parameter.state}, ${chunk.deviceIds} = ${parameter.left}::bigint[],
-      ${more(chunk.sent, parameter.sent)}, ${more(chunk.failed, parameter.failed)},
-      ${more(chunk.dropped, parameter.dropped)}, ${more(chunk.dead, parameter.dead)},
+      ${increased(chunk.sent, parameter.sent)}, ${increased(chunk.failed, parameter.failed)},
+      ${increased(chunk.dropped, parameter.dropped)}, ${increased(chunk.dead, parameter.dead)},
       ${chunk.retries} = ${parameter.retries}::int, ${chunk.reason} = ${parameter.reason}::text,
       ${chunk.firstAttemptAt} = case when ${parameter.isHeld}::boolean then null else ${chunk.firstAttemptAt} end,
       ${chunk.updatedAt} = now()
@@ -183,5 +183,5 @@ async function writeChunk(
       isHeld,
     }),
   );
-  if (written === 0) throw new JobLostError(`chunk ${chunk.id} is another worker's now`);
+  if (written === 0) throw new JobLostError(`another worker has taken chunk ${chunk.id}`);
 }

@@ -1,31 +1,31 @@
-/** What came of a chunk's messages: how many of which outcome, who is left, and what that says of the provider. */
+/** Counts the outcomes of a chunk's messages, keeps the devices that are left, and detects that the provider fails. */
 import type { DeadDevice } from "../devices/remove-dead.ts";
 import type { Outcome } from "../providers/provider.ts";
 import type { DeliveryDevice } from "./chunk-repository.ts";
 
-/** The provider's word on itself, by which the sending of a chunk ends. */
+/** A failure of the provider itself, which ends the sending of a chunk. */
 export interface ProviderFailure {
   readonly kind: "unavailable" | "refused";
-  /** Milliseconds that it asked for, the longest of a row; 0 if it did not. */
+  /** The longest wait that the provider wanted in a row of retries, in milliseconds; 0 if none. */
   readonly afterMs: number;
   readonly reason: string;
 }
 
 export class Tally {
   readonly #devices: readonly DeliveryDevice[];
-  /** 1: is not to be sent to again. */
+  /** By index of the device; 1: the device has a final outcome and is not sent to again. */
   readonly #done: Uint8Array;
   readonly #retriesInARow: number;
   readonly counts = { sent: 0, dead: 0, failed: 0, retry: 0, unavailable: 0, refused: 0 };
   readonly dead: DeadDevice[] = [];
-  /** The longest wait that the provider asked for, in milliseconds. */
+  /** The longest wait that the provider wanted, in milliseconds. */
   afterMs = 0;
-  /** Why devices are left, if errors left them. */
+  /** The error for which devices are left, if there was one. */
   reason: string | undefined;
-  /** The reasons of those that failed. */
+  /** The first reasons of `failed` outcomes. */
   readonly failures = new Set<string>();
   #inARow = 0;
-  /** The longest wait asked for in the row. */
+  /** The longest wait that the provider wanted in this row of retries. */
   #rowAfterMs = 0;
 
   constructor(devices: readonly DeliveryDevice[], retriesInARow: number) {
@@ -34,7 +34,7 @@ export class Tally {
     this.#retriesInARow = retriesInARow;
   }
 
-  /** @returns what this outcome, or a row of them, says of the provider */
+  /** @returns the provider's failure, if this outcome or a row of them shows one */
   add(index: number, outcome: Outcome): ProviderFailure | undefined {
     const { kind } = outcome;
     this.counts[kind] += 1;
@@ -58,8 +58,8 @@ export class Tally {
     return { kind: "unavailable", afterMs: this.#rowAfterMs, reason };
   }
 
-  /** Messages that the provider answered for good: it works. */
-  get answered(): number {
+  /** Messages with a final outcome. If there are any, the provider works. */
+  get finalOutcomes(): number {
     return this.counts.sent + this.counts.dead + this.counts.failed;
   }
 
@@ -68,7 +68,7 @@ export class Tally {
     return this.#devices.flatMap(({ id }, index) => (this.#done[index] === 1 ? [] : [id]));
   }
 
-  /** Where the provider does not say since when, what was not renewed since the chunk was loaded is dead. */
+  /** Without a time from the provider, the device counts as dead unless it was renewed after the chunk was loaded. */
   #addDead(index: number, asOf: number | undefined): void {
     const device = this.#devices[index];
     if (device) this.dead.push({ deviceId: device.id, asOf: asOf ?? device.renewedAt + 1 });

@@ -1,4 +1,4 @@
-/** Looks, for all chunks that this process is sending, whether each is still to be sent: one query for all of them. */
+/** Checks at an interval whether the chunks that this process is sending should still be sent, with one query. */
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
@@ -7,8 +7,8 @@ import { computed, prepared, rows, selection } from "../../platform/database/sta
 import { deliveryChunks, notifications, providerPaces } from "../schema.ts";
 
 /**
- * Why a chunk is not to be sent any further. `lost`: another worker has it. `notification`: paused, cancelled or
- * expired. `provider`: the fleet has paused it.
+ * Why the sending of a chunk must stop. `lost`: another worker has the chunk. `notification`: it is paused, cancelled
+ * or expired. `provider`: a process has paused it for all.
  */
 export type Halt = (typeof halts)[number];
 const halts = ["lost", "notification", "provider"] as const;
@@ -23,7 +23,7 @@ const c = names(deliveryChunks, "c");
 const n = names(notifications, "n");
 const p = names(providerPaces, "p");
 
-const looked = selection({
+const watchedChunk = selection({
   id: c.id,
   attempt: c.attempt,
   halt: computed(
@@ -35,10 +35,10 @@ const looked = selection({
   ),
 });
 
-const selectLooked = prepared(
+const selectWatched = prepared(
   ["ids"],
   ({ ids }) => sql`
-    select ${looked}
+    select ${watchedChunk}
     from ${deliveryChunks} c join ${notifications} n on ${n.id} = ${c.notificationId}
       left join ${providerPaces} p on ${p.provider} = ${c.provider}
     where ${c.id} = any(${ids}::bigint[])`,
@@ -55,28 +55,28 @@ export class Watch {
     this.#everyMs = everyMs;
   }
 
-  /** Calls `halt` as soon as the chunk is not to be sent any further. @returns ends the watch */
+  /** Calls `halt` as soon as a check finds that sending must stop. @returns ends the watch */
   add(watched: Watched): () => void {
     this.#watched.add(watched);
-    this.#timer ??= this.#nextLook();
+    this.#timer ??= this.#schedule();
     return () => void this.#watched.delete(watched);
   }
 
-  #nextLook(): NodeJS.Timeout {
-    return setTimeout(() => void this.#lookAndGoOn(), this.#everyMs);
+  #schedule(): NodeJS.Timeout {
+    return setTimeout(() => void this.#poll(), this.#everyMs);
   }
 
-  async #lookAndGoOn(): Promise<void> {
-    // While the database is away there is nothing new to see: what is being sent was to be sent.
-    await this.#look().catch(() => undefined);
-    this.#timer = this.#watched.size > 0 ? this.#nextLook() : undefined;
+  async #poll(): Promise<void> {
+    // A check that fails changes nothing: sending goes on until a later check finds a reason to stop.
+    await this.#check().catch(() => undefined);
+    this.#timer = this.#watched.size > 0 ? this.#schedule() : undefined;
   }
 
-  async #look(): Promise<void> {
+  async #check(): Promise<void> {
     const watched = [...this.#watched];
     if (watched.length === 0) return;
     const ids = `{${watched.map(({ id }) => id).join(",")}}`;
-    const found = await rows(this.#db, looked, selectLooked({ ids }));
+    const found = await rows(this.#db, watchedChunk, selectWatched({ ids }));
     const byId = new Map(found.map((row) => [row.id, row]));
     for (const one of watched) {
       const row = byId.get(one.id);

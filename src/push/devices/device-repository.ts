@@ -1,6 +1,6 @@
 /**
- * Devices as rows: one for each token, whoever's it is. A token that is known keeps its row and its id, so
- * that planning, which walks along the ids, meets it once; only a new token takes a new id.
+ * The rows of devices: one for each token, even if the token changes its user. A known token keeps its row and id, so
+ * that planning, which walks the devices in the order of ids, visits it once. Only a new token gets a new id.
  */
 import { createHash } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
@@ -17,11 +17,11 @@ interface Registration {
   readonly provider: ProviderName;
   readonly token: string;
   readonly expiresAt: Date;
-  /** Minutes; undefined: as it was, UTC for a new one. */
+  /** Minutes; undefined: unchanged for a known token, UTC for a new one. */
   readonly utcOffset: number | undefined;
 }
 
-/** The token's hash, by which it is found, in hexadecimal: both drivers send that alike. */
+/** The token's hash, by which its row is found, in hexadecimal: both database drivers send text alike. */
 export function hashOf(token: string): string {
   return createHash("sha256").update(token).digest("hex");
 }
@@ -30,7 +30,7 @@ const { id, userId, provider, token, tokenHash, utcOffset, expiresAt, registered
   names(devices);
 const deviceId = sql`${id}::text`;
 
-/** Written for each row of `from`, which has the columns of a device. */
+/** The event of a registered token, for each row of `from`, which has the columns of a device. */
 function registered(from: SQL): SQL {
   return recordEvent(PushEvents.tokenRegistered, { userId, deviceId, provider, utcOffset }, from);
 }
@@ -69,8 +69,8 @@ const updateKnown = prepared(parameters, (parameter) => {
 });
 
 /**
- * Renews a known token; one that was another user's changes hands, with an event for both of them. One
- * statement. @returns whether the token was known
+ * Renews a known token, in one statement. A token of another user becomes this user's, with an event for each of the
+ * two users. @returns whether the token was known
  */
 export async function renew(db: Database, registration: Registration, now: Date): Promise<boolean> {
   return (await rowCount(db, updateKnown(valuesOf(registration, now)))) === 1;
@@ -90,7 +90,7 @@ const insertNew = prepared(parameters, (parameter) => {
     ${registered(sql`from registered`)}`;
 });
 
-/** Registers a new token, with its event. @returns false if the token has become known meanwhile */
+/** Registers a new token, with its event. @returns false if another call has registered the token meanwhile */
 export async function register(db: Database, registration: Registration, now: Date): Promise<boolean> {
   return (await rowCount(db, insertNew(valuesOf(registration, now)))) === 1;
 }

@@ -1,6 +1,6 @@
 /**
- * The devices of users: registered and renewed by their apps, removed by their users. Owns who may do what to
- * a token: whoever presents it has it, and nobody removes another's.
+ * The devices of users: registered and renewed by their apps, removed by their users. A token belongs to the user who
+ * saved it last, and users can only remove their own tokens.
  */
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -17,36 +17,36 @@ import { removeDevices } from "./remove-devices.ts";
 export interface DeviceToSave {
   readonly token: string;
   readonly expiration: Date;
-  /** The default one unless given. */
+  /** Default: the deployment's default provider. */
   readonly provider?: ProviderName;
-  /** Minutes. Undefined: UTC for a new token; a known one keeps its own. */
+  /** Minutes. Undefined: UTC for a new token, unchanged for a known one. */
   readonly utcOffset: number | undefined;
 }
 
 export interface Devices {
   /**
-   * Stores or renews a token. One that is another user's becomes the caller's. There is one row for each token
-   * at any moment, and of several that save it at once the last one has it.
+   * Stores or renews a token. A token of another user becomes the caller's. There is always one row for each token;
+   * if several users save it at once, it belongs to the last of them.
    * @throws invalid_request
    */
   save(userId: string, device: DeviceToSave): Promise<void>;
-  /** Removes the token if it is the caller's; all of the caller's if none is given. Can be repeated. */
+  /** Removes the token if it is the caller's, or all of the caller's tokens if none is given. Can be repeated. */
   remove(userId: string, token: string | undefined): Promise<void>;
 }
 
 interface Dependencies {
   readonly db: Database;
   readonly clock: Clock;
-  /** Those in use. */
+  /** The providers in use. */
   readonly providers: ReadonlyMap<ProviderName, Pick<PushProvider, "tokenProblem">>;
   readonly defaultProvider: ProviderName;
 }
 
-/** Characters of a token. */
+/** Longest token, in characters. */
 const longestToken = 4096;
-/** What a database and the documents both can write: four digits of a year. */
+/** Years have four digits, as in the documents. */
 const latestExpiration = Date.UTC(9999, 11, 31);
-/** Looks whether a token is known; each but the first only if it was registered or removed that moment. */
+/** Tries to save a token; another one is needed only if the token was registered or removed at that moment. */
 const maxRounds = 20;
 /** Devices that one statement removes. */
 const batchSize = 1_000;
@@ -56,7 +56,7 @@ const device = names(devices);
 export function createDevices({ db, clock, providers, defaultProvider }: Dependencies): Devices {
   function* problems({ token, expiration, provider = defaultProvider }: DeviceToSave): Generator<InputError> {
     const inUse = providers.get(provider);
-    const problem = formProblem(token) ?? inUse?.tokenProblem(token);
+    const problem = textProblem(token) ?? inUse?.tokenProblem(token);
     if (problem !== undefined) yield { pointer: "/body/token", message: problem };
     if (!inUse) {
       const names = [...providers.keys()].join(", ");
@@ -78,7 +78,10 @@ export function createDevices({ db, clock, providers, defaultProvider }: Depende
       for (let round = 0; round < maxRounds; round += 1) {
         if ((await renew(db, registration, now)) || (await register(db, registration, now))) return;
       }
-      throw unavailable("The device registry", new Error("a token comes and goes too fast"));
+      throw unavailable(
+        "The device registry",
+        new Error("a token is registered and removed too often at the same time"),
+      );
     },
 
     async remove(userId, token) {
@@ -95,9 +98,9 @@ export function createDevices({ db, clock, providers, defaultProvider }: Depende
   };
 }
 
-/** What no provider takes, and the database cannot keep. */
-function formProblem(token: string): string | undefined {
-  // Characters, as the documents count them: not more than there are code units, and at least half as many.
+/** What is wrong with the token for every provider, or for the database; undefined if nothing is. */
+function textProblem(token: string): string | undefined {
+  // Characters are code points, as in the documents: at most the number of code units, and at least half of it.
   const tooLong =
     token.length > longestToken && (token.length > 2 * longestToken || [...token].length > longestToken);
   if (token === "" || tooLong) return `must have 1 to ${longestToken} characters`;

@@ -8,22 +8,22 @@ const device = names(devices);
 const entry = names(history);
 
 /**
- * Removes a user's devices and history, for good, in one transaction. Can be repeated. The user may come back:
- * what is registered afterwards is new.
+ * Removes a user's devices and history for good, in one transaction. Can be repeated. Devices that are registered
+ * afterwards are new.
  */
 type ForgetUser = (userId: string) => Promise<void>;
 
 export function createForgetUser({ db }: { readonly db: Database }): ForgetUser {
   return (userId) =>
     db.transaction(async (tx) => {
-      // No step of planning runs meanwhile, which could write history for a device that it saw before. The lock
-      // must be had before the snapshot of the next statement is made.
+      // No planning step may run meanwhile: it could write history for a device that it read before. The lock must be
+      // acquired before the next statement takes its snapshot.
       await tx.execute(sql`select pg_advisory_xact_lock(hashtext('push.plan'))`);
       const chosen = sql`
         select ${device.id} as chosen_id from ${devices}
         where ${device.userId} = ${userId} order by ${device.id} for update`;
       await removeDevices(tx, chosen, "IDENTITY_DELETED");
-      // In the order in which readers that mark entries lock them.
+      // Locks entries in the same order as the statement that marks them as viewed, to avoid deadlocks.
       await tx.execute(sql`
         with chosen as (
           select ${entry.notificationId} as chosen_id from ${history}

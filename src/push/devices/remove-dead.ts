@@ -7,13 +7,13 @@ import { removeDevices } from "./remove-devices.ts";
 /** A device that its provider reports dead. */
 export interface DeadDevice {
   readonly deviceId: number;
-  /** Milliseconds since the epoch at which the provider knew it dead. */
+  /** Milliseconds since the epoch as of which the provider reports it dead. */
   readonly asOf: number;
 }
 
 /**
- * Removes devices that are dead, in the caller's transaction. One that its app has renewed at or after that
- * moment is alive, and stays. @returns how many went
+ * Removes dead devices, in the caller's transaction. A device that its app renewed at `asOf` or later is alive and
+ * stays. @returns how many were removed
  */
 export async function removeDeadDevices(tx: Database, dead: readonly DeadDevice[]): Promise<number> {
   if (dead.length === 0) return 0;

@@ -9,10 +9,10 @@ const { id, userId, provider } = names(devices);
 
 /**
  * Removes devices and writes an event for each, in one statement.
- * @param chosen query that gives their ids as `chosen_id`. It must lock what it chooses, in the order of ids:
- *   then a device that is renewed or changes hands at the same moment is judged as it is afterwards, and two
- *   that remove the same ones wait for each other and do not deadlock
- * @returns how many there were
+ * @param chosen query that returns their ids as `chosen_id`. It must lock the rows in the order of ids: then a device
+ *   that is renewed or changes its user at the same time is checked again as it is afterwards, and concurrent
+ *   removals of the same devices wait for each other instead of deadlocking
+ * @returns how many were removed
  */
 export async function removeDevices(db: Database, chosen: SQL, reason: RemovalReason): Promise<number> {
   return rowCount(

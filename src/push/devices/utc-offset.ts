@@ -1,13 +1,13 @@
 /**
- * Offsets from UTC: minutes inside. On the wire an integer from -12 to 14 means hours, any other one minutes,
- * which are a multiple of 15 from -720 to 840. No multiple of 15 but 0 lies between -12 and 14, so minutes
- * read the same way on the wire.
+ * Offsets from UTC, in minutes. On the wire an integer from -12 to 14 means hours, and any other integer means
+ * minutes: a multiple of 15 from -720 to 840. The only multiple of 15 between -12 and 14 is 0, so no number of
+ * minutes can be mistaken for hours.
  */
 
 const hours = { least: -12, greatest: 14 };
 const minutes = { least: -720, greatest: 840, step: 15 };
 
-/** What an integer on the wire means, in minutes; undefined: nothing. */
+/** An integer on the wire as minutes; undefined if it is not an offset. */
 export function minutesOf(offset: number): number | undefined {
   if (!Number.isInteger(offset)) return undefined;
   // Adding 0 turns -0 into 0.
@@ -19,9 +19,9 @@ function isOffset(value: number): boolean {
   return value >= minutes.least && value <= minutes.greatest && value % minutes.step === 0;
 }
 
-/** Without leading zeros, which could be meant as hours and minutes. */
+/** An integer without leading zeros: `0330` could mean hours and minutes. */
 const integer = /^[+-]?(?:0|[1-9]\d{0,2})$/;
-/** ISO 8601: hours with two digits, and perhaps minutes. */
+/** ISO 8601: hours with two digits, and optional minutes. */
 const clockTime = /^([+-])(\d{2})(?::?([0-5]\d))?$/;
 
 /** The header's text as minutes: an integer as above, `Z`, `+03:00`, `+0300` or `+03`; undefined: none of these. */

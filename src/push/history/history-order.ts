@@ -10,17 +10,16 @@ interface Term {
   readonly direction: "asc" | "desc";
 }
 
-const form = new RegExp(`^(${fields.join("|")})(?:,(asc|desc))?$`);
+const sortPattern = new RegExp(`^(${fields.join("|")})(?:,(asc|desc))?$`);
 
 /**
- * The order that `sort` asks for, as an `order by` list over history's columns: `field,asc|desc` each, ascending
- * without a direction; the newest first where there is none. Ties are ordered by id, in the direction of the
- * last field.
+ * The `order by` list over history's columns for the parameter `sort`: terms of `field,asc|desc`, ascending without a
+ * direction. Without terms the newest come first. Ties are ordered by id, in the direction of the last term.
  * @throws invalid_request
  */
 export function orderOf(sort: readonly string[]): SQL {
   const terms = sort.length === 0 ? [{ field: "sendAt", direction: "desc" } as const] : sort.map(termOf);
-  // What a field has been ordered by already, it need not be ordered by again; nothing comes after the id.
+  // A repeated field has no effect, and neither has a field after the id.
   const firsts = terms.filter(
     ({ field }, index) => terms.findIndex((other) => other.field === field) === index,
   );
@@ -28,7 +27,7 @@ export function orderOf(sort: readonly string[]): SQL {
   const last = firsts[byId] ?? { field: "id", direction: terms.at(-1)?.direction ?? "asc" };
   const before = byId < 0 ? firsts : firsts.slice(0, byId);
   const previous = before.at(-1);
-  // The order of ids is the order of time. Left out, the index gives the order.
+  // Ids are in the order of time, so `sendAt` before `id` can be left out; then the index gives the order.
   const needed =
     previous?.field === "sendAt" && previous.direction === last.direction ? before.slice(0, -1) : before;
   return sql.join(
@@ -38,7 +37,7 @@ export function orderOf(sort: readonly string[]): SQL {
 }
 
 function termOf(text: string): Term {
-  const [, name, direction = "asc"] = form.exec(text) ?? [];
+  const [, name, direction = "asc"] = sortPattern.exec(text) ?? [];
   const field = fields.find((one) => one === name);
   if (!field) throw invalidInput([problem]);
   return { field, direction: direction === "desc" ? "desc" : "asc" };

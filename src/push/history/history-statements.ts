@@ -1,6 +1,6 @@
 /**
- * The statements that history is read by. What each costs is bounded by the entries of one user, and the first
- * pages and the summary by the size of a page: test/push/history holds the plans to it, on a table of millions.
+ * The statements that read history. The cost of each is bounded by the number of one user's entries; that of the first
+ * pages and of the summary by the size of a page. test/push/history checks the query plans on a table of millions.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { names } from "../../platform/database/names.ts";
@@ -8,10 +8,10 @@ import { boolean, text } from "../../platform/database/readers.ts";
 import { computed, type Field, type Selection, selection } from "../../platform/database/statements.ts";
 import { history, notifications } from "../schema.ts";
 
-/** Which entries of a user, in which order. */
+/** A range of a user's entries in a certain order. */
 export interface Slice {
   readonly userId: string;
-  /** Of {@link orderOf}. */
+  /** From {@link orderOf}. */
   readonly order: SQL;
   readonly limit: number;
   readonly offset: number;
@@ -30,7 +30,7 @@ function slice({ userId, order, limit, offset }: Slice): SQL {
 /** How many entries the user has, in every row of a page. */
 export const pageTotal = selection({ total: computed(text, sql`total::text`) });
 
-/** An entry of a page; nulls in its place where the page is empty. */
+/** An entry of a page; all columns are null if the page is empty. */
 export const pageEntry = selection({
   id: notificationId,
   viewed,
@@ -41,12 +41,12 @@ export const pageEntry = selection({
 });
 
 /**
- * The entries of a slice, as they are when it begins, each with the number of all entries of the user; one row
- * without an entry if the slice is empty. With `markViewed` just these entries are marked, in this statement.
+ * The entries of a slice, each with the number of all entries of the user; one row without an entry if the slice is
+ * empty. With `markViewed` the statement also marks these entries as viewed, and returns them as they were before.
  */
 export function pageStatement(page: Slice, markViewed: boolean): SQL {
   const { userId, order } = page;
-  // Locked in the order of ids, so that those who mark the same entries wait for each other and do not deadlock.
+  // Locked in the order of ids, so that concurrent calls wait for each other instead of deadlocking.
   const marking = sql`, unread as (
       select ${notificationId} from ${history}
       where ${user} = ${userId} and not ${viewed} and ${notificationId} in (select ${notificationId} from page)
@@ -68,7 +68,7 @@ export function pageStatement(page: Slice, markViewed: boolean): SQL {
     order by ${order}`;
 }
 
-/** A statement with one row, which says whether entries are viewed, all of them. */
+/** A statement with one row: whether all of certain entries are viewed. */
 interface Summary {
   readonly selected: Selection<{ readonly isViewed: Field<boolean> }>;
   readonly statement: SQL;

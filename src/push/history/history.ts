@@ -1,6 +1,6 @@
 /**
- * What users have been sent, and whether they have seen it. An entry is written by planning; here it is read,
- * and marked as viewed by nobody but its user.
+ * The history of users: the notifications sent to them, and whether they have viewed them. Planning writes the
+ * entries; here they are read, and marked as viewed by their own user only.
  */
 
 import { type InputError, invalidInput } from "../../platform/base/errors.ts";
@@ -18,10 +18,10 @@ import {
 
 /** One entry of a user's history. */
 interface HistoryEntry {
-  /** The notification's. */
+  /** The notification's id. */
   readonly id: string;
   readonly userId: string;
-  /** As it was before it was read. */
+  /** Whether it had been viewed before this request. */
   readonly viewed: boolean;
   readonly notification: { readonly title: string; readonly message: string; readonly image: string | null };
   /** When the notification was accepted: RFC 3339, UTC, with milliseconds. */
@@ -46,13 +46,13 @@ interface HistoryPage {
 
 export interface History {
   /**
-   * A page; empty beyond the end. Number, content and marking are of one moment.
-   * @param markViewed marks just the entries of the page as viewed; they are answered as they were before
+   * A page; empty beyond the end. The total, the content and the marking are of one moment.
+   * @param markViewed marks the entries of the page as viewed; they are returned as they were before
    * @throws invalid_request
    */
   page(userId: string, request: PageRequest, markViewed: boolean): Promise<HistoryPage>;
   /**
-   * Whether all are viewed: of all entries, or of those of a page. True if there are none.
+   * Whether all entries, or those of a page, are viewed. True if there are none.
    * @throws invalid_request
    */
   summary(userId: string, request?: PageRequest): Promise<boolean>;
@@ -82,7 +82,7 @@ export function createHistory({ db }: { readonly db: Database }): History {
         ? pageViewedStatement(sliceOf(userId, request))
         : allViewedStatement(userId);
       const [found] = await rows(db, selected, statement);
-      if (!found) throw new Error("a summary has a row");
+      if (!found) throw new Error("the summary returned no row");
       return found.isViewed;
     },
   };
@@ -97,7 +97,7 @@ function sliceOf(userId: string, { page, size, sort }: PageRequest): Slice {
     errors.push({ pointer: "/query/size", message: `must be an integer from 1 to ${largestPage}` });
   }
   if (errors.length > 0) throw invalidInput(errors);
-  // Nobody has so many entries that it mattered that the offset is not exact there.
+  // An offset beyond MAX_SAFE_INTEGER is not exact, but no user has that many entries.
   return {
     userId,
     order: orderOf(sort),

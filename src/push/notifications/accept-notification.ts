@@ -1,6 +1,6 @@
 /**
- * Taking a notification that a client sends: one short transaction, after which it is durable. A client that did
- * not get the answer repeats the call with the same idempotency key, and nothing is sent twice.
+ * Accepts a notification that a client sends, in one short transaction that makes it durable. A client that did not
+ * get the response repeats the request with the same idempotency key, and nothing is sent twice.
  */
 import { createHash } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
@@ -15,7 +15,7 @@ import { idempotencyKeyReused } from "../errors.ts";
 import { idempotencyKeys } from "../schema.ts";
 import { storeNotification } from "./store-notification.ts";
 
-/** What a client asks for. */
+/** The request of a client. */
 export interface SendRequest {
   readonly title: string;
   readonly message: string;
@@ -31,7 +31,7 @@ interface Dependencies {
   readonly ttlSeconds: number;
 }
 
-/** Milliseconds for which a key is remembered. */
+/** Milliseconds for which a key is kept. */
 const keyMs = 24 * 60 * 60 * 1000;
 
 interface Key {
@@ -40,7 +40,7 @@ interface Key {
 }
 
 export function createAccept({ db, jobs, clock, ttlSeconds }: Dependencies) {
-  /** @returns the id; undefined if the key is taken */
+  /** @returns the id; undefined if the key was used before */
   async function store(
     clientId: string,
     send: SendRequest,
@@ -67,7 +67,7 @@ export function createAccept({ db, jobs, clock, ttlSeconds }: Dependencies) {
       const stored = await store(clientId, send, key);
       if (stored !== undefined) return { notificationId: stored };
       const first = key && (await findKey(db, key));
-      // Gone in between: it expired and was removed.
+      // The key expired and was removed between the two statements.
       if (!first) continue;
       if (!first.isSame) throw idempotencyKeyReused();
       return { notificationId: first.notificationId };
@@ -92,18 +92,18 @@ const bytes = (value: Uint8Array) => sql`decode(${Buffer.from(value).toString("h
 
 const row = names(idempotencyKeys);
 
-/** Returns a row if the key is free or has expired. Who asks at the same time waits for the outcome. */
+/** A statement that returns a row if the key is new or has expired. A concurrent request with the key waits for it. */
 function takeKey({ hash, requestHash }: Key, notificationId: string, now: number): SQL {
   const expiresAt = new Date(now + keyMs).toISOString();
   const excluded = names(idempotencyKeys, "excluded");
-  const known = names(idempotencyKeys, "known");
+  const existing = names(idempotencyKeys, "existing");
   return sql`
-    insert into ${idempotencyKeys} as known (${row.keyHash}, ${row.requestHash}, ${row.notificationId}, ${row.expiresAt})
+    insert into ${idempotencyKeys} as existing (${row.keyHash}, ${row.requestHash}, ${row.notificationId}, ${row.expiresAt})
     values (${bytes(hash)}, ${bytes(requestHash)}, ${notificationId}::uuid, ${expiresAt}::timestamptz)
     on conflict (${row.keyHash}) do update
     set ${row.requestHash} = ${excluded.requestHash}, ${row.notificationId} = ${excluded.notificationId},
       ${row.expiresAt} = ${excluded.expiresAt}
-    where ${known.expiresAt} <= ${new Date(now).toISOString()}::timestamptz
+    where ${existing.expiresAt} <= ${new Date(now).toISOString()}::timestamptz
     returning 1 as one`;
 }
 

@@ -1,8 +1,8 @@
 /**
- * The jobs of chunks, and their turn among those of other notifications. The chunk's row is the truth: its state says
- * whether it is to be sent, its attempt who may write it. Its job says only that a worker is to look at the row, when,
- * and whether that worker still lives. Both exist because a row that is held, done or dead has no job, and because a
- * job can come twice or late: it then finds in the row that there is nothing to do.
+ * The jobs of chunks and their priorities. The chunk's row is authoritative: its state decides whether it is to be
+ * sent, and its attempt which worker may write it. The job only brings a worker to the row at a certain time, and
+ * another worker if the first one dies. Both are needed: a chunk that is held, done or dead has no job, and a job may
+ * come twice or late, in which case the row shows that there is nothing to do.
  */
 import type { Database } from "../../platform/database/database.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
@@ -15,14 +15,14 @@ export interface WaitingChunk {
   readonly provider: ProviderName;
 }
 
-/** Beyond this all chunks have the same turn. */
+/** Chunks beyond this number all have the same priority. */
 const lastTurn = 1_000_000;
 
 /**
- * Promises the sending of chunks, in the transaction. Each notification's n-th chunk has its turn with the n-th
- * ones of others, so that a small send is not stuck behind a million; test runs are before all.
+ * Enqueues the jobs of chunks, in the caller's transaction. The n-th chunk of each notification has the same priority,
+ * so that a small notification does not wait for a large one. Test runs come before all others.
  * @param chunks in the order in which they are to be sent
- * @param first how many chunks of the notification come before
+ * @param first number of the notification's chunks that come before these
  */
 export async function enqueueChunks(
   tx: Database,

@@ -1,7 +1,7 @@
 /**
- * The end of a notification: nothing of it is left to be planned or sent. Looked for after each chunk has ended
- * and after planning, as a statement of its own after their transaction: of two that end at once, the later
- * look sees both. A process that dies in between leaves it to the sweep.
+ * Completes notifications that have nothing left to plan or send. The check runs after each chunk has ended and after
+ * planning, in a transaction of its own that follows theirs: if two chunks end at once, the later check sees both. If
+ * the process dies before the check, the completion sweep completes the notification.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { type Clock, systemClock } from "../../platform/base/clock.ts";
@@ -18,12 +18,12 @@ const chunk = names(deliveryChunks);
 const n = names(notifications, "n");
 const c = names(deliveryChunks, "c");
 
-/** How long after a notification is worth nothing any more a chunk of it that is still open has nobody. */
+/** Time after a notification's expiry after which no worker has its open chunks any more. */
 const abandonedAfter = sql`interval '1 hour'`;
 
 const isOpen = sql`${c.notificationId} = ${n.id} and ${c.state} in ('PENDING', 'SENDING', 'HELD')`;
 
-/** Where `n` is a notification. One that is paused for longer than it is worth anything has its end too. */
+/** Condition on the notification `n`. A notification that stays paused past its expiry is completed too. */
 const nothingIsLeft = sql`
   ${n.completedAt} is null and (${n.state} = 'CANCELLED'
     or ${n.state} = 'SENDING' and ${n.plannedAt} is not null
@@ -34,22 +34,22 @@ const lock = (id: string) =>
   sql`select 1 from ${notifications} where ${notification.id} = ${id}::uuid for update`;
 
 /**
- * Completes it if nothing of it is left, with the event that says so. Call it outside of any transaction.
- * @returns whether it did
+ * Completes the notification if nothing of it is left, with its event. Must be called outside of any transaction.
+ * @returns whether this call completed it
  */
 export async function completeIfDone(
   db: Database,
   notificationId: string,
   clock: Clock = systemClock,
 ): Promise<boolean> {
-  // Nearly always there is something left, and one look is all it costs.
-  const looked = await rowCount(
+  // Nearly always something is left, and then this one query is the whole cost.
+  const candidates = await rowCount(
     db,
     sql`select 1 as one from ${notifications} n where ${n.id} = ${notificationId}::uuid and ${nothingIsLeft}`,
   );
-  if (looked === 0) return false;
+  if (candidates === 0) return false;
   return db.transaction(async (tx) => {
-    // The next statement must see the chunks as whoever had the lock left them: a replay opens one.
+    // The lock comes first, so that the next statement sees what its previous holder did: a replay reopens a chunk.
     await tx.execute(lock(notificationId));
     const at = new Date(clock.now());
     const done = names(notifications, "done");
@@ -63,7 +63,7 @@ export async function completeIfDone(
       sent,
       failed,
       dropped,
-      // No chunk is open, so what is left is dead.
+      // No chunk is open, so all remaining devices are in dead letters.
       deadLettered: sql`${planned} - ${sent} - ${failed} - ${dropped}`,
     };
     const completed = await rowCount(
@@ -86,14 +86,15 @@ export async function completeIfDone(
   });
 }
 
-/** Notifications that one round looks at. */
+/** Notifications that one round handles. */
 const roundSize = 1_000;
 
 const listed = selection({ id: n.id });
 
 /**
- * Drops what nobody will ever take: chunks of notifications that are long too late to be sent. Their provider is no
- * longer in use, their job has gone, or they were paused and never resumed. Whoever should have one in hand, after all, can write it no more.
+ * Drops the open chunks of notifications that expired long ago. Such a chunk has no worker: its provider is no longer
+ * in use, its job is lost, or its notification was paused and never resumed. Should a worker have it after all, that
+ * worker can no longer write it, because the chunk's attempt is raised.
  */
 async function dropAbandoned(db: Database): Promise<void> {
   const found = await rows(
@@ -117,7 +118,7 @@ async function dropAbandoned(db: Database): Promise<void> {
   }
 }
 
-/** Completes those that a process that died has left, or that nobody works on. @returns how many */
+/** Completes finished notifications that were left over, for example by a process that died. @returns how many */
 export async function sweepCompletions(db: Database, clock: Clock = systemClock): Promise<number> {
   await dropAbandoned(db);
   const left = await rows(
@@ -130,7 +131,7 @@ export async function sweepCompletions(db: Database, clock: Clock = systemClock)
   return completed;
 }
 
-/** Sweeps at an interval until stopped. A round that fails is logged and tried again. */
+/** Sweeps at an interval until stopped. A round that fails is logged; the next one comes as usual. */
 export function startCompletionSweep({
   db,
   clock,
@@ -145,6 +146,6 @@ export function startCompletionSweep({
   return every(
     intervalSeconds * 1000,
     () => sweepCompletions(db, clock),
-    (err) => logger.warn({ err }, "finished notifications could not be completed; it is tried again"),
+    (err) => logger.warn({ err }, "Finished notifications could not be completed yet"),
   );
 }

@@ -1,7 +1,7 @@
 /**
- * Pausing, resuming and cancelling. Each is one transaction that locks the notification, so that no step of
- * planning and no worker that puts a chunk back comes in between. Chunks that a worker has in hand are its own to
- * hold or drop: it looks at the state while it sends and when it writes them down.
+ * Pausing, resuming and cancelling. Each is one transaction that locks the notification, so that no planning step and
+ * no worker that stores a chunk runs in between. A chunk that a worker is sending is held or dropped by that worker,
+ * which checks the notification's state while it sends and when it stores the results.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -27,7 +27,7 @@ interface Dependencies {
   readonly clock: Clock;
 }
 
-/** Each can be repeated, except on a notification that has ended. */
+/** Each operation can be repeated, except on a notification that has ended. */
 interface Control {
   pause(id: string): Promise<void>;
   resume(id: string): Promise<void>;
@@ -37,7 +37,7 @@ interface Control {
 export function createControl({ db, jobs, clock }: Dependencies): Control {
   const now = () => sql`${new Date(clock.now()).toISOString()}::timestamptz`;
 
-  /** @throws ServiceError if there is none, or it has ended */
+  /** @throws ServiceError if there is no such notification, or it has ended */
   async function change(
     id: string,
     act: (tx: Database, notification: LockedNotification) => Promise<void>,
@@ -94,7 +94,7 @@ async function setState(tx: Database, id: string, state: NotificationState): Pro
 
 const waiting = selection({ id: chunk.id, provider: computed(oneOf(providerNames), chunk.provider) });
 
-/** The chunks that were held, in the order in which they were planned. */
+/** Makes held chunks PENDING. @returns the chunks, in the order in which they were planned */
 async function releaseHeld(tx: Database, id: string, now: SQL): Promise<WaitingChunk[]> {
   const released = await rows(
     tx,

@@ -1,6 +1,6 @@
 /**
- * The second half of planning: it walks along the ids of the devices, each once, and cuts those at the offsets into
- * chunks that are sent together. It ends at the last device that there was when it began.
+ * The second half of planning: walks the devices in the order of their ids, visits each once, and cuts those at the
+ * notification's offsets into chunks. It ends at the last device that existed when it began.
  */
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
@@ -12,17 +12,17 @@ import { deliveryChunks, devices, history, notifications } from "../schema.ts";
 import type { WaitingChunk } from "./chunk-jobs.ts";
 import { isServed, type PlanningStep } from "./record-history.ts";
 
-/** Devices of a chunk at most: what a worker has in hand, and what a crash may send again. */
+/** The most devices of a chunk: a worker holds as many in memory, and a crash may repeat as many messages. */
 const chunkSize = 1_000;
 
-/** Renewed within this time before acceptance counts as renewed since: clocks of machines differ. */
+/** A device renewed this long before acceptance still counts as renewed after it: clocks of machines differ. */
 const clockMargin = "5 minutes";
 
 interface CutChunks {
   readonly chunks: readonly WaitingChunk[];
-  /** How many of the notification's chunks came before them. */
+  /** Number of the notification's chunks that came before these. */
   readonly first: number;
-  /** Whether all is planned. */
+  /** Whether planning is finished. */
   readonly isDone: boolean;
 }
 
@@ -30,7 +30,7 @@ const notification = names(notifications);
 const device = names(devices);
 const entry = names(history);
 const chunk = names(deliveryChunks);
-/** The row of the notification that is written; `n` is the same as it was. */
+/** The notification's row as the statement writes it; `n` is the row as it was before. */
 const planned = names(notifications, "planning");
 
 const madeChunk = selection({ chunkId: chunk.id, provider: computed(oneOf(providerNames), chunk.provider) });
@@ -50,14 +50,14 @@ export async function cutChunks(tx: Database, planning: PlanningStep): Promise<C
   const { id, userId, provider, utcOffset, expiresAt, renewedAt } = device;
   const { plannedThrough, acceptedAt, userIds, utcOffsets } = notification;
   const seenColumns = sql`${id}, ${userId}, ${provider}, ${utcOffset}, ${expiresAt}, ${renewedAt}`;
-  // By users few devices are looked at, found by their index; by offsets all of them are, in order.
+  // A test run finds its few devices by the index of users. Otherwise all devices are visited, in the order of ids.
   const seen = isTest
-    ? sql`select ${seenColumns}, ${isServed(planning)} as is_asked
+    ? sql`select ${seenColumns}, ${isServed(planning)} as is_target
           from ${devices} where ${userId} = any((select ${userIds} from n)::text[])`
     : sql`select ${seenColumns},
-            ${utcOffset} = any((select ${utcOffsets} from n)::smallint[]) and ${isServed(planning)} as is_asked
+            ${utcOffset} = any((select ${utcOffsets} from n)::smallint[]) and ${isServed(planning)} as is_target
           from ${devices} where ${id} > (select ${plannedThrough} from n) order by ${id} limit ${limit}`;
-  const isRecipient = sql`is_asked and ${expiresAt} > ${at} and ${id} <= (select until from n)`;
+  const isRecipient = sql`is_target and ${expiresAt} > ${at} and ${id} <= (select until from n)`;
   const [done] = await rows(
     tx,
     step,
@@ -67,7 +67,7 @@ export async function cutChunks(tx: Database, planning: PlanningStep): Promise<C
           coalesce(${notification.planUntil}, (select max(${id}) from ${devices}), 0) as until
         from ${notifications} where ${notification.id} = ${notificationId}::uuid
       ),
-      alike as materialized (
+      grouped as materialized (
         select ${utcOffset}, ${provider}, count(*) as seen, max(${id}) as last_id,
           array_agg(${id}) filter (where ${isRecipient}) as ids,
           array_agg(${userId}) filter (where ${isRecipient}
@@ -76,7 +76,7 @@ export async function cutChunks(tx: Database, planning: PlanningStep): Promise<C
       ),
       entries as (
         insert into ${history} (${entry.userId}, ${entry.notificationId}, ${entry.viewed})
-        select distinct recipient, ${notificationId}::uuid, false from alike cross join unnest(renewed) as recipient
+        select distinct recipient, ${notificationId}::uuid, false from grouped cross join unnest(renewed) as recipient
         order by recipient
         on conflict do nothing
         returning 1
@@ -89,7 +89,7 @@ export async function cutChunks(tx: Database, planning: PlanningStep): Promise<C
           ${at}
         from (
           select *, cardinality(ids) as size, (cardinality(ids) + ${chunkSize}::int - 1) / ${chunkSize}::int as parts
-          from alike where ids is not null
+          from grouped where ids is not null
         ) as group_of
         cross join lateral generate_series(0, parts - 1) as turn
         cross join lateral (
@@ -101,7 +101,7 @@ export async function cutChunks(tx: Database, planning: PlanningStep): Promise<C
       extent as (
         select coalesce(sum(seen), 0) < ${limit} or max(last_id) >= (select until from n) or ${isTest}::boolean as is_last,
           max(last_id) as last_id
-        from alike
+        from grouped
       )
       update ${notifications} as planning
       set ${notification.planUntil} = n.until,
@@ -114,7 +114,7 @@ export async function cutChunks(tx: Database, planning: PlanningStep): Promise<C
       where ${planned.id} = ${notificationId}::uuid
       returning ${step}`,
   );
-  if (!done) throw new Error("the notification that is planned has gone, although it is locked");
+  if (!done) throw new Error("the notification that is planned is missing, although it is locked");
   const made = done.made.map(({ chunkId, provider }) => ({ id: chunkId, provider }));
   return { chunks: made, first: done.chunks - made.length, isDone: done.isDone };
 }

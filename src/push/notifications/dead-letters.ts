@@ -1,6 +1,5 @@
 /**
- * Dead letters: chunks that were given up. They wait for an operator, who lists them and sends them again. Owns
- * also what becomes of jobs that failed for good, so that none takes its recipients with it.
+ * Dead letters: chunks that were given up. They wait for an operator, who lists and replays them.
  */
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -22,7 +21,7 @@ export interface DeadLetter {
   readonly provider: ProviderName;
   /** Minutes. */
   readonly utcOffset: number;
-  /** How many were not sent to. */
+  /** Number of devices that were not sent to. */
   readonly devices: number;
   readonly reason: string;
   /** ISO 8601, UTC, with milliseconds. */
@@ -36,16 +35,16 @@ interface Dependencies {
 }
 
 interface DeadLetters {
-  /** Those given up last first. */
+  /** The latest first. */
   list(request: PageRequest): Promise<Page<DeadLetter>>;
   /**
-   * Sends one again. One whose notification was cancelled or has expired stays as it is: nobody wants it any more.
+   * Sends a dead letter again. One whose notification was cancelled or has expired cannot be replayed, and stays.
    * @throws ServiceError `dead_letter_not_found`, `notification_finished`
    */
   replay(chunkId: string): Promise<void>;
 }
 
-/** What fits into the column, with room to spare. */
+/** Accepts only numbers that fit into the column (bigint). */
 const chunkIdPattern = /^[1-9]\d{0,15}$/;
 
 const notification = names(notifications);
@@ -54,7 +53,7 @@ const c = names(deliveryChunks, "c");
 const provider = oneOf(providerNames);
 
 const counted = selection({ total: computed(integer, sql`total`) });
-const letter = selection({
+const deadLetter = selection({
   id: computed(text, sql`${c.id}::text`),
   notificationId: c.notificationId,
   provider: computed(provider, c.provider),
@@ -63,7 +62,7 @@ const letter = selection({
   reason: computed(text, sql`coalesce(${c.reason}, 'unknown')`),
   since: computed(text, sql`to_char(${c.updatedAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`),
 });
-const given = selection({
+const deadChunk = selection({
   notificationId: chunk.notificationId,
   provider: computed(provider, chunk.provider),
 });
@@ -74,7 +73,7 @@ export function createDeadLetters({ db, jobs, clock }: Dependencies): DeadLetter
       const found = await rawRows(
         db,
         sql`
-          select ${letter}, ${counted}
+          select ${deadLetter}, ${counted}
           from (select count(*)::int as total from ${deliveryChunks} where ${chunk.state} = 'DEAD') as counted
           left join (
             select * from ${deliveryChunks} where ${chunk.state} = 'DEAD'
@@ -82,7 +81,7 @@ export function createDeadLetters({ db, jobs, clock }: Dependencies): DeadLetter
           ) as c on true
           order by ${c.updatedAt} desc, ${c.id} desc`,
       );
-      const content = found.flatMap((row) => letter.readJoined(row, "id") ?? []);
+      const content = found.flatMap((row) => deadLetter.readJoined(row, "id") ?? []);
       return { content, number: page, size, totalElements: counted.read(found[0]).total };
     },
     async replay(chunkId) {
@@ -90,9 +89,9 @@ export function createDeadLetters({ db, jobs, clock }: Dependencies): DeadLetter
       await db.transaction(async (tx) => {
         const [found] = await rows(
           tx,
-          given,
+          deadChunk,
           sql`
-            select ${given} from ${deliveryChunks}
+            select ${deadChunk} from ${deliveryChunks}
             where ${chunk.id} = ${chunkId}::bigint and ${chunk.state} = 'DEAD'`,
         );
         const locked = found && (await lockNotification(tx, found.notificationId));

@@ -1,6 +1,6 @@
 /**
- * Jobs that failed for good, on the queue `dead-letters`. None takes its recipients with it: a chunk becomes a
- * dead letter that an operator can send again, and planning is tried again for as long as it fails.
+ * Jobs that failed for good, on the queue `dead-letters`. No recipient is lost with such a job: a chunk becomes a dead
+ * letter that an operator can replay, and planning is retried until it succeeds.
  */
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -24,10 +24,10 @@ interface Dependencies {
   readonly logger: Logger;
 }
 
-/** Seconds after which planning that failed for good is tried again. */
-const planAgainSeconds = 60;
+/** Seconds after which planning is retried whose job failed for good. */
+const planningRetrySeconds = 60;
 
-/** For an operator. */
+/** The reason of the dead letter, for an operator. */
 const reason =
   "Its job failed again and again, or the process that worked on it died each time: see the log.";
 
@@ -37,7 +37,7 @@ interface DeadLetterHandler {
 }
 
 export function createDeadLetterHandler({ db, jobs, clock, logger }: Dependencies): DeadLetterHandler {
-  async function buryChunk(job: Job<unknown>, chunkId: number): Promise<void> {
+  async function markChunkDead(job: Job<unknown>, chunkId: number): Promise<void> {
     const notificationId = await db.transaction(async (tx) => {
       const [found] = await rows(
         tx,
@@ -45,7 +45,8 @@ export function createDeadLetterHandler({ db, jobs, clock, logger }: Dependencie
         sql`select ${failed} from ${deliveryChunks} where ${chunk.id} = ${chunkId}::bigint`,
       );
       const notification = found && (await lockNotification(tx, found.notificationId));
-      // Who may still have it in hand can write it no more. What is held gets another job when it is resumed.
+      // Raising the attempt keeps a worker that may still have the chunk from writing it. A held chunk stays as it
+      // is: it gets another job when its notification is resumed.
       if (notification?.state === "CANCELLED") {
         await tx.execute(sql`
           update ${deliveryChunks}
@@ -62,32 +63,32 @@ export function createDeadLetterHandler({ db, jobs, clock, logger }: Dependencie
       await jobs.complete(tx, deadLetterQueue, job);
       return found?.notificationId;
     });
-    logger.error({ chunkId, notificationId }, "a chunk became a dead letter: its job failed for good");
-    // If this fails, the sweep does it.
+    logger.error({ chunkId, notificationId }, "A chunk became a dead letter, as its job failed for good");
+    // If this fails, the completion sweep does it.
     if (notificationId !== undefined) await completeIfDone(db, notificationId, clock).catch(() => undefined);
   }
 
-  async function planAgain(job: Job<unknown>, notificationId: string): Promise<void> {
+  async function retryPlanning(job: Job<unknown>, notificationId: string): Promise<void> {
     const data: PlanJob = { notificationId };
     const isOpen = await db.transaction(async (tx) => {
       const notification = await lockNotification(tx, notificationId);
-      // Paused ones get another job when they are resumed.
+      // A paused notification gets another job when it is resumed.
       const isPlanning = notification?.state === "PLANNING";
-      if (isPlanning) await jobs.enqueue(tx, planQueue, [{ data, startAfterSeconds: planAgainSeconds }]);
+      if (isPlanning) await jobs.enqueue(tx, planQueue, [{ data, startAfterSeconds: planningRetrySeconds }]);
       await jobs.complete(tx, deadLetterQueue, job);
       return isPlanning;
     });
     if (!isOpen) return;
-    const again = `it is tried again in ${planAgainSeconds} seconds`;
-    logger.error({ notificationId }, `a notification could not be planned, its recipients wait: ${again}`);
+    const retryAfterSeconds = planningRetrySeconds;
+    logger.error({ notificationId, retryAfterSeconds }, "A notification could not be planned yet");
   }
 
   return {
     async handle(job) {
       const { chunkId, notificationId } = job.data;
-      if (chunkId !== undefined) return buryChunk(job, chunkId);
-      if (notificationId !== undefined) return planAgain(job, notificationId);
-      logger.error({ job: job.id }, "a job that nobody knows failed for good; it is dropped");
+      if (chunkId !== undefined) return markChunkDead(job, chunkId);
+      if (notificationId !== undefined) return retryPlanning(job, notificationId);
+      logger.error({ jobId: job.id }, "A job with unknown data failed for good and is dropped");
       await db.transaction((tx) => jobs.complete(tx, deadLetterQueue, job));
     },
   };

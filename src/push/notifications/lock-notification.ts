@@ -1,4 +1,4 @@
-/** The lock that everybody takes first who changes a notification's state or opens chunks of it. */
+/** The row lock that precedes every change of a notification's state and every opening of its chunks. */
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
@@ -16,7 +16,7 @@ const notification = names(notifications);
 const lockedFields = {
   state: computed(notificationState, notification.state),
   isTest: computed(boolean, sql`${notification.userIds} is not null`),
-  /** Whether its recipients have their history entries. */
+  /** Whether every recipient has a history entry. */
   isRecorded: computed(boolean, sql`${notification.recordedAt} is not null`),
   isPlanned: computed(boolean, sql`${notification.plannedAt} is not null`),
   /** Milliseconds since the epoch. */
@@ -32,12 +32,12 @@ const selectLocked = prepared(
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Whether it can be a notification's id at all. */
+/** Whether the text has the syntax of a notification's id. */
 export function isNotificationId(text: string): boolean {
   return uuid.test(text);
 }
 
-/** Until the transaction ends nobody else plans, controls or completes it. @returns undefined if there is none */
+/** Locks a notification against planning, control and completion elsewhere. @returns undefined if there is none */
 export async function lockNotification(tx: Database, id: string): Promise<LockedNotification | undefined> {
   if (!isNotificationId(id)) return undefined;
   const [row] = await rows(tx, locked, selectLocked({ id }));

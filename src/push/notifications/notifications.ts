@@ -1,7 +1,7 @@
 /**
- * Notifications, from the call that sends one to its end. Owns acceptance, the planning of recipients, control by
- * an operator, progress, completion and dead letters; the sending itself is delivery's. The two meet in the
- * tables: whoever locks, locks the notification first, then chunks, then writes jobs.
+ * Notifications, from the request that sends one to its end: acceptance, the planning of recipients, control by an
+ * operator, progress, completion and dead letters. Delivery does the sending; the two share only the tables. The order
+ * of locks is the same everywhere: the notification first, then its chunks, then jobs.
  */
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
@@ -16,8 +16,8 @@ import { createTestRuns } from "./test-run.ts";
 
 export interface Notifications {
   /**
-   * Takes a notification: when this resolves it is durable and will be sent. The same key and request again
-   * within 24 hours give the first one's id, and nothing else happens.
+   * Accepts a notification: when this resolves, it is durable and will be sent. Repeating the same key and request
+   * within 24 hours returns the first notification's id and does nothing else.
    * @throws ServiceError `idempotency_key_reused` for another request under the same key
    */
   accept(
@@ -43,7 +43,7 @@ export interface Notifications {
    * has expired
    */
   replay(chunkId: string): Promise<void>;
-  /** Starts a test run, unless there is one or was one a moment ago. */
+  /** Starts a test run, unless one is being sent or began less than a minute ago. */
   startTestRun(): Promise<void>;
 }
 
@@ -51,9 +51,9 @@ interface Dependencies {
   readonly db: Database;
   readonly jobs: Pick<Jobs, "enqueue">;
   readonly clock: Clock;
-  /** Seconds after acceptance for which a notification is worth sending. */
+  /** Seconds from acceptance to expiry. */
   readonly ttlSeconds: number;
-  /** Recipients of test runs; none: there are no test runs. */
+  /** Recipients of test runs; if there are none, no test run starts. */
   readonly testUserIds: readonly string[];
   readonly logger: Logger;
 }

@@ -1,6 +1,6 @@
 /** Pages of lists that an operator reads. */
 
-/** Which page, from 0, of how many items. */
+/** The number of the page, from 0, and the items of a page. */
 export interface PageRequest {
   readonly page: number;
   readonly size: number;

@@ -1,11 +1,11 @@
 /**
  * Planning: first a history entry for each of a notification's recipients, then chunks of their devices. Both go in
- * steps; a step is one short transaction that also writes down how far it has come. The promises:
+ * steps; a step is one short transaction that also stores how far planning has come. The guarantees:
  *
- * 1. A device is planned once, whatever it changes meanwhile, whoever dies, and however many plan at once: a step
- *    begins where the last one that was committed has ended.
- * 2. A user gets one history entry, however many devices, and none after being forgotten.
- * 3. It ends: devices that are registered after it began are not followed.
+ * 1. A device is planned once, even if it changes meanwhile, a process dies, or several processes plan at once: a step
+ *    begins where the last committed step has ended.
+ * 2. A user gets one history entry for any number of devices, and none after the user was deleted.
+ * 3. Planning ends: devices that are registered after it began are not visited.
  */
 import { setImmediate } from "node:timers/promises";
 import { sql } from "drizzle-orm";
@@ -20,16 +20,16 @@ import { cutChunks } from "./cut-chunks.ts";
 import { lockNotification } from "./lock-notification.ts";
 import { recordHistory } from "./record-history.ts";
 
-/** Devices that one step looks at: few enough that who waits for the step does not notice. */
+/** Devices that one step visits: few enough that others hardly notice that they wait for the step. */
 const defaultWindow = 32_000;
 
 interface Dependencies {
   readonly db: Database;
   readonly jobs: Pick<Jobs, "enqueue" | "complete">;
   readonly clock: Clock;
-  /** Those in use; devices of others are not planned. */
+  /** The providers in use; devices of other providers are not planned. */
   readonly providers: readonly ProviderName[];
-  /** Devices that one step looks at. */
+  /** Devices that one step visits. */
   readonly window?: number;
 }
 
@@ -41,17 +41,17 @@ interface Planner {
 export function createPlanner(dependencies: Dependencies): Planner {
   const { db, jobs, clock, providers, window = defaultWindow } = dependencies;
 
-  /** One step. @returns whether it ended the job: all is planned, or is not to be */
+  /** One step. @returns whether it ended the job: planning is finished, or must not go on */
   function step(job: Job<PlanJob>): Promise<boolean> {
     return db.transaction(async (tx) => {
       const { notificationId } = job.data;
       const notification = await lockNotification(tx, notificationId);
       if (notification?.state !== "PLANNING") {
-        // Paused, cancelled, or planned by somebody else. Who resumes it makes a new job.
+        // Paused, cancelled, or planned by another process. Resuming makes a new job.
         await jobs.complete(tx, planQueue, job);
         return true;
       }
-      // Nobody is forgotten meanwhile. The lock must be had before the snapshot of the next statement is made.
+      // No user is deleted during a step. The lock must be acquired before the next statement takes its snapshot.
       await tx.execute(sql`select pg_advisory_xact_lock_shared(hashtext('push.plan'))`);
       const { isTest, isRecorded } = notification;
       const at = sql`${new Date(clock.now()).toISOString()}::timestamptz`;
@@ -67,7 +67,7 @@ export function createPlanner(dependencies: Dependencies): Planner {
     });
   }
 
-  /** Leaves the rest to another process, now rather than when this one is found dead. */
+  /** Puts the job back into the queue, so that another process continues at once and not only after a timeout. */
   function handOver(job: Job<PlanJob>): Promise<void> {
     return db.transaction(async (tx) => {
       await jobs.complete(tx, planQueue, job);
@@ -79,10 +79,10 @@ export function createPlanner(dependencies: Dependencies): Planner {
     async handle(job, stopping) {
       while (!(await step(job))) {
         if (stopping.aborted) return handOver(job);
-        // On the embedded database a step keeps the process to itself: others have their turn in between.
+        // On the embedded database a step blocks the event loop; this lets other work run in between.
         await setImmediate();
       }
-      // If this fails, the sweep does it.
+      // If this fails, the completion sweep does it.
       await completeIfDone(db, job.data.notificationId, clock).catch(() => undefined);
     },
   };

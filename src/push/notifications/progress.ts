@@ -1,6 +1,6 @@
 /**
- * How far notifications have come: sums over their chunks, by offset and provider. One statement for each call,
- * so that the figures are of one moment and add up:
+ * The progress of notifications: sums over their chunks, by offset and provider. Each call is one statement, so that
+ * the figures are of one moment and add up:
  * planned = sent + failed + dropped + deadLettered + remaining.
  */
 import { type SQL, sql } from "drizzle-orm";
@@ -14,13 +14,13 @@ import { deliveryChunks, notifications } from "../schema.ts";
 import { isNotificationId, type NotificationState, notificationState } from "./lock-notification.ts";
 import type { Page, PageRequest } from "./page.ts";
 
-/** Devices, by what has become of them. */
+/** Numbers of devices, by their state. */
 interface Counts {
   readonly planned: number;
   readonly sent: number;
   /** Refused by the provider, or reported dead. */
   readonly failed: number;
-  /** Not sent: expired, removed or cancelled before it came to them. */
+  /** Not sent: the device expired or was removed, or the notification expired or was cancelled. */
   readonly dropped: number;
   /** Given up; an operator may replay them. */
   readonly deadLettered: number;
@@ -28,7 +28,7 @@ interface Counts {
   readonly remaining: number;
 }
 
-/** The part of one offset and one provider. */
+/** The counts of one offset and one provider. */
 interface ProgressShare extends Counts {
   /** Minutes. */
   readonly utcOffset: number;
@@ -46,7 +46,7 @@ export interface NotificationProgress extends Counts {
   /** ISO 8601, UTC, with milliseconds. */
   readonly acceptedAt: string;
   readonly completedAt: string | null;
-  /** So many devices were reported dead that they are no longer removed. */
+  /** So many devices were reported dead that their tokens are no longer removed. */
   readonly removalStopped: boolean;
   /** Users with a history entry. */
   readonly recipients: number;
@@ -60,7 +60,7 @@ const chunk = names(deliveryChunks);
 const iso = (moment: SQL) => sql`to_char(${moment} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 const total = (count: SQL) => computed(integer, sql`sum(${count})`);
 
-/** What a chunk still has, its devices not counted one by one: a constraint of the table says it is the same. */
+/** Devices that a chunk has left. A constraint of the table guarantees that it is the number of `device_ids`. */
 const left = sql`${chunk.planned} - ${chunk.sent} - ${chunk.failed} - ${chunk.dropped}`;
 const leftWhere = (condition: SQL) =>
   computed(integer, sql`coalesce(sum(${left}) filter (where ${condition}), 0)`);

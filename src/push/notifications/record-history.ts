@@ -1,9 +1,9 @@
 /**
- * The first half of planning: a history entry for each user who has a live device at one of the offsets. It walks
- * along the users, so that each comes up once and their entries are appended to the index in its own order.
+ * The first half of planning: a history entry for each user who has a live device at one of the offsets. It walks the
+ * devices in the order of users, so that it meets each user once and appends the entries in the order of the index.
  *
- * A device that comes to another user or offset while the walk goes on may be missed by it; the second half, which
- * visits each device once, records the users of devices that were registered or renewed since.
+ * The walk may miss a device that moves to another user or offset meanwhile. The second half, which visits each device
+ * once, writes the entries for devices that were registered or renewed since acceptance.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
@@ -17,41 +17,41 @@ const notification = names(notifications);
 const device = names(devices);
 const entry = names(history);
 const edge = names(devices, "edge");
-/** The row of the notification that is written; `n` is the same as it was. */
+/** The notification's row as the statement writes it; `n` is the row as it was before. */
 const planned = names(notifications, "planning");
 
-/** A step of planning, on a notification that is locked. */
+/** A step of planning; the notification is locked. */
 export interface PlanningStep {
   readonly notificationId: string;
   readonly isTest: boolean;
-  /** Devices to look at. */
+  /** Devices to visit. */
   readonly window: number;
-  /** Devices that have expired by then get nothing. */
+  /** The time of the step: devices that have expired by then are no recipients. */
   readonly at: SQL;
-  /** Those in use: nobody would send to devices of others. */
+  /** The providers in use; no worker would send to devices of other providers. */
   readonly providers: readonly ProviderName[];
 }
 
-/** Whether a device can be sent to. The walks see the others as well, and pass them by. */
+/** Whether the device's provider is in use. Planning visits the other devices too, but does not plan them. */
 export function isServed({ providers }: PlanningStep): SQL {
   return sql`${device.provider} = any(${arrayLiteral(providers)}::text[])`;
 }
 
 const progress = selection({ isDone: computed(boolean, sql`${planned.recordedAt} is not null`) });
 
-/** Writes the entries of the next users. @returns whether all have theirs */
+/** Writes the entries of the next users. @returns whether all recipients have their entries */
 export async function recordHistory(tx: Database, step: PlanningStep): Promise<boolean> {
   const { notificationId, isTest, window, at } = step;
   const limit = sql.raw(String(window));
   const { userId, id, expiresAt } = device;
   const recordedUser = sql`(select ${notification.recordedUser} from n)`;
   const isAfter = sql`(${userId}, ${id}) > (${recordedUser}, (select ${notification.recordedDevice} from n))`;
-  // The order and the limit make it walk along the index, whatever the statistics of the moment say.
+  // The order and the limit make PostgreSQL use the index, whatever its statistics are at the moment.
   const next = isTest
-    ? sql`select ${userId}, ${expiresAt}, ${isServed(step)} as is_asked from ${devices}
+    ? sql`select ${userId}, ${expiresAt}, ${isServed(step)} as is_target from ${devices}
           where ${userId} = any((select ${notification.userIds} from n)::text[]) order by ${userId}`
     : sql`select ${userId}, ${expiresAt},
-            ${device.utcOffset} = any((select ${notification.utcOffsets} from n)::smallint[]) and ${isServed(step)} as is_asked
+            ${device.utcOffset} = any((select ${notification.utcOffsets} from n)::smallint[]) and ${isServed(step)} as is_target
           from ${devices} where ${isAfter} order by ${userId}, ${id} limit ${limit}`;
   const [recorded] = await rows(
     tx,
@@ -69,8 +69,8 @@ export async function recordHistory(tx: Database, step: PlanningStep): Promise<b
       entries as (
         insert into ${history} (${entry.userId}, ${entry.notificationId}, ${entry.viewed})
         select distinct ${userId}, ${notificationId}::uuid, false from (${next}) as seen
-        where is_asked and ${expiresAt} > ${at}
-          -- The user whose devices the last step has ended among has had the entry, perhaps.
+        where is_target and ${expiresAt} > ${at}
+          -- The last step may have ended among a user's devices; that user may have the entry already.
           and (${userId} <> ${recordedUser} or not exists (
             select from ${history}
             where ${entry.userId} = ${recordedUser} and ${entry.notificationId} = ${notificationId}::uuid))
@@ -85,6 +85,6 @@ export async function recordHistory(tx: Database, step: PlanningStep): Promise<b
       where ${planned.id} = ${notificationId}::uuid
       returning ${progress}`,
   );
-  if (!recorded) throw new Error("the notification that is planned has gone, although it is locked");
+  if (!recorded) throw new Error("the notification that is planned is missing, although it is locked");
   return recorded.isDone;
 }

@@ -1,4 +1,4 @@
-/** The moment in which a notification comes to be: its row, its event and the job that plans it, together. */
+/** Stores a new notification: its row, its event and the job that plans it, in one transaction. */
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
@@ -8,7 +8,7 @@ import { type PlanJob, planQueue } from "../database.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 import { notifications } from "../schema.ts";
 
-/** Who is to get it: whoever is at these offsets, in minutes, or these users. */
+/** The recipients: the users with a device at one of these offsets, in minutes, or the users with these ids. */
 type Audience = { readonly utcOffsets: readonly number[] } | { readonly userIds: readonly string[] };
 
 interface NewNotification {
@@ -18,18 +18,18 @@ interface NewNotification {
   readonly message: string;
   readonly image: string | null;
   readonly audience: Audience;
-  /** null: nobody's, a test run. */
+  /** Null in a test run. */
   readonly clientId: string | null;
   readonly acceptedAt: Date;
   readonly expiresAt: Date;
 }
 
-/** Plans of test runs are small, and somebody waits for them. */
+/** Test runs are planned first: they are small, and an operator waits for them. */
 const testRunPriority = 1;
 
 /**
- * Stores it and promises its planning, in the transaction.
- * @param condition a statement; the notification is stored if that returns a row
+ * Stores the notification and enqueues its planning, in the caller's transaction.
+ * @param condition a statement; the notification is stored if the statement returns a row
  * @returns whether it was stored
  */
 export async function storeNotification(

@@ -1,6 +1,6 @@
 /**
- * Test runs of sending. Whoever can reach the service can ask for one, so it must be harmless: what it says is
- * fixed, it goes to configured users only, one at a time, and at most one a minute in the whole fleet.
+ * Test runs of sending. The operation needs no credentials, so a test run must be harmless: its text is fixed, its
+ * recipients are configured users only, and over all processes one runs at a time and at most one a minute begins.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -30,13 +30,13 @@ interface Dependencies {
   readonly logger: Logger;
 }
 
-/** Starts a run, unless the last one is still going out or began less than a minute ago. */
+/** Starts a run, unless the last one is still being sent or began less than a minute ago. */
 export function createTestRuns(dependencies: Dependencies): () => Promise<void> {
   const { db, jobs, clock, ttlSeconds, testUserIds, logger } = dependencies;
   let current: Promise<void> | undefined;
-  /** When this process last started one: within the minute the database would say no. */
+  /** When this process last started a run: within a minute of it the database would refuse another. */
   let startedAt = Number.NEGATIVE_INFINITY;
-  let hasSaidSo = false;
+  let hasWarned = false;
 
   async function start(): Promise<void> {
     const now = clock.now();
@@ -47,16 +47,16 @@ export function createTestRuns(dependencies: Dependencies): () => Promise<void> 
     const isStarted = await db.transaction((tx) => storeNotification(tx, jobs, run, claimRun(id)));
     if (!isStarted) return;
     startedAt = now;
-    logger.info({ notificationId: id }, "a test run was started");
+    logger.info({ notificationId: id }, "A test run was started");
   }
 
   return async () => {
     if (testUserIds.length === 0) {
-      if (!hasSaidSo) logger.warn("test runs have no recipients: TEST_NOTIFICATION_USER_IDS is empty");
-      hasSaidSo = true;
+      if (!hasWarned) logger.warn("Test runs have no recipients, as TEST_NOTIFICATION_USER_IDS is empty");
+      hasWarned = true;
       return;
     }
-    // What this process knows spares the database a flood.
+    // Checked in memory first, so that a flood of requests does not reach the database.
     const elapsed = clock.now() - startedAt;
     if (elapsed >= 0 && elapsed < intervalMs) return;
     current ??= start().finally(() => {
@@ -67,9 +67,9 @@ export function createTestRuns(dependencies: Dependencies): () => Promise<void> 
 }
 
 /**
- * Returns a row if a run may start. Who asks at the same time waits, and then finds it started. A run that is paused,
- * or too late to be sent, holds up nobody. Times are the database's: whatever clock a process has, and though that
- * of the database was set back.
+ * A statement that returns a row if a run may start. A concurrent one waits, and then finds that a run has started. A
+ * last run that is paused or has expired does not prevent a new one. Times are the database's, so that clocks of
+ * processes do not matter; `abs` allows a run even after the database's clock was set back.
  */
 function claimRun(id: string): SQL {
   const run = names(testRuns);

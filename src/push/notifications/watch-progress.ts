@@ -1,6 +1,6 @@
 /**
- * Watching a notification: its progress as it stands, then each time that it has changed. All who watch the
- * same one in this process share one poll, so that watchers cost the database nothing.
+ * Watching a notification: its current progress, and then its progress after each change. All watchers of the same
+ * notification in this process share one poll, so that more watchers cause no more queries.
  */
 import { isDeepStrictEqual } from "node:util";
 import { withTimeout } from "../../platform/base/deadlines.ts";
@@ -9,19 +9,19 @@ import type { Notifications } from "./notifications.ts";
 import type { NotificationProgress } from "./progress.ts";
 
 /**
- * Yields the progress, at most half a second old, then whenever it has changed; a watcher who is slow misses
- * what was in between. Ends after the final state, or when the signal is aborted.
- * @throws what `notifications.get` throws
+ * Yields the progress, at most half a second old, and again whenever it has changed; a slow watcher misses states in
+ * between. Ends after the final state, or when the signal is aborted.
+ * @throws the errors of `notifications.get`
  */
 export type WatchProgress = (id: string, signal: AbortSignal) => AsyncIterable<NotificationProgress>;
 
 interface Dependencies {
   readonly notifications: Pick<Notifications, "get">;
-  /** Milliseconds between two looks. */
+  /** Milliseconds between two queries. */
   readonly intervalMs?: number;
 }
 
-/** What all watchers of one notification share. */
+/** The state that all watchers of one notification share. */
 interface Poll {
   watchers: number;
   latest: NotificationProgress | undefined;
@@ -34,16 +34,16 @@ export function createWatchProgress({ notifications, intervalMs = 500 }: Depende
   const polls = new Map<string, Poll>();
 
   function pollOf(id: string): Poll {
-    const known = polls.get(id);
-    if (known) return known;
+    const running = polls.get(id);
+    if (running) return running;
     const poll: Poll = { watchers: 0, latest: undefined, failure: undefined, waiting: new Set() };
     polls.set(id, poll);
-    void look(id, poll);
+    void runPoll(id, poll);
     return poll;
   }
 
-  /** Looks for as long as somebody watches; never rejects. */
-  async function look(id: string, poll: Poll): Promise<void> {
+  /** Polls for as long as there are watchers; never rejects. */
+  async function runPoll(id: string, poll: Poll): Promise<void> {
     try {
       do {
         const progress = await withTimeout(notifications.get(id));
@@ -55,7 +55,7 @@ export function createWatchProgress({ notifications, intervalMs = 500 }: Depende
     } catch (error) {
       poll.failure = { error };
     }
-    // Whoever comes from now on begins anew.
+    // The next watcher starts a new poll.
     polls.delete(id);
     wake(poll);
   }
@@ -71,7 +71,7 @@ export function createWatchProgress({ notifications, intervalMs = 500 }: Depende
           yield seen;
           if (isFinal(seen)) return;
         } else if (poll.failure) throw poll.failure.error;
-        else await change(poll, signal);
+        else await nextChange(poll, signal);
       }
     } finally {
       poll.watchers -= 1;
@@ -79,7 +79,7 @@ export function createWatchProgress({ notifications, intervalMs = 500 }: Depende
   };
 }
 
-/** Nothing more will happen to it, unless an operator replays what was given up. */
+/** Whether the progress is final, unless an operator replays a dead letter. */
 function isFinal({ completedAt }: NotificationProgress): boolean {
   return completedAt !== null;
 }
@@ -88,8 +88,8 @@ function wake({ waiting }: Poll): void {
   for (const resolve of [...waiting]) resolve();
 }
 
-/** The next time that there may be something new, or the watcher is to leave. */
-function change({ waiting }: Poll, signal: AbortSignal): Promise<void> {
+/** Resolves when the poll may have something new, or the signal is aborted. */
+function nextChange({ waiting }: Poll, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {
       waiting.delete(done);

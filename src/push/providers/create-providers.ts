@@ -1,4 +1,4 @@
-/** Which providers there are: those that the settings list. */
+/** Makes the push providers that the settings list. */
 import type { Clock } from "../../platform/base/clock.ts";
 import type { ProviderName, ProviderSettings } from "../provider-settings.ts";
 import { ApnsProvider } from "./apns/apns.ts";
@@ -7,7 +7,7 @@ import { OutboxProvider } from "./outbox/outbox.ts";
 import type { PushProvider } from "./provider.ts";
 import { WebPushProvider } from "./webpush/webpush.ts";
 
-/** The providers by name, in the order in which they are listed. They connect when something is first sent. */
+/** The providers by name, in the order of the settings. A provider connects when a message is first sent. */
 export function createProviders(
   settings: ProviderSettings,
   clock: Clock,
@@ -22,5 +22,5 @@ function createProvider(name: ProviderName, settings: ProviderSettings, clock: C
   if (name === "apns" && apns) return new ApnsProvider(apns, clock);
   if (name === "webpush" && webpush) return new WebPushProvider(webpush, clock);
   if (name === "outbox" && outboxFile !== undefined) return new OutboxProvider(outboxFile, clock);
-  throw new Error(`The settings list the push provider ${name} and have none of its settings.`);
+  throw new Error(`The settings list the push provider ${name}, but its own settings are missing.`);
 }

@@ -1,19 +1,19 @@
 /**
- * Shortening a message to what a provider carries: 4000 bytes may be written, and no provider's limit of
- * about 4096 bytes has room for that beside the rest. The history has the whole text.
+ * Shortens a message to the payload limit of a provider. A message may have 4000 bytes, and with the rest of the
+ * payload that exceeds the providers' limits of about 4096 bytes. The history has the whole text.
  */
 
 const ellipsis = "…";
 
-/** Bytes that a text has inside of a JSON string. */
+/** Bytes of a text inside a JSON string. */
 function jsonBytes(text: string): number {
   return Buffer.byteLength(JSON.stringify(text)) - 2;
 }
 
 /**
- * The text, or as much of its beginning as fits, with an ellipsis; what a reader sees as one character is
- * not cut through.
- * @param maxBytes that it may have inside of a JSON string, in UTF-8
+ * The text, or as much of its beginning as fits, with an ellipsis. It is never cut inside a grapheme, which a reader
+ * sees as one character.
+ * @param maxBytes limit of the text inside a JSON string, in UTF-8
  */
 export function fittingText(text: string, maxBytes: number): string {
   let room = maxBytes - jsonBytes(text);
@@ -29,8 +29,8 @@ export function fittingText(text: string, maxBytes: number): string {
 }
 
 /**
- * Content as JSON of at most so many bytes, its message shortened if need be.
- * @param write the JSON of the content with this message in it, once
+ * The content as JSON of at most `maxBytes`; its message is shortened if necessary.
+ * @param write returns the JSON of the content with the given message, which must occur in it once
  */
 export function fittingJson(message: string, maxBytes: number, write: (message: string) => string): string {
   const whole = write(message);

@@ -1,6 +1,6 @@
 /**
- * From answers to outcomes: what all providers have in common. A reason is made of fixed words, a status and
- * a code of the provider's, never of its prose, which may quote the token.
+ * From responses to outcomes: the code that all providers share. A reason consists of fixed words, a status and the
+ * provider's error code, never of the provider's error message, which may quote the token.
  */
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Outcome } from "./provider.ts";
@@ -8,33 +8,33 @@ import type { NoResponse, ProviderResponse } from "./transport/http2-exchange.ts
 
 export const sent: Outcome = { kind: "sent" };
 
-/** Milliseconds after which a message is tried again where the provider does not say. FCM asks for at least 10 s. */
+/** Milliseconds until a retry without `Retry-After`. FCM requires at least 10 s. */
 export const retryMs = 10_000;
-/** Milliseconds after which there may be quota again. */
+/** Milliseconds until a retry without `Retry-After`, if the quota is exceeded. */
 export const quotaMs = 60_000;
-/** A provider that wants to be left alone for longer is asked again after this. */
+/** Longest `Retry-After` that is respected, in milliseconds. */
 const maxRetryAfterMs = 3_600_000;
 
-/** A body as JSON; undefined if it is not: gateways on the way answer in HTML. */
-export function jsonOf(answer: ProviderResponse): unknown {
+/** The body as JSON; undefined if it is not JSON: gateways respond with HTML. */
+export function jsonOf(response: ProviderResponse): unknown {
   try {
-    return JSON.parse(answer.text());
+    return JSON.parse(response.text());
   } catch {
     return undefined;
   }
 }
 
-/** A member of what may be an object. */
+/** A member of a value that may be an object. */
 export function member(value: unknown, name: string): unknown {
   return typeof value === "object" && value !== null ? Reflect.get(value, name) : undefined;
 }
 
-/** The items of what may be an array. */
+/** The items of a value that may be an array. */
 export function items(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** A provider's code, such as `UNREGISTERED`; undefined of anything that is not surely one. */
+/** A provider's error code, such as `UNREGISTERED`; undefined if the value does not have the syntax of one. */
 export function codeIn(value: unknown): string | undefined {
   return typeof value === "string" && /^[A-Za-z][A-Za-z_]{0,63}$/.test(value) ? value : undefined;
 }
@@ -45,24 +45,24 @@ export function reasonOf(status: number, code?: string): string {
 }
 
 /** `Retry-After` (RFC 9110 section 10.2.3) in milliseconds, at most an hour; undefined if there is none. */
-export function retryAfterMs(answer: ProviderResponse, clock: Clock): number | undefined {
-  const text = answer.header("retry-after");
+export function retryAfterMs(response: ProviderResponse, clock: Clock): number | undefined {
+  const text = response.header("retry-after");
   if (text === undefined) return undefined;
   const ms = /^\d{1,10}$/.test(text) ? Number(text) * 1000 : Date.parse(text) - clock.now();
   return Number.isNaN(ms) ? undefined : Math.min(Math.max(ms, 0), maxRetryAfterMs);
 }
 
 /**
- * An answer of the provider's own failure, 5xx. Whatever it says, this message had bad luck: large providers answer
- * a few so while they work. That it is away shows in a row of them.
+ * The outcome of a 5xx response: a retry of this message. Large providers return a few of these while they work;
+ * delivery treats a row of them as an unavailable provider.
  */
-export function ofServerFailure(answer: ProviderResponse, clock: Clock, code?: string): Outcome {
-  const afterMs = retryAfterMs(answer, clock) ?? retryMs;
-  return { kind: "retry", afterMs, reason: reasonOf(answer.status, code) };
+export function serverFailureOutcome(response: ProviderResponse, clock: Clock, code?: string): Outcome {
+  const afterMs = retryAfterMs(response, clock) ?? retryMs;
+  return { kind: "retry", afterMs, reason: reasonOf(response.status, code) };
 }
 
-/** No answer. The message may have arrived: sent again, it collapses with the first one on the device. */
-export function ofNoResponse({ cause, reason }: NoResponse): Outcome {
+/** The outcome without a response. The message may have arrived; a repeat replaces it on the device. */
+export function noResponseOutcome({ cause, reason }: NoResponse): Outcome {
   if (cause === "unreachable") return { kind: "unavailable", reason };
   return { kind: "retry", afterMs: retryMs, reason };
 }

@@ -1,19 +1,19 @@
 /**
- * What a push provider is to the rest of the service: it sends one message to one device and says what came
- * of it. Owns the vocabulary that every provider translates its own answers into; pacing, retries, the
- * breaker and the deleting of tokens are decided once, by delivery, from these.
+ * The interface of a push provider: it sends one message to one device and returns the outcome. Every provider
+ * translates its own responses into these outcomes; from them delivery decides rate limits, retries, pauses and the
+ * removal of tokens, once for all providers.
  */
 import type { ProviderName } from "../provider-settings.ts";
 
-/** What every device of a notification is shown. */
+/** The content that every device of a notification shows. */
 export interface NotificationContent {
-  /** UUID of the notification: what repeats collapse on, on the device. */
+  /** UUID of the notification; on the device, a repeat replaces a message with the same one. */
   readonly notificationId: string;
   readonly title: string;
   readonly message: string;
   /** Absolute URL; undefined: none. */
   readonly imageUrl: string | undefined;
-  /** Milliseconds since the epoch, after which nobody needs it any more. */
+  /** Expiry, in milliseconds since the epoch. */
   readonly expiresAt: number;
 }
 
@@ -25,43 +25,43 @@ export interface Recipient {
   readonly messageId: string;
 }
 
-/** What came of sending one message. */
+/** The outcome of sending one message. */
 export type Outcome =
-  /** The provider has taken it. */
+  /** The provider has accepted the message. */
   | { readonly kind: "sent" }
   /**
-   * The token is dead: remove it, unless it was registered or renewed since. `asOf`: milliseconds since the
-   * epoch at which the provider last knew it dead, where the provider says so.
+   * The token is dead: remove it, unless it was registered or renewed since. `asOf`: milliseconds since the epoch as
+   * of which the provider reports it dead, if the provider gives a time.
    */
   | { readonly kind: "dead"; readonly asOf?: number; readonly reason: string }
   /** The message cannot be sent and a retry would change nothing; the token is kept. */
   | { readonly kind: "failed"; readonly reason: string }
-  /** This message may succeed later; the provider itself works. `afterMs`: not before, if it says so. */
+  /** The message may succeed later; the provider itself works. `afterMs`: the wait that the provider wants. */
   | { readonly kind: "retry"; readonly afterMs?: number; readonly reason: string }
-  /** The provider is away, overloaded or out of quota: nothing more should be sent to it for `afterMs`, if it says so. */
+  /** The provider is unreachable, overloaded or over quota: send nothing to it for `afterMs`, the wait that it wants. */
   | { readonly kind: "unavailable"; readonly afterMs?: number; readonly reason: string }
-  /** The provider refuses us (credentials, project, topic): stop, tell the operator, keep everything. */
+  /** The provider refuses our credentials, project or topic: stop, alert the operator, remove nothing. */
   | { readonly kind: "refused"; readonly reason: string };
 
 /**
- * Sends the same content to many devices. Made once for each chunk, so that what is common to its messages
- * is built once.
+ * Sends the same content to a device. Made once for each chunk, so that the parts that its messages share are built
+ * once.
  */
 export type Send = (recipient: Recipient) => Promise<Outcome>;
 
-/** A way to devices. */
+/** A push provider. */
 export interface PushProvider {
   readonly name: ProviderName;
   /**
-   * False: there are many services behind it, which clients name. Then retries, however many in a row, say
-   * nothing of the provider.
+   * False: the provider stands for many services, which clients name. Then even many `retry` outcomes in a row do not
+   * mean that the provider fails.
    */
   readonly isOneService: boolean;
   /** Messages that may be in flight at once in this process. */
   readonly maxInFlight: number;
-  /** Whether this can be a token of the provider. @returns what is wrong with it, in words; undefined if nothing is */
+  /** Checks the syntax of a token. @returns what is wrong with it, in words; undefined if nothing is */
   tokenProblem(token: string): string | undefined;
-  /** Prepares to send. The function that it returns never rejects: whatever happens is an outcome. */
+  /** Prepares to send. The returned function never rejects: every failure is an outcome. */
   prepare(content: NotificationContent): Send;
   /** Lets messages in flight finish, then closes its connections. */
   close(): Promise<void>;

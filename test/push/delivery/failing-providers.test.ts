@@ -29,7 +29,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
   });
   afterAll(() => test?.close());
 
-  const pace = async () =>
+  const rateRow = async () =>
     (
       await rows<{ failures: number; share: number; paused: boolean; reason: string | null }>(
         test.db,
@@ -80,7 +80,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     expect(dead).toMatchObject({ sent: 2, rest: 3, attempt: 4, reason: "500 INTERNAL" });
     expect(test.completed).toContain(poisoned.notificationId);
     expect(await test.openJobs()).toBe(0);
-    expect(test.log.lines().find(({ chunk }) => chunk === poisoned.chunkIds[0])).toMatchObject({
+    expect(test.log.lines().find(({ chunkId }) => chunkId === poisoned.chunkIds[0])).toMatchObject({
       level: "error",
       devices: 3,
       reason: "500 INTERNAL",
@@ -129,9 +129,9 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     const probes = Math.ceil(3_000 / 300) * 2 * rules.probeMessages;
     expect(provider.sent.length).toBeLessThan(2 * provider.maxInFlight + probes);
     expect(provider.sent.length).toBeGreaterThan(10);
-    expect(await pace()).toMatchObject({ reason: "503", share: expect.any(Number) });
-    expect((await pace())?.failures).toBeGreaterThan(2);
-    expect((await pace())?.share).toBeLessThan(0.5);
+    expect(await rateRow()).toMatchObject({ reason: "503", share: expect.any(Number) });
+    expect((await rateRow())?.failures).toBeGreaterThan(2);
+    expect((await rateRow())?.share).toBeLessThan(0.5);
     const while_ = await test.chunks(planned);
     expect(while_.every(({ sent, rest }) => sent === 0 && rest === 100)).toBe(true);
     isAway = false;
@@ -139,8 +139,8 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     const chunks = await test.until(planned, ["DONE"]);
     expect(chunks.every(({ sent }) => sent === 100)).toBe(true);
     expect(provider.sent.length - before).toBeLessThanOrEqual(400);
-    expect(await pace()).toMatchObject({ failures: 0, paused: false, reason: null });
-    expect(test.log.text()).toContain("the push provider works again");
+    expect(await rateRow()).toMatchObject({ failures: 0, paused: false, reason: null });
+    expect(test.log.text()).toContain("The push provider works again");
     const text = await test.metrics.registry.metrics();
     expect(text).toContain("gatepost_push_provider_paused");
   });
@@ -158,14 +158,14 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     provider = recordingProvider(5);
     provider.answer = () => ({ kind: "retry", reason: "500" });
     test.startWorker({ providers: [provider], rules: { firstPauseMs: 5_000 } });
-    await eventually(async () => (await pace())?.failures === 1);
+    await eventually(async () => (await rateRow())?.failures === 1);
     await test.until(planned, ["PENDING"]);
     expect(provider.sent.length).toBeGreaterThanOrEqual(20);
     expect(provider.sent.length).toBeLessThanOrEqual(25);
     await test.setState(planned, "CANCELLED");
   });
 
-  it("lets a provider that failed come back to its pace, though an error comes now and then", async () => {
+  it("lets a provider that failed come back to its full rate, though an error comes now and then", async () => {
     await test.db.execute(sql`
       insert into push.provider_paces (provider, next_at, share, failures) values ('fcm', now(), 0.5, 0)`);
     const planned = await test.plan({ devices: 300, chunkSize: 100 });
@@ -183,7 +183,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     await test.until(planned, ["PENDING"]);
     // The last chunk's turn comes after it is written down.
     await test.stopWorkers();
-    expect((await pace())?.share).toBeCloseTo(0.7);
+    expect((await rateRow())?.share).toBeCloseTo(0.7);
     await test.setState(planned, "CANCELLED");
   });
 
@@ -197,7 +197,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
       return { kind: "retry", reason: "503", ...(afterMs !== undefined && { afterMs }) };
     };
     test.startWorker({ providers: [provider] });
-    await eventually(async () => (await pace())?.paused === true);
+    await eventually(async () => (await rateRow())?.paused === true);
     const [{ seconds } = { seconds: 0 }] = await rows<{ seconds: number }>(
       test.db,
       sql`select extract(epoch from paused_until - now())::float8 as seconds from push.provider_paces`,
@@ -222,8 +222,8 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
       await eventually(() => provider.sent.length > 0);
       const [chunk] = await test.until(planned, ["PENDING"]);
       expect(chunk).toMatchObject({ sent: 140, rest: 60, retries: 1, reason: "503" });
-      expect(await pace()).not.toMatchObject({ paused: true });
-      expect((await pace())?.failures ?? 0).toBe(0);
+      expect(await rateRow()).not.toMatchObject({ paused: true });
+      expect((await rateRow())?.failures ?? 0).toBe(0);
       await test.setState(planned, "CANCELLED");
     });
 
@@ -238,7 +238,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
       await eventually(() => provider.sent.length > 0);
       const [chunk] = await test.until(planned, ["PENDING"]);
       expect(chunk).toMatchObject({ sent: 70, rest: 30, reason: "503" });
-      expect(await pace()).toMatchObject({ failures: 1, paused: false });
+      expect(await rateRow()).toMatchObject({ failures: 1, paused: false });
       await test.setState(planned, "CANCELLED");
     });
 
@@ -246,7 +246,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
       const planned = await test.plan({ devices: 10 });
       provider.answer = () => ({ kind: "unavailable", afterMs: 5_000, reason: "closed" });
       startWorkerOf(provider);
-      await eventually(async () => (await pace())?.paused === true);
+      await eventually(async () => (await rateRow())?.paused === true);
       await test.until(planned, ["PENDING"]);
       await test.setState(planned, "CANCELLED");
     });
@@ -263,7 +263,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
         : { kind: "refused", reason: "403 SENDER" };
     };
     test.startWorker({ providers: [provider], rules: { refusedPauseMs: 700 } });
-    await eventually(async () => (await pace())?.paused === true);
+    await eventually(async () => (await rateRow())?.paused === true);
     const [chunk] = await test.until(planned, ["PENDING"]);
     expect(chunk).toMatchObject({ sent: 0, failed: 1, rest: 49, retries: 0, reason: "403 SENDER" });
     const devices = await rows(

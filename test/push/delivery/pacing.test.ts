@@ -1,4 +1,4 @@
-/** The pace of the fleet: its ceiling, its ramp, and what failures make of it. */
+/** The rate limiter: its limit, its ramp, and the effect of failures. */
 import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
@@ -17,7 +17,7 @@ function most(moments: readonly number[], windowMs: number): number {
   }, 0);
 }
 
-describe.each(backends)("the pace on %s", (backend) => {
+describe.each(backends)("the rate limiter on %s", (backend) => {
   let test: DeliveryTest;
   beforeAll(async () => {
     test = await createDeliveryTest(backend);
@@ -28,7 +28,7 @@ describe.each(backends)("the pace on %s", (backend) => {
   });
   afterAll(() => test?.close());
 
-  function paceOf(settings: { maxPerSecond: number; rampSeconds?: number }): ProviderRateLimiter {
+  function rateLimiterOf(settings: { maxPerSecond: number; rampSeconds?: number }): ProviderRateLimiter {
     const { db } = test;
     return new ProviderRateLimiter({
       db,
@@ -68,7 +68,7 @@ describe.each(backends)("the pace on %s", (backend) => {
     expect(most(moments, 100)).toBeLessThan(150);
   });
 
-  it("begins slowly and comes to its full pace", async () => {
+  it("begins slowly and reaches its full rate", async () => {
     const provider = recordingProvider();
     const planned = await test.plan({ devices: 1200 });
     test.startWorker({ providers: [provider], settings: { maxPerSecond: 500, rampSeconds: 4 } });
@@ -84,9 +84,9 @@ describe.each(backends)("the pace on %s", (backend) => {
   });
 
   it("gives each moment out once, however many ask", async () => {
-    const pace = paceOf({ maxPerSecond: 1000 });
-    const grants = await Promise.all(Array.from({ length: 20 }, () => pace.reserve(100, 0)));
-    const windows = grants.map((grant) => ("messages" in grant ? grant : undefined));
+    const limiter = rateLimiterOf({ maxPerSecond: 1000 });
+    const reservations = await Promise.all(Array.from({ length: 20 }, () => limiter.reserve(100, 0)));
+    const windows = reservations.map((reservation) => ("messages" in reservation ? reservation : undefined));
     expect(windows.every((window) => window?.messages === 100)).toBe(true);
     // 20 windows of 100 ms one after the other: the last ends 2 s from now.
     expect(Math.max(...windows.map((window) => window?.endMs ?? 0))).toBeGreaterThan(1_800);
@@ -94,19 +94,19 @@ describe.each(backends)("the pace on %s", (backend) => {
   });
 
   it("gives no more out at once than a slice of time holds, and something however slow it is", async () => {
-    expect(await paceOf({ maxPerSecond: 100 }).reserve(1000, 0)).toMatchObject({ messages: 50 });
+    expect(await rateLimiterOf({ maxPerSecond: 100 }).reserve(1000, 0)).toMatchObject({ messages: 50 });
     await test.clearPace();
-    const slow = await paceOf({ maxPerSecond: 10, rampSeconds: 60 }).reserve(1000, Date.now());
+    const slow = await rateLimiterOf({ maxPerSecond: 10, rampSeconds: 60 }).reserve(1000, Date.now());
     expect(slow).toMatchObject({ messages: 1 });
     expect("endMs" in slow && slow.endMs).toBeLessThan(2_500);
   });
 
   it("goes on after the database's clock was set back", async () => {
-    const pace = paceOf({ maxPerSecond: 100 });
-    await pace.reserve(10, 0);
+    const limiter = rateLimiterOf({ maxPerSecond: 100 });
+    await limiter.reserve(10, 0);
     await test.db.execute(sql`update push.provider_paces set next_at = now() + interval '1 hour'`);
-    const grant = await pace.reserve(10, 0);
-    expect("endMs" in grant && grant.endMs).toBeLessThan(1_000);
+    const reservation = await limiter.reserve(10, 0);
+    expect("endMs" in reservation && reservation.endMs).toBeLessThan(1_000);
     const pausedFor = async () =>
       (
         await rows<{ s: number }>(
@@ -115,9 +115,9 @@ describe.each(backends)("the pace on %s", (backend) => {
         )
       )[0]?.s;
     for (const shorten of [
-      () => pace.reserve(10, 0),
+      () => limiter.reserve(10, 0),
       () => shortenPause(test.db, "fcm"),
-      () => pace.recordFailure(0, "503"),
+      () => limiter.recordFailure(0, "503"),
     ]) {
       await test.db.execute(sql`update push.provider_paces set paused_until = now() + interval '2 days'`);
       await shorten();
@@ -126,43 +126,43 @@ describe.each(backends)("the pace on %s", (backend) => {
   });
 
   it("pauses longer with each failure in a row, counting what fails together once", async () => {
-    const pace = paceOf({ maxPerSecond: 100 });
+    const limiter = rateLimiterOf({ maxPerSecond: 100 });
     const [first, ...others] = await Promise.all(
-      Array.from({ length: 5 }, () => pace.recordFailure(0, "503")),
+      Array.from({ length: 5 }, () => limiter.recordFailure(0, "503")),
     );
     const all = [first, ...others];
     expect(all.filter((pause) => pause?.isNew)).toHaveLength(1);
     expect(all.every((pause) => pause?.failures === 1)).toBe(true);
     expect(Math.max(...all.map((pause) => pause?.pausedMs ?? 0))).toBeLessThanOrEqual(5_000);
-    expect(await pace.reserve(10, 0)).toEqual({ pausedMs: expect.any(Number) });
+    expect(await limiter.reserve(10, 0)).toEqual({ pausedMs: expect.any(Number) });
     // A second ago: the column is rounded to milliseconds, so that "now" may be ahead of the next statement.
     const over = () =>
       test.db.execute(sql`update push.provider_paces set paused_until = now() - interval '1 second'`);
     const pauses: number[] = [];
     for (let failure = 2; failure <= 9; failure += 1) {
       await over();
-      pauses.push(Math.round((await pace.recordFailure(0, "503")).pausedMs / 1000));
+      pauses.push(Math.round((await limiter.recordFailure(0, "503")).pausedMs / 1000));
     }
     expect(pauses).toEqual([10, 20, 40, 80, 160, 300, 300, 300]);
     await over();
-    expect((await pace.recordFailure(400_000, "503")).pausedMs).toBe(400_000);
+    expect((await limiter.recordFailure(400_000, "503")).pausedMs).toBe(400_000);
     const [row] = await rows<{ share: number }>(test.db, sql`select share from push.provider_paces`);
     expect(row?.share).toBeCloseTo(0.1);
   });
 
   it("is a success that ends failures, not one that was on its way before the pause", async () => {
-    const pace = paceOf({ maxPerSecond: 100 });
-    await pace.recordFailure(0, "503");
-    expect(await pace.recordSuccess()).toBe(false);
-    expect(await pace.reserve(10, 0)).toHaveProperty("pausedMs");
+    const limiter = rateLimiterOf({ maxPerSecond: 100 });
+    await limiter.recordFailure(0, "503");
+    expect(await limiter.recordSuccess()).toBe(false);
+    expect(await limiter.reserve(10, 0)).toHaveProperty("pausedMs");
     await test.db.execute(sql`update push.provider_paces set paused_until = now()`);
-    expect(await pace.recordSuccess()).toBe(true);
-    expect(await pace.recordSuccess()).toBe(false);
+    expect(await limiter.recordSuccess()).toBe(true);
+    expect(await limiter.recordSuccess()).toBe(false);
     // Half of the ceiling, a tenth more with each good chunk.
-    expect(await pace.reserve(1000, 0)).toMatchObject({ messages: 25 });
-    await pace.raiseRate();
-    expect(await pace.reserve(1000, 0)).toMatchObject({ messages: 30 });
-    for (let times = 0; times < 6; times += 1) await pace.raiseRate();
-    expect(await pace.reserve(1000, 0)).toMatchObject({ messages: 50 });
+    expect(await limiter.reserve(1000, 0)).toMatchObject({ messages: 25 });
+    await limiter.raiseRate();
+    expect(await limiter.reserve(1000, 0)).toMatchObject({ messages: 30 });
+    for (let times = 0; times < 6; times += 1) await limiter.raiseRate();
+    expect(await limiter.reserve(1000, 0)).toMatchObject({ messages: 50 });
   });
 });

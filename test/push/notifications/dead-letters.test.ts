@@ -216,7 +216,7 @@ describe.each(backends)("dead letters on %s", (backend) => {
     expect(await progress(id)).toMatchObject({ state: "COMPLETED", deadLettered: 2, remaining: 0 });
     // Whoever still has it in hand writes it no more.
     expect(await rows(lab.db, sql`select attempt from push.delivery_chunks`)).toEqual([{ attempt: 6 }]);
-    expect(lab.log.text()).toContain("a chunk became a dead letter");
+    expect(lab.log.text()).toContain("A chunk became a dead letter");
     expect(await lab.waiting(deadLetterQueue)).toEqual([]);
   });
 
@@ -241,7 +241,7 @@ describe.each(backends)("dead letters on %s", (backend) => {
     await lab.db.execute(sql`delete from push_jobs.job`);
     await failForGood({ notificationId: id });
     expect(await lab.waiting(planQueue)).toEqual([{ notificationId: id }]);
-    expect(lab.log.text()).toContain("could not be planned");
+    expect(lab.log.text()).toContain("A notification could not be planned yet");
     await lab.plan();
     expect(await progress(id)).toMatchObject({ planned: 1 });
     await failForGood({ notificationId: id });
@@ -251,6 +251,6 @@ describe.each(backends)("dead letters on %s", (backend) => {
   test("a job that nobody knows is ended with an error in the log", async () => {
     await failForGood({ nonsense: true });
     expect(await lab.waiting(deadLetterQueue)).toEqual([]);
-    expect(lab.log.text()).toContain("a job that nobody knows");
+    expect(lab.log.text()).toContain("A job with unknown data");
   });
 });

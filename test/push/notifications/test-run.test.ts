@@ -111,6 +111,6 @@ describe.each(backends)("test runs on %s", (backend) => {
     const trigger = another([]);
     for (let call = 0; call < 3; call += 1) await trigger();
     expect(await runs()).toEqual([]);
-    expect(lab.log.text().split("test runs have no recipients")).toHaveLength(2);
+    expect(lab.log.text().split("Test runs have no recipients")).toHaveLength(2);
   });
 });

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { codeIn, ofNoResponse } from "../../../src/push/providers/outcomes.ts";
+import { codeIn, noResponseOutcome } from "../../../src/push/providers/outcomes.ts";
 import type { NoResponse } from "../../../src/push/providers/transport/http2-exchange.ts";
 
 test.each<[NoResponse["cause"], object]>([
@@ -7,7 +7,7 @@ test.each<[NoResponse["cause"], object]>([
   ["lost", { kind: "retry", afterMs: 10_000, reason: "why" }],
   ["timeout", { kind: "retry", afterMs: 10_000, reason: "why" }],
 ])("no answer: %s", (cause, outcome) => {
-  expect(ofNoResponse({ answered: false, cause, reason: "why" })).toEqual(outcome);
+  expect(noResponseOutcome({ responded: false, cause, reason: "why" })).toEqual(outcome);
 });
 
 test.each([

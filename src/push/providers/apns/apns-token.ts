@@ -1,7 +1,7 @@
 /**
- * The provider token of APNs: a JWT that all requests carry. Apple wants one for a whole fleet, renewed every
- * 20 to 60 minutes, and refuses who renews more often. Machines agree without talking: the token's time of
- * issue is the beginning of the current half hour.
+ * The provider token of APNs: a JWT that all requests carry. Apple wants the same token from all processes, renewed
+ * every 20 to 60 minutes, and rejects more frequent renewals. All processes make the same token without coordination,
+ * as its time of issue is the beginning of the current half hour.
  */
 import { createPrivateKey, type KeyObject } from "node:crypto";
 import { SignJWT } from "jose";
@@ -9,9 +9,9 @@ import { type Clock, unixSeconds } from "../../../platform/base/clock.ts";
 import type { ApnsSettings } from "../../provider-settings.ts";
 
 const windowSeconds = 1800;
-/** Clocks differ; none is to issue a token that to others, and to Apple, is of the future. */
+/** Clocks differ: no process may issue a token whose time of issue is in the future for another, or for Apple. */
 const skewSeconds = 60;
-/** Apple's least time between two tokens. */
+/** The shortest time between two tokens that Apple accepts. */
 const renewalSeconds = 1200;
 
 interface ProviderToken {
@@ -38,20 +38,20 @@ export class ApnsToken {
   jwt(): Promise<string> {
     const now = unixSeconds(this.#clock);
     const current = this.#current;
-    // A clock that was put back must not keep a token of the future.
+    // If the clock was set back, a token with a time of issue in the future must not be used.
     if (current && now < current.usableUntil && now >= current.issuedAt) return current.jwt;
     const issuedAt = windowOf(now);
     return this.#issue(issuedAt, issuedAt + windowSeconds + skewSeconds);
   }
 
   /**
-   * A new JWT, as APNs took this one for expired; issued now, whatever the fleet does.
-   * @returns undefined if that was tried within the last 20 minutes: then something else is wrong
+   * A new JWT, issued now, because APNs rejected this one as expired. Other processes do not follow.
+   * @returns undefined if this process renewed within the last 20 minutes: then the cause is another one
    */
   async renew(expired: string): Promise<string | undefined> {
     const current = this.#current;
     const jwt = await current?.jwt;
-    // Another message was faster.
+    // Another message has renewed it already.
     if (jwt !== expired || current !== this.#current) return this.jwt();
     const now = unixSeconds(this.#clock);
     if (now - this.#renewedAt < renewalSeconds) return undefined;
@@ -73,7 +73,7 @@ export class ApnsToken {
   }
 }
 
-/** Beginning of the half hour, for a clock that is a minute late. */
+/** The beginning of the half hour that contained the time one minute ago. */
 function windowOf(now: number): number {
   return Math.floor((now - skewSeconds) / windowSeconds) * windowSeconds;
 }

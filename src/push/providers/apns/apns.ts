@@ -1,4 +1,4 @@
-/** The Apple Push Notification service. Owns the form of its requests and the meaning of its answers. */
+/** The Apple Push Notification service: its requests and the meaning of its responses. */
 import { sensitiveHeaders } from "node:http2";
 import type { Clock } from "../../../platform/base/clock.ts";
 import type { ApnsSettings } from "../../provider-settings.ts";
@@ -7,13 +7,13 @@ import {
   codeIn,
   jsonOf,
   member,
-  ofNoResponse,
-  ofServerFailure,
+  noResponseOutcome,
   quotaMs,
   reasonOf,
   retryAfterMs,
   retryMs,
   sent,
+  serverFailureOutcome,
 } from "../outcomes.ts";
 import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
 import type { ExchangeResult, RawHeaders } from "../transport/http2-exchange.ts";
@@ -21,12 +21,12 @@ import { Http2Pool } from "../transport/http2-pool.ts";
 import { InFlight } from "../transport/in-flight.ts";
 import { ApnsToken } from "./apns-token.ts";
 
-/** APNs allows one stream until the first push has succeeded, and then a thousand or so. */
+/** APNs allows one stream until the first message has succeeded, and then about a thousand. */
 const connections = { maxSessions: 4, maxStreams: 500 };
 const maxPayloadBytes = 4096;
 const tokenPattern = /^[0-9a-fA-F]{64,200}$/;
 
-/** What a chunk of messages has in common. */
+/** The parts that all messages of a chunk share. */
 interface Chunk {
   readonly body: Buffer;
   readonly headers: RawHeaders;
@@ -46,7 +46,7 @@ export class ApnsProvider implements PushProvider {
   constructor(settings: ApnsSettings, clock: Clock) {
     const { endpoint, topic } = settings;
     this.#clock = clock;
-    // A server that shuts down says so with 503.
+    // A server that shuts down responds with 503.
     this.#pool = new Http2Pool({ origin: endpoint, ...connections, reconnectOn: 503 });
     this.#token = new ApnsToken(settings, clock);
     this.#topic = topic;
@@ -67,9 +67,9 @@ export class ApnsProvider implements PushProvider {
       body: Buffer.from(fittingJson(message, maxPayloadBytes, write)),
       headers: [
         ...["apns-topic", this.#topic, "apns-push-type", "alert", "apns-priority", "10"],
-        // 0 would mean one attempt, without storing it.
+        // 0 would mean that APNs tries once and does not store the message.
         ...["apns-expiration", String(Math.max(1, Math.floor(expiresAt / 1000)))],
-        // Repeats collapse on the device.
+        // A repeat replaces the first message on the device.
         ...["apns-collapse-id", notificationId],
       ],
     };
@@ -77,18 +77,22 @@ export class ApnsProvider implements PushProvider {
   }
 
   async #send(chunk: Chunk, recipient: Recipient): Promise<Outcome> {
-    // The token becomes part of a path.
+    // The token becomes part of the path, so it must match the pattern.
     if (!tokenPattern.test(recipient.token)) return { kind: "failed", reason: "not a device token" };
     const jwt = await this.#token.jwt();
-    const reply = await this.#request(chunk, recipient, jwt);
-    const error = reply.answered && reply.status !== 200 ? jsonOf(reply) : undefined;
-    if (!reply.answered || reply.status !== 403 || member(error, "reason") !== "ExpiredProviderToken") {
-      return this.#outcomeOf(reply, error);
+    const response = await this.#request(chunk, recipient, jwt);
+    const error = response.responded && response.status !== 200 ? jsonOf(response) : undefined;
+    if (
+      !response.responded ||
+      response.status !== 403 ||
+      member(error, "reason") !== "ExpiredProviderToken"
+    ) {
+      return this.#outcomeOf(response, error);
     }
     const renewed = await this.#token.renew(jwt);
-    if (renewed === undefined) return this.#outcomeOf(reply, error);
+    if (renewed === undefined) return this.#outcomeOf(response, error);
     const second = await this.#request(chunk, recipient, renewed);
-    return this.#outcomeOf(second, second.answered && second.status !== 200 ? jsonOf(second) : undefined);
+    return this.#outcomeOf(second, second.responded && second.status !== 200 ? jsonOf(second) : undefined);
   }
 
   #request(chunk: Chunk, { token, messageId }: Recipient, jwt: string): Promise<ExchangeResult> {
@@ -98,15 +102,15 @@ export class ApnsProvider implements PushProvider {
       ...chunk.headers,
       ...["apns-id", messageId],
     ];
-    // No other request has this id: it must not drive the JWT out of the table of header compression.
+    // The id is different in each request: as a sensitive header it stays out of the HPACK table, where the JWT is.
     Object.assign(headers, { [sensitiveHeaders]: ["apns-id"] });
     return this.#pool.request(headers, chunk.body);
   }
 
-  /** What APNs' answer means. Only a token that it names as bad or gone is dead. */
-  #outcomeOf(reply: ExchangeResult, error: unknown): Outcome {
-    if (!reply.answered) return ofNoResponse(reply);
-    const { status } = reply;
+  /** The outcome of APNs' response. A token is dead only if APNs reports the token itself as bad or unregistered. */
+  #outcomeOf(response: ExchangeResult, error: unknown): Outcome {
+    if (!response.responded) return noResponseOutcome(response);
+    const { status } = response;
     if (status === 200) return sent;
     const code = codeIn(member(error, "reason"));
     const reason = reasonOf(status, code);
@@ -117,13 +121,13 @@ export class ApnsProvider implements PushProvider {
     }
     if (status === 403) return { kind: "refused", reason };
     if (status === 429) {
-      const afterMs = retryAfterMs(reply, this.#clock);
-      // Too many to this device, unless it is said that we renew our own token too often.
+      const afterMs = retryAfterMs(response, this.#clock);
+      // Too many messages to this device, unless the code is about provider tokens that are renewed too often.
       if (code !== "TooManyProviderTokenUpdates")
         return { kind: "retry", afterMs: afterMs ?? retryMs, reason };
       return { kind: "unavailable", afterMs: afterMs ?? quotaMs, reason };
     }
-    return status >= 500 ? ofServerFailure(reply, this.#clock, code) : { kind: "failed", reason };
+    return status >= 500 ? serverFailureOutcome(response, this.#clock, code) : { kind: "failed", reason };
   }
 
   async close(): Promise<void> {
@@ -134,7 +138,7 @@ export class ApnsProvider implements PushProvider {
 
 function bodyOf({ notificationId, title, message, imageUrl }: NotificationContent): string {
   return JSON.stringify({
-    // An extension of the app may then fetch the image.
+    // `mutable-content` lets an extension of the app fetch the image.
     aps: { alert: { title, body: message }, ...(imageUrl !== undefined && { "mutable-content": 1 }) },
     notificationId,
     imageUrl,

@@ -1,6 +1,6 @@
 /**
- * Firebase Cloud Messaging, HTTP v1. Owns the form of its messages and the meaning of its answers. Requests
- * go straight to FCM: the official SDK fixes its host and does not tell `Retry-After`.
+ * Firebase Cloud Messaging, HTTP v1: its messages and the meaning of its responses. The official SDK is not used,
+ * because its host cannot be configured and it does not expose `Retry-After`.
  */
 import type { Clock } from "../../../platform/base/clock.ts";
 import type { FcmSettings } from "../../provider-settings.ts";
@@ -10,12 +10,12 @@ import {
   items,
   jsonOf,
   member,
-  ofNoResponse,
-  ofServerFailure,
+  noResponseOutcome,
   quotaMs,
   reasonOf,
   retryAfterMs,
   sent,
+  serverFailureOutcome,
 } from "../outcomes.ts";
 import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
 import type { ExchangeResult, RawHeaders } from "../transport/http2-exchange.ts";
@@ -23,17 +23,17 @@ import { Http2Pool } from "../transport/http2-pool.ts";
 import { InFlight } from "../transport/in-flight.ts";
 import { GoogleAccess } from "./google-access.ts";
 
-/** FCM allows 100 streams on a connection, and 10,000 messages a second of 80 ms each need 800. */
+/** FCM allows 100 streams on a connection; 10,000 messages a second that take 80 ms each need 800 streams. */
 const connections = { maxSessions: 8, maxStreams: 100 };
-/** Bytes of a message, here without its token. */
+/** Bytes of a message without its token. */
 const maxPayloadBytes = 4096;
 /** Seconds: four weeks. */
 const maxTtl = 2_419_200;
 
-/** So many first answers that all say SENDER_ID_MISMATCH mean that the credentials are of another project. */
+/** If this many first responses are all SENDER_ID_MISMATCH, the credentials are of another project. */
 const mismatchesOfProject = 10;
 
-/** What a chunk of messages has in common: the request's body around token and message id. */
+/** The parts that all messages of a chunk share: the request's body around token and message id. */
 interface Chunk {
   readonly beforeToken: string;
   readonly beforeMessageId: string;
@@ -45,7 +45,7 @@ export class FcmProvider implements PushProvider {
   readonly isOneService = true;
   readonly maxInFlight = connections.maxSessions * connections.maxStreams;
   readonly #clock: Clock;
-  /** SENDER_ID_MISMATCH answers before any other one; undefined: there was another one. */
+  /** SENDER_ID_MISMATCH responses before any other response; undefined: there was another one. */
   #firstMismatches: number | undefined = 0;
   readonly #inFlight = new InFlight();
   readonly #pool: Http2Pool;
@@ -84,7 +84,7 @@ export class FcmProvider implements PushProvider {
     const ttl = Math.min(Math.max(seconds, 0), maxTtl);
     const ids = `"notificationId":${JSON.stringify(content.notificationId)},"messageId":"`;
     const beforeMessageId = `,"data":{${ids}`;
-    // A UUID takes the place of the message id when bytes are counted.
+    // 36 bytes are for the message id, a UUID.
     const room = maxPayloadBytes - Buffer.byteLength(beforeMessageId) - 36 - '{"message":{"token":""'.length;
     const rest = fittingJson(content.message, room, (message) => messageOf({ ...content, message }, ttl));
     return { beforeToken: '{"message":{"token":', beforeMessageId, end: `"},${rest.slice(1)}}` };
@@ -95,16 +95,16 @@ export class FcmProvider implements PushProvider {
     let access = this.#access.token();
     if (access instanceof Promise) access = await access;
     if ("outcome" in access) return access.outcome;
-    let reply = await this.#pool.request(this.#headersWith(access.token), body);
-    if (reply.answered && reply.status === 401) {
+    let response = await this.#pool.request(this.#headersWith(access.token), body);
+    if (response.responded && response.status === 401) {
       access = await this.#access.renew(access.token);
       if ("outcome" in access) return access.outcome;
-      reply = await this.#pool.request(this.#headersWith(access.token), body);
+      response = await this.#pool.request(this.#headersWith(access.token), body);
     }
-    return this.#outcomeOf(reply);
+    return this.#outcomeOf(response);
   }
 
-  /** One array for all requests with a token. */
+  /** The headers of a request: one array for all requests with the same access token. */
   #headersWith(token: string): RawHeaders {
     if (this.#headers.token !== token) {
       this.#headers = { token, all: [...this.#target, "authorization", `Bearer ${token}`] };
@@ -113,36 +113,37 @@ export class FcmProvider implements PushProvider {
   }
 
   /**
-   * What FCM's answer means. 401 is a second one, with a new token. 403 and a 404 without UNREGISTERED are
-   * about the project; only where FCM names the token, it is dead. A token of another project's is one that
-   * a stranger registered, which must not stop everybody's notifications; unless there are no others.
+   * The outcome of FCM's response. A 401 comes here only after a retry with a new access token. 403, and 404 without
+   * UNREGISTERED, are about the project. A token is dead only if FCM names the token. SENDER_ID_MISMATCH means a token
+   * of another project: any client can register one, so it must not stop all sending, unless all first responses are
+   * like that.
    */
-  #outcomeOf(reply: ExchangeResult): Outcome {
-    if (!reply.answered) return ofNoResponse(reply);
-    const { status } = reply;
-    // Once the status is there, FCM has the message, even if the connection breaks before the body's end.
+  #outcomeOf(response: ExchangeResult): Outcome {
+    if (!response.responded) return noResponseOutcome(response);
+    const { status } = response;
+    // With the status, FCM has accepted the message, even if the connection breaks before the end of the body.
     if (status === 200) {
       this.#firstMismatches = undefined;
       return sent;
     }
-    const error = member(jsonOf(reply), "error");
+    const error = member(jsonOf(response), "error");
     const details = items(member(error, "details"));
     const errorCode = details.map((detail) => codeIn(member(detail, "errorCode"))).find(Boolean);
     const reason = reasonOf(status, errorCode ?? codeIn(member(error, "status")));
-    if (errorCode === "SENDER_ID_MISMATCH") return { kind: this.#ofMismatch(), reason };
+    if (errorCode === "SENDER_ID_MISMATCH") return { kind: this.#mismatchKind(), reason };
     this.#firstMismatches = undefined;
     if (status === 429) {
-      return { kind: "unavailable", afterMs: retryAfterMs(reply, this.#clock) ?? quotaMs, reason };
+      return { kind: "unavailable", afterMs: retryAfterMs(response, this.#clock) ?? quotaMs, reason };
     }
     if (status === 401 || status === 403) return { kind: "refused", reason };
     if (status === 404) return { kind: errorCode === "UNREGISTERED" ? "dead" : "refused", reason };
-    if (status >= 500) return ofServerFailure(reply, this.#clock, errorCode);
+    if (status >= 500) return serverFailureOutcome(response, this.#clock, errorCode);
     const fields = details.flatMap((detail) => items(member(detail, "fieldViolations")));
     const namesToken = fields.some((violation) => member(violation, "field") === "message.token");
     return { kind: status === 400 && namesToken ? "dead" : "failed", reason };
   }
 
-  #ofMismatch(): "failed" | "refused" {
+  #mismatchKind(): "failed" | "refused" {
     if (this.#firstMismatches === undefined) return "failed";
     this.#firstMismatches += 1;
     return this.#firstMismatches < mismatchesOfProject ? "failed" : "refused";
@@ -156,8 +157,8 @@ export class FcmProvider implements PushProvider {
 }
 
 /**
- * A message without token and data. Repeats collapse by Android's tag, the web's tag and APNs' collapse id;
- * not by FCM's `collapse_key`, which is throttled.
+ * A message without token and data. A repeat replaces the first message by Android's tag, the web's tag and APNs'
+ * collapse id, not by FCM's `collapse_key`, which FCM throttles.
  */
 function messageOf(content: NotificationContent, ttl: number): string {
   const { notificationId, title, message, imageUrl, expiresAt } = content;

@@ -1,6 +1,6 @@
 /**
- * Access to Google's services by service account (RFC 7523). Owns the access token: fetched when it is first
- * needed, renewed before it expires, and by one request at a time, however many messages wait for it.
+ * Access tokens of Google for a service account (RFC 7523). A token is fetched when it is first needed and renewed
+ * before it expires, by one request at a time for all messages that wait for it.
  */
 import { createPrivateKey, type KeyObject } from "node:crypto";
 import { SignJWT } from "jose";
@@ -10,24 +10,24 @@ import {
   codeIn,
   jsonOf,
   member,
-  ofNoResponse,
-  ofServerFailure,
+  noResponseOutcome,
   quotaMs,
   reasonOf,
   retryAfterMs,
+  serverFailureOutcome,
 } from "../outcomes.ts";
 import type { Outcome } from "../provider.ts";
 import type { ExchangeResult } from "../transport/http2-exchange.ts";
 import type { Http2Pool } from "../transport/http2-pool.ts";
 
 const scope = "https://www.googleapis.com/auth/firebase.messaging";
-/** Seconds that an assertion is valid; Google takes at most an hour. */
+/** Seconds for which an assertion is valid; Google accepts at most an hour. */
 const assertionSeconds = 3600;
-/** Milliseconds before its expiry at which a new token is fetched, while the old one is used on. */
+/** Milliseconds before expiry at which a new token is fetched, while the old one is still used. */
 const renewMs = 300_000;
-/** Milliseconds before its expiry from which on a token is not used. */
+/** Milliseconds before expiry from which a token is no longer used. */
 const marginMs = 30_000;
-/** Milliseconds that a failure stands, so that a wave of messages is not a wave of requests for tokens. */
+/** Milliseconds for which a failure is cached, so that many messages do not cause as many token requests. */
 const failureMs = 2_000;
 
 interface AccessToken {
@@ -36,7 +36,7 @@ interface AccessToken {
   readonly expiresAt: number;
 }
 
-/** An access token, or what comes of messages while there is none. */
+/** An access token, or the outcome of messages while there is none. */
 type Access = { readonly token: string } | { readonly outcome: Outcome };
 
 export class GoogleAccess {
@@ -56,7 +56,7 @@ export class GoogleAccess {
     this.#clock = clock;
   }
 
-  /** The token; a promise only where it must be fetched. */
+  /** The token; a promise only if it must be fetched. */
   token(): Access | Promise<Access> {
     const now = this.#clock.now();
     const current = this.#current;
@@ -65,7 +65,7 @@ export class GoogleAccess {
     return current;
   }
 
-  /** Another token than this one, which was not taken. */
+  /** Replaces a token that FCM has rejected. */
   renew(refused: string): Access | Promise<Access> {
     if (this.#current?.token === refused) this.#current = undefined;
     return this.token();
@@ -73,7 +73,7 @@ export class GoogleAccess {
 
   #fetch(): Access | Promise<Access> {
     if (this.#failure && this.#clock.now() < this.#failure.until) return { outcome: this.#failure.outcome };
-    this.#fetching ??= this.#ask()
+    this.#fetching ??= this.#request()
       .catch((): Access => ({ outcome: { kind: "refused", reason: "OAuth: no assertion can be signed" } }))
       .finally(() => {
         this.#fetching = undefined;
@@ -81,10 +81,10 @@ export class GoogleAccess {
     return this.#fetching;
   }
 
-  async #ask(): Promise<Access> {
+  async #request(): Promise<Access> {
     const { tokenUri } = this.#account;
     const { protocol, host, pathname, search } = new URL(tokenUri);
-    const reply = await this.#pool.request(
+    const response = await this.#pool.request(
       [
         ...[":method", "POST", ":scheme", protocol.slice(0, -1), ":authority", host],
         ...[":path", pathname + search, "content-type", "application/x-www-form-urlencoded"],
@@ -94,7 +94,7 @@ export class GoogleAccess {
         assertion: await this.#assertion(),
       }).toString(),
     );
-    const result = this.#read(reply);
+    const result = this.#read(response);
     if ("outcome" in result) {
       this.#failure = { outcome: result.outcome, until: this.#clock.now() + failureMs };
     } else {
@@ -117,15 +117,15 @@ export class GoogleAccess {
   }
 
   /** RFC 6749 section 5: a token, or an error code. */
-  #read(reply: ExchangeResult): AccessToken | { readonly outcome: Outcome } {
-    if (!reply.answered) return { outcome: inWordsOfAccess(ofNoResponse(reply)) };
-    const { status } = reply;
-    const body = jsonOf(reply);
+  #read(response: ExchangeResult): AccessToken | { readonly outcome: Outcome } {
+    if (!response.responded) return { outcome: asAccessFailure(noResponseOutcome(response)) };
+    const { status } = response;
+    const body = jsonOf(response);
     if (status === 429) {
-      const afterMs = retryAfterMs(reply, this.#clock) ?? quotaMs;
+      const afterMs = retryAfterMs(response, this.#clock) ?? quotaMs;
       return { outcome: { kind: "unavailable", afterMs, reason: "OAuth: 429" } };
     }
-    if (status >= 500) return { outcome: inWordsOfAccess(ofServerFailure(reply, this.#clock)) };
+    if (status >= 500) return { outcome: asAccessFailure(serverFailureOutcome(response, this.#clock)) };
     const [token, seconds] = [member(body, "access_token"), member(body, "expires_in")];
     if (status === 200) {
       if (typeof token === "string" && /^[\x21-\x7e]{1,8192}$/.test(token) && typeof seconds === "number") {
@@ -138,8 +138,8 @@ export class GoogleAccess {
   }
 }
 
-/** Without a token nothing can be sent, so what would be one message's bad luck is everybody's. */
-function inWordsOfAccess(outcome: Outcome): Outcome {
+/** Without an access token no message can be sent, so a temporary failure here makes the whole provider unavailable. */
+function asAccessFailure(outcome: Outcome): Outcome {
   if (outcome.kind !== "retry" && outcome.kind !== "unavailable") return outcome;
   return { ...outcome, kind: "unavailable", reason: `OAuth: ${outcome.reason}` };
 }

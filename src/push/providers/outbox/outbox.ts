@@ -1,6 +1,6 @@
 /**
- * The provider of development mode: sends nothing and appends what would have been sent to a file, one JSON
- * text in each line. Owns that file's order, and that a message is in it before it counts as sent.
+ * The outbox provider of development mode: instead of sending, it appends each message to a file, one JSON text in each
+ * line. Lines are in the order of sending, and a message is in the file before it counts as sent.
  */
 import { type FileHandle, mkdir, open } from "node:fs/promises";
 import { dirname } from "node:path";
@@ -16,13 +16,13 @@ export class OutboxProvider implements PushProvider {
   readonly #path: string;
   readonly #clock: Clock;
   #file: FileHandle | undefined;
-  /** Lines of this turn of the event loop: they are written together. */
+  /** Lines that are written together, in the next write. */
   #lines: string[] = [];
   #written: Promise<Outcome> | undefined;
-  /** The last write that was begun. */
+  /** The last write that was started. */
   #last: Promise<unknown> = Promise.resolve();
 
-  /** @param path of the file; made at first use, with its directory */
+  /** @param path of the file, which is created at first use, with its directory */
   constructor(path: string, clock: Clock) {
     this.#path = path;
     this.#clock = clock;
@@ -42,7 +42,7 @@ export class OutboxProvider implements PushProvider {
     };
   }
 
-  /** Writes what has gathered by the time that the write before it is done. */
+  /** Writes the lines that have gathered when the previous write ends. */
   async #writeNext(): Promise<Outcome> {
     const before = this.#last;
     const { promise, resolve } = Promise.withResolvers<void>();

@@ -1,6 +1,6 @@
 /**
- * Connections to one origin over HTTP/1.1, for push services that speak nothing newer. Takes requests and
- * gives replies as {@link Http2Pool} does; Node's agent owns the connections and the queue.
+ * Connections to one origin over HTTP/1.1, for push services without HTTP/2. Takes requests and returns results as
+ * {@link Http2Pool} does; Node's agent manages the connections and the queue.
  */
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
@@ -14,21 +14,21 @@ import {
   type RawHeaders,
 } from "./http2-exchange.ts";
 
-/** Connecting failed, or the reason is one of TLS: nothing was sent. */
+/** Error codes of connecting and of TLS: nothing was sent. */
 const unreachable = /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ERR_TLS_.*|.*CERT.*)$/;
 
 interface Http1PoolOptions {
   readonly origin: string;
-  /** Connections, and so requests, at once. */
+  /** Most connections, and so requests, at once. */
   readonly maxSockets: number;
   /** Milliseconds without a request, after which a connection is closed. */
   readonly idleMs: number;
-  /** Milliseconds from asking to the end of the answer, waiting included. */
+  /** Milliseconds from the request to the end of the response, including the wait for a connection. */
   readonly timeoutMs: number;
 }
 
 export class Http1Pool {
-  /** Where every request goes. Never a URL made with the path: a path such as `//host` would lead elsewhere. */
+  /** The target of every request. The path is passed separately: in a URL, a path such as `//host` would name a host. */
   readonly #origin: ReturnType<typeof urlToHttpOptions>;
   readonly #timeoutMs: number;
   readonly #agent: HttpAgent;
@@ -43,24 +43,24 @@ export class Http1Pool {
     this.#agent = this.#isSecure ? new HttpsAgent(options) : new HttpAgent(options);
   }
 
-  /** Asks the peer. Never rejects. */
+  /** Sends a request. Never rejects. */
   request(headers: RawHeaders, body: string | Uint8Array): Promise<ExchangeResult> {
-    const reply = this.#ask(headers, body);
-    this.#open.add(reply);
-    const forget = () => this.#open.delete(reply);
-    void reply.then(forget, forget);
-    return reply;
+    const result = this.#send(headers, body);
+    this.#open.add(result);
+    const forget = () => this.#open.delete(result);
+    void result.then(forget, forget);
+    return result;
   }
 
-  async #ask(headers: RawHeaders, body: string | Uint8Array): Promise<ExchangeResult> {
+  async #send(headers: RawHeaders, body: string | Uint8Array): Promise<ExchangeResult> {
     const { promise, resolve } = Promise.withResolvers<ExchangeResult>();
     const fields = headers.flatMap((name, index) =>
       index % 2 === 0 && !name.startsWith(":") ? [[name, headers[index + 1] ?? ""]] : [],
     );
     const signal = AbortSignal.timeout(this.#timeoutMs);
-    const ask = this.#isSecure ? httpsRequest : httpRequest;
+    const sendRequest = this.#isSecure ? httpsRequest : httpRequest;
     try {
-      const request = ask({
+      const request = sendRequest({
         ...this.#origin,
         method: pseudoHeader(headers, ":method"),
         path: pseudoHeader(headers, ":path"),
@@ -72,8 +72,8 @@ export class Http1Pool {
       request.on("error", (error) => resolve(noResponse(signal.aborted ? undefined : codeOf(error))));
       request.end(body);
     } catch (error) {
-      // Node does not send such a path or header.
-      return { answered: false, cause: "lost", reason: codeOf(error) ?? "the request cannot be made" };
+      // Node rejects this path or header.
+      return { responded: false, cause: "lost", reason: codeOf(error) ?? "the request cannot be made" };
     }
     return promise;
   }
@@ -89,13 +89,13 @@ function pseudoHeader(headers: RawHeaders, name: string): string {
   return headers[headers.indexOf(name) + 1] ?? "";
 }
 
-/** @param code of the error; undefined: it took too long */
+/** @param code of the error; undefined: the timeout has passed */
 function noResponse(code: string | undefined = "ETIMEDOUT"): NoResponse {
-  if (code === "ETIMEDOUT") return { answered: false, cause: "timeout", reason: "no answer in time" };
-  return { answered: false, cause: unreachable.test(code) ? "unreachable" : "lost", reason: code };
+  if (code === "ETIMEDOUT") return { responded: false, cause: "timeout", reason: "response timeout" };
+  return { responded: false, cause: unreachable.test(code) ? "unreachable" : "lost", reason: code };
 }
 
-/** What was answered, also if it breaks off: the status says what became of the message. */
+/** Reads the response, even if its body breaks off: the status alone decides the outcome of the message. */
 async function readResponse(response: IncomingMessage): Promise<ProviderResponse> {
   const chunks: Buffer[] = [];
   let size = 0;
@@ -106,10 +106,10 @@ async function readResponse(response: IncomingMessage): Promise<ProviderResponse
       if (size > maxBodyBytes) break;
     }
   } catch {
-    // It broke off.
+    // The body broke off; what has been read is kept.
   }
   return {
-    answered: true,
+    responded: true,
     status: response.statusCode ?? 0,
     header(name) {
       const value = response.headers[name];

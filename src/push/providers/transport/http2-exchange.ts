@@ -1,74 +1,74 @@
 /**
- * One request over HTTP/2 and what came of it. Owns the gathering of an answer and its limits; which
- * connection it goes over, and for how long, is the pool's.
+ * One request over HTTP/2 and its result. Reads the response within its limits; the pool chooses the connection and
+ * enforces the timeout.
  */
 import { type ClientHttp2Stream, constants, type IncomingHttpHeaders } from "node:http2";
 
-/** Bytes of an answer's body that are read; the rest is refused. The longest error of a provider has about 2 KiB. */
+/** Most bytes of a response body that are read; then the stream is closed. Providers' longest errors have about 2 KiB. */
 export const maxBodyBytes = 64 * 1024;
 
 /**
- * Names and values by turns, pseudo-headers first, `:method`, `:scheme`, `:authority` and `:path` included.
- * Not copied and not changed, so requests may share one.
+ * Alternating names and values. Pseudo-headers come first, including `:method`, `:scheme`, `:authority` and `:path`.
+ * It is neither copied nor changed, so requests may share one.
  */
 export type RawHeaders = readonly string[];
 
-/** The peer answered: at least with a status. */
+/** The peer responded, at least with a status. */
 export interface ProviderResponse {
-  readonly answered: true;
+  readonly responded: true;
   readonly status: number;
   header(name: string): string | undefined;
   /** The body, cut at 64 KiB, or where the connection broke. */
   text(): string;
 }
 
-/** Nothing came back. */
+/** No response came. */
 export interface NoResponse {
-  readonly answered: false;
+  readonly responded: false;
   /**
-   * `unreachable`: there is no connection, so others will fare the same. `lost`: whether the peer processed
-   * it is not known. `timeout`: the same, it took too long.
+   * `unreachable`: there is no connection, so other requests would fail too. `lost`: the connection broke, and the peer
+   * may or may not have processed the request. `timeout`: the same, after the timeout.
    */
   readonly cause: "unreachable" | "lost" | "timeout";
-  /** A few words, such as `ECONNREFUSED`; holds nothing of the request. */
+  /** A few words, such as `ECONNREFUSED`; contains nothing of the request. */
   readonly reason: string;
 }
 
 export type ExchangeResult = ProviderResponse | NoResponse;
 
-/** A request in flight, and then its answer: one object, as there are ten thousand a second. */
+/** A request in flight, and then its response: one object for both, as there are ten thousand a second. */
 export class Exchange implements ProviderResponse {
-  readonly answered = true;
+  readonly responded = true;
   readonly headers: RawHeaders;
   readonly body: string | Uint8Array;
   /** As in `performance.now()`. */
-  readonly askedAt: number;
+  readonly requestedAt: number;
   /** How many streams it was sent on. */
   tries = 0;
-  /** The stream that it is sent on; others, abandoned, have no say. */
+  /** The stream that the request is sent on; events of abandoned streams are ignored. */
   stream: ClientHttp2Stream | undefined;
-  readonly reply: Promise<ExchangeResult>;
-  readonly #resolve: (reply: ExchangeResult) => void;
-  #answer: IncomingHttpHeaders | undefined;
+  readonly result: Promise<ExchangeResult>;
+  readonly #resolve: (result: ExchangeResult) => void;
+  #responseHeaders: IncomingHttpHeaders | undefined;
   #chunks: Buffer[] | undefined;
   #size = 0;
 
   constructor(headers: RawHeaders, body: string | Uint8Array) {
     this.headers = headers;
     this.body = body;
-    this.askedAt = performance.now();
+    this.requestedAt = performance.now();
     const { promise, resolve } = Promise.withResolvers<ExchangeResult>();
-    this.reply = promise;
+    this.result = promise;
     this.#resolve = resolve;
   }
 
-  /** 0 until the peer has answered. */
+  /** 0 until the peer has responded. */
   get status(): number {
-    return Number(this.#answer?.[":status"] ?? 0);
+    return Number(this.#responseHeaders?.[":status"] ?? 0);
   }
 
   header(name: string): string | undefined {
-    const value = this.#answer?.[name];
+    const value = this.#responseHeaders?.[name];
     return typeof value === "string" ? value : undefined;
   }
 
@@ -77,7 +77,7 @@ export class Exchange implements ProviderResponse {
   }
 
   takeHeaders(headers: IncomingHttpHeaders): void {
-    this.#answer = headers;
+    this.#responseHeaders = headers;
   }
 
   takeChunk(chunk: Buffer): void {
@@ -90,12 +90,12 @@ export class Exchange implements ProviderResponse {
     this.#chunks.push(taken);
   }
 
-  /** Ends it with what was answered. A second end has no effect. */
+  /** Ends the exchange with the response. A second end has no effect. */
   succeed(): void {
     this.#resolve(this);
   }
 
   fail(cause: NoResponse["cause"], reason: string): void {
-    this.#resolve({ answered: false, cause, reason });
+    this.#resolve({ responded: false, cause, reason });
   }
 }

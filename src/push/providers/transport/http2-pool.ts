@@ -1,22 +1,22 @@
 /**
- * Connections to one origin over HTTP/2. Owns which of them a request goes over, the queue of those for which
- * there is no room yet, their deadlines, and asking again what a peer surely did not look at. One timer looks
- * after everything: a timer for each request would cost more than the rest.
+ * Connections to one origin over HTTP/2: chooses the connection of each request, queues requests while no connection has
+ * room, enforces their timeouts, and repeats requests that the peer certainly did not process. One timer serves all
+ * requests, as a timer for each would cost more than everything else.
  */
 import { constants } from "node:http2";
 import { Exchange, type ExchangeResult, type NoResponse, type RawHeaders } from "./http2-exchange.ts";
 import { Session, type SessionOptions, type SessionOwner } from "./http2-session.ts";
 
-/** Milliseconds that a request waits for room before another connection is opened: connections are dear to peers. */
+/** Milliseconds that a request waits for room before another connection is opened: connections cost the peer much. */
 const growAfterMs = 50;
-/** Milliseconds after a failed connection during which requests fail at once, so that the peer is not hammered. */
-const awayMs = 250;
-/** How often a request is asked that the peer did not look at. */
+/** Milliseconds after a failed connection during which requests fail at once, so that the peer is not overloaded. */
+const unreachableMs = 250;
+/** Most attempts at a request that the peer did not process. */
 const maxTries = 4;
-/** Milliseconds that a peer's wish for fewer streams is respected by new connections. */
+/** Milliseconds for which new connections respect that the peer wants fewer streams. */
 const restrictedMs = 600_000;
-/** Milliseconds that closing connections have to say goodbye. */
-const goawayMs = 1_000;
+/** Milliseconds that connections have to close after GOAWAY; then they are destroyed. */
+const closeTimeoutMs = 1_000;
 
 export interface PoolOptions {
   /** As in `https://api.push.apple.com`. `http:` is HTTP/2 without TLS. */
@@ -24,16 +24,16 @@ export interface PoolOptions {
   readonly maxSessions: number;
   /** Streams at once on a connection, even if the peer allows more. */
   readonly maxStreams: number;
-  /** Milliseconds from asking to the end of the answer, waiting included. 10 s unless given. */
+  /** Milliseconds from the request to the end of the response, including the wait for a stream. Default: 10 s. */
   readonly timeoutMs?: number;
-  /** Milliseconds without a request, after which a connection is closed. 10 minutes unless given. */
+  /** Milliseconds without a request after which a connection is closed. Default: 10 minutes. */
   readonly idleMs?: number;
   /**
-   * Milliseconds of silence with requests in flight, after which the peer is asked whether it is there; it has
-   * as long to answer. 4 s unless given.
+   * Milliseconds of silence with requests in flight after which a PING is sent; its response may take as long again.
+   * Default: 4 s.
    */
   readonly silenceMs?: number;
-  /** A status with which the peer asks for another connection. */
+  /** A status after which the peer wants a new connection. */
   readonly reconnectOn?: number;
   /** Certificates to trust, PEM; those of Node unless given. */
   readonly ca?: string;
@@ -42,18 +42,18 @@ export interface PoolOptions {
 export class Http2Pool implements SessionOwner {
   readonly #options: PoolOptions;
   readonly #timeoutMs: number;
-  /** Those that take requests, or will when they are connected. */
+  /** Sessions that accept requests, or will once they are connected. */
   readonly #sessions: Session[] = [];
-  /** All that have not ended, the retired ones included. */
+  /** All sessions that have not ended, including the retired ones. */
   readonly #alive = new Set<Session>();
-  /** Requests without an answer, the oldest first. */
+  /** Requests without a result, the oldest first. */
   readonly #open = new Set<Exchange>();
-  /** Those of them that are on no connection, the oldest first. */
+  /** Open requests that are on no connection, the oldest first. */
   readonly #waiting = new Set<Exchange>();
   #timer: NodeJS.Timeout | undefined;
-  /** Connecting failed just now. */
-  #away: { readonly until: number; readonly reason: string } | undefined;
-  /** The peer wanted fewer streams. */
+  /** Set when connecting has failed: until then, requests fail at once. */
+  #unreachable: { readonly until: number; readonly reason: string } | undefined;
+  /** Set when the peer has refused streams: until then, new sessions use fewer. */
   #restricted: { readonly until: number; readonly maxStreams: number } | undefined;
   #isClosing = false;
   #onIdle: (() => void) | undefined;
@@ -63,22 +63,22 @@ export class Http2Pool implements SessionOwner {
     this.#timeoutMs = options.timeoutMs ?? 10_000;
   }
 
-  /** Asks the peer. Never rejects. */
+  /** Sends a request. Never rejects. */
   request(headers: RawHeaders, body: string | Uint8Array): Promise<ExchangeResult> {
     const exchange = new Exchange(headers, body);
     if (this.#isClosing) exchange.fail("unreachable", "closed");
-    else if (this.#away && exchange.askedAt < this.#away.until) {
-      exchange.fail("unreachable", this.#away.reason);
+    else if (this.#unreachable && exchange.requestedAt < this.#unreachable.until) {
+      exchange.fail("unreachable", this.#unreachable.reason);
     } else {
       this.#open.add(exchange);
       this.#timer ??= setInterval(() => this.#sweep(), Math.min(250, this.#timeoutMs / 4)).unref();
       this.#waiting.add(exchange);
       this.#pump();
     }
-    return exchange.reply;
+    return exchange.result;
   }
 
-  /** Sends what waits, as far as there is room. */
+  /** Sends the waiting requests, as far as there is room. */
   #pump(): void {
     for (const exchange of this.#waiting) {
       const session = this.#sessions.find(({ hasRoom }) => hasRoom);
@@ -90,17 +90,17 @@ export class Http2Pool implements SessionOwner {
       try {
         session.send(exchange);
       } catch {
-        this.#give(exchange, "lost", "the request cannot be written");
+        this.#abandon(exchange, "lost", "the request cannot be written");
       }
     }
   }
 
-  /** Opens a connection if there is none, or if those that there are leave the oldest request waiting. */
+  /** Opens a connection if there is none, or if the oldest request has waited too long for the existing ones. */
   #grow(oldest: Exchange): void {
     const now = performance.now();
     const count = this.#sessions.length;
     if (count > 0) {
-      if (count >= this.#options.maxSessions || now - oldest.askedAt < growAfterMs) return;
+      if (count >= this.#options.maxSessions || now - oldest.requestedAt < growAfterMs) return;
       if (this.#sessions.some(({ isConnecting }) => isConnecting)) return;
     }
     if (this.#restricted && now >= this.#restricted.until) this.#restricted = undefined;
@@ -138,7 +138,7 @@ export class Http2Pool implements SessionOwner {
 
   onRefused(session: Session, limit: number): void {
     const now = performance.now();
-    // Those of a burst that are refused together count once.
+    // Streams that are refused within one second count once.
     const isOfBurst = this.#restricted && this.#restricted.until - now > restrictedMs - 1_000;
     const maxStreams = isOfBurst ? this.#restricted?.maxStreams : undefined;
     this.#restricted = {
@@ -159,15 +159,15 @@ export class Http2Pool implements SessionOwner {
     const index = this.#sessions.indexOf(session);
     if (index >= 0) this.#sessions.splice(index, 1);
     if (!wasReady && this.#sessions.length === 0) {
-      this.#away = { until: performance.now() + awayMs, reason: session.reason };
-      for (const exchange of this.#waiting) this.#give(exchange, "unreachable", session.reason);
+      this.#unreachable = { until: performance.now() + unreachableMs, reason: session.reason };
+      for (const exchange of this.#waiting) this.#abandon(exchange, "unreachable", session.reason);
     }
     this.onRoom();
     if (this.#open.size === 0) this.#onIdle?.();
   }
 
-  /** Gives up on a request. */
-  #give(exchange: Exchange, cause: NoResponse["cause"], reason: string): void {
+  /** Ends a request without a response. */
+  #abandon(exchange: Exchange, cause: NoResponse["cause"], reason: string): void {
     this.#open.delete(exchange);
     this.#waiting.delete(exchange);
     const { stream } = exchange;
@@ -180,9 +180,9 @@ export class Http2Pool implements SessionOwner {
   #sweep(): void {
     const now = performance.now();
     for (const exchange of this.#open) {
-      if (now - exchange.askedAt < this.#timeoutMs) break;
+      if (now - exchange.requestedAt < this.#timeoutMs) break;
       const isWaiting = this.#waiting.has(exchange);
-      this.#give(exchange, "timeout", isWaiting ? "no connection had room" : "no answer in time");
+      this.#abandon(exchange, "timeout", isWaiting ? "no connection had room" : "response timeout");
     }
     for (const session of this.#alive) session.sweep(now);
     this.onRoom();
@@ -191,26 +191,26 @@ export class Http2Pool implements SessionOwner {
     this.#timer = undefined;
   }
 
-  /** Lets requests in flight finish, each within its time, then closes the connections. */
+  /** Lets requests in flight finish, each within its timeout, then closes the connections. */
   async close(): Promise<void> {
     this.#isClosing = true;
-    await this.#until(() => this.#open.size === 0);
+    await this.#waitUntil(() => this.#open.size === 0);
     for (const session of this.#alive) session.retire();
     const end = setTimeout(() => {
       for (const session of this.#alive) session.destroy();
-    }, goawayMs);
-    await this.#until(() => this.#alive.size === 0);
+    }, closeTimeoutMs);
+    await this.#waitUntil(() => this.#alive.size === 0);
     clearTimeout(end);
     clearInterval(this.#timer);
   }
 
-  async #until(isSo: () => boolean): Promise<void> {
+  async #waitUntil(isReached: () => boolean): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    const look = (): void => {
-      if (isSo()) resolve();
+    const check = (): void => {
+      if (isReached()) resolve();
     };
-    this.#onIdle = look;
-    look();
+    this.#onIdle = check;
+    check();
     await promise;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * One HTTP/2 connection. Owns its streams, how many the peer allows, and finding out that the peer is gone:
- * a connection whose other end vanished without a word looks open for ever.
+ * One HTTP/2 connection: its streams, the limit that the peer sets on them, and the detection of a lost peer. Without
+ * PINGs, a connection whose peer vanished silently would look open for ever.
  */
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from "node:http2";
 import { codeOf } from "../../../platform/base/error-code.ts";
@@ -8,25 +8,25 @@ import type { Exchange } from "./http2-exchange.ts";
 
 /** Milliseconds for connecting, TLS and the peer's settings. */
 const connectMs = 5_000;
-/** Milliseconds of silence of a connection that is only held, after which the peer is asked whether it is there. */
+/** Milliseconds of silence after which a PING is sent on an idle connection. */
 const idleSilenceMs = 60_000;
-/** Milliseconds without an answer, after which a connection that takes no more requests is cut. */
+/** Milliseconds without a finished request after which a retired connection is destroyed. */
 const lingerMs = 30_000;
 
-/** Why a session ends whose peer did not choose HTTP/2 when TLS was negotiated. */
+/** The reason of a session whose peer did not choose HTTP/2 in the TLS handshake (ALPN). */
 export const noHttp2 = "the peer speaks no HTTP/2";
 
-/** What a session tells whoever uses it. */
+/** The callbacks of a session. */
 export interface SessionOwner {
-  /** It may have room for more. */
+  /** The session may have room for more requests. */
   onRoom(session: Session): void;
-  /** @param processed false if the peer surely did not look at the request, so that it may be asked elsewhere */
+  /** @param processed false if the peer certainly did not process the request, so that it may be sent again elsewhere */
   onEnded(session: Session, exchange: Exchange, processed: boolean): void;
-  /** The peer turned a request away although it was within the limit: it wants fewer at once. */
+  /** The peer refused a stream within the limit: it wants fewer streams at once. */
   onRefused(session: Session, limit: number): void;
-  /** It takes no more requests; those in flight may still finish. */
+  /** The session accepts no more requests; those in flight may still finish. */
   onRetired(session: Session): void;
-  /** It has ended. `wasReady`: whether there ever was a connection. */
+  /** The session has ended. `wasReady`: whether it was ever connected. */
   onClosed(session: Session, wasReady: boolean): void;
 }
 
@@ -37,9 +37,9 @@ export interface SessionOptions {
   readonly ca: string | undefined;
   /** Streams at once, even if the peer allows more. */
   readonly maxStreams: number;
-  /** Milliseconds without a request after which it is closed. */
+  /** Milliseconds without a request after which the session is closed. */
   readonly idleMs: number;
-  /** Milliseconds of silence with requests in flight, after which the peer is asked; and what it has to answer. */
+  /** Milliseconds of silence with requests in flight after which a PING is sent; its response may take as long again. */
   readonly silenceMs: number;
 }
 
@@ -50,17 +50,17 @@ export class Session {
   #state: "connecting" | "open" | "retired" = "connecting";
   /** Streams that the peer allows at once. */
   #allowed = 0;
-  /** Streams that are opened at once, even if it allows more. */
+  /** Streams that are opened at once, even if the peer allows more. */
   #maxStreams: number;
   #inFlight = 0;
-  /** The last stream that the peer processes, if it has said that it is going away. */
+  /** The last stream that the peer processes, from its GOAWAY frame. */
   #lastStreamId = Number.POSITIVE_INFINITY;
   #startedAt = performance.now();
   #usedAt = this.#startedAt;
   #heardAt = this.#startedAt;
-  /** When the peer was asked whether it is there; undefined: it is not being asked. */
+  /** When the last PING was sent; undefined: no PING is waiting for its response. */
   #pingedAt: number | undefined;
-  /** Why it ended, in a word. */
+  /** Why the session ended, in a few words. */
   reason = "connection closed";
 
   constructor(options: SessionOptions, owner: SessionOwner) {
@@ -116,7 +116,7 @@ export class Session {
     this.#pingedAt = undefined;
   }
 
-  /** Sends a request. Only where there is room. */
+  /** Sends a request. Call it only if `hasRoom`. */
   send(exchange: Exchange): void {
     const stream = this.#http2.request(exchange.headers);
     this.#inFlight += 1;
@@ -127,7 +127,7 @@ export class Session {
       exchange.takeHeaders(headers);
     });
     stream.on("data", (chunk: Buffer) => exchange.takeChunk(chunk));
-    // What there is to know of it, "close" tells.
+    // The "close" event, which follows, handles the error.
     stream.on("error", () => {});
     stream.on("close", () => this.#onStreamClosed(stream, exchange));
     stream.end(exchange.body);
@@ -149,12 +149,12 @@ export class Session {
     this.#owner.onRoom(this);
   }
 
-  /** From now on at most so many streams at once. */
+  /** Limits the streams at once from now on. */
   restrict(maxStreams: number): void {
     this.#maxStreams = Math.min(this.#maxStreams, maxStreams);
   }
 
-  /** Looks whether it is still of use. Called every now and then. */
+  /** Closes or checks an idle, silent or retired connection. Called at an interval. */
   sweep(now: number): void {
     if (this.#state === "connecting") {
       if (now - this.#startedAt >= connectMs) this.#cut("connecting took too long");
@@ -182,7 +182,7 @@ export class Session {
     this.#http2.destroy();
   }
 
-  /** Takes no more requests, and closes when those in flight have ended. */
+  /** Accepts no more requests, and closes when those in flight have ended. */
   retire(): void {
     if (this.#state === "connecting") this.#cut("closed");
     if (this.#state !== "open") return;
@@ -191,7 +191,7 @@ export class Session {
     this.#owner.onRetired(this);
   }
 
-  /** Ends it, whatever is in flight. */
+  /** Closes the connection at once, even with requests in flight. */
   destroy(): void {
     this.#cut("closed");
   }

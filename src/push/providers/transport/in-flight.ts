@@ -1,11 +1,11 @@
-/** Messages on their way: what closing a provider waits for. */
+/** Counts the messages in flight, so that closing a provider can wait for them. */
 import type { Send } from "../provider.ts";
 
 export class InFlight {
   #count = 0;
   #onEmpty: (() => void) | undefined;
 
-  /** The same, counted, and never rejecting: what was thrown would be thrown again for the same message. */
+  /** Counts the messages of a sender. A sender that throws would throw again for the same message: outcome `failed`. */
   count(send: Send): Send {
     return async (recipient) => {
       this.#count += 1;
@@ -20,7 +20,7 @@ export class InFlight {
     };
   }
 
-  /** Resolves when there is none. */
+  /** Resolves when no message is in flight. */
   async ended(): Promise<void> {
     if (this.#count === 0) return;
     const { promise, resolve } = Promise.withResolvers<void>();

@@ -1,18 +1,18 @@
 /**
- * How this server identifies itself to Web Push services (RFC 8292): a JWT for each of their origins. Signing
- * one is most of what a message costs, so each is used for hours.
+ * VAPID (RFC 8292): identifies this server to Web Push services, by a JWT for each of their origins. Signing a JWT is
+ * most of the cost of a message, so each is used for hours.
  */
 import { createPrivateKey, type KeyObject } from "node:crypto";
 import { SignJWT } from "jose";
 import { type Clock, unixSeconds } from "../../../platform/base/clock.ts";
 import type { WebPushSettings } from "../../provider-settings.ts";
 
-/** Seconds that a JWT is valid; RFC 8292 allows 24 hours, and the clocks of push services differ from ours. */
+/** Seconds for which a JWT is valid. RFC 8292 allows 24 hours; less leaves room for clocks that differ. */
 const validSeconds = 43_200;
-/** Seconds that it is used. */
+/** Seconds for which a JWT is used. */
 const usedSeconds = 21_600;
 
-/** A JWT of one origin. */
+/** The JWT of one origin. */
 export class Vapid {
   readonly #settings: WebPushSettings;
   readonly #key: KeyObject;
@@ -27,7 +27,7 @@ export class Vapid {
     this.#clock = clock;
   }
 
-  /** The value of `Authorization`. */
+  /** The value of the `Authorization` header. */
   authorization(): Promise<string> {
     const now = unixSeconds(this.#clock);
     const age = now - (this.#current?.issuedAt ?? Number.NEGATIVE_INFINITY);
@@ -49,7 +49,7 @@ export class Vapid {
   }
 }
 
-/** The private key as Node has it. */
+/** The private key as a KeyObject of Node. */
 export function vapidKey({ vapidPrivateKey: d, vapidPublicKey }: WebPushSettings): KeyObject {
   const point = Buffer.from(vapidPublicKey, "base64url");
   const x = point.subarray(1, 33).toString("base64url");

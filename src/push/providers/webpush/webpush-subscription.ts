@@ -1,12 +1,12 @@
 /**
- * The token of a browser: its PushSubscription as JSON (W3C Push API, `toJSON`). A client names the URL that
- * this server then sends to, so this file owns what such a URL may be: otherwise anybody could make the
- * server call what only the server can reach.
+ * The token of a browser: its PushSubscription as JSON (W3C Push API, `toJSON`). This server sends requests to a URL
+ * that a client names, so the URL is checked here: otherwise any client could make the server request internal
+ * addresses (server-side request forgery).
  */
 import { isUncompressedPoint } from "../../provider-key-settings.ts";
 import { member } from "../outcomes.ts";
 
-/** Characters; real ones have about 400. */
+/** Longest token, in characters; real ones have about 400. */
 const maxLength = 4096;
 
 export interface Subscription {
@@ -44,26 +44,26 @@ export function parseSubscription(token: string, allowedHosts: readonly string[]
   return { value: { endpoint, p256dh, auth } };
 }
 
-/** Padding is not base64url, but some clients write it. */
+/** Decodes base64url. Padding is accepted, as some clients write it. */
 function bytesOf(value: unknown): Buffer | undefined {
   return typeof value === "string" && /^[\w-]{1,128}={0,2}$/.test(value)
     ? Buffer.from(value, "base64url")
     : undefined;
 }
 
-/** Names in their usual form: no IP address passes, nor a final dot, nor what is spelled in other scripts. */
+/** Host names in ASCII: IP addresses, a final dot and other scripts do not match. */
 const hostPattern = /^[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,}$/;
 
-/** The endpoint, if it is on an allowed host. What is checked here is what the connection is made from. */
+/** The endpoint, if it is on an allowed host. The connection is made from the same URL object that is checked here. */
 function allowedUrl(endpoint: unknown, allowedHosts: readonly string[]): URL | undefined {
-  // What URL parsers disagree about (spaces, tabs, backslashes, other scripts) is in no endpoint.
+  // Rejects characters on which URL parsers disagree: spaces, tabs, backslashes, other scripts.
   if (typeof endpoint !== "string" || !/^[\x21-\x5b\x5d-\x7e]+$/.test(endpoint)) return undefined;
   const url = URL.parse(endpoint);
   const authority = /^https?:\/\/([^/?#]+)/.exec(endpoint)?.[1];
   if (url === null || url.hash !== "" || authority === undefined) return undefined;
-  // Nobody hides in it: no user, no escapes, no other spelling of an address.
+  // Rejects user names, escapes and other spellings of the host.
   if (authority !== url.host && authority !== `${url.host}:443`) return undefined;
-  // As a reference, such a path would name another host.
+  // As a relative reference, a path that begins with `//` names another host.
   if (url.pathname.startsWith("//")) return undefined;
   if (allowedHosts.includes(url.origin)) return url;
   if (url.protocol !== "https:" || url.port !== "" || !hostPattern.test(url.hostname)) return undefined;

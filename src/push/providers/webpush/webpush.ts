@@ -1,6 +1,6 @@
 /**
- * Web Push (RFC 8030): messages to browsers, over the push services that the browsers chose. Owns the form of
- * its requests, the meaning of its answers, and a set of connections for each service.
+ * Web Push (RFC 8030): messages to browsers, over the push services that the browsers chose. Has the requests, the
+ * meaning of the responses, and a pool of connections for each push service.
  */
 import { createECDH, type KeyObject } from "node:crypto";
 import ece from "http_ece";
@@ -20,27 +20,27 @@ import { parseSubscription, type Subscription } from "./webpush-subscription.ts"
 
 const connections = { maxSessions: 2, maxStreams: 100, idleMs: 60_000 };
 const http1Connections = { maxSockets: 50, idleMs: 60_000, timeoutMs: 10_000 };
-/** Push services that are held connections to. Microsoft's has a host for each region. */
+/** Most push services with open connections. Microsoft's has a host for each region. */
 const maxServices = 32;
 /** Bytes: 4096 (RFC 8291 section 4) without the header, the tag and the padding's delimiter. */
 const maxPayloadBytes = 3993;
 /** Seconds: four weeks, the most that push services keep a message. */
 const maxTtl = 2_419_200;
 const messageIdBytes = 36;
-/** 503s in a row after which a push service is away. Fewer are the bad luck of their messages. */
+/** 503s in a row after which a push service counts as overloaded; fewer only fail their own messages. */
 const overloadsInARow = 5;
 
 /** A push service, by its origin. */
 interface Service {
   pool: Http2Pool | Http1Pool;
   readonly vapid: Vapid;
-  /** 503s since its last other answer. */
+  /** 503s since the last other response. */
   overloads: number;
-  /** Until then it wants nothing; milliseconds since the epoch. */
+  /** Nothing is sent to the service before this time, in milliseconds since the epoch. */
   pausedUntil: number;
 }
 
-/** What a chunk of messages has in common: the payload around the message id. */
+/** The parts that all messages of a chunk share: the payload around the message id. */
 interface Chunk {
   readonly ttl: string;
   readonly end: string;
@@ -58,7 +58,7 @@ export class WebPushProvider implements PushProvider {
     max: maxServices,
     dispose: ({ pool }) => this.#close(pool),
   });
-  /** Of pools that are being closed. */
+  /** The pools that are being closed. */
   readonly #closings = new Set<Promise<void>>();
 
   constructor(settings: WebPushSettings, clock: Clock) {
@@ -83,7 +83,7 @@ export class WebPushProvider implements PushProvider {
   }
 
   async #send({ ttl, end }: Chunk, { token, messageId }: Recipient): Promise<Outcome> {
-    // Hosts may have been struck off the list since the token was registered.
+    // The host may have been removed from the setting since the token was registered.
     const parsed = parseSubscription(token, this.#settings.allowedHosts);
     if ("problem" in parsed) return { kind: "failed", reason: "the subscription is not allowed" };
     const { endpoint } = parsed.value;
@@ -98,12 +98,12 @@ export class WebPushProvider implements PushProvider {
       ...["content-encoding", "aes128gcm", "content-type", "application/octet-stream"],
     ];
     const body = encrypted(parsed.value, `{"messageId":"${messageId}",${end}`);
-    let reply = await service.pool.request(headers, body);
-    if (!reply.answered && speaksNoHttp2(reply)) {
-      this.#speakHttp1(service, endpoint.origin);
-      reply = await service.pool.request(headers, body);
+    let response = await service.pool.request(headers, body);
+    if (!response.responded && lacksHttp2(response)) {
+      this.#useHttp1(service, endpoint.origin);
+      response = await service.pool.request(headers, body);
     }
-    return this.#outcomeOf(reply, service);
+    return this.#outcomeOf(response, service);
   }
 
   #serviceAt(origin: string): Service {
@@ -116,30 +116,30 @@ export class WebPushProvider implements PushProvider {
     return service;
   }
 
-  /** From now on; as long as the service is remembered, HTTP/2 is not tried again. */
-  #speakHttp1(service: Service, origin: string): void {
+  /** Switches the service to HTTP/1.1. HTTP/2 is not tried again while the service is in the cache. */
+  #useHttp1(service: Service, origin: string): void {
     if (service.pool instanceof Http1Pool) return;
     this.#close(service.pool);
     service.pool = new Http1Pool({ origin, ...http1Connections });
   }
 
   /**
-   * What a push service's answer means. None of them makes the provider unavailable or refused: there are
-   * several services, and any client could name one that answers so. A service that is overloaded, which
-   * shows in a row of 503s, is left alone by itself.
+   * The outcome of a push service's response. No response makes the whole provider unavailable or refused: there are
+   * several services, and any client could name one that responds like that. A service with a row of 503s counts as
+   * overloaded and is paused alone.
    */
-  #outcomeOf(reply: ExchangeResult, service: Service): Outcome {
-    if (!reply.answered) return { kind: "retry", afterMs: retryMs, reason: reply.reason };
-    const { status } = reply;
+  #outcomeOf(response: ExchangeResult, service: Service): Outcome {
+    if (!response.responded) return { kind: "retry", afterMs: retryMs, reason: response.reason };
+    const { status } = response;
     const reason = reasonOf(status);
     service.overloads = status === 503 ? service.overloads + 1 : 0;
     if (status === 200 || status === 201 || status === 202) return sent;
     if (status === 404 || status === 410) return { kind: "dead", reason };
-    // Microsoft says 406 where others say 429.
+    // Microsoft returns 406 where others return 429.
     if (status === 429 || status === 406)
-      return { kind: "retry", afterMs: retryAfterMs(reply, this.#clock) ?? quotaMs, reason };
+      return { kind: "retry", afterMs: retryAfterMs(response, this.#clock) ?? quotaMs, reason };
     if (status < 500) return { kind: "failed", reason };
-    const afterMs = retryAfterMs(reply, this.#clock) ?? retryMs;
+    const afterMs = retryAfterMs(response, this.#clock) ?? retryMs;
     if (service.overloads >= overloadsInARow) {
       service.pausedUntil = Math.max(service.pausedUntil, this.#clock.now() + afterMs);
     }
@@ -159,15 +159,15 @@ export class WebPushProvider implements PushProvider {
   }
 }
 
-/** Nothing was sent: the peer did not agree on HTTP/2, or what it said at once was no HTTP/2. */
-function speaksNoHttp2({ cause, reason }: NoResponse): boolean {
+/** Whether the peer has no HTTP/2: it did not choose it in the TLS handshake, or its first bytes were not HTTP/2. */
+function lacksHttp2({ cause, reason }: NoResponse): boolean {
   return (
     cause === "unreachable" &&
     (reason === noHttp2 || /^ERR_(?:HTTP2_ERROR|SSL_.*ALERT_NO_APPLICATION_PROTOCOL)$/.test(reason))
   );
 }
 
-/** Encrypted for the browser alone (RFC 8291), with a key pair that is used once. */
+/** Encrypts a payload for the browser (RFC 8291), with a key pair that is used once. */
 function encrypted({ p256dh, auth }: Subscription, payload: string): Buffer {
   const privateKey = createECDH("prime256v1");
   privateKey.generateKeys();
@@ -179,7 +179,7 @@ function encrypted({ p256dh, auth }: Subscription, payload: string): Buffer {
   });
 }
 
-/** For the page's service worker, which shows it. Repeats collapse by `tag`; a Topic header would be throttled. */
+/** The payload for the service worker that shows it. A repeat replaces the first by `tag`; Topic would be throttled. */
 function payloadOf({ notificationId, title, message, imageUrl }: NotificationContent): string {
   return JSON.stringify({ notificationId, tag: notificationId, title, body: message, image: imageUrl });
 }

@@ -51,7 +51,7 @@ test.each(["//<other>/x", "http://<other>/x", "/..//<other>/x", "//", "/a?b=c"])
   "is asked of the origin as it is: %s",
   async (form) => {
     const path = form.replace("<other>", other.host);
-    expect(await pool.request(headersWith(path), "body")).toMatchObject({ answered: true, status: 201 });
+    expect(await pool.request(headersWith(path), "body")).toMatchObject({ responded: true, status: 201 });
     expect(service.asked).toEqual([`${service.host} ${path}`]);
     expect(other.asked).toEqual([]);
   },
@@ -63,11 +63,11 @@ test("what cannot be asked is no answer, and the pool goes on and closes", async
   const note = (reason: unknown) => unhandled.push(reason);
   process.on("unhandledRejection", note);
   expect(await own.request(headersWith("/a b"), "body")).toEqual({
-    answered: false,
+    responded: false,
     cause: "lost",
     reason: "ERR_UNESCAPED_CHARACTERS",
   });
-  expect(await own.request([...headersWith("/"), "x", "a\nb"], "body")).toMatchObject({ answered: false });
+  expect(await own.request([...headersWith("/"), "x", "a\nb"], "body")).toMatchObject({ responded: false });
   expect(await own.request(headersWith("/"), "body")).toMatchObject({ status: 201 });
   await own.close();
   await new Promise(setImmediate);

@@ -50,7 +50,7 @@ const ask = (pool: Http2Pool, body = ""): Promise<ExchangeResult> => pool.reques
 const askMany = (pool: Http2Pool, count: number): Promise<ExchangeResult[]> =>
   Promise.all(Array.from({ length: count }, () => ask(pool)));
 const statuses = (replies: readonly ExchangeResult[]): unknown[] => [
-  ...new Set(replies.map((reply) => (reply.answered ? reply.status : reply.reason))),
+  ...new Set(replies.map((reply) => (reply.responded ? reply.status : reply.reason))),
 ];
 const ok: OnStream = (stream) => {
   stream.respond({ ":status": 200 });
@@ -63,8 +63,8 @@ describe("a request", () => {
     const secure = poolOf(`https://localhost:${await listen(server)}`, { ca: localhostCertificate.cert });
     for (const pool of [secure, poolOf(await serve(ok))]) {
       const reply = await ask(pool, "body");
-      expect(reply).toMatchObject({ answered: true, status: 200 });
-      expect(reply.answered && reply.text()).toBe("fine");
+      expect(reply).toMatchObject({ responded: true, status: 200 });
+      expect(reply.responded && reply.text()).toBe("fine");
     }
   });
 
@@ -85,13 +85,13 @@ describe("a request", () => {
     const pool = poolOf(origin, { timeoutMs: 200, maxStreams: 2, maxSessions: 1 });
     const slow = pool.request([...headers, "x-slow", "1"], "");
     expect(statuses(await askMany(pool, 50))).toEqual([200]);
-    expect(await slow).toEqual({ answered: false, cause: "timeout", reason: "no answer in time" });
+    expect(await slow).toEqual({ responded: false, cause: "timeout", reason: "response timeout" });
   });
 
   test("waits for room no longer than its time", async () => {
     const pool = poolOf(await serve(() => {}), { timeoutMs: 200, maxStreams: 1, maxSessions: 1 });
     const reasons = statuses(await askMany(pool, 3));
-    expect(reasons).toEqual(["no answer in time", "no connection had room"]);
+    expect(reasons).toEqual(["response timeout", "no connection had room"]);
   });
 
   test("whose answer breaks off after its status has that status", async () => {
@@ -100,7 +100,7 @@ describe("a request", () => {
       stream.write("half");
       setTimeout(() => stream.close(constants.NGHTTP2_INTERNAL_ERROR), 20);
     });
-    expect(await ask(poolOf(origin))).toMatchObject({ answered: true, status: 200 });
+    expect(await ask(poolOf(origin))).toMatchObject({ responded: true, status: 200 });
   });
 
   test("takes 64 KiB of an answer and no more", async () => {
@@ -113,13 +113,13 @@ describe("a request", () => {
       write();
     });
     const reply = await ask(poolOf(origin));
-    expect(reply.answered && reply.text().length).toBe(65_536);
+    expect(reply.responded && reply.text().length).toBe(65_536);
   });
 
   test("that is no HTTP is not sent, and disturbs no other", async () => {
     const pool = poolOf(await serve(ok));
     await ask(pool);
-    expect(await pool.request([...headers, "bad\nname", "x"], "")).toMatchObject({ answered: false });
+    expect(await pool.request([...headers, "bad\nname", "x"], "")).toMatchObject({ responded: false });
     expect(await ask(pool)).toMatchObject({ status: 200 });
   });
 });
@@ -177,7 +177,7 @@ describe("streams", () => {
       asked += 1;
       stream.close(constants.NGHTTP2_REFUSED_STREAM);
     });
-    expect(await ask(poolOf(origin))).toMatchObject({ answered: false, cause: "lost" });
+    expect(await ask(poolOf(origin))).toMatchObject({ responded: false, cause: "lost" });
     expect(asked).toBe(4);
   });
 });
@@ -188,7 +188,7 @@ describe("a connection", () => {
     const origin = `http://127.0.0.1:${await listen(closed)}`;
     await closing.pop()?.();
     const pool = poolOf(origin);
-    const unreachable = { answered: false, cause: "unreachable", reason: "ECONNREFUSED" };
+    const unreachable = { responded: false, cause: "unreachable", reason: "ECONNREFUSED" };
     for (const reply of await askMany(pool, 20)) expect(reply).toEqual(unreachable);
     expect(await ask(pool)).toEqual(unreachable);
   });
@@ -237,7 +237,7 @@ describe("a connection", () => {
     expect(await ask(pool)).toMatchObject({ status: 200 });
     isFrozen = true;
     const begin = performance.now();
-    expect(await ask(pool)).toMatchObject({ answered: false, cause: "lost" });
+    expect(await ask(pool)).toMatchObject({ responded: false, cause: "lost" });
     expect(performance.now() - begin).toBeLessThan(2_000);
     expect(await ask(pool)).toMatchObject({ status: 200 });
     expect(connections).toBe(2);
@@ -305,8 +305,8 @@ describe("GOAWAY", () => {
       const pool = poolOf(origin, { maxSessions: 1, timeoutMs: 1_000 });
       const replies = ["a", "b", "c", "d"].map((id) => pool.request([...headers, "x-id", id], ""));
       const [first, second, third, fourth] = await Promise.all(replies);
-      expect(first).toMatchObject({ answered: false });
-      expect(second).toMatchObject({ answered: false });
+      expect(first).toMatchObject({ responded: false });
+      expect(second).toMatchObject({ responded: false });
       expect(third).toMatchObject({ status: 200 });
       expect(fourth).toMatchObject({ status: 200 });
       expect(seen.filter((id) => id === "a" || id === "b")).toEqual(["a", "b"]);
@@ -321,7 +321,7 @@ test("close lets requests in flight and in the queue finish, and takes no more",
   const pool = poolOf(origin, { maxSessions: 1 });
   const replies = askMany(pool, 12);
   const closed = pool.close();
-  expect(await ask(pool)).toEqual({ answered: false, cause: "unreachable", reason: "closed" });
+  expect(await ask(pool)).toEqual({ responded: false, cause: "unreachable", reason: "closed" });
   await closed;
   expect(statuses(await replies)).toEqual([200]);
 });
