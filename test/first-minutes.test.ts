@@ -9,7 +9,7 @@ import { createServer } from "node:net";
 import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { authTable } from "../src/auth/settings-table.ts";
 import { databaseTable } from "../src/platform/database/settings.ts";
 import { exampleOf, type SettingsTable } from "../src/platform/settings/settings.ts";
@@ -22,6 +22,7 @@ import { exercised } from "./support/backends.ts";
 import { copyEmbeddedDatabase } from "./support/embedded-template.ts";
 import { killAll, type Program, root, startNode } from "./support/program.ts";
 import { type Backend, backends, type Ports, portsIn } from "./support/servers.ts";
+import { suiteCleanup } from "./support/suite-cleanup.ts";
 
 interface Started extends Program {
   /** Throws before it listens. */
@@ -32,12 +33,11 @@ interface Started extends Program {
 }
 
 let directory: string;
+const cleanup = suiteCleanup();
 beforeAll(() => {
   directory = mkdtempSync(join(tmpdir(), "gatepost-first-"));
-});
-afterAll(() => {
-  killAll();
-  rmSync(directory, { recursive: true, force: true });
+  cleanup.defer(() => rmSync(directory, { recursive: true, force: true }));
+  cleanup.defer(killAll);
 });
 
 /** The databases of both services. */

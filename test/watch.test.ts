@@ -3,11 +3,12 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { afterAll, expect, it, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import { killAll, root, startProgram } from "./support/program.ts";
+import { suiteCleanup } from "./support/suite-cleanup.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "gatepost-watch-"));
-afterAll(() => {
+suiteCleanup().defer(() => {
   killAll();
   rmSync(directory, { recursive: true, force: true });
 });

@@ -1,5 +1,5 @@
 /** A database that hangs: nobody waits for ever, nothing is called active, and afterwards all is as before. */
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test, vi } from "vitest";
 import { type AuthApi, authApi, basic, internal, mobileApp } from "../support/auth-api.ts";
 import { withClients } from "../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
@@ -7,6 +7,7 @@ import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
 import { type DatabaseGate, openDatabaseGate } from "../support/database-gate.ts";
 import { HttpError, type Introspector, introspectors } from "../support/introspectors.ts";
 import { backends } from "../support/servers.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 
 /** Milliseconds within which everything is answered. */
 const bound = 12_000;
@@ -19,19 +20,20 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL hangs", () => 
   let server: AuthServer;
   let api: AuthApi;
   let askers: readonly Introspector[];
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore("PostgreSQL");
+    cleanup.defer(() => store.drop());
     gate = await openDatabaseGate(store.env["DB_HOST"] ?? "", Number(store.env["DB_PORT"]));
+    cleanup.defer(() => gate.close());
     const env = { ...store.env, ...clients, DB_HOST: "127.0.0.1", DB_PORT: String(gate.port) };
     server = await startAuthServer("PostgreSQL", { env });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
     askers = introspectors(server);
-  });
-  afterAll(async () => {
-    for (const asker of askers) asker.close();
-    await server.stop();
-    await gate.close();
-    await store.drop();
+    cleanup.defer(() => {
+      for (const asker of askers) asker.close();
+    });
   });
 
   test("every operation is answered 503 in time, whoever asks, and works again afterwards", async () => {

@@ -1,13 +1,14 @@
 /** PostgreSQL that ends connections while they are in use: the process lives, and no change is half written. */
 import { setImmediate } from "node:timers/promises";
 import postgres from "postgres";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test, vi } from "vitest";
 import { type AuthApi, authApi, internal } from "../support/auth-api.ts";
 import { eventsIn } from "../support/auth-fleet.ts";
 import { type AuthProcess, spawnAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
 import { requiredPostgresUrl } from "../support/postgresql/server.ts";
 import { backends } from "../support/servers.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 
 /** Milliseconds for which connections are ended, over and over. */
 const storm = 4_000;
@@ -17,14 +18,13 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL ends connectio
   let store: AuthStore;
   let server: AuthProcess;
   let api: AuthApi;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore("PostgreSQL");
+    cleanup.defer(() => store.drop());
     server = await spawnAuthServer("PostgreSQL", { env: store.env });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
-  });
-  afterAll(async () => {
-    await server.stop();
-    await store.drop();
   });
 
   /** Ends all the server's connections, over and over. @returns how many it ended */

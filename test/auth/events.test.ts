@@ -3,7 +3,7 @@
  * relay delivers every event once while nothing fails, again after a failure, and in order.
  */
 import { type DescMessage, fromJson } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test, vi } from "vitest";
 import { file_auth_v1_events, RevocationReasonSchema } from "../../gen/proto/auth/v1/events_pb.ts";
 import { decodeRefreshToken } from "../../src/auth/tokens/refresh-token.ts";
 import {
@@ -20,6 +20,7 @@ import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
 import { otpVerifier } from "../support/otp.ts";
 import { backends } from "../support/servers.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 
 /** A client without a grace window, so that a second use is reuse at once. */
 const strict = basic("strict", "strict-secret");
@@ -124,14 +125,13 @@ describe.each(backends)("events on %s", (backend) => {
   let store: AuthStore;
   let server: AuthServer;
   let api: AuthApi;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore(backend);
+    cleanup.defer(() => store.drop());
     server = await startAuthServer(backend, { env: { ...store.env, ...clients } });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
-  });
-  afterAll(async () => {
-    await server.stop();
-    await store.drop();
   });
 
   async function delivered(identityId: string, count: number): Promise<LoggedEvent[]> {

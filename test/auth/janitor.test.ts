@@ -1,7 +1,7 @@
 /** The janitor: what has expired goes, what has not stays, and nobody is disturbed by it. */
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { cleanUp, startJanitor } from "../../src/auth/janitor.ts";
 import { createAttemptLimit } from "../../src/auth/limits/attempts.ts";
 import { authMigrations } from "../../src/auth/service.ts";
@@ -17,6 +17,7 @@ import { otpVerifier } from "../support/otp.ts";
 import { rows } from "../support/rows.ts";
 import { backends } from "../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 
 const minute = 60;
 /** For so long what was revoked or redeemed is kept beyond its expiry, whatever a clock says meanwhile. */
@@ -26,12 +27,13 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
   let own: ServiceDatabase;
   let database: OpenDatabase;
   let clock: MovableClock;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     own = await createServiceDatabase(backend, authMigrations);
+    cleanup.defer(() => own.drop());
     database = await own.open();
     await database.migrate();
   });
-  afterAll(() => own.drop());
   beforeEach(async () => {
     clock = movableClock();
     for (const table of ["authorizations", "revoked_access_tokens", "redeemed_otp_proofs", "attempts"]) {
@@ -223,8 +225,10 @@ describe.each(backends)("the janitor of a running server on %s", (backend) => {
   let api: AuthApi;
   let looks = 0;
   const brief = basic("brief", "brief-secret");
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore(backend);
+    cleanup.defer(() => store.drop());
     clock = movableClock();
     const clients = withClients({
       clientId: "brief",
@@ -242,7 +246,6 @@ describe.each(backends)("the janitor of a running server on %s", (backend) => {
     server = await startAuthServer(backend, { env, clock: counted });
     api = authApi(server.base);
   });
-  afterAll(() => store.drop());
 
   /** Waits for a whole round: each looks at the clock when it begins, and nobody else does meanwhile. */
   async function aRound(): Promise<void> {

@@ -3,10 +3,11 @@
  * the responses against the document. The last test counts.
  */
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { attemptRules } from "../../src/auth/limits/attempts.ts";
 import { basic, type CallOptions, internal, mobileApp, newPhone } from "../support/auth-api.ts";
 import { readContract } from "../support/contract-check.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { type Deployments, startDeployments } from "./auth-deployments.ts";
 import { type Case, casesFrom, one, statusRun, withoutCredentials, withRaw } from "./status-cases.ts";
 
@@ -16,12 +17,13 @@ const { answers, expectAllReached } = statusRun(contract, (on) => deployments.ap
 /** An identity of the sound server, and a token of its that all three know. */
 const known = { id: "", phone: "", token: "" };
 
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   deployments = await startDeployments(contract);
+  cleanup.defer(() => deployments.stop());
   Object.assign(known, await sound().newIdentity());
   known.token = (await sound().newPair(known.id)).access_token;
 }, 60_000);
-afterAll(() => deployments.stop());
 
 function sound() {
   return deployments.api("sound");

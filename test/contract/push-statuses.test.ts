@@ -3,9 +3,10 @@
  * responses is held against the document. The last test counts.
  */
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import type { CallOptions } from "../support/contract-api.ts";
 import { readContract } from "../support/contract-check.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { type PushDeployments, startPushDeployments } from "./push-deployments.ts";
 import {
   type Case,
@@ -21,8 +22,10 @@ const contract = readContract("push-orchestration");
 let deployments: PushDeployments;
 const { answers, expectAllReached } = statusRun(contract, (on) => deployments.call(on));
 
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   deployments = await startPushDeployments(contract);
+  cleanup.defer(() => deployments.stop());
   // Devices for the notifications that must not have ended yet: at one message a second they take a while.
   for (let index = 0; index < 5; index += 1) {
     const json = { ...aDevice(), token: `slow-${index}` };
@@ -30,7 +33,6 @@ beforeAll(async () => {
     await deployments.call("sound")("savePushToken", request);
   }
 }, 120_000);
-afterAll(() => deployments.stop());
 
 const user = (on: Deployment = "sound") => deployments.user(on);
 const backoffice = (on: Deployment = "sound") => deployments.backoffice(on);

@@ -6,7 +6,7 @@ import { randomUUID } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import type { components } from "../../gen/openapi/push-orchestration.ts";
 import { eventsIn } from "../support/auth-fleet.ts";
 import { createTestDatabase } from "../support/backends.ts";
@@ -19,6 +19,7 @@ import {
   startPushServer,
 } from "../support/push-server.ts";
 import { backends, databaseEnvironment } from "../support/servers.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 
 type Schemas = components["schemas"];
 
@@ -75,10 +76,11 @@ async function expectForgotten(server: PushServer, userId: string): Promise<void
 
 describe.each(backends)("on %s", (backend) => {
   let server: PushServer;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     server = await startPushServer(backend);
+    cleanup.defer(() => server.stop());
   });
-  afterAll(() => server.stop());
 
   test("a notification goes from the back office to the device, and into the user's history", async () => {
     const userId = randomUUID();
@@ -159,11 +161,12 @@ describe.each(backends)("on %s, where the process is killed", (backend) => {
 describe.runIf(backends.includes("PostgreSQL"))("where the database of push hangs", () => {
   let gate: DatabaseGate;
   let server: PushServer;
-  let drop: () => Promise<void>;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     const database = await createTestDatabase();
-    drop = () => database.drop();
+    cleanup.defer(() => database.drop());
     gate = await openDatabaseGate(database.host, database.port);
+    cleanup.defer(() => gate.close());
     const env = Object.entries({
       ...databaseEnvironment(database),
       DB_HOST: "127.0.0.1",
@@ -171,11 +174,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where the database of push hang
     }).map(([name, value]) => [`PUSH_${name}`, value]);
     // The auth service is on its embedded database, with its one connection.
     server = await startPushServer("PGlite", { env: Object.fromEntries(env) });
-  });
-  afterAll(async () => {
-    await server.stop();
-    await gate.close();
-    await drop();
+    cleanup.defer(() => server.stop());
   });
 
   test("auth goes on as before, and what it has to tell is told when the database is back", async () => {

@@ -1,7 +1,7 @@
 /** The janitor: what has expired or is too old goes, what has not stays, and nobody is disturbed by it. */
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Database, OpenDatabase } from "../../src/platform/database/database.ts";
 import { pushMigrations } from "../../src/push/database.ts";
 import { createDevices } from "../../src/push/devices/devices.ts";
@@ -13,6 +13,7 @@ import { insertNotification, type NotificationRow } from "../support/push-rows.t
 import { rows } from "../support/rows.ts";
 import { backends } from "../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 
 const day = 24 * 60 * 60;
 const historyRetentionDays = 180;
@@ -30,13 +31,14 @@ describe.each(backends)("the janitor on %s", (backend) => {
   let database: OpenDatabase;
   let db: Database;
   let clock: MovableClock;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     own = await createServiceDatabase(backend, pushMigrations);
+    cleanup.defer(() => own.drop());
     database = await own.open();
     await database.migrate();
     db = database.db;
   });
-  afterAll(() => own.drop());
   beforeEach(async () => {
     clock = movableClock();
     for (const table of tables) await db.execute(sql`delete from push.${sql.identifier(table)}`);

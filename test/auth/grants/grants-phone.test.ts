@@ -2,7 +2,7 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, randomUUID } from "node:crypto";
 import { createServer, type RequestListener, type Server } from "node:http";
 import { SignJWT, UnsecuredJWT } from "jose";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { developmentSecrets } from "../../../src/development/secrets.ts";
 import {
   type Answer,
@@ -17,6 +17,7 @@ import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
 import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
 import { otpVerifier } from "../../support/otp.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 type Claims = Record<string, unknown>;
 
@@ -34,16 +35,15 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
   let server: AuthServer;
   let api: AuthApi;
   let otp: ReturnType<typeof otpVerifier>;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore(backend);
+    cleanup.defer(() => store.drop());
     clock = movableClock();
     server = await startAuthServer(backend, { env: store.env, clock });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
     otp = otpVerifier(server.origin);
-  });
-  afterAll(async () => {
-    await server.stop();
-    await store.drop();
   });
 
   const withCode = (phone: string, password?: string) =>
@@ -236,6 +236,7 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
   let api: AuthApi;
   let phone: string;
   const asked: { url: string | undefined; body: string; requestId: unknown }[] = [];
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     verifier = createServer((request, response) => {
       let body = "";
@@ -247,17 +248,17 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
         behave(request, response);
       });
     });
+    cleanup.defer(() => {
+      verifier.closeAllConnections();
+      verifier.close();
+    });
     await new Promise<void>((resolve) => verifier.listen(0, "127.0.0.1", resolve));
     server = await startAuthServer("PGlite", {
       env: { OTP_VERIFIER_URL: `http://127.0.0.1:${port()}/otp/` },
     });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
     phone = (await api.newIdentity()).phone;
-  });
-  afterAll(async () => {
-    verifier.closeAllConnections();
-    verifier.close();
-    await server.stop();
   });
 
   function port(): number {

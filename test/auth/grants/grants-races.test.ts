@@ -2,7 +2,7 @@
  * Grants racing with what takes their ground away: a deletion, a change of password, a client that is no
  * longer listed, a proof that somebody else redeems. No order of events leaves a token active that should not be.
  */
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test, vi } from "vitest";
 import { grantTypes } from "../../../src/auth/client-settings.ts";
 import { decodeRefreshToken, hashPart } from "../../../src/auth/tokens/refresh-token.ts";
 import {
@@ -21,6 +21,7 @@ import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
 import { type DatabaseGate, openDatabaseGate } from "../../support/database-gate.ts";
 import { otpVerifier } from "../../support/otp.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const password = "correct horse battery staple";
 const invalidGrant = { status: 400, body: expect.objectContaining({ error: "invalid_grant" }) };
@@ -35,10 +36,11 @@ const setPassword = (api: AuthApi, id: string, to: string) =>
 
 describe.each(deployments)("grants in flight: $name", (deployment) => {
   let fleet: AuthFleet;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     fleet = await startFleet(deployment);
+    cleanup.defer(() => fleet.stop());
   }, 60_000);
-  afterAll(() => fleet.stop());
 
   async function expectDead(pairs: readonly TokenPair[]): Promise<void> {
     for (const { access_token, refresh_token } of pairs) {
@@ -113,19 +115,19 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
     grantTypes,
     scopes: [scope],
   });
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore("PostgreSQL");
+    cleanup.defer(() => store.drop());
     gate = await openDatabaseGate(store.env["DB_HOST"] ?? "", Number(store.env["DB_PORT"]));
+    cleanup.defer(() => gate.close());
     fast = await startAuthServer("PostgreSQL", { env: { ...store.env, ...clients } });
+    cleanup.defer(() => fast.stop());
     const throughGate = { DB_HOST: "127.0.0.1", DB_PORT: String(gate.port) };
     slow = await startAuthServer("PostgreSQL", { env: { ...store.env, ...clients, ...throughGate } });
+    cleanup.defer(() => slow.stop());
     fastApi = authApi(fast.base);
     slowApi = authApi(slow.base, fastApi.contract);
-  });
-  afterAll(async () => {
-    await Promise.all([slow.stop(), fast.stop()]);
-    await gate.close();
-    await store.drop();
   });
 
   function apis() {

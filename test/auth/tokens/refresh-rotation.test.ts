@@ -3,11 +3,12 @@
  * token comes back after its window is in refresh-reuse.test.ts, and crashes are in refresh-crash.test.ts.
  */
 import { randomBytes } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test, vi } from "vitest";
 import { decodeRefreshToken, encodeRefreshToken, unseal } from "../../../src/auth/tokens/refresh-token.ts";
 import { type Answer, basic, type TokenPair } from "../../support/auth-api.ts";
 import { type AuthFleet, deployments, startFleet, withClients } from "../../support/auth-fleet.ts";
 import { type AuthStore, createAuthStore, dump, rowCounts } from "../../support/auth-store.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 /** A client whose window is two seconds, so that a test can wait for its end. */
 const brief = basic("brief", "brief-secret");
@@ -54,8 +55,10 @@ describe.each(deployments)("what refreshes leave in the database: $name", (deplo
   let row: Record<string, unknown> = {};
 
   /** Ten refreshes, then fifty; both times the events are waited for and the database is looked at. */
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore(deployment.backend);
+    cleanup.defer(() => store.drop());
     for (const count of [10, 50]) {
       const fleet = await startFleet(deployment, { store, env });
       const [api] = fleet.apis;
@@ -72,7 +75,6 @@ describe.each(deployments)("what refreshes leave in the database: $name", (deplo
       });
     }
   }, 60_000);
-  afterAll(() => store.drop());
 
   test("every table has as many rows after fifty more refreshes as before", () => {
     const [before, after] = counts;
@@ -141,10 +143,11 @@ describe.each(deployments)("what refreshes leave in the database: $name", (deplo
 
 describe.each(deployments)("rotation: $name", (deployment) => {
   let fleet: AuthFleet;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     fleet = await startFleet(deployment, { env });
+    cleanup.defer(() => fleet.stop());
   }, 60_000);
-  afterAll(() => fleet.stop());
 
   async function newUser(as?: string) {
     const { id } = await fleet.next().newIdentity();

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { sql } from "drizzle-orm";
 import postgres from "postgres";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test, vi } from "vitest";
 import { authMigrations } from "../../../src/auth/service.ts";
 import {
   isDatabaseUnavailable,
@@ -28,6 +28,7 @@ import {
   postgresSettings,
   type ServiceDatabase,
 } from "../../support/service-database.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 async function errorOf(work: PromiseLike<unknown>): Promise<unknown> {
   const failure = await Promise.resolve(work).then(
@@ -40,11 +41,12 @@ async function errorOf(work: PromiseLike<unknown>): Promise<unknown> {
 describe.each(backends)("migrations on %s", (backend) => {
   let own: ServiceDatabase;
   let database: OpenDatabase;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     own = await createServiceDatabase(backend, authMigrations);
+    cleanup.defer(() => own.drop());
     database = await own.open();
   });
-  afterAll(() => own.drop());
 
   async function tables(db: Database): Promise<string[]> {
     const found = await rows<{ name: string }>(
@@ -206,12 +208,13 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
   describe("with its two users", () => {
     let own: ServiceDatabase;
     let database: OpenDatabase;
+    const cleanup = suiteCleanup();
     beforeAll(async () => {
       own = await createServiceDatabase("PostgreSQL", authMigrations);
+      cleanup.defer(() => own.drop());
       database = await own.open();
       await database.migrate();
     });
-    afterAll(() => own.drop());
 
     test("the ordinary user reads and writes every table", async () => {
       const found = await rows<{ name: string }>(

@@ -1,33 +1,33 @@
 /** Transactions on connections of their own: they take turns, and never commit or run less than the whole. */
 import postgres from "postgres";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
 import { Transactions } from "../../../src/platform/database/transactions.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/backends.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", () => {
   let database: TestDatabase;
   let admin: postgres.Sql;
   let transactions: Transactions;
   const max = 3;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     database = await createTestDatabase();
+    cleanup.defer(() => database.drop());
     const url = requiredPostgresUrl();
     url.pathname = `/${database.name}`;
     const quiet = { onnotice: () => undefined };
     admin = postgres(url.href, { ...quiet, max: 1 });
+    cleanup.defer(() => admin.end());
     await admin`create table public.entries (id int)`;
     transactions = new Transactions(
       (onclose) => postgres(url.href, { ...quiet, max: 1, onclose, backoff: () => 0.01 }),
       max,
     );
-  });
-  afterAll(async () => {
-    await transactions.close(1);
-    await admin.end();
-    await database.drop();
+    cleanup.defer(() => transactions.close(1));
   });
   beforeEach(() => admin`delete from public.entries`);
 

@@ -1,7 +1,7 @@
 /** Durable jobs: promised with the rows they belong to, done once, and never lost with a worker. */
 import { setTimeout as pause } from "node:timers/promises";
 import { sql } from "drizzle-orm";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Loop } from "../../../src/platform/base/loop.ts";
 import type { OpenDatabase } from "../../../src/platform/database/database.ts";
 import {
@@ -16,6 +16,7 @@ import { pushMigrations } from "../../../src/push/database.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const tables = {
   schema: "push_jobs",
@@ -45,21 +46,20 @@ describe.each(backends)("jobs on %s", (backend) => {
   let jobs: Jobs;
   const workers: Loop[] = [];
 
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     holder = await createServiceDatabase(backend, { ...pushMigrations, librarySchemas: [jobSchema(tables)] });
+    cleanup.defer(() => holder.drop());
     database = await holder.open();
     expect(await database.isMigrated()).toBe(false);
     await database.migrate();
     expect(await database.isMigrated()).toBe(true);
     jobs = createJobs({ database, tables, logger });
+    cleanup.defer(() => jobs.stop());
     await jobs.start();
   }, 30_000);
   afterEach(async () => {
     await Promise.all(workers.splice(0).map((worker) => worker.stop()));
-  });
-  afterAll(async () => {
-    await jobs?.stop();
-    await holder?.drop();
   });
 
   /** Works with a short pause between looks. */

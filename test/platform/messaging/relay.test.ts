@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { createIdentities } from "../../../src/auth/identities/identities.ts";
 import { outbox } from "../../../src/auth/schema.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
@@ -15,6 +15,7 @@ import { captureLog } from "../../support/captured-log.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const clock = { now: () => Date.UTC(2026, 10, 21, 9, 30, 15, 123) };
 
@@ -22,12 +23,13 @@ describe.each(backends)("the relay on %s", (backend) => {
   let own: ServiceDatabase;
   let database: OpenDatabase;
   const log = captureLog();
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     own = await createServiceDatabase(backend, authMigrations);
+    cleanup.defer(() => own.drop());
     database = await own.open();
     await database.migrate();
   });
-  afterAll(() => own.drop());
   beforeEach(() => database.db.execute(sql`delete from auth.outbox`));
 
   /** Writes as many events as the service does for as many new identities; answers their ids in order. */

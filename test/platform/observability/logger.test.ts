@@ -5,11 +5,12 @@ import { sql } from "drizzle-orm";
 import { drizzle as drizzlePglite } from "drizzle-orm/pglite";
 import { drizzle as drizzlePostgres } from "drizzle-orm/postgres-js";
 import postgres from "postgres";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { createLogger } from "../../../src/platform/observability/logger.ts";
 import { createMetrics } from "../../../src/platform/observability/metrics.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { postgresUrl, requiredPostgresUrl } from "../../support/postgresql/server.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const hasPostgres = postgresUrl() !== undefined;
 const secret = "Val-7731-value";
@@ -87,7 +88,7 @@ describe.each(backends)("errors of $name", ({ open }) => {
       "create function pg_temp.complain(text) returns text language plpgsql as $$ begin raise 'no %', $1; end $$",
     );
   }, 30_000);
-  afterAll(() => backend.close());
+  suiteCleanup().defer(() => backend.close());
 
   describe.each(Object.entries(backend.ways))("by its %s", (_way, query) => {
     it.each(failures)("$code $statement: says what, not with which values", async (failure) => {

@@ -10,7 +10,7 @@ import { brotliCompressSync, gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Code, createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import {
   IntrospectionService,
   IntrospectRequestSchema,
@@ -20,16 +20,18 @@ import { createConnectHandler } from "../../../src/platform/rpc/connect-handler.
 import { envelope, rawRequest } from "../../support/grpc-client.ts";
 import { type RpcServers, recorder, startRpcServers } from "../../support/rpc-servers.ts";
 import { CounterService, endlessCount, silentCount, testServices } from "../../support/rpc-services.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const root = join(import.meta.dirname, "../../..");
 const path = "/auth.v1.IntrospectionService/Introspect";
 const origin = "https://app.example";
 
 let servers: RpcServers;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   servers = await startRpcServers({ cors: corsPolicy([origin], []) });
+  cleanup.defer(() => servers.close());
 });
-afterAll(() => servers.close());
 beforeEach(() => {
   servers.completed.length = 0;
 });

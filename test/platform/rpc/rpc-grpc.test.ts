@@ -11,7 +11,7 @@ import { gzipSync } from "node:zlib";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { credentials, status } from "@grpc/grpc-js";
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { IntrospectRequestSchema } from "../../../gen/proto/auth/v1/introspection_pb.ts";
 import {
   createGrpcServer,
@@ -23,6 +23,7 @@ import { envelope, GrpcClient, loadMethod, rawRequest } from "../../support/grpc
 import { localhostCertificate } from "../../support/localhost-certificate.ts";
 import { type RpcServers, recorder, startRpcServers } from "../../support/rpc-servers.ts";
 import { endlessCount, silentCount, testServices } from "../../support/rpc-services.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const root = join(import.meta.dirname, "../../..");
 const reflectionProtos = join(
@@ -38,13 +39,12 @@ const count = loadMethod(countProto, "gatepost.test.v1.CounterService", "Count")
 
 let servers: RpcServers;
 let client: GrpcClient;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   servers = await startRpcServers();
+  cleanup.defer(() => servers.close());
   client = new GrpcClient(servers.grpcPort);
-});
-afterAll(async () => {
-  client.close();
-  await servers.close();
+  cleanup.defer(() => client.close());
 });
 
 /** A server of the test services, or of these; it does not listen yet. */

@@ -11,7 +11,7 @@ import {
   createGrpcTransport,
   createGrpcWebTransport,
 } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import {
   IntrospectionService,
   type IntrospectRequestSchema,
@@ -20,12 +20,14 @@ import {
 import { implement, type RpcImplementation } from "../../../src/platform/rpc/service.ts";
 import { type RpcServers, startRpcServers } from "../../support/rpc-servers.ts";
 import { CounterService, failingCount, secret, silentCount } from "../../support/rpc-services.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 let servers: RpcServers;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   servers = await startRpcServers();
+  cleanup.defer(() => servers.close());
 });
-afterAll(() => servers.close());
 
 type Protocol = "grpc" | "connect" | "grpc-web";
 interface Row {

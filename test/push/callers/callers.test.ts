@@ -1,21 +1,23 @@
 /** Whose access token is taken, by what it says and by the issuer's keys; revocation is in another file. */
 import { randomUUID } from "node:crypto";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Callers, createCallers } from "../../../src/push/callers/callers.ts";
 import { forgedJwts, genuinely } from "../../auth/tokens/forged-jwts.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { type Issuer, newKey, type SigningKey, startIssuer } from "./issuer.ts";
 
 const unavailable = { kind: { code: "unavailable", status: 503 } };
 
 let issuer: Issuer;
 let key: SigningKey;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   issuer = await startIssuer();
+  cleanup.defer(() => issuer.stop());
   key = newKey("k-1");
 });
-afterAll(() => issuer.stop());
 
 let clock: MovableClock;
 let callers: Callers & { close(): void };

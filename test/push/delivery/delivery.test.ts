@@ -1,11 +1,12 @@
 /** Delivery over real sockets: who gets what, and what is written down. */
 import { sql } from "drizzle-orm";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type FcmFake, startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
 import { messageId } from "../../../src/push/delivery/message-id.ts";
 import type { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { fcmOf } from "../providers/providers-fixture.ts";
 import { createDeliveryTest, type DeliveryTest, eventually } from "./delivery-fixture.ts";
 
@@ -14,20 +15,19 @@ describe.each(backends)("delivery on %s", (backend) => {
   let fake: FcmFake;
   let fcm: FcmProvider;
 
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     test = await createDeliveryTest(backend);
+    cleanup.defer(() => test.close());
     fake = await startFcmFake();
+    cleanup.defer(() => fake.close());
     fcm = fcmOf(fake);
+    cleanup.defer(() => fcm.close());
   });
   afterEach(async () => {
     await test.stopWorkers();
     await test.clearPace();
     fake.clear();
-  });
-  afterAll(async () => {
-    await fcm?.close();
-    await fake?.close();
-    await test?.close();
   });
 
   const deviceCount = async () =>

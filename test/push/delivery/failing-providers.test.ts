@@ -1,10 +1,11 @@
 /** What delivery does when providers fail: retries, the breaker, what is given up, and what is never lost. */
 import { sql } from "drizzle-orm";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { systemClock } from "../../../src/platform/base/clock.ts";
 import { createDeadLetters } from "../../../src/push/notifications/dead-letters.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import {
   createDeliveryTest,
   type DeliveryTest,
@@ -17,8 +18,10 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
   let test: DeliveryTest;
   let provider: RecordingProvider;
 
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     test = await createDeliveryTest(backend);
+    cleanup.defer(() => test.close());
   });
   beforeEach(() => {
     provider = recordingProvider();
@@ -27,7 +30,6 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     await test.stopWorkers();
     await test.clearPace();
   });
-  afterAll(() => test?.close());
 
   const pace = async () =>
     (

@@ -1,10 +1,11 @@
 /** The pace of the fleet: its ceiling, its ramp, and what failures make of it. */
 import { sql } from "drizzle-orm";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { ProviderRateLimiter, shortenPause } from "../../../src/push/delivery/rate-limiter.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { createDeliveryTest, type DeliveryTest, recordingProvider } from "./delivery-fixture.ts";
 
 /** Most of the moments that lie within any `windowMs`. */
@@ -19,14 +20,15 @@ function most(moments: readonly number[], windowMs: number): number {
 
 describe.each(backends)("the pace on %s", (backend) => {
   let test: DeliveryTest;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     test = await createDeliveryTest(backend);
+    cleanup.defer(() => test.close());
   });
   afterEach(async () => {
     await test.stopWorkers();
     await test.clearPace();
   });
-  afterAll(() => test?.close());
 
   function paceOf(settings: { maxPerSecond: number; rampSeconds?: number }): ProviderRateLimiter {
     const { db } = test;

@@ -3,7 +3,7 @@ import { createHash, randomUUID } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import {
   type ProviderFakes,
   startProviderFakes,
@@ -11,6 +11,7 @@ import {
 import type { RunningFake } from "../../../src/development/provider-fakes/running-fake.ts";
 import { type PushProcess, spawnPushServer } from "../../support/push-server.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { type Operator, operatorOf, type Progress } from "./operator.ts";
 
 type Provider = "fcm" | "apns" | "webpush";
@@ -47,18 +48,17 @@ describe.each(backends)("on %s", (backend) => {
   let user: string;
   /** An offset for each test, so that the devices of others are out of the way. */
   let offset = -720;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
+    cleanup.defer(() => rmSync(dataDir, { recursive: true, force: true }));
     fakes = await startProviderFakes();
+    cleanup.defer(() => fakes.close());
     const env = { ...settingsOf(fakes), DATA_DIR: dataDir };
     server = await spawnPushServer(backend, { env });
+    cleanup.defer(() => server.stop());
     operator = await operatorOf(server);
     user = `Bearer ${await server.userToken()}`;
   }, 60_000);
-  afterAll(async () => {
-    await server?.stop();
-    await fakes?.close();
-    rmSync(dataDir, { recursive: true, force: true });
-  });
   beforeEach(() => {
     offset += 60;
     for (const { ledger, stopPlaying } of all()) {

@@ -2,11 +2,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { DeliveryService, NotificationState } from "../../../gen/proto/push/v1/delivery_pb.ts";
 import type { PushProcess } from "../../support/push-server.ts";
 import { worldOffsets } from "../../support/send-audience.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { apiOf, discrepancies, lookAllTheTime, type Operator, operatorOf, until } from "./operator.ts";
 import { createWorld, type World } from "./world.ts";
 
@@ -24,11 +25,13 @@ describe.each(backends)("on %s", (backend) => {
   let server: PushProcess;
   let operator: Operator;
   let transports: Record<string, Transport>;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     world = await createWorld(backend, {
       env: { PUSH_MAX_PER_SECOND: "800" },
       audience: { devices, users },
     });
+    cleanup.defer(() => world.end());
     server = await world.start();
     operator = await operatorOf(server);
     transports = {
@@ -36,7 +39,6 @@ describe.each(backends)("on %s", (backend) => {
       Connect: createConnectTransport({ baseUrl: server.origin, httpVersion: "1.1" }),
     };
   }, 60_000);
-  afterAll(() => world.end());
 
   const watchers = () =>
     Object.values(transports).map((transport) => createClient(DeliveryService, transport).watchProgress);

@@ -1,10 +1,11 @@
 /** PostgreSQL goes away in the middle of a send and comes back. */
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { type DatabaseWire, openDatabaseWire } from "../../support/database-wire.ts";
 import type { PushProcess } from "../../support/push-server.ts";
 import { worldOffsets } from "../../support/send-audience.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { lookAllTheTime, type Operator, operatorOf, until } from "./operator.ts";
 import { createWorld, type World } from "./world.ts";
 
@@ -21,21 +22,21 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL in the middle of a s
   let server: PushProcess;
   let operator: Operator;
   let user: string;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     world = await createWorld("PostgreSQL", {
       env: { PUSH_MAX_PER_SECOND: "1000" },
       audience: { devices, users },
     });
+    // The world ends before the wire closes: its servers leave their database in order.
+    cleanup.defer(() => wire?.close());
+    cleanup.defer(() => world.end());
     const { host, port } = world.database();
     wire = await openDatabaseWire(host, port);
     server = await world.start({ DB_HOST: "127.0.0.1", DB_PORT: String(wire.port) });
     operator = await operatorOf(server);
     user = `Bearer ${await server.userToken()}`;
   }, 60_000);
-  afterAll(async () => {
-    await world.end();
-    await wire?.close();
-  });
 
   /** Calls that change nothing. */
   const readers = (id: string): Call[] => {

@@ -1,6 +1,6 @@
 /** Pause, resume, cancel and the end of a notification, and the progress that shows them: it adds up at each step. */
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { type PlanJob, planQueue } from "../../../src/push/database.ts";
 import {
   completeIfDone,
@@ -11,6 +11,7 @@ import { createPlanner } from "../../../src/push/notifications/plan-notification
 import type { NotificationProgress } from "../../../src/push/notifications/progress.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { allProviders, createLab, type Lab, never } from "./notification-lab.ts";
 
 const queue = "deliver-outbox";
@@ -20,11 +21,12 @@ const unknown = "019a9f00-0000-7000-8000-000000000000";
 
 describe.each(backends)("control of notifications on %s", (backend) => {
   let lab: Lab;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     lab = await createLab(backend);
+    cleanup.defer(() => lab.drop());
   }, 120_000);
   beforeEach(() => lab.clear());
-  afterAll(() => lab.drop());
 
   /** A notification with 3 chunks of 2 devices, all planned. */
   async function sending(): Promise<string> {

@@ -1,11 +1,12 @@
 /** Planning: each device once, each user one history entry, whatever happens meanwhile. */
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { deliveryQueue, type PlanJob, planQueue } from "../../../src/push/database.ts";
 import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { allProviders, createLab, type Lab, never, testUser } from "./notification-lab.ts";
 
 /** Devices a step, in tests that need steps. */
@@ -13,11 +14,12 @@ const window = 10;
 
 describe.each(backends)("planning on %s", (backend) => {
   let lab: Lab;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     lab = await createLab(backend);
+    cleanup.defer(() => lab.drop());
   }, 120_000);
   beforeEach(() => lab.clear());
-  afterAll(() => lab.drop());
 
   /** 100 devices of 40 users. */
   const manyDevices = () =>
