@@ -84,7 +84,7 @@ async function stop(server: Started): Promise<void> {
   expect(await server.ended(), server.output()).toBe(0);
 }
 
-describe("the first start", { timeout: 120_000 }, () => {
+describe("the first start", () => {
   let server: Started;
   let screen: string;
   beforeAll(async () => {
@@ -92,7 +92,7 @@ describe("the first start", { timeout: 120_000 }, () => {
     await server.ready();
     while (!server.output().includes("INFO: ready")) await setTimeout(20);
     screen = server.output();
-  }, 60_000);
+  });
 
   it("says that it creates a database, before it is ready", () => {
     expect(screen.indexOf("Creating an embedded PostgreSQL")).toBeGreaterThan(0);
@@ -272,7 +272,7 @@ async function occupyPort(): Promise<{ port: number; release(): void }> {
   };
 }
 
-describe("something in the way", { timeout: 120_000 }, () => {
+describe("something in the way", () => {
   it.each([
     ["http", "SERVER_PORT"],
     ["grpc", "GRPC_PORT"],

@@ -22,10 +22,10 @@ const cleanup = suiteCleanup();
 beforeAll(async () => {
   server = await startOwnServer("PGlite");
   cleanup.defer(() => server.stop());
-}, 60_000);
+});
 
 describe("the tour", () => {
-  it.each(["sh", "bash"])("runs in %s", { timeout: 60_000 }, async (shell) => {
+  it.each(["sh", "bash"])("runs in %s", async (shell) => {
     const tour = block("sh", base).replace(base, `BASE=${server.origin}\n`);
     const { stdout, stderr } = await promisify(execFile)(shell, ["-c", tour]);
     const lines = stdout.trimEnd().split("\n");

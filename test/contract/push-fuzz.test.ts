@@ -24,7 +24,7 @@ beforeAll(async () => {
   const json = { title: "Hello", message: "How are you?", utcOffsets: [0] };
   const { headers } = await call("sendPushNotification", { as: tokens.backoffice, json });
   notificationId = headers.get("notification-id") ?? "";
-}, 60_000);
+});
 
 const ofUsers = ["savePushToken", "deletePushToken", "getNotificationsHistory", "getNotificationsSummary"];
 

@@ -30,12 +30,12 @@ beforeAll(async () => {
   for (let index = 0; index < 5; index += 1) {
     const json = { ...aDevice(), token: `slow-${index}` };
     const request = { as: deployments.otherUser, json, headers: { "barrier-user-utc-offset": "14" } };
-    await deployments.call("sound")("savePushToken", request);
+    await deployments.call("healthy")("savePushToken", request);
   }
-}, 120_000);
+});
 
-const user = (on: Deployment = "sound") => deployments.user(on);
-const backoffice = (on: Deployment = "sound") => deployments.backoffice(on);
+const user = (on: Deployment = "healthy") => deployments.user(on);
+const backoffice = (on: Deployment = "healthy") => deployments.backoffice(on);
 
 const aDevice = () => ({ token: randomUUID(), expiration: "2100-01-01T00:00:00Z" });
 const aNotification = () => ({ title: "Hello", message: "How are you?", utcOffsets: [14] });
@@ -44,13 +44,13 @@ const nobody = { id: "019aa4b1-9d3c-7a52-8c11-5be0a1f6d201" };
 /** A notification that is on its way. */
 async function sent(): Promise<{ id: string }> {
   const request = { as: backoffice(), json: aNotification() };
-  const { headers } = await deployments.call("sound")("sendPushNotification", request);
+  const { headers } = await deployments.call("healthy")("sendPushNotification", request);
   return { id: headers.get("notification-id") ?? "" };
 }
 
 async function after(operation: string): Promise<{ id: string }> {
   const path = await sent();
-  const { status } = await deployments.call("sound")(operation, { as: backoffice(), path });
+  const { status } = await deployments.call("healthy")(operation, { as: backoffice(), path });
   expect(status).toBe(200);
   return path;
 }
@@ -87,7 +87,7 @@ function wellFormed(on: Deployment) {
   });
   return Object.fromEntries(requests);
 }
-const each = casesFrom(wellFormed("sound"));
+const each = casesFrom(wellFormed("healthy"));
 
 const successes: Case[] = [
   ...each([...ofUsers, ...lists], { status: 204, when: "to who may" }).map((one) => ({
@@ -179,7 +179,7 @@ const refusals: Case[] = [
     "for another notification under the same key",
     async () => {
       const request = { as: backoffice(), headers: { "idempotency-key": randomUUID() } };
-      await deployments.call("sound")("sendPushNotification", { ...request, json: aNotification() });
+      await deployments.call("healthy")("sendPushNotification", { ...request, json: aNotification() });
       return { ...request, json: { ...aNotification(), title: "Another" } };
     },
     "idempotency_key_reused",

@@ -14,6 +14,7 @@ import { rows } from "../support/rows.ts";
 import { backends } from "../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
+import { waitFor } from "../support/wait-for.ts";
 
 const day = 24 * 60 * 60;
 const historyRetentionDays = 180;
@@ -156,8 +157,8 @@ describe.each(backends)("the janitor on %s", (backend) => {
     vi.spyOn(db, "transaction").mockRejectedValueOnce(new Error("no database"));
     const janitor = startJanitor({ db, historyRetentionDays, logger: log.logger, intervalSeconds: 0.01 });
     const complaint = "the janitor could not finish its round; it tries again";
-    await vi.waitFor(() => expect(log.text()).toContain(complaint));
-    await vi.waitFor(async () => expect(await count("devices")).toBe(0));
+    await waitFor(() => expect(log.text()).toContain(complaint));
+    await waitFor(async () => expect(await count("devices")).toBe(0));
     await janitor.stop();
     vi.restoreAllMocks();
     await device("expired later", -1);
@@ -248,6 +249,5 @@ describe.each(backends)("the janitor on %s", (backend) => {
       expect(await count("devices")).toBe(30);
       expect(await count("history")).toBe(0);
     },
-    60_000,
   );
 });

@@ -30,7 +30,7 @@ function lastLine(text: string): string {
 
 suiteCleanup().defer(killAll);
 
-describe.each(backends)("the demo on %s", { timeout: 120_000 }, (backend) => {
+describe.each(backends)("the demo on %s", (backend) => {
   let store: AuthStore;
   let server: PushProcess;
   let directory: string;
@@ -45,7 +45,7 @@ describe.each(backends)("the demo on %s", { timeout: 120_000 }, (backend) => {
     const { OAUTH_SERVER_ISSUER: _none, ...env } = store.env;
     server = await spawnPushServer(backend, { env: { ...env, LOGGING_LEVEL: "trace" } });
     cleanup.defer(() => server.stop());
-  }, 60_000);
+  });
 
   it("passes, also several at once, and leaves no secret in the database or the log", async () => {
     // The first screen shows the credentials of development mode; what comes after it is the log.
@@ -130,13 +130,13 @@ function filesOf(directory: string): string[] {
     .map((entry) => join(entry.parentPath, entry.name));
 }
 
-describe("a demo that must not pass", { timeout: 120_000 }, () => {
+describe("a demo that must not pass", () => {
   let server: PushProcess;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
     server = await spawnPushServer("PGlite");
     cleanup.defer(() => server.stop());
-  }, 60_000);
+  });
 
   const isIntrospection = ({ path }: Passing) => path.endsWith("/introspect");
 

@@ -2,7 +2,7 @@
  * Grants racing with what takes their ground away: a deletion, a change of password, a client that is no
  * longer listed, a proof that somebody else redeems. No order of events leaves a token active that should not be.
  */
-import { beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { grantTypes } from "../../../src/auth/client-settings.ts";
 import { decodeRefreshToken, hashPart } from "../../../src/auth/tokens/refresh-token.ts";
 import {
@@ -22,6 +22,7 @@ import { type DatabaseGate, openDatabaseGate } from "../../support/database-gate
 import { otpVerifier } from "../../support/otp.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 const password = "correct horse battery staple";
 const invalidGrant = { status: 400, body: expect.objectContaining({ error: "invalid_grant" }) };
@@ -40,7 +41,7 @@ describe.each(deployments)("grants in flight: $name", (deployment) => {
   beforeAll(async () => {
     fleet = await startFleet(deployment);
     cleanup.defer(() => fleet.stop());
-  }, 60_000);
+  });
 
   async function expectDead(pairs: readonly TokenPair[]): Promise<void> {
     for (const { access_token, refresh_token } of pairs) {
@@ -199,7 +200,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
     const holding = gate.hold(scope, "after");
     const answering = apis().here.token({ ...form, scope }, racer);
     const held = await holding;
-    await vi.waitFor(async () => expect(await authorizationsOf(id)).toHaveLength(1));
+    await waitFor(async () => expect(await authorizationsOf(id)).toHaveLength(1));
     expect((await undo()).status).toBe(204);
     held.release();
     const answer = await answering;
@@ -228,7 +229,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
           query(
             `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
           );
-        await vi.waitFor(async () => expect(await waiting()).toHaveLength(1), { timeout: 4_000 });
+        await waitFor(async () => expect(await waiting()).toHaveLength(1));
         await query("commit");
         return answering;
       });
@@ -260,7 +261,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
       const held = await holding;
       if (when === "after") {
         const superseded = async () => (await authorizationsOf(id))[0]?.["superseded"];
-        await vi.waitFor(async () => expect(await superseded()).toHaveLength(1));
+        await waitFor(async () => expect(await superseded()).toHaveLength(1));
       }
       expect((await deleteIdentity(apis().there, id)).status).toBe(204);
       held.release();
@@ -289,10 +290,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
       expect((await api.token({ grant_type: "auth", auth_id: id }, racer)).status).toBe(400);
       // Its credentials may be remembered for a moment; they open nothing meanwhile.
       const refused = { status: 400, body: { error: "invalid_client" } };
-      await vi.waitFor(
-        async () => expect(await api.refresh(pair.refresh_token, racer)).toMatchObject(refused),
-        { timeout: 3_000 },
-      );
+      await waitFor(async () => expect(await api.refresh(pair.refresh_token, racer)).toMatchObject(refused));
     }
     await without.stop();
 

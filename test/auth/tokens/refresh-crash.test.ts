@@ -3,7 +3,7 @@
  * how many times a process is killed at a random moment.
  */
 import { randomInt } from "node:crypto";
-import { beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { decodeRefreshToken, hashPart } from "../../../src/auth/tokens/refresh-token.ts";
 import { type AuthApi, authApi, type TokenPair } from "../../support/auth-api.ts";
 import { type AuthProcess, spawnAuthServer } from "../../support/auth-server.ts";
@@ -11,6 +11,7 @@ import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
 import { type DatabaseGate, openDatabaseGate } from "../../support/database-gate.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 const kills = Number(process.env["TEST_KILLS"] ?? 5);
 
@@ -86,7 +87,7 @@ describe.runIf(backends.includes("PostgreSQL"))("kill -9 of one of several proce
     survivor = await spawnAuthServer("PostgreSQL", { env: { ...store.env, ...clients } });
     cleanup.defer(() => survivor.stop());
     api = authApi(survivor.base);
-  }, 60_000);
+  });
 
   describe("with its way to the database held up", () => {
     let gate: DatabaseGate;
@@ -129,7 +130,7 @@ describe.runIf(backends.includes("PostgreSQL"))("kill -9 of one of several proce
           );
         await held;
         if (when === "after") {
-          await vi.waitFor(async () =>
+          await waitFor(async () =>
             expect(await storedHash(authorizationId)).not.toBe(presented.toString("hex")),
           );
         }
@@ -200,5 +201,5 @@ describe("kill -9 of the only process: PGlite", () => {
     }
     await server.stop();
     await store.drop();
-  }, 90_000);
+  });
 });

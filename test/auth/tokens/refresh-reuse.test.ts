@@ -45,7 +45,7 @@ describe.each(deployments)("reuse: $name", (deployment) => {
     );
     fleet = await startFleet(deployment, { env: clients, clock });
     cleanup.defer(() => fleet.stop());
-  }, 60_000);
+  });
 
   async function newUser(as = mobileApp) {
     const { id } = await fleet.next().newIdentity();
@@ -303,5 +303,4 @@ test.each(deployments)(
     expect(before).toBeGreaterThan(0);
     expect(after).toBeLessThan(before * 1.05);
   },
-  60_000,
 );

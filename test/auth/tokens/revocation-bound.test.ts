@@ -114,7 +114,7 @@ describe.each(deployments)("revocation: $name", (deployment) => {
     cleanup.defer(() => {
       for (const asker of askers.flat()) asker.close();
     });
-  }, 60_000);
+  });
 
   /** The server that ends tokens, and ways to ask another one where there is one. */
   function sides(index: number): { here: AuthApi; there: readonly Introspector[] } {
@@ -154,7 +154,7 @@ describe.each(deployments)("revocation: $name", (deployment) => {
     await Promise.all(Array.from({ length: 6 }, worker));
     expect(wrong).toEqual([]);
     expect(Object.keys(done).sort()).toEqual(Object.keys(endings).sort());
-  }, 120_000);
+  }, 600_000);
 
   test.each(Object.keys(endings))(
     "%s: of introspections in a tight loop elsewhere, none that began after the answer says active",
@@ -193,6 +193,5 @@ describe.each(deployments)("revocation: $name", (deployment) => {
         expect(late.filter(({ active }) => active)).toEqual([]);
       }
     },
-    60_000,
   );
 });

@@ -2,11 +2,12 @@
 import { once } from "node:events";
 import type { ClientHttp2Session } from "node:http2";
 import { setTimeout as elapsed } from "node:timers/promises";
-import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type FcmFake, startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
 import type { Scenario } from "../../../src/development/provider-fakes/scenario.ts";
 import { movableClock } from "../../support/movable-clock.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 import { accessToken, fcmMessage, send, session } from "./clients.ts";
 
 const clock = movableClock();
@@ -200,13 +201,13 @@ describe("what happens", () => {
     await cut;
     await expect(fetch(fake.origin)).rejects.toMatchObject({ cause: { code: "ECONNREFUSED" } });
     playing.stop();
-    await vi.waitFor(async () => expect(await statuses(["a"])).toEqual([200]));
+    await waitFor(async () => expect(await statuses(["a"])).toEqual([200]));
   });
 
   it("connections are refused for a while", async () => {
     fake.play({ fault: "refuse-connections", seconds: 0.3 });
     await expect(fetch(fake.origin)).rejects.toMatchObject({ cause: { code: "ECONNREFUSED" } });
-    await vi.waitFor(async () => expect(await statuses(["a"])).toEqual([200]));
+    await waitFor(async () => expect(await statuses(["a"])).toEqual([200]));
   });
 });
 

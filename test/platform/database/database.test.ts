@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { sql } from "drizzle-orm";
 import postgres from "postgres";
-import { beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { authMigrations } from "../../../src/auth/service.ts";
 import {
   isDatabaseUnavailable,
@@ -29,6 +29,7 @@ import {
   type ServiceDatabase,
 } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 async function errorOf(work: PromiseLike<unknown>): Promise<unknown> {
   const failure = await Promise.resolve(work).then(
@@ -187,7 +188,7 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
         const env = { PATH: process.env["PATH"] ?? "", ...databaseEnvironment(target) };
         const child = spawn(process.execPath, ["src/migrate.ts"], { env, stdio: "ignore" });
         const gone = once(child, "exit");
-        await vi.waitFor(async () => expect(await waiting()).toHaveLength(1), { timeout: 15_000 });
+        await waitFor(async () => expect(await waiting()).toHaveLength(1));
         child.kill("SIGKILL");
         await gone;
         blocked.resolve();
@@ -306,14 +307,14 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
         if (state) expect(sqlState(error), what).toBe(state);
         expect(asServiceError(error).kind).toBe(ErrorKinds.unavailable);
       }
-      await vi.waitFor(async () => expect(await ask(database)).toEqual([{ one: 1 }]));
+      await waitFor(async () => expect(await ask(database)).toEqual([{ one: 1 }]));
     });
 
     test("a process goes on after all of its connections were ended", async () => {
       await Promise.all(Array.from({ length: 8 }, () => ask(database)));
       await own.terminate();
       // Whoever uses one of them next may be told; what is told is that the database could not be asked.
-      await vi.waitFor(async () => {
+      await waitFor(async () => {
         const outcomes = await Promise.allSettled(Array.from({ length: 8 }, () => ask(database)));
         const failed = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason] : []));
         expect(failed.filter((error) => !isDatabaseUnavailable(error))).toEqual([]);

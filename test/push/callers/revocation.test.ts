@@ -16,6 +16,7 @@ import { captureLog } from "../../support/captured-log.ts";
 import { type Front, openFront } from "../../support/front.ts";
 import { type PushServer, startPushServer } from "../../support/push-server.ts";
 import { backends } from "../../support/servers.ts";
+import { stopwatch } from "../../support/stopwatch.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const unavailable = { kind: { code: "unavailable", status: 503 } };
@@ -124,9 +125,9 @@ describe("the auth service on another machine", () => {
     expect(await callers.user(`Bearer ${revoked}`)).toBeUndefined();
     await server.stop();
     for (const one of [token, revoked]) {
-      const started = performance.now();
+      const started = stopwatch();
       await expect(callers.user(`Bearer ${one}`)).rejects.toMatchObject(unavailable);
-      expect(performance.now() - started).toBeLessThan(3_000);
+      expect(started()).toBeLessThan(3_000);
     }
     server = await start();
     await expect
@@ -143,9 +144,9 @@ describe("the auth service on another machine", () => {
     const address = mute.address();
     const port = typeof address === "object" && address ? address.port : 0;
     const callers = callersOf({ url: `http://127.0.0.1:${port}`, apiKey: apiKey() });
-    const started = performance.now();
+    const started = stopwatch();
     await expect(callers.user(`Bearer ${token}`)).rejects.toMatchObject(unavailable);
-    expect(performance.now() - started).toBeLessThan(4_000);
+    expect(started()).toBeLessThan(4_000);
     mute.close();
   });
 

@@ -36,7 +36,7 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL in the middle of a s
     server = await world.start({ DB_HOST: "127.0.0.1", DB_PORT: String(wire.port) });
     operator = await operatorOf(server);
     user = `Bearer ${await server.userToken()}`;
-  }, 60_000);
+  });
 
   /** Calls that change nothing. */
   const readers = (id: string): Call[] => {
@@ -83,10 +83,10 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL in the middle of a s
     const before = (await operator.list()).totalElements;
     const id = await operator.send();
     const stopLooking = lookAllTheTime(operator, id);
-    await until("a part is sent", 30, () => ledger.summary().messages > 500);
+    await until("a part is sent", () => ledger.summary().messages > 500);
     await takeAway(id);
 
-    await until("callers are served again", 30, async () => {
+    await until("callers are served again", async () => {
       const { status } = await operator.call("getNotification", { as: operator.as, path: { id } });
       return status === 200;
     });
@@ -106,21 +106,19 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL in the middle of a s
   const allAway = (answered: Awaited<ReturnType<typeof answers>>) =>
     expect(answered).toEqual(answered.map(({ operation }) => ({ operation, status: 503, inTime: true })));
 
-  it("is gone: callers get 503, and the send goes on when it is back", { timeout: 120_000 }, () =>
+  it("is gone: callers get 503, and the send goes on when it is back", () =>
     sendThrough(async (id) => {
       const mend = await wire.cut();
       allAway(await answers([...readers(id), ...writers(id)]));
       await delay(3_000);
       allAway(await answers([...readers(id), ...writers(id)]));
       await mend();
-    }),
-  );
+    }));
 
-  it("hangs: callers get 503 in time, and the send goes on when it moves again", { timeout: 120_000 }, () =>
+  it("hangs: callers get 503 in time, and the send goes on when it moves again", () =>
     sendThrough(async (id) => {
       const release = wire.hang();
       allAway(await answers(readers(id)));
       release();
-    }),
-  );
+    }));
 });

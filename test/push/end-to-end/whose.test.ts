@@ -25,7 +25,7 @@ describe.each(backends)("on %s", (backend) => {
     server = await world.start();
     api = apiOf(server);
     operator = await operatorOf(server);
-  }, 60_000);
+  });
   beforeEach(() => world.fcm.ledger.clear());
 
   /** Messages that the token got. */
@@ -156,7 +156,7 @@ describe.each(backends)("on %s", (backend) => {
     expect(received(`d-${user.id}`)).toBe(1);
     await server.deleteIdentity(user.id);
     // The event takes its way; a device that is forgotten when it has been planned for is dropped.
-    await until("its devices are forgotten", 20, async () => {
+    await until("its devices are forgotten", async () => {
       world.fcm.ledger.clear();
       await operator.ended(await operator.send({ utcOffsets: [0] }));
       return received(`d-${user.id}`) === 0;

@@ -23,7 +23,7 @@ describe.each(backends)("accepting notifications on %s", (backend) => {
   beforeAll(async () => {
     lab = await createLab(backend);
     cleanup.defer(() => lab.drop());
-  }, 120_000);
+  });
   beforeEach(() => lab.clear());
 
   const accept = (key?: string, changes: Partial<SendRequest> = {}, client = "backoffice") =>

@@ -21,7 +21,7 @@ describe.each(backends)("dead letters on %s", (backend) => {
   beforeAll(async () => {
     lab = await createLab(backend);
     cleanup.defer(() => lab.drop());
-  }, 120_000);
+  });
   beforeEach(() => lab.clear());
 
   /** A notification with one chunk of two devices. */
@@ -73,11 +73,11 @@ describe.each(backends)("dead letters on %s", (backend) => {
           sql`select state::text, extract(epoch from start_after - now())::float8 as wait ${letter}`,
         )
       )[0];
-    await expect.poll(async () => (await state())?.state, { timeout: 5_000 }).toBe("retry");
+    await expect.poll(async () => (await state())?.state).toBe("retry");
     expect((await state())?.wait).toBeLessThanOrEqual(60);
     isBroken = false;
     await lab.db.execute(sql`update push_jobs.job set start_after = now() where name = ${deadLetterQueue}`);
-    await expect.poll(async () => (await list()).map((dead) => dead.id), { timeout: 5_000 }).toEqual([chunk]);
+    await expect.poll(async () => (await list()).map((dead) => dead.id)).toEqual([chunk]);
     await worker.stop();
     expect(await progress(id)).toMatchObject({ state: "COMPLETED", deadLettered: 2 });
   });

@@ -18,7 +18,7 @@ describe.each(backends)("planning on %s", (backend) => {
   beforeAll(async () => {
     lab = await createLab(backend);
     cleanup.defer(() => lab.drop());
-  }, 120_000);
+  });
   beforeEach(() => lab.clear());
 
   /** 100 devices of 40 users. */
@@ -153,7 +153,7 @@ describe.each(backends)("planning on %s", (backend) => {
       });
       await expect(cut.handle(job, never)).rejects.toThrow();
       // The other connections ended too, and some statements find that out.
-      await expect.poll(() => planned(id).catch(() => []), { timeout: 10_000 }).toHaveLength(20);
+      await expect.poll(() => planned(id).catch(() => [])).toHaveLength(20);
       await planner().handle(job, never);
       await expectAllOnce(id, devices);
     },
@@ -305,7 +305,7 @@ describe.each(backends)("planning on %s", (backend) => {
     const { handle } = planner();
     const worker = lab.jobs.work<PlanJob>({ queue: planQueue, handle, idleMs: 10 });
     const id = await lab.accept();
-    await expect.poll(async () => (await progress(id)).state, { timeout: 10_000 }).toBe("SENDING");
+    await expect.poll(async () => (await progress(id)).state).toBe("SENDING");
     await worker.stop();
     expect(await progress(id)).toMatchObject({ planned: 100, recipients: 40 });
   });

@@ -13,7 +13,7 @@ describe.each(backends)("test runs on %s", (backend) => {
   beforeAll(async () => {
     lab = await createLab(backend);
     cleanup.defer(() => lab.drop());
-  }, 120_000);
+  });
   beforeEach(async () => {
     lab.clock.move(3_600);
     await lab.clear();
