@@ -17,7 +17,9 @@ export default defineConfig({
     // Each test file may start services and a database of its own: two at a time fit a small machine.
     fileParallelism: true,
     maxWorkers: 2,
-    testTimeout: 30_000,
-    hookTimeout: 30_000,
+    // Time-outs end what hangs; they measure nothing, and no busy machine reaches them.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    expect: { poll: { timeout: 60_000 } },
   },
 });

@@ -9,7 +9,7 @@ import { createServer } from "node:net";
 import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { authTable } from "../src/auth/settings-table.ts";
 import { databaseTable } from "../src/platform/database/settings.ts";
 import { exampleOf, type SettingsTable } from "../src/platform/settings/settings.ts";
@@ -22,6 +22,7 @@ import { exercised } from "./support/backends.ts";
 import { copyEmbeddedDatabase } from "./support/embedded-template.ts";
 import { killAll, type Program, root, startNode } from "./support/program.ts";
 import { type Backend, backends, type Ports, portsIn } from "./support/servers.ts";
+import { suiteCleanup } from "./support/suite-cleanup.ts";
 
 interface Started extends Program {
   /** Throws before it listens. */
@@ -32,12 +33,11 @@ interface Started extends Program {
 }
 
 let directory: string;
+const cleanup = suiteCleanup();
 beforeAll(() => {
   directory = mkdtempSync(join(tmpdir(), "gatepost-first-"));
-});
-afterAll(() => {
-  killAll();
-  rmSync(directory, { recursive: true, force: true });
+  cleanup.defer(() => rmSync(directory, { recursive: true, force: true }));
+  cleanup.defer(killAll);
 });
 
 /** The databases of both services. */
@@ -84,7 +84,7 @@ async function stop(server: Started): Promise<void> {
   expect(await server.ended(), server.output()).toBe(0);
 }
 
-describe("the first start", { timeout: 120_000 }, () => {
+describe("the first start", () => {
   let server: Started;
   let screen: string;
   beforeAll(async () => {
@@ -92,7 +92,7 @@ describe("the first start", { timeout: 120_000 }, () => {
     await server.ready();
     while (!server.output().includes("INFO: Ready")) await setTimeout(20);
     screen = server.output();
-  }, 60_000);
+  });
 
   it("says that it creates a database, before it is ready", () => {
     expect(screen.indexOf("Creating an embedded PostgreSQL")).toBeGreaterThan(0);
@@ -272,7 +272,7 @@ async function occupyPort(): Promise<{ port: number; release(): void }> {
   };
 }
 
-describe("something in the way", { timeout: 120_000 }, () => {
+describe("something in the way", () => {
   it.each([
     ["http", "SERVER_PORT"],
     ["grpc", "GRPC_PORT"],

@@ -3,11 +3,12 @@ import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { afterAll, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { root } from "./support/program.ts";
+import { suiteCleanup } from "./support/suite-cleanup.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "gatepost-installed-"));
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+suiteCleanup().defer(() => rmSync(directory, { recursive: true, force: true }));
 
 interface Installation {
   readonly node: string;

@@ -3,9 +3,10 @@ import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { root } from "./support/program.ts";
 import { type Server, startOwnServer } from "./support/servers.ts";
+import { suiteCleanup } from "./support/suite-cleanup.ts";
 
 const readme = readFileSync(join(root, "README.md"), "utf8");
 const base = "BASE=http://127.0.0.1:8080\n";
@@ -17,13 +18,14 @@ function block(language: string, begins: string): string {
 }
 
 let server: Server;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   server = await startOwnServer("PGlite");
-}, 60_000);
-afterAll(() => server.stop());
+  cleanup.defer(() => server.stop());
+});
 
 describe("the tour", () => {
-  it.each(["sh", "bash"])("runs in %s", { timeout: 60_000 }, async (shell) => {
+  it.each(["sh", "bash"])("runs in %s", async (shell) => {
     const tour = block("sh", base).replace(base, `BASE=${server.origin}\n`);
     const { stdout, stderr } = await promisify(execFile)(shell, ["-c", tour]);
     const lines = stdout.trimEnd().split("\n");

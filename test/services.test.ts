@@ -1,9 +1,10 @@
 /** SERVICES says which services a process runs: the others take neither settings nor memory. */
-import { afterAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { killAll, startProgram } from "./support/program.ts";
 import { startOwnServer } from "./support/servers.ts";
+import { suiteCleanup } from "./support/suite-cleanup.ts";
 
-afterAll(killAll);
+suiteCleanup().defer(killAll);
 
 /** Writes every module that is loaded to the error output. */
 const tellLoads = `data:text/javascript,${encodeURIComponent(`

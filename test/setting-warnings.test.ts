@@ -2,15 +2,16 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { EnvironmentVariables } from "../src/platform/settings/environment.ts";
 import { readSettings } from "../src/services.ts";
 import { warningsOf } from "../src/setting-warnings.ts";
 import { productionEnv } from "./auth/settings-fixture.ts";
 import { killAll, startNode } from "./support/program.ts";
+import { suiteCleanup } from "./support/suite-cleanup.ts";
 
 const dataDir = mkdtempSync(join(tmpdir(), "gatepost-warnings-"));
-afterAll(() => {
+suiteCleanup().defer(() => {
   killAll();
   rmSync(dataDir, { recursive: true, force: true });
 });

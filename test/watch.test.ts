@@ -3,16 +3,18 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { afterAll, expect, it, vi } from "vitest";
+import { expect, it } from "vitest";
 import { killAll, root, startProgram } from "./support/program.ts";
+import { suiteCleanup } from "./support/suite-cleanup.ts";
+import { waitFor } from "./support/wait-for.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "gatepost-watch-"));
-afterAll(() => {
+suiteCleanup().defer(() => {
   killAll();
   rmSync(directory, { recursive: true, force: true });
 });
 
-it("restarts on src, gen and openapi, and not on .data", { timeout: 30_000 }, async () => {
+it("restarts on src, gen and openapi, and not on .data", async () => {
   const folders = ["src/auth", "gen/openapi", "openapi", ".data/auth"];
   for (const folder of folders) mkdirSync(join(directory, folder), { recursive: true });
   writeFileSync(join(directory, "src/start.js"), "console.log('started'); setInterval(() => {}, 1000);");
@@ -22,13 +24,13 @@ it("restarts on src, gen and openapi, and not on .data", { timeout: 30_000 }, as
   const starts = () => watcher.output().match(/^started$/gm)?.length ?? 0;
   const change = (file: string) => writeFileSync(join(directory, file), String(Math.random()));
 
-  await vi.waitFor(() => expect(starts()).toBe(1), 10_000);
+  await waitFor(() => expect(starts()).toBe(1));
   let expected = 1;
   for (const file of ["src/auth/a.ts", "gen/openapi/auth.json", "openapi/auth.yaml"]) {
     await setTimeout(500);
     change(file);
     expected += 1;
-    await vi.waitFor(() => expect(starts(), watcher.output()).toBe(expected), 10_000);
+    await waitFor(() => expect(starts(), watcher.output()).toBe(expected));
   }
   change(".data/auth/postmaster.pid");
   change(".data/outbox.ndjson");

@@ -21,11 +21,12 @@ import {
   validateJwtAccessToken,
 } from "oauth4webapi";
 import createClient from "openapi-fetch";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import type { paths } from "../../gen/openapi/auth.ts";
 import { type AuthApi, authApi, internal, mobileApp, newPhone } from "../support/auth-api.ts";
 import { withClients } from "../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 
 /** An id and a secret that form-encoding changes. */
 const odd = { clientId: "odd:id/+%41", clientSecret: "s:e+c r%20e&t=/%%" };
@@ -33,6 +34,7 @@ const insecure = { [allowInsecureRequests]: true } as const;
 
 let server: AuthServer;
 let api: AuthApi;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   const env = withClients({
     ...odd,
@@ -41,9 +43,9 @@ beforeAll(async () => {
     clientSettings: { mayIntrospect: true, audiences: ["orders-api"] },
   });
   server = await startAuthServer("PGlite", { env });
+  cleanup.defer(() => server.stop());
   api = authApi(server.base);
 });
-afterAll(() => server.stop());
 
 describe.each(["oidc", "oauth2"] as const)("oauth4webapi, discovering by %s", (algorithm) => {
   const client = { client_id: odd.clientId };

@@ -1,13 +1,15 @@
 /** PostgreSQL that ends connections while they are in use: the process lives, and no change is half written. */
 import { setImmediate } from "node:timers/promises";
 import postgres from "postgres";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { type AuthApi, authApi, internal } from "../support/auth-api.ts";
 import { eventsIn } from "../support/auth-fleet.ts";
 import { type AuthProcess, spawnAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
 import { requiredPostgresUrl } from "../support/postgresql/server.ts";
 import { backends } from "../support/servers.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
+import { waitFor } from "../support/wait-for.ts";
 
 /** Milliseconds for which connections are ended, over and over. */
 const storm = 4_000;
@@ -17,14 +19,13 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL ends connectio
   let store: AuthStore;
   let server: AuthProcess;
   let api: AuthApi;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore("PostgreSQL");
+    cleanup.defer(() => store.drop());
     server = await spawnAuthServer("PostgreSQL", { env: store.env });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
-  });
-  afterAll(async () => {
-    await server.stop();
-    await store.drop();
   });
 
   /** Ends all the server's connections, over and over. @returns how many it ended */
@@ -67,14 +68,11 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL ends connectio
       signal: null,
     });
 
-    await vi.waitFor(
-      async () => {
-        const answers = await Promise.all(users.map(({ id }) => update(id, { metadata: { mark: -1 } })));
-        expect(answers.map(({ status }) => status)).toEqual(users.map(() => 204));
-      },
-      { timeout: 5_000 },
-    );
-  }, 30_000);
+    await waitFor(async () => {
+      const answers = await Promise.all(users.map(({ id }) => update(id, { metadata: { mark: -1 } })));
+      expect(answers.map(({ status }) => status)).toEqual(users.map(() => 204));
+    });
+  });
 
   test("each change has one event, and each event its change", async () => {
     const { id } = await api.newIdentity();
@@ -113,14 +111,11 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL ends connectio
           .filter(({ type, subject }) => type === "auth.identity.updated.v1" && subject === id)
           .map((event) => event.id),
       );
-    await vi.waitFor(() => expect(events().size).toBeGreaterThanOrEqual(committed), { timeout: 10_000 });
-    await vi.waitFor(
-      async () => {
-        const left = await store.read((query) => query("select 1 from auth.outbox"));
-        expect(left).toEqual([]);
-      },
-      { timeout: 10_000 },
-    );
+    await waitFor(() => expect(events().size).toBeGreaterThanOrEqual(committed));
+    await waitFor(async () => {
+      const left = await store.read((query) => query("select 1 from auth.outbox"));
+      expect(left).toEqual([]);
+    });
     expect(events().size).toBe(committed);
-  }, 40_000);
+  });
 });

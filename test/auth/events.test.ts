@@ -3,7 +3,7 @@
  * relay delivers every event once while nothing fails, again after a failure, and in order.
  */
 import { type DescMessage, fromJson } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { file_auth_v1_events, RevocationReasonSchema } from "../../gen/proto/auth/v1/events_pb.ts";
 import { decodeRefreshToken } from "../../src/auth/tokens/refresh-token.ts";
 import {
@@ -20,6 +20,8 @@ import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
 import { otpVerifier } from "../support/otp.ts";
 import { backends } from "../support/servers.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
+import { waitFor } from "../support/wait-for.ts";
 
 /** A client without a grace window, so that a second use is reuse at once. */
 const strict = basic("strict", "strict-secret");
@@ -124,19 +126,18 @@ describe.each(backends)("events on %s", (backend) => {
   let store: AuthStore;
   let server: AuthServer;
   let api: AuthApi;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore(backend);
+    cleanup.defer(() => store.drop());
     server = await startAuthServer(backend, { env: { ...store.env, ...clients } });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
-  });
-  afterAll(async () => {
-    await server.stop();
-    await store.drop();
   });
 
   async function delivered(identityId: string, count: number): Promise<LoggedEvent[]> {
     const found = () => eventsIn(server.logs()).filter(({ subject }) => subject === identityId);
-    await vi.waitFor(() => expect(found().length).toBeGreaterThanOrEqual(count), { timeout: 8_000 });
+    await waitFor(() => expect(found().length).toBeGreaterThanOrEqual(count));
     return found();
   }
 
@@ -212,9 +213,7 @@ describe.each(deployments)("events: $name", (deployment) => {
     );
     await Promise.all(ids.map((id) => fleet.next().newPair(id)));
     await Promise.all(ids.map((id) => fleet.next().call("deleteIdentity", { as: internal, path: { id } })));
-    await vi.waitFor(() => expect(fleet.events().length).toBeGreaterThanOrEqual(ids.length * 4), {
-      timeout: 15_000,
-    });
+    await waitFor(() => expect(fleet.events().length).toBeGreaterThanOrEqual(ids.length * 4));
     await fleet.stop();
     const events = fleet.events();
     expect(new Set(events.map(({ id }) => id)).size).toBe(events.length);
@@ -226,7 +225,7 @@ describe.each(deployments)("events: $name", (deployment) => {
         "identity.deleted",
       ]);
     }
-  }, 60_000);
+  });
 });
 
 describe.runIf(backends.includes("PostgreSQL"))("events in the outbox of two processes: PostgreSQL", () => {
@@ -254,7 +253,7 @@ describe.runIf(backends.includes("PostgreSQL"))("events in the outbox of two pro
       }
     });
     await fleet.stop();
-  }, 60_000);
+  });
 });
 
 /** The calls of an API, each by the next one. */

@@ -1,7 +1,7 @@
 /** The janitor: what has expired goes, what has not stays, and nobody is disturbed by it. */
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { cleanUp, startJanitor } from "../../src/auth/janitor.ts";
 import { createAttemptLimit } from "../../src/auth/limits/attempts.ts";
 import { authMigrations } from "../../src/auth/service.ts";
@@ -17,6 +17,8 @@ import { otpVerifier } from "../support/otp.ts";
 import { rows } from "../support/rows.ts";
 import { backends } from "../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
+import { waitFor } from "../support/wait-for.ts";
 
 const minute = 60;
 /** For so long what was revoked or redeemed is kept beyond its expiry, whatever a clock says meanwhile. */
@@ -26,12 +28,13 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
   let own: ServiceDatabase;
   let database: OpenDatabase;
   let clock: MovableClock;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     own = await createServiceDatabase(backend, authMigrations);
+    cleanup.defer(() => own.drop());
     database = await own.open();
     await database.migrate();
   });
-  afterAll(() => own.drop());
   beforeEach(async () => {
     clock = movableClock();
     for (const table of ["authorizations", "revoked_access_tokens", "redeemed_otp_proofs", "attempts"]) {
@@ -177,7 +180,7 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
     const id = await authorization({ refresh: -1, access: -1 });
     const dependencies = { db: database.db, clock: failing, longestGrace: 30, logger: log.logger };
     const janitor = startJanitor({ ...dependencies, intervalSeconds: 0.01 });
-    await vi.waitFor(async () => expect(await ids("id", "authorizations")).not.toContain(id));
+    await waitFor(async () => expect(await ids("id", "authorizations")).not.toContain(id));
     await janitor.stop();
     expect(log.text()).toContain("The janitor could not finish its round; it tries again");
     const rounds = failures;
@@ -212,7 +215,6 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
       const active = sql`select 1 from auth.authorizations where revoked_at is null`;
       expect(await rows(database.db, active)).toEqual([]);
     },
-    60_000,
   );
 });
 
@@ -223,8 +225,10 @@ describe.each(backends)("the janitor of a running server on %s", (backend) => {
   let api: AuthApi;
   let looks = 0;
   const brief = basic("brief", "brief-secret");
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore(backend);
+    cleanup.defer(() => store.drop());
     clock = movableClock();
     const clients = withClients({
       clientId: "brief",
@@ -242,12 +246,11 @@ describe.each(backends)("the janitor of a running server on %s", (backend) => {
     server = await startAuthServer(backend, { env, clock: counted });
     api = authApi(server.base);
   });
-  afterAll(() => store.drop());
 
   /** Waits for a whole round: each looks at the clock when it begins, and nobody else does meanwhile. */
   async function aRound(): Promise<void> {
     const before = looks;
-    await vi.waitFor(() => expect(looks).toBeGreaterThanOrEqual(before + 2), { timeout: 10_000 });
+    await waitFor(() => expect(looks).toBeGreaterThanOrEqual(before + 2));
   }
 
   test("after a while in which the clock was an hour ahead, what was revoked or redeemed still is", async () => {

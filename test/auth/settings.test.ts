@@ -1,18 +1,20 @@
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { developmentSecrets } from "../../src/development/secrets.ts";
 import type { EnvironmentVariables } from "../../src/platform/settings/environment.ts";
 import { localhostCertificate } from "../support/localhost-certificate.ts";
 import { problemLines, problemsOf } from "../support/setting-problems.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { pemOf, production, productionEnv, readAll, readAuth, rsaKeys } from "./settings-fixture.ts";
 
 let dataDir: string;
+const cleanup = suiteCleanup();
 beforeAll(() => {
   dataDir = mkdtempSync(join(tmpdir(), "auth-settings-"));
+  cleanup.defer(() => rmSync(dataDir, { recursive: true }));
 });
-afterAll(() => rmSync(dataDir, { recursive: true }));
 
 const read = (env: EnvironmentVariables) => readAuth({ DATA_DIR: dataDir, ...env });
 

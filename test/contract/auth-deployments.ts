@@ -1,4 +1,4 @@
-/** Three servers that are told apart by their database: one that is sound, one that is broken, one that is away. */
+/** Three servers that are told apart by their database: one that is healthy, one that is broken, one that is away. */
 import { generateKeyPairSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -40,14 +40,21 @@ async function breakDatabase(dataDir: string): Promise<void> {
 /** @param contract that the responses of all three are held against */
 export async function startDeployments(contract: Contract): Promise<Deployments> {
   const env = sharedSettings();
+  await using cleanup = new AsyncDisposableStack();
   const brokenData = mkdtempSync(join(tmpdir(), "gatepost-broken-"));
+  cleanup.defer(() => rmSync(brokenData, { recursive: true, force: true }));
   await breakDatabase(join(brokenData, "auth"));
   const started = new Map<Deployment, AuthServer>();
-  started.set("sound", await startAuthServer("PGlite", { env }));
-  started.set("broken", await startAuthServer("PGlite", { env: { ...env, DATA_DIR: brokenData } }));
+  async function start(name: Deployment, ...server: Parameters<typeof startAuthServer>): Promise<void> {
+    const running = await startAuthServer(...server);
+    cleanup.defer(() => running.stop());
+    started.set(name, running);
+  }
+  await start("healthy", "PGlite", { env });
+  await start("broken", "PGlite", { env: { ...env, DATA_DIR: brokenData } });
   // Nothing listens at port 1.
   const away = { ...env, DB_HOST: "127.0.0.1", DB_PORT: "1" };
-  started.set("away", await startAuthServer("PostgreSQL", { env: away, waitUntilReady: false }));
+  await start("away", "PostgreSQL", { env: away, waitUntilReady: false });
 
   const apis = new Map([...started].map(([name, { base }]) => [name, authApi(base, contract)]));
   const of = <T>(map: ReadonlyMap<Deployment, T>, deployment: Deployment): T => {
@@ -55,12 +62,10 @@ export async function startDeployments(contract: Contract): Promise<Deployments>
     if (!found) throw new Error(`there is no ${deployment} server`);
     return found;
   };
+  const all = cleanup.move();
   return {
     api: (deployment) => of(apis, deployment),
     logs: (deployment) => of(started, deployment).logs(),
-    async stop() {
-      for (const server of started.values()) await server.stop();
-      rmSync(brokenData, { recursive: true, force: true });
-    },
+    stop: () => all.disposeAsync(),
   };
 }

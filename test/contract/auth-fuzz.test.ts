@@ -1,19 +1,21 @@
 /** Requests to the auth API, made from the schemas of openapi/auth.yaml. */
 import fc from "fast-check";
-import { afterAll, beforeAll, beforeEach } from "vitest";
+import { beforeAll, beforeEach } from "vitest";
 import { type AuthApi, authApi, internal, mobileApp } from "../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { fuzz } from "./fuzz.ts";
 
 let server: AuthServer;
 let api: AuthApi;
 let known: { id: string; phone: string };
 let token: string;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   server = await startAuthServer("PGlite");
+  cleanup.defer(() => server.stop());
   api = authApi(server.base);
 });
-afterAll(() => server.stop());
 beforeEach(async () => {
   known = await api.newIdentity();
   token = (await api.newPair(known.id)).access_token;

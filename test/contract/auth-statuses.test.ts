@@ -3,32 +3,34 @@
  * the responses against the document. The last test counts.
  */
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { attemptRules } from "../../src/auth/limits/attempts.ts";
 import { basic, type CallOptions, internal, mobileApp, newPhone } from "../support/auth-api.ts";
 import { readContract } from "../support/contract-check.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { type Deployments, startDeployments } from "./auth-deployments.ts";
 import { type Case, casesFrom, one, statusRun, withoutCredentials, withRaw } from "./status-cases.ts";
 
 const contract = readContract("auth");
 let deployments: Deployments;
 const { answers, expectAllReached } = statusRun(contract, (on) => deployments.api(on).call);
-/** An identity of the sound server, and a token of its that all three know. */
+/** An identity of the healthy server, and a token of its that all three know. */
 const known = { id: "", phone: "", token: "" };
 
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   deployments = await startDeployments(contract);
-  Object.assign(known, await sound().newIdentity());
-  known.token = (await sound().newPair(known.id)).access_token;
-}, 60_000);
-afterAll(() => deployments.stop());
+  cleanup.defer(() => deployments.stop());
+  Object.assign(known, await healthy().newIdentity());
+  known.token = (await healthy().newPair(known.id)).access_token;
+});
 
-function sound() {
-  return deployments.api("sound");
+function healthy() {
+  return deployments.api("healthy");
 }
 
 async function someoneNew() {
-  return { id: (await sound().newIdentity()).id };
+  return { id: (await healthy().newIdentity()).id };
 }
 
 const nobody = { id: "nobody" };
@@ -112,11 +114,11 @@ const successes: Case[] = [
   one("introspectToken", 200, "for garbage", () => ({ as: internal, form: { token: "garbage" } })),
   one("revokeToken", 200, "for a token of the caller", async () => ({
     as: mobileApp,
-    form: { token: (await sound().newPair(known.id)).refresh_token },
+    form: { token: (await healthy().newPair(known.id)).refresh_token },
   })),
   one("getKeySet", 200, "to anybody", () => ({})),
   one("getKeySet", 304, "to who holds the newest copy", async () => ({
-    headers: { "if-none-match": (await sound().call("getKeySet")).headers.get("etag") ?? "" },
+    headers: { "if-none-match": (await healthy().call("getKeySet")).headers.get("etag") ?? "" },
   })),
   one("getOpenIdConfiguration", 200, "to anybody", () => ({})),
   one("getAuthorizationServerMetadata", 200, "to anybody", () => ({})),
@@ -255,13 +257,13 @@ describe("guessing is stopped", () => {
       Promise.all(Array.from({ length: count }, (_, index) => make(`guess ${index}`)));
     const { secret, password } = attemptRules;
     await guesses(secret.failures, (text) =>
-      sound().call("getIdentity", { as: basic("internal", text), path: nobody }),
+      healthy().call("getIdentity", { as: basic("internal", text), path: nobody }),
     );
     await guesses(secret.failures, (text) =>
-      sound().token({ grant_type: "auth", auth_id: "nobody" }, basic("mobile-app", text)),
+      healthy().token({ grant_type: "auth", auth_id: "nobody" }, basic("mobile-app", text)),
     );
     await guesses(password.failures, (text) =>
-      sound().token({ grant_type: "password", username: known.id, password: text }),
+      healthy().token({ grant_type: "password", username: known.id, password: text }),
     );
   });
 

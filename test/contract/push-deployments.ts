@@ -1,5 +1,5 @@
 /**
- * Three servers that are told apart by the push service's database: one that is sound, one that is broken, one
+ * Three servers that are told apart by the push service's database: one that is healthy, one that is broken, one
  * that is away. The auth service beside it works in all three, so that each issues the tokens of its callers.
  */
 import { mkdtempSync, rmSync } from "node:fs";
@@ -23,9 +23,9 @@ export interface PushDeployments {
   user(deployment: Deployment): string;
   backoffice(deployment: Deployment): string;
   logs(deployment: Deployment): string;
-  /** Authorization header of another user of the sound one. */
+  /** Authorization header of another user of the healthy one. */
   readonly otherUser: string;
-  /** Dead letters of the sound one: of a notification that may go on, and of one that was cancelled. */
+  /** Dead letters of the healthy one: of a notification that may go on, and of one that was cancelled. */
   readonly deadLetters: { readonly open: string; readonly cancelled: string };
   stop(): Promise<void>;
 }
@@ -73,9 +73,14 @@ async function tokensOf(server: PushServer) {
 
 /** @param contract that the responses of all three are held against */
 export async function startPushDeployments(contract: Contract): Promise<PushDeployments> {
-  const directories = ["sound", "broken"].map((name) => mkdtempSync(join(tmpdir(), `gatepost-${name}-`)));
-  const [soundData = "", brokenData = ""] = directories;
-  const deadLetters = await prepare(soundData, insertDeadLetters);
+  await using cleanup = new AsyncDisposableStack();
+  function directory(name: Deployment): string {
+    const path = mkdtempSync(join(tmpdir(), `gatepost-${name}-`));
+    cleanup.defer(() => rmSync(path, { recursive: true, force: true }));
+    return path;
+  }
+  const [healthyData, brokenData] = [directory("healthy"), directory("broken")];
+  const deadLetters = await prepare(healthyData, insertDeadLetters);
   await prepare(brokenData, breakDatabase);
 
   const shared = { TEST_NOTIFICATION_USER_IDS: "u-tester" };
@@ -84,12 +89,14 @@ export async function startPushDeployments(contract: Contract): Promise<PushDepl
   // Nothing listens at port 1.
   const away = { PUSH_DB_HOST: "127.0.0.1", PUSH_DB_PORT: "1" };
   const started = new Map<Deployment, PushServer>();
-  started.set("sound", await startPushServer("PGlite", { env: { ...shared, ...slow, DATA_DIR: soundData } }));
-  started.set("broken", await startPushServer("PGlite", { env: { ...shared, DATA_DIR: brokenData } }));
-  started.set(
-    "away",
-    await startPushServer("PGlite", { env: { ...shared, ...away }, waitUntilReady: false }),
-  );
+  async function start(name: Deployment, options: Parameters<typeof startPushServer>[1]): Promise<void> {
+    const running = await startPushServer("PGlite", options);
+    cleanup.defer(() => running.stop());
+    started.set(name, running);
+  }
+  await start("healthy", { env: { ...shared, ...slow, DATA_DIR: healthyData } });
+  await start("broken", { env: { ...shared, DATA_DIR: brokenData } });
+  await start("away", { env: { ...shared, ...away }, waitUntilReady: false });
 
   const known = new Map<Deployment, { call: ContractCall; user: string; backoffice: string }>();
   for (const [name, server] of started) {
@@ -100,7 +107,8 @@ export async function startPushDeployments(contract: Contract): Promise<PushDepl
     if (!found) throw new Error(`there is no ${deployment} server`);
     return found;
   };
-  const otherUser = `Bearer ${await started.get("sound")?.userToken("u-2")}`;
+  const otherUser = `Bearer ${await started.get("healthy")?.userToken("u-2")}`;
+  const all = cleanup.move();
   return {
     otherUser,
     call: (deployment) => of(deployment).call,
@@ -108,9 +116,6 @@ export async function startPushDeployments(contract: Contract): Promise<PushDepl
     backoffice: (deployment) => of(deployment).backoffice,
     logs: (deployment) => started.get(deployment)?.logs() ?? "",
     deadLetters,
-    async stop() {
-      for (const server of started.values()) await server.stop();
-      for (const directory of directories) rmSync(directory, { recursive: true, force: true });
-    },
+    stop: () => all.disposeAsync(),
   };
 }

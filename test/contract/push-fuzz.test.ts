@@ -1,9 +1,10 @@
 /** Requests to the push API, made from the schemas of openapi/push-orchestration.yaml. */
 import fc from "fast-check";
-import { afterAll, beforeAll } from "vitest";
+import { beforeAll } from "vitest";
 import { contractCall } from "../support/contract-api.ts";
 import { readContract } from "../support/contract-check.ts";
 import { type PushServer, startPushServer } from "../support/push-server.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { fuzz } from "./fuzz.ts";
 
 const contract = readContract("push-orchestration");
@@ -11,8 +12,10 @@ let server: PushServer;
 let call: ReturnType<typeof contractCall>;
 let notificationId: string;
 let tokens: { user: string; backoffice: string };
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   server = await startPushServer("PGlite");
+  cleanup.defer(() => server.stop());
   tokens = {
     user: `Bearer ${await server.userToken()}`,
     backoffice: `Bearer ${await server.backofficeToken()}`,
@@ -21,8 +24,7 @@ beforeAll(async () => {
   const json = { title: "Hello", message: "How are you?", utcOffsets: [0] };
   const { headers } = await call("sendPushNotification", { as: tokens.backoffice, json });
   notificationId = headers.get("notification-id") ?? "";
-}, 60_000);
-afterAll(() => server.stop());
+});
 
 const ofUsers = ["savePushToken", "deletePushToken", "getNotificationsHistory", "getNotificationsSummary"];
 

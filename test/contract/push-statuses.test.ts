@@ -3,9 +3,10 @@
  * responses is held against the document. The last test counts.
  */
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import type { CallOptions } from "../support/contract-api.ts";
 import { readContract } from "../support/contract-check.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { type PushDeployments, startPushDeployments } from "./push-deployments.ts";
 import {
   type Case,
@@ -21,19 +22,20 @@ const contract = readContract("push-orchestration");
 let deployments: PushDeployments;
 const { answers, expectAllReached } = statusRun(contract, (on) => deployments.call(on));
 
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   deployments = await startPushDeployments(contract);
+  cleanup.defer(() => deployments.stop());
   // Devices for the notifications that must not have ended yet: at one message a second they take a while.
   for (let index = 0; index < 5; index += 1) {
     const json = { ...aDevice(), token: `slow-${index}` };
     const request = { as: deployments.otherUser, json, headers: { "barrier-user-utc-offset": "14" } };
-    await deployments.call("sound")("savePushToken", request);
+    await deployments.call("healthy")("savePushToken", request);
   }
-}, 120_000);
-afterAll(() => deployments.stop());
+});
 
-const user = (on: Deployment = "sound") => deployments.user(on);
-const backoffice = (on: Deployment = "sound") => deployments.backoffice(on);
+const user = (on: Deployment = "healthy") => deployments.user(on);
+const backoffice = (on: Deployment = "healthy") => deployments.backoffice(on);
 
 const aDevice = () => ({ token: randomUUID(), expiration: "2100-01-01T00:00:00Z" });
 const aNotification = () => ({ title: "Hello", message: "How are you?", utcOffsets: [14] });
@@ -42,13 +44,13 @@ const nobody = { id: "019aa4b1-9d3c-7a52-8c11-5be0a1f6d201" };
 /** A notification that is on its way. */
 async function sent(): Promise<{ id: string }> {
   const request = { as: backoffice(), json: aNotification() };
-  const { headers } = await deployments.call("sound")("sendPushNotification", request);
+  const { headers } = await deployments.call("healthy")("sendPushNotification", request);
   return { id: headers.get("notification-id") ?? "" };
 }
 
 async function after(operation: string): Promise<{ id: string }> {
   const path = await sent();
-  const { status } = await deployments.call("sound")(operation, { as: backoffice(), path });
+  const { status } = await deployments.call("healthy")(operation, { as: backoffice(), path });
   expect(status).toBe(200);
   return path;
 }
@@ -85,7 +87,7 @@ function wellFormed(on: Deployment) {
   });
   return Object.fromEntries(requests);
 }
-const each = casesFrom(wellFormed("sound"));
+const each = casesFrom(wellFormed("healthy"));
 
 const successes: Case[] = [
   ...each([...ofUsers, ...lists], { status: 204, when: "to who may" }).map((one) => ({
@@ -177,7 +179,7 @@ const refusals: Case[] = [
     "for another notification under the same key",
     async () => {
       const request = { as: backoffice(), headers: { "idempotency-key": randomUUID() } };
-      await deployments.call("sound")("sendPushNotification", { ...request, json: aNotification() });
+      await deployments.call("healthy")("sendPushNotification", { ...request, json: aNotification() });
       return { ...request, json: { ...aNotification(), title: "Another" } };
     },
     "idempotency_key_reused",

@@ -6,8 +6,8 @@ import { expect } from "vitest";
 import type { Answer, CallOptions, ContractCall } from "../support/contract-api.ts";
 import type { Contract } from "../support/contract-check.ts";
 
-/** Servers that are told apart by their database: one that is sound, one that is broken, one that is away. */
-export type Deployment = "sound" | "broken" | "away";
+/** Servers that are told apart by their database: one that is healthy, one that is broken, one that is away. */
+export type Deployment = "healthy" | "broken" | "away";
 
 export type Request = () => CallOptions | Promise<CallOptions>;
 
@@ -31,7 +31,7 @@ export interface Outcome {
 }
 
 export function one(operation: string, status: number, when: string, request: Request, code?: string): Case {
-  return { operation, status, when, code, on: "sound", request };
+  return { operation, status, when, code, on: "healthy", request };
 }
 
 /** @param wellFormed a request to each operation with which nothing is wrong */
@@ -39,7 +39,7 @@ export function casesFrom(wellFormed: Readonly<Record<string, Request>>) {
   /** The same case for many operations: a well-formed request, changed. */
   return function each(
     operations: readonly string[],
-    { status, when, code, on = "sound" }: Outcome,
+    { status, when, code, on = "healthy" }: Outcome,
     change: (request: CallOptions, operation: string) => CallOptions = (request) => request,
   ): Case[] {
     return operations.map((operation) => ({

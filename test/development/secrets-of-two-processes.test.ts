@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { attemptRules } from "../../src/auth/limits/attempts.ts";
 import { authMigrations } from "../../src/auth/service.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
@@ -10,6 +10,7 @@ import { authApi, basic, mobileApp } from "../support/auth-api.ts";
 import { spawnAuthServer } from "../support/auth-server.ts";
 import { createAuthStore } from "../support/auth-store.ts";
 import { backends } from "../support/servers.ts";
+import { waitFor } from "../support/wait-for.ts";
 
 test.runIf(backends.includes("PostgreSQL"))(
   "guessing at a client locks it out at neither of them",
@@ -45,7 +46,7 @@ test.runIf(backends.includes("PostgreSQL"))(
       );
       const waiting = () =>
         query(`select 1 from pg_locks where not granted and relation = 'auth.clients'::regclass`);
-      await vi.waitFor(async () => expect(await waiting()).toHaveLength(2), { timeout: 20_000 });
+      await waitFor(async () => expect(await waiting()).toHaveLength(2));
       await query("commit");
       return starting;
     });
@@ -64,5 +65,4 @@ test.runIf(backends.includes("PostgreSQL"))(
     await store.drop();
     for (const directory of directories) rmSync(directory, { recursive: true, force: true });
   },
-  60_000,
 );

@@ -1,5 +1,5 @@
 /** What the operations of the push document let in, what they hand on of it, and what they answer. */
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { contractTexts, loadContract } from "../../src/platform/openapi/document.ts";
 import { wrongApplication } from "../../src/push/errors.ts";
 import { pushHttp } from "../../src/push/http.ts";
@@ -8,6 +8,7 @@ import { captureLog } from "../support/captured-log.ts";
 import { type CallOptions, type ContractCall, contractCall } from "../support/contract-api.ts";
 import { readContract } from "../support/contract-check.ts";
 import { type ServedApp, serveApp } from "../support/http-app.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 
 const id = "019aa4b1-9d3c-7a52-8c11-5be0a1f6d201";
 const user = "Bearer of-a-user";
@@ -35,6 +36,7 @@ function note<Answer>(answer: Answer) {
 
 let app: ServedApp;
 let call: ContractCall;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   const page = { number: 0, size: 20, totalElements: 0 };
   const served = pushHttp(
@@ -71,9 +73,9 @@ beforeAll(async () => {
     },
   );
   app = await serveApp(served);
+  cleanup.defer(() => app.close());
   call = contractCall(app.origin, readContract("push-orchestration"));
 });
-afterAll(() => app.close());
 beforeEach(() => {
   asked = [];
 });

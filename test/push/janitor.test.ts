@@ -1,7 +1,7 @@
 /** The janitor: what has expired or is too old goes, what has not stays, and nobody is disturbed by it. */
 import { setTimeout as delay } from "node:timers/promises";
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Database, OpenDatabase } from "../../src/platform/database/database.ts";
 import { pushMigrations } from "../../src/push/database.ts";
 import { createDevices } from "../../src/push/devices/devices.ts";
@@ -13,6 +13,8 @@ import { insertNotification, type NotificationRow } from "../support/push-rows.t
 import { rows } from "../support/rows.ts";
 import { backends } from "../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
+import { waitFor } from "../support/wait-for.ts";
 
 const day = 24 * 60 * 60;
 const historyRetentionDays = 180;
@@ -30,13 +32,14 @@ describe.each(backends)("the janitor on %s", (backend) => {
   let database: OpenDatabase;
   let db: Database;
   let clock: MovableClock;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     own = await createServiceDatabase(backend, pushMigrations);
+    cleanup.defer(() => own.drop());
     database = await own.open();
     await database.migrate();
     db = database.db;
   });
-  afterAll(() => own.drop());
   beforeEach(async () => {
     clock = movableClock();
     for (const table of tables) await db.execute(sql`delete from push.${sql.identifier(table)}`);
@@ -154,8 +157,8 @@ describe.each(backends)("the janitor on %s", (backend) => {
     vi.spyOn(db, "transaction").mockRejectedValueOnce(new Error("no database"));
     const janitor = startJanitor({ db, historyRetentionDays, logger: log.logger, intervalSeconds: 0.01 });
     const complaint = "The janitor could not finish its round and will try again";
-    await vi.waitFor(() => expect(log.text()).toContain(complaint));
-    await vi.waitFor(async () => expect(await count("devices")).toBe(0));
+    await waitFor(() => expect(log.text()).toContain(complaint));
+    await waitFor(async () => expect(await count("devices")).toBe(0));
     await janitor.stop();
     vi.restoreAllMocks();
     await device("expired later", -1);
@@ -246,6 +249,5 @@ describe.each(backends)("the janitor on %s", (backend) => {
       expect(await count("devices")).toBe(30);
       expect(await count("history")).toBe(0);
     },
-    60_000,
   );
 });

@@ -6,7 +6,7 @@ import {
   createGrpcTransport,
   createGrpcWebTransport,
 } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { DeliveryService, NotificationState } from "../../gen/proto/push/v1/delivery_pb.ts";
 import { unavailable } from "../../src/platform/base/errors.ts";
 import { notificationNotFound, wrongApplication } from "../../src/push/errors.ts";
@@ -14,6 +14,7 @@ import type { NotificationProgress } from "../../src/push/notifications/progress
 import { createWatchProgress } from "../../src/push/notifications/watch-progress.ts";
 import { pushRpc } from "../../src/push/rpc.ts";
 import { type RpcServers, startRpcServers } from "../support/rpc-servers.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 
 const intervalMs = 100;
 const office = { authorization: "Bearer office" };
@@ -45,6 +46,7 @@ let later: () => { clientId: string } | undefined = () => ({ clientId: "office" 
 
 let servers: RpcServers;
 let transports: Record<string, Transport>;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   const watchProgress = createWatchProgress({
     intervalMs,
@@ -67,6 +69,7 @@ beforeAll(async () => {
     },
   };
   servers = await startRpcServers({ services: [pushRpc({ callers, watchProgress, checkMs: 50 })] });
+  cleanup.defer(() => servers.close());
   const web = { baseUrl: `http://127.0.0.1:${servers.http1Port}`, httpVersion: "1.1" } as const;
   transports = {
     gRPC: createGrpcTransport({ baseUrl: `http://127.0.0.1:${servers.grpcPort}` }),
@@ -74,7 +77,6 @@ beforeAll(async () => {
     "gRPC-Web": createGrpcWebTransport(web),
   };
 });
-afterAll(() => servers.close());
 
 function watch(protocol: string, notificationId: string, options: object = { headers: office }) {
   const transport = transports[protocol];

@@ -2,7 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
 import { developmentSecrets } from "../../src/development/secrets.ts";
 import type { EnvironmentVariables } from "../../src/platform/settings/environment.ts";
@@ -10,9 +10,10 @@ import { providerTable } from "../../src/push/provider-settings.ts";
 import { pushTable } from "../../src/push/settings-table.ts";
 import { readSettings } from "../../src/services.ts";
 import { problemLines } from "../support/setting-problems.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 
 const dataDir = mkdtempSync(join(tmpdir(), "gatepost-test-"));
-afterAll(() => rmSync(dataDir, { recursive: true, force: true }));
+suiteCleanup().defer(() => rmSync(dataDir, { recursive: true, force: true }));
 
 const development = (env: EnvironmentVariables = {}) => ({ DATA_DIR: dataDir, ...env });
 const production = (env: EnvironmentVariables = {}) => ({

@@ -1,7 +1,7 @@
 /** WatchProgress beside real sending: it ends with the notification, and its last word is what HTTP says. */
 import { type Client, createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import {
   DeliveryService,
   type NotificationProgress,
@@ -11,6 +11,7 @@ import { type ContractCall, contractCall } from "../support/contract-api.ts";
 import { readContract } from "../support/contract-check.ts";
 import { type PushServer, startPushServer } from "../support/push-server.ts";
 import { backends } from "../support/servers.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 
 const devices = 4;
 
@@ -19,8 +20,10 @@ describe.each(backends)("on %s", (backend) => {
   let call: ContractCall;
   let client: Client<typeof DeliveryService>;
   let as: string;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     server = await startPushServer(backend, { env: { PUSH_MAX_PER_SECOND: "1" } });
+    cleanup.defer(() => server.stop());
     call = contractCall(server.origin, readContract("push-orchestration"));
     client = createClient(DeliveryService, createGrpcTransport({ baseUrl: `http://${server.grpc}` }));
     as = `Bearer ${await server.backofficeToken()}`;
@@ -29,8 +32,7 @@ describe.each(backends)("on %s", (backend) => {
       const json = { token: `d-${index}`, expiration: "2100-01-01T00:00:00Z" };
       expect((await call("savePushToken", { as: user, json })).status).toBe(204);
     }
-  }, 60_000);
-  afterAll(() => server.stop());
+  });
 
   async function send(): Promise<string> {
     const json = { title: "Hello", message: "How are you?", utcOffsets: [0] };

@@ -8,7 +8,7 @@ import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { authApi, internal } from "../support/auth-api.ts";
 import { type AuthStore, createAuthStore, dump } from "../support/auth-store.ts";
 import { type Passing, startProxy } from "../support/changing-proxy.ts";
@@ -16,6 +16,7 @@ import { killAll, type Program, startNode } from "../support/program.ts";
 import { type PushProcess, spawnPushServer } from "../support/push-server.ts";
 import { findSecrets, type Secret, secretsOf } from "../support/secret-search.ts";
 import { backends } from "../support/servers.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
 
 const summary = /^\d+ steps, all as the contract says\n$/;
 
@@ -27,24 +28,23 @@ function lastLine(text: string): string {
   return `${text.trimEnd().split("\n").at(-1)}\n`;
 }
 
-afterAll(killAll);
+suiteCleanup().defer(killAll);
 
-describe.each(backends)("the demo on %s", { timeout: 120_000 }, (backend) => {
+describe.each(backends)("the demo on %s", (backend) => {
   let store: AuthStore;
   let server: PushProcess;
   let directory: string;
 
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     directory = mkdtempSync(join(tmpdir(), "gatepost-demo-"));
+    cleanup.defer(() => rmSync(directory, { recursive: true, force: true }));
     store = await createAuthStore(backend);
+    cleanup.defer(() => store.drop());
     // Its issuer is its own address, where the push service finds it.
     const { OAUTH_SERVER_ISSUER: _none, ...env } = store.env;
     server = await spawnPushServer(backend, { env: { ...env, LOGGING_LEVEL: "trace" } });
-  }, 60_000);
-  afterAll(async () => {
-    await server.stop();
-    await store.drop();
-    rmSync(directory, { recursive: true, force: true });
+    cleanup.defer(() => server.stop());
   });
 
   it("passes, also several at once, and leaves no secret in the database or the log", async () => {
@@ -130,12 +130,13 @@ function filesOf(directory: string): string[] {
     .map((entry) => join(entry.parentPath, entry.name));
 }
 
-describe("a demo that must not pass", { timeout: 120_000 }, () => {
+describe("a demo that must not pass", () => {
   let server: PushProcess;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     server = await spawnPushServer("PGlite");
-  }, 60_000);
-  afterAll(() => server.stop());
+    cleanup.defer(() => server.stop());
+  });
 
   const isIntrospection = ({ path }: Passing) => path.endsWith("/introspect");
 

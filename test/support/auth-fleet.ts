@@ -1,5 +1,5 @@
 /** One deployment of the auth service: servers that share a database, keys and an issuer. */
-import { expect, vi } from "vitest";
+import { expect } from "vitest";
 import { developmentClients } from "../../src/auth/client-settings.ts";
 import type { Clock } from "../../src/platform/base/clock.ts";
 import { type AuthApi, authApi } from "./auth-api.ts";
@@ -7,6 +7,7 @@ import { type AuthServer, spawnAuthServer, startAuthServer } from "./auth-server
 import { type AuthStore, createAuthStore } from "./auth-store.ts";
 import { readContract } from "./contract-check.ts";
 import { type Backend, backends } from "./servers.ts";
+import { waitFor } from "./wait-for.ts";
 
 export interface Deployment {
   readonly name: string;
@@ -69,12 +70,17 @@ export async function startFleet(
   options: FleetOptions = {},
 ): Promise<AuthFleet> {
   const { clock } = options;
+  await using cleanup = new AsyncDisposableStack();
   const store = options.store ?? (await createAuthStore(backend));
+  if (!options.store) cleanup.defer(() => store.drop());
   const env = { ...store.env, ...options.env };
-  const start = () =>
-    clock || backend === "PGlite"
+  async function start(): Promise<AuthServer> {
+    const server = await (clock || backend === "PGlite"
       ? startAuthServer(backend, { env, ...(clock && { clock }) })
-      : spawnAuthServer(backend, { env });
+      : spawnAuthServer(backend, { env }));
+    cleanup.defer(() => server.stop());
+    return server;
+  }
   // The first makes what the others share.
   const first = await start();
   const servers = [first, ...(await Promise.all(Array.from({ length: count - 1 }, start)))] as const;
@@ -82,6 +88,7 @@ export async function startFleet(
   const [api, ...others] = servers.map(({ base }) => authApi(base, contract));
   if (!api) throw new Error("a fleet has at least one server");
   const apis = [api, ...others] as const;
+  const started = cleanup.move();
   let turn = 0;
 
   function events(identityId?: string): LoggedEvent[] {
@@ -98,22 +105,15 @@ export async function startFleet(
     },
     events,
     async delivered(identityId, types) {
-      await vi.waitFor(
-        () =>
-          expect(
-            events(identityId)
-              .map(({ type }) => type)
-              .sort(),
-          ).toEqual([...types].sort()),
-        {
-          timeout: 8_000,
-        },
+      await waitFor(() =>
+        expect(
+          events(identityId)
+            .map(({ type }) => type)
+            .sort(),
+        ).toEqual([...types].sort()),
       );
       return events(identityId);
     },
-    async stop() {
-      await Promise.all(servers.map((server) => server.stop()));
-      if (!options.store) await store.drop();
-    },
+    stop: () => started.disposeAsync(),
   };
 }

@@ -7,6 +7,7 @@ import { Agent, request as httpRequest, type IncomingMessage } from "node:http";
 import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
 import { connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
+import { setImmediate as afterReading, setTimeout as elapsed } from "node:timers/promises";
 import { onTestFinished } from "vitest";
 import {
   createHttpServer,
@@ -82,11 +83,34 @@ export async function ask(
   return Object.assign(response, { body: await text(response) });
 }
 
-/** A raw connection, and all that came back on it until it was closed. */
+/** A raw connection, and all that came back on it until it was closed; at the end `error …` if it was reset. */
 export function raw(port: number): { socket: Socket; received: Promise<string> } {
-  const socket = connect(port, "127.0.0.1");
+  const socket = connect(port, "127.0.0.1").setEncoding("utf8");
   onTestFinished(() => void socket.destroy());
-  return { socket, received: text(socket).catch((error: Error) => `error ${error.message}`) };
+  return { socket, received: everything(socket) };
+}
+
+async function everything(socket: Socket): Promise<string> {
+  let received = "";
+  try {
+    for await (const part of socket) received += part;
+  } catch (error) {
+    received += `error ${error instanceof Error ? error.message : error}`;
+  }
+  return received;
+}
+
+/**
+ * Writes a piece every 20 ms until the connection ends. What has come is read right before each piece: a server
+ * that has answered and closed resets a client that writes on, and what such a client had not read is lost.
+ */
+export async function drip(socket: Socket, piece: string): Promise<void> {
+  for (;;) {
+    await elapsed(20);
+    await afterReading();
+    if (socket.destroyed || socket.readableEnded) return;
+    socket.write(piece);
+  }
 }
 
 /** An HTTP/2 session over TLS. */

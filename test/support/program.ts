@@ -63,7 +63,7 @@ export function startNode(file: string, env: Record<string, string>): Program {
   return startProgram([process.execPath, file], env);
 }
 
-/** For `afterAll`: ends what failed tests have left. */
+/** For a suite's cleanup: ends what failed tests have left. */
 export function killAll(): void {
   for (const child of started) child.kill("SIGKILL");
 }

@@ -72,10 +72,14 @@ const migrations = { auth: authMigrations, push: pushMigrations };
 
 /** A directory of a test's own, and the environment of a server that keeps its things there, on any free ports. */
 async function prepareEnvironment(backend: Backend, env: Environment) {
+  await using cleanup = new AsyncDisposableStack();
   const dataDir = env["DATA_DIR"] ?? mkdtempSync(join(tmpdir(), "gatepost-test-"));
-  const ownsDataDir = env["DATA_DIR"] === undefined;
+  if (env["DATA_DIR"] === undefined) {
+    cleanup.defer(() => rmSync(dataDir, { recursive: true, force: true }));
+  }
   const ownDatabase =
     backend === "PostgreSQL" && env["DB_HOST"] === undefined ? await createTestDatabase() : undefined;
+  if (ownDatabase) cleanup.defer(() => ownDatabase.drop());
   const complete: Environment = {
     LOGGING_LEVEL: "info",
     SERVER_PORT: "0",
@@ -93,14 +97,7 @@ async function prepareEnvironment(backend: Backend, env: Environment) {
     if (!existsSync(database.dataDir)) await copyEmbeddedDatabase(database.dataDir, migrations[service]);
     exercised("PGlite (embedded)");
   }
-  return {
-    env: complete,
-    settings,
-    async cleanUp() {
-      await ownDatabase?.drop();
-      if (ownsDataDir) rmSync(dataDir, { recursive: true, force: true });
-    },
-  };
+  return { env: complete, settings, cleanup: cleanup.move() };
 }
 
 /** What a server listens on. */
@@ -114,7 +111,8 @@ const addressesOf = ({ http, grpc, management }: Ports) => ({
 
 /** Starts the server in this process. */
 export async function startOwnServer(backend: Backend, options: OwnServerOptions = {}): Promise<Server> {
-  const { env, settings, cleanUp } = await prepareEnvironment(backend, options.env ?? {});
+  const { env, settings, ...prepared } = await prepareEnvironment(backend, options.env ?? {});
+  await using cleanup = prepared.cleanup;
   let logs = "";
   const destination = {
     write(line: string) {
@@ -123,22 +121,24 @@ export async function startOwnServer(backend: Backend, options: OwnServerOptions
   };
   const logger = createLogger({ level: settings.server.logLevel, environment: "production", destination });
   const running = await startServer(settings, logger, options.clock ?? systemClock);
+  cleanup.defer(async () => {
+    await running.lifecycle.shutdown("test is over");
+  });
   if (options.waitUntilReady !== false) await running.ready;
+  const started = cleanup.move();
   return {
     ...addressesOf(running.ports),
     env,
     settings: running.settings,
     logs: () => logs,
-    async stop() {
-      await running.lifecycle.shutdown("test is over");
-      await cleanUp();
-    },
+    stop: () => started.disposeAsync(),
   };
 }
 
 /** Starts the program (`src/start.js`) in a process of its own and waits until it is ready. */
 export async function spawnServer(backend: Backend, options: ServerOptions = {}): Promise<ServerProcess> {
-  const { env, settings, cleanUp } = await prepareEnvironment(backend, options.env ?? {});
+  const { env, settings, ...prepared } = await prepareEnvironment(backend, options.env ?? {});
+  await using cleanup = prepared.cleanup;
   const main = fileURLToPath(new URL("../../src/start.js", import.meta.url));
   const child = spawn(process.execPath, [main], {
     env: { PATH: process.env["PATH"] ?? "", ...env },
@@ -151,7 +151,12 @@ export async function spawnServer(backend: Backend, options: ServerOptions = {})
     });
   }
   const gone = once(child, "exit");
+  cleanup.defer(async () => {
+    if (child.exitCode === null && child.signalCode === null) child.kill("SIGTERM");
+    await gone;
+  });
   const ports = await becomesReady(child, () => logs);
+  const started = cleanup.move();
   return {
     ...addressesOf(ports),
     env,
@@ -162,11 +167,7 @@ export async function spawnServer(backend: Backend, options: ServerOptions = {})
       child.kill("SIGKILL");
       await gone;
     },
-    async stop() {
-      if (child.exitCode === null && child.signalCode === null) child.kill("SIGTERM");
-      await gone;
-      await cleanUp();
-    },
+    stop: () => started.disposeAsync(),
   };
 }
 
@@ -178,7 +179,7 @@ export function portsIn(log: string): Ports | undefined {
 }
 
 async function becomesReady(child: ChildProcess, logs: () => string): Promise<Ports> {
-  const deadline = Date.now() + 25_000;
+  const deadline = Date.now() + 100_000;
   while (Date.now() < deadline) {
     if (child.exitCode !== null) throw new Error(`the server exited with ${child.exitCode}:\n${logs()}`);
     const ports = portsIn(logs());

@@ -2,7 +2,7 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, randomUUID } from "node:crypto";
 import { createServer, type RequestListener, type Server } from "node:http";
 import { SignJWT, UnsecuredJWT } from "jose";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { developmentSecrets } from "../../../src/development/secrets.ts";
 import {
   type Answer,
@@ -17,6 +17,8 @@ import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
 import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
 import { otpVerifier } from "../../support/otp.ts";
 import { backends } from "../../support/servers.ts";
+import { stopwatch } from "../../support/stopwatch.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 type Claims = Record<string, unknown>;
 
@@ -34,16 +36,15 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
   let server: AuthServer;
   let api: AuthApi;
   let otp: ReturnType<typeof otpVerifier>;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore(backend);
+    cleanup.defer(() => store.drop());
     clock = movableClock();
     server = await startAuthServer(backend, { env: store.env, clock });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
     otp = otpVerifier(server.origin);
-  });
-  afterAll(async () => {
-    await server.stop();
-    await store.drop();
   });
 
   const withCode = (phone: string, password?: string) =>
@@ -89,11 +90,12 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
       expectRefused(await withCode(phone, second));
     });
 
-    test("one code presented fifty times at once gives one pair", async () => {
+    test("one code presented many times at once gives one pair", async () => {
       const { phone } = await api.newIdentity();
       const code = await otp.send(phone);
-      // Ten attempts a phone are taken before the limit says 429; never do two of them succeed.
-      const answers = await Promise.all(Array.from({ length: 50 }, () => withCode(phone, code)));
+      // Ten attempts a phone are taken before the limit says 429; never do two of them succeed. More than a few
+      // beyond the ten show nothing else, and take time from the verifier's two seconds in this one process.
+      const answers = await Promise.all(Array.from({ length: 14 }, () => withCode(phone, code)));
       expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
       expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 400, 429]));
     });
@@ -236,6 +238,7 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
   let api: AuthApi;
   let phone: string;
   const asked: { url: string | undefined; body: string; requestId: unknown }[] = [];
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     verifier = createServer((request, response) => {
       let body = "";
@@ -247,17 +250,17 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
         behave(request, response);
       });
     });
+    cleanup.defer(() => {
+      verifier.closeAllConnections();
+      verifier.close();
+    });
     await new Promise<void>((resolve) => verifier.listen(0, "127.0.0.1", resolve));
     server = await startAuthServer("PGlite", {
       env: { OTP_VERIFIER_URL: `http://127.0.0.1:${port()}/otp/` },
     });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
     phone = (await api.newIdentity()).phone;
-  });
-  afterAll(async () => {
-    verifier.closeAllConnections();
-    verifier.close();
-    await server.stop();
   });
 
   function port(): number {
@@ -324,11 +327,11 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
     ["answers another member", answer(200, '{"ok":true}')],
   ])("one that %s is a 503 within three seconds, and issues nothing", async (_, behaviour) => {
     behave = behaviour;
-    const began = performance.now();
+    const began = stopwatch();
     const { status, body, headers } = await request();
     expect({ status, body }).toMatchObject({ status: 503, body: { error: "temporarily_unavailable" } });
     expect(Number(headers.get("retry-after"))).toBeGreaterThan(0);
-    expect(performance.now() - began).toBeLessThan(3_000);
+    expect(began()).toBeLessThan(3_000);
   });
 
   test("one that points elsewhere is not followed", async () => {
@@ -351,8 +354,8 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
   test("one that is not there at all is a 503 within three seconds", async () => {
     verifier.closeAllConnections();
     await new Promise((resolve) => verifier.close(resolve));
-    const began = performance.now();
+    const began = stopwatch();
     expect((await request()).status).toBe(503);
-    expect(performance.now() - began).toBeLessThan(3_000);
+    expect(began()).toBeLessThan(3_000);
   });
 });

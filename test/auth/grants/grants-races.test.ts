@@ -2,7 +2,7 @@
  * Grants racing with what takes their ground away: a deletion, a change of password, a client that is no
  * longer listed, a proof that somebody else redeems. No order of events leaves a token active that should not be.
  */
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { grantTypes } from "../../../src/auth/client-settings.ts";
 import { decodeRefreshToken, hashPart } from "../../../src/auth/tokens/refresh-token.ts";
 import {
@@ -21,6 +21,8 @@ import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
 import { type DatabaseGate, openDatabaseGate } from "../../support/database-gate.ts";
 import { otpVerifier } from "../../support/otp.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 const password = "correct horse battery staple";
 const invalidGrant = { status: 400, body: expect.objectContaining({ error: "invalid_grant" }) };
@@ -35,10 +37,11 @@ const setPassword = (api: AuthApi, id: string, to: string) =>
 
 describe.each(deployments)("grants in flight: $name", (deployment) => {
   let fleet: AuthFleet;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     fleet = await startFleet(deployment);
-  }, 60_000);
-  afterAll(() => fleet.stop());
+    cleanup.defer(() => fleet.stop());
+  });
 
   async function expectDead(pairs: readonly TokenPair[]): Promise<void> {
     for (const { access_token, refresh_token } of pairs) {
@@ -113,19 +116,19 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
     grantTypes,
     scopes: [scope],
   });
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore("PostgreSQL");
+    cleanup.defer(() => store.drop());
     gate = await openDatabaseGate(store.env["DB_HOST"] ?? "", Number(store.env["DB_PORT"]));
+    cleanup.defer(() => gate.close());
     fast = await startAuthServer("PostgreSQL", { env: { ...store.env, ...clients } });
+    cleanup.defer(() => fast.stop());
     const throughGate = { DB_HOST: "127.0.0.1", DB_PORT: String(gate.port) };
     slow = await startAuthServer("PostgreSQL", { env: { ...store.env, ...clients, ...throughGate } });
+    cleanup.defer(() => slow.stop());
     fastApi = authApi(fast.base);
     slowApi = authApi(slow.base, fastApi.contract);
-  });
-  afterAll(async () => {
-    await Promise.all([slow.stop(), fast.stop()]);
-    await gate.close();
-    await store.drop();
   });
 
   function apis() {
@@ -197,7 +200,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
     const holding = gate.hold(scope, "after");
     const answering = apis().here.token({ ...form, scope }, racer);
     const held = await holding;
-    await vi.waitFor(async () => expect(await authorizationsOf(id)).toHaveLength(1));
+    await waitFor(async () => expect(await authorizationsOf(id)).toHaveLength(1));
     expect((await undo()).status).toBe(204);
     held.release();
     const answer = await answering;
@@ -226,7 +229,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
           query(
             `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
           );
-        await vi.waitFor(async () => expect(await waiting()).toHaveLength(1), { timeout: 4_000 });
+        await waitFor(async () => expect(await waiting()).toHaveLength(1));
         await query("commit");
         return answering;
       });
@@ -258,7 +261,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
       const held = await holding;
       if (when === "after") {
         const superseded = async () => (await authorizationsOf(id))[0]?.["superseded"];
-        await vi.waitFor(async () => expect(await superseded()).toHaveLength(1));
+        await waitFor(async () => expect(await superseded()).toHaveLength(1));
       }
       expect((await deleteIdentity(apis().there, id)).status).toBe(204);
       held.release();
@@ -287,10 +290,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
       expect((await api.token({ grant_type: "auth", auth_id: id }, racer)).status).toBe(400);
       // Its credentials may be remembered for a moment; they open nothing meanwhile.
       const refused = { status: 400, body: { error: "invalid_client" } };
-      await vi.waitFor(
-        async () => expect(await api.refresh(pair.refresh_token, racer)).toMatchObject(refused),
-        { timeout: 3_000 },
-      );
+      await waitFor(async () => expect(await api.refresh(pair.refresh_token, racer)).toMatchObject(refused));
     }
     await without.stop();
 

@@ -3,7 +3,7 @@
  * `refresh_token`. Those that check a phone are in grants-phone.test.ts, races in grants-races.test.ts.
  */
 import { createHash } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { grantTypes } from "../../../src/auth/client-settings.ts";
 import {
   type Answer,
@@ -20,6 +20,7 @@ import { withClients } from "../../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { otpVerifier } from "../../support/otp.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const password = "correct horse battery staple";
 const odd = basic("odd", "odd-secret");
@@ -48,12 +49,13 @@ describe.each(backends)("grants on %s", (backend) => {
   let server: AuthServer;
   let api: AuthApi;
   let otp: ReturnType<typeof otpVerifier>;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     server = await startAuthServer(backend, { env: clients });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
     otp = otpVerifier(server.origin);
   });
-  afterAll(() => server.stop());
 
   async function newUser(fields: { email?: string; phone?: string } = {}) {
     const user = await api.newIdentity(fields);

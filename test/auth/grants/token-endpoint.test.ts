@@ -1,6 +1,6 @@
 /** The token operation before any grant is looked at: the form of a request, the client, its permissions, scopes. */
 import { decodeJwt } from "jose";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import {
   type Answer,
   type AuthApi,
@@ -14,6 +14,7 @@ import {
 import { withClients } from "../../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const every = ["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"];
 const grantTypes = ["auth", "refresh_token"];
@@ -33,12 +34,13 @@ describe.each(backends)("the token operation on %s", (backend) => {
   let server: AuthServer;
   let api: AuthApi;
   let authId: string;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     server = await startAuthServer(backend, { env: withClients(encoded, plain, scoped, powerless) });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
     authId = (await api.newIdentity()).id;
   });
-  afterAll(() => server.stop());
 
   const call = (options: CallOptions) => api.call("generateTokens", options);
   const form = () => ({ grant_type: "auth", auth_id: authId });

@@ -1,7 +1,7 @@
 /** What each grant takes and gives, and what becomes of a client's tokens when it is no longer registered. */
 import { randomUUID } from "node:crypto";
 import { createLocalJWKSet, decodeJwt, type JSONWebKeySet, jwtVerify } from "jose";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { developmentClients } from "../../../src/auth/client-settings.ts";
 import {
   type Answer,
@@ -18,6 +18,7 @@ import { withClients } from "../../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { createAuthStore } from "../../support/auth-store.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const shop = {
   clientId: "shop",
@@ -37,11 +38,12 @@ function pairOf({ status, text, body }: Answer): TokenPair {
 describe.each(backends)("grants on %s", (backend) => {
   let server: AuthServer;
   let api: AuthApi;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     server = await startAuthServer(backend, { env: withClients(shop) });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
   });
-  afterAll(() => server.stop());
 
   /** Calls the built-in OTP verifier. */
   async function verifier(path: string, body: object): Promise<Record<string, unknown>> {
@@ -283,5 +285,5 @@ describe.each(backends)("a client that is no longer listed, on %s", (backend) =>
       expect(await isActive(api, kept)).toBe(true);
     });
     await store.drop();
-  }, 90_000);
+  });
 });

@@ -1,6 +1,6 @@
 /** The rules of identities: what is unique, what an update leaves alone, what ends with a password or a deletion. */
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import {
   type Answer,
   type AuthApi,
@@ -12,6 +12,7 @@ import {
 } from "../../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 /** Other ways to write a phone number of newPhone. */
 function spellings(phone: string): string[] {
@@ -46,11 +47,12 @@ function newEmail(): string {
 describe.each(backends)("identities on %s", (backend) => {
   let server: AuthServer;
   let api: AuthApi;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     server = await startAuthServer(backend);
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
   });
-  afterAll(() => server.stop());
 
   const create = (json: unknown) => api.call("createIdentity", { as: internal, json });
   const get = (id: string) => api.call("getIdentity", { as: internal, path: { id } });

@@ -1,9 +1,10 @@
 /** Hostile and careless input to the identity operations: what is refused, where it says so, and what is kept as it is. */
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { type Answer, type AuthApi, authApi, internal, newPhone } from "../../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 /** JSON text of an object nested in itself, `levels` objects in all. */
 function nested(levels: number): string {
@@ -65,11 +66,12 @@ const brokenJson = {
 describe.each(backends)("input to the identity operations on %s", (backend) => {
   let server: AuthServer;
   let api: AuthApi;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     server = await startAuthServer(backend);
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
   });
-  afterAll(() => server.stop());
 
   const json = { "content-type": "application/json" };
   const create = (fields: unknown) => api.call("createIdentity", { as: internal, json: fields });

@@ -2,12 +2,13 @@
 import { createPublicKey, generateKeyPairSync } from "node:crypto";
 import { decodeProtectedHeader } from "jose";
 import * as oauth from "oauth4webapi";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import type { components } from "../../../gen/openapi/auth.ts";
 import { type AuthApi, authApi, basic, type TokenPair } from "../../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
 import { type Backend, backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 type KeySet = components["schemas"]["KeySet"];
 type Metadata = components["schemas"]["ServerMetadata"];
@@ -39,11 +40,12 @@ const published = { use: "sig", alg: "RS256" };
 describe("what is public", () => {
   let server: AuthServer;
   let api: AuthApi;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     server = await startAuthServer("PGlite", { env: signingWith(first, second, third) });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
   });
-  afterAll(() => server.stop());
 
   const keySet = async (headers: Record<string, string> = {}) => api.call("getKeySet", { headers });
   const jwksUrl = () => `${server.base}/v1/jwks`;
@@ -214,10 +216,11 @@ describe("what is public", () => {
 
 describe.each(backends)("keys that are changed by configuration, on %s", (backend: Backend) => {
   let store: AuthStore;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore(backend);
+    cleanup.defer(() => store.drop());
   });
-  afterAll(() => store.drop());
 
   const start = (env: Record<string, string>) => startAuthServer(backend, { env: { ...store.env, ...env } });
   async function during<T>(env: Record<string, string>, work: (api: AuthApi) => Promise<T>): Promise<T> {
@@ -252,7 +255,7 @@ describe.each(backends)("keys that are changed by configuration, on %s", (backen
       expect(status).toBe(200);
       expect(kidOf(body as TokenPair)).toBe(second.kid);
     });
-  }, 90_000);
+  });
 
   if (backend === "PGlite") return;
   test("while servers of both configurations run, each knows the tokens of the other", async () => {
@@ -267,5 +270,5 @@ describe.each(backends)("keys that are changed by configuration, on %s", (backen
     );
     await Promise.all(servers.map((server) => server.stop()));
     expect(answers).toEqual(answers.map(() => true));
-  }, 60_000);
+  });
 });

@@ -1,7 +1,7 @@
 /** The limits on guessing, with small rules behind a real server: what counts, what is taken back, and what is stored. */
 import { createHash } from "node:crypto";
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test, vi } from "vitest";
 import { type AttemptRule, createAttemptLimit } from "../../../src/auth/limits/attempts.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
 import type { OpenDatabase } from "../../../src/platform/database/database.ts";
@@ -11,6 +11,7 @@ import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const failures = 6;
 vi.mock(import("../../../src/auth/limits/attempts.ts"), async (original) => {
@@ -31,6 +32,7 @@ describe.each(backends)("the limit of a client on %s", (backend) => {
   /** What one client uses up is no other's. */
   const names = ["earlier", "earliest", "outrunner", "right", "away"] as const;
   const as = (name: (typeof names)[number]) => basic(name, `${name}-secret`);
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     const clients = names.map((name) => ({
       clientId: name,
@@ -40,9 +42,9 @@ describe.each(backends)("the limit of a client on %s", (backend) => {
     // Nobody listens there: one-time codes cannot be judged.
     const env = { ...withClients(...clients), OTP_VERIFIER_URL: "http://127.0.0.1:1" };
     server = await startAuthServer(backend, { env });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
   });
-  afterAll(() => server.stop());
 
   const guess = (username: string, password: string, client: string) =>
     api.token({ grant_type: "password", username, password }, client);
@@ -110,12 +112,13 @@ describe.each(backends)("a limit on %s", (backend) => {
   let database: OpenDatabase;
   const phone = "+12025550123";
   const rule = { name: "code", failures: 3, windowSeconds: 300 };
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     own = await createServiceDatabase(backend, authMigrations);
+    cleanup.defer(() => own.drop());
     database = await own.open();
     await database.migrate();
   });
-  afterAll(() => own.drop());
 
   const keys = async () =>
     (await rows<{ key: string }>(database.db, sql`select key from auth.attempts`)).map(({ key }) => key);

@@ -1,6 +1,6 @@
 /** Guessing at passwords, one-time codes and client secrets: how it is limited, and that answers give no hints. */
 import { randomUUID } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { attemptRules } from "../../../src/auth/limits/attempts.ts";
 import {
   type Answer,
@@ -16,6 +16,7 @@ import { withClients } from "../../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const { password: passwordRule, code: codeRule, client: clientRule, secret: secretRule } = attemptRules;
 
@@ -53,14 +54,13 @@ describe.each(backends)("guessing on %s", (backend) => {
   };
   const plus = { clientId: "plus", clientSecret: "a+b%20c", grantTypes: ["auth"] };
   const env = withClients(scapegoat, plus);
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore(backend);
+    cleanup.defer(() => store.drop());
     server = await startAuthServer(backend, { env: { ...store.env, ...env } });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
-  });
-  afterAll(async () => {
-    await server.stop();
-    await store.drop();
   });
 
   const guess = (username: string, password: string = randomUUID(), as = backoffice) =>
@@ -245,7 +245,7 @@ describe.each(backends)("guessing on %s", (backend) => {
     expect((await guess(id, "right horse")).status).toBe(200);
     expect((await guess(untouched, "right horse", as)).status).toBe(200);
     await api.newPair(id, as);
-  }, 60_000);
+  });
 
   describe("at a client's secret", () => {
     const { failures, windowSeconds } = secretRule;

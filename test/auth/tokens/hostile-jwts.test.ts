@@ -15,9 +15,10 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { decodeJwt } from "jose";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { type Answer, type AuthApi, authApi, internal, newPhone } from "../../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { base64url, compact, type Forge, forgedJwts, type Genuine, genuinely } from "./forged-jwts.ts";
 
 function rsaPair() {
@@ -39,9 +40,7 @@ beforeAll(async () => {
   await once(listener.listen(0, "127.0.0.1"), "listening");
   listenerUrl = `http://127.0.0.1:${(listener.address() as AddressInfo).port}`;
 });
-afterAll(async () => {
-  listener.close();
-});
+suiteCleanup().defer(() => void listener.close());
 
 const seconds = () => Math.floor(Date.now() / 1000);
 
@@ -60,10 +59,12 @@ describe("as an access token", () => {
   let garbage: ReturnType<typeof visible>;
   const introspect = (token: string) => api.call("introspectToken", { as: internal, form: { token } });
 
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     const { n = "", e = "" } = published.publicKey.export({ format: "jwk" });
     const keys = [{ kty: "RSA", kid: "published", n, e }];
     server = await startAuthServer("PGlite", { env: { RSA_PUBLISHED_KEYS: JSON.stringify({ keys }) } });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
     const pair = await api.newPair((await api.newIdentity()).id);
     refreshToken = pair.refresh_token;
@@ -78,7 +79,6 @@ describe("as an access token", () => {
     };
     garbage = visible(await introspect("garbage"));
   });
-  afterAll(() => server.stop());
 
   async function expectInactive(token: string): Promise<void> {
     const answer = visible(await introspect(token));
@@ -237,8 +237,10 @@ describe.each(Object.entries(otpKeys))("as an OTP proof under a key for %s", (al
   let phone: string;
   let id: string;
   let garbage: ReturnType<typeof visible>;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     server = await startAuthServer("PGlite", { env: { OTP_VERIFICATION_TOKEN_PUBLIC_KEY: pem(publicKey) } });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
     ({ id, phone } = await api.newIdentity());
     const claims = () => ({ iss: "otp-verifier", sub: phone, phone_number: phone, jti: randomUUID() });
@@ -250,7 +252,6 @@ describe.each(Object.entries(otpKeys))("as an OTP proof under a key for %s", (al
     };
     garbage = visible(await redeem("garbage"));
   });
-  afterAll(() => server.stop());
 
   const redeem = (otp_verification_token: string) =>
     api.token({ grant_type: "phone_otp_token", phone, otp_verification_token });

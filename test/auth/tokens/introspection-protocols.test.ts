@@ -9,7 +9,7 @@ import { promisify } from "node:util";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { ConnectError } from "@connectrpc/connect";
 import { decodeJwt, importPKCS8, SignJWT, UnsecuredJWT } from "jose";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { IntrospectRequestSchema } from "../../../gen/proto/auth/v1/introspection_pb.ts";
 import { type AuthApi, authApi, basic, internal, mobileApp } from "../../support/auth-api.ts";
 import { withClients } from "../../support/auth-fleet.ts";
@@ -21,6 +21,7 @@ import { HttpError, type Introspector, introspectors } from "../../support/intro
 import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
 import { otpVerifier } from "../../support/otp.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const gateway = basic("gateway", "gateway-secret");
 const bare = basic("bare", "bare-secret");
@@ -59,17 +60,18 @@ describe.each(backends)("introspection on %s", (backend) => {
   let server: AuthServer;
   let api: AuthApi;
   let askers: readonly Introspector[];
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore(backend);
+    cleanup.defer(() => store.drop());
     clock = movableClock();
     server = await startAuthServer(backend, { env: { ...store.env, ...clients }, clock });
+    cleanup.defer(() => server.stop());
     api = authApi(server.base);
     askers = introspectors(server);
-  });
-  afterAll(async () => {
-    for (const asker of askers) asker.close();
-    await server.stop();
-    await store.drop();
+    cleanup.defer(() => {
+      for (const asker of askers) asker.close();
+    });
   });
 
   async function newToken(as = mobileApp): Promise<string> {

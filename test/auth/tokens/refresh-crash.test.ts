@@ -3,13 +3,15 @@
  * how many times a process is killed at a random moment.
  */
 import { randomInt } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { decodeRefreshToken, hashPart } from "../../../src/auth/tokens/refresh-token.ts";
 import { type AuthApi, authApi, type TokenPair } from "../../support/auth-api.ts";
 import { type AuthProcess, spawnAuthServer } from "../../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
 import { type DatabaseGate, openDatabaseGate } from "../../support/database-gate.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 const kills = Number(process.env["TEST_KILLS"] ?? 5);
 
@@ -78,22 +80,22 @@ describe.runIf(backends.includes("PostgreSQL"))("kill -9 of one of several proce
   let store: AuthStore;
   let survivor: AuthProcess;
   let api: AuthApi;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore("PostgreSQL");
+    cleanup.defer(() => store.drop());
     survivor = await spawnAuthServer("PostgreSQL", { env: { ...store.env, ...clients } });
+    cleanup.defer(() => survivor.stop());
     api = authApi(survivor.base);
-  }, 60_000);
-  afterAll(async () => {
-    await survivor.stop();
-    await store.drop();
   });
 
   describe("with its way to the database held up", () => {
     let gate: DatabaseGate;
+    const cleanup = suiteCleanup();
     beforeAll(async () => {
       gate = await openDatabaseGate(store.env["DB_HOST"] ?? "", Number(store.env["DB_PORT"]));
+      cleanup.defer(() => gate.close());
     });
-    afterAll(() => gate.close());
 
     async function storedHash(authorizationId: string): Promise<string> {
       return store.read(async (query) => {
@@ -128,7 +130,7 @@ describe.runIf(backends.includes("PostgreSQL"))("kill -9 of one of several proce
           );
         await held;
         if (when === "after") {
-          await vi.waitFor(async () =>
+          await waitFor(async () =>
             expect(await storedHash(authorizationId)).not.toBe(presented.toString("hex")),
           );
         }
@@ -199,5 +201,5 @@ describe("kill -9 of the only process: PGlite", () => {
     }
     await server.stop();
     await store.drop();
-  }, 90_000);
+  });
 });

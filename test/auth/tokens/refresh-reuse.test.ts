@@ -2,12 +2,13 @@
  * A replaced refresh token that comes back after its grace window: somebody has a copy, so the whole
  * authorization ends. The clock is moved, so that the edge of the window can be told to the millisecond.
  */
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { decodeRefreshToken, encodeRefreshToken } from "../../../src/auth/tokens/refresh-token.ts";
 import { backoffice, basic, internal, mobileApp, type TokenPair } from "../../support/auth-api.ts";
 import { type AuthFleet, deployments, startFleet, withClients } from "../../support/auth-fleet.ts";
 import { createAuthStore } from "../../support/auth-store.ts";
 import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 /** The window of mobile-app, the default. */
 const window = 30;
@@ -20,6 +21,7 @@ const reuseDetected = "auth.authorization.reuse_detected.v1";
 describe.each(deployments)("reuse: $name", (deployment) => {
   let clock: MovableClock;
   let fleet: AuthFleet;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     clock = movableClock();
     const clients = withClients(
@@ -42,8 +44,8 @@ describe.each(deployments)("reuse: $name", (deployment) => {
       },
     );
     fleet = await startFleet(deployment, { env: clients, clock });
-  }, 60_000);
-  afterAll(() => fleet.stop());
+    cleanup.defer(() => fleet.stop());
+  });
 
   async function newUser(as = mobileApp) {
     const { id } = await fleet.next().newIdentity();
@@ -301,5 +303,4 @@ test.each(deployments)(
     expect(before).toBeGreaterThan(0);
     expect(after).toBeLessThan(before * 1.05);
   },
-  60_000,
 );

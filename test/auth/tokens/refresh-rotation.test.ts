@@ -3,11 +3,13 @@
  * token comes back after its window is in refresh-reuse.test.ts, and crashes are in refresh-crash.test.ts.
  */
 import { randomBytes } from "node:crypto";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { decodeRefreshToken, encodeRefreshToken, unseal } from "../../../src/auth/tokens/refresh-token.ts";
 import { type Answer, basic, type TokenPair } from "../../support/auth-api.ts";
 import { type AuthFleet, deployments, startFleet, withClients } from "../../support/auth-fleet.ts";
 import { type AuthStore, createAuthStore, dump, rowCounts } from "../../support/auth-store.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 /** A client whose window is two seconds, so that a test can wait for its end. */
 const brief = basic("brief", "brief-secret");
@@ -54,8 +56,10 @@ describe.each(deployments)("what refreshes leave in the database: $name", (deplo
   let row: Record<string, unknown> = {};
 
   /** Ten refreshes, then fifty; both times the events are waited for and the database is looked at. */
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createAuthStore(deployment.backend);
+    cleanup.defer(() => store.drop());
     for (const count of [10, 50]) {
       const fleet = await startFleet(deployment, { store, env });
       const [api] = fleet.apis;
@@ -63,7 +67,7 @@ describe.each(deployments)("what refreshes leave in the database: $name", (deplo
       const last = pairs.at(-1);
       if (last) pairs.push(...(await refreshes(fleet, last, count)));
       const refreshed = () => fleet.events().filter(({ type }) => type === "auth.authorization.refreshed.v1");
-      await vi.waitFor(() => expect(refreshed()).toHaveLength(count), { timeout: 10_000 });
+      await waitFor(() => expect(refreshed()).toHaveLength(count));
       await fleet.stop();
       await store.read(async (query) => {
         counts.push(await rowCounts(query));
@@ -71,8 +75,7 @@ describe.each(deployments)("what refreshes leave in the database: $name", (deplo
         row = (await query("select * from auth.authorizations"))[0] ?? {};
       });
     }
-  }, 60_000);
-  afterAll(() => store.drop());
+  });
 
   test("every table has as many rows after fifty more refreshes as before", () => {
     const [before, after] = counts;
@@ -141,10 +144,11 @@ describe.each(deployments)("what refreshes leave in the database: $name", (deplo
 
 describe.each(deployments)("rotation: $name", (deployment) => {
   let fleet: AuthFleet;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     fleet = await startFleet(deployment, { env });
-  }, 60_000);
-  afterAll(() => fleet.stop());
+    cleanup.defer(() => fleet.stop());
+  });
 
   async function newUser(as?: string) {
     const { id } = await fleet.next().newIdentity();
@@ -211,9 +215,8 @@ describe.each(deployments)("rotation: $name", (deployment) => {
     const next = pairOf(await fleet.next().refresh(pair.refresh_token, brief));
     expect(pairOf(await fleet.next().refresh(pair.refresh_token, brief))).toEqual(next);
     // Each look is a retry, which harms nothing while the window is open.
-    await vi.waitFor(
-      async () => expect((await fleet.next().refresh(pair.refresh_token, brief)).status).toBe(400),
-      { timeout: 5_000, interval: 100 },
+    await waitFor(async () =>
+      expect((await fleet.next().refresh(pair.refresh_token, brief)).status).toBe(400),
     );
     for (const api of fleet.apis) {
       expect((await api.introspect(next.access_token)).active).toBe(false);

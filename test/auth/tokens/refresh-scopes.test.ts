@@ -54,5 +54,5 @@ describe.each(deployments)("a client that may do less than before: $name", (depl
     expect(decodeJwt(last.access_token)["scope"]).toBe("profile");
     await after.stop();
     await store.drop();
-  }, 60_000);
+  });
 });

@@ -1,7 +1,7 @@
 /** The built-in OTP verifier, over the wire; every answer is held against openapi/otp-verifier.yaml. */
 import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import { decodeProtectedHeader, importSPKI, jwtVerify } from "jose";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { createVerifyOtpProof } from "../../../src/auth/grants/otp-proof.ts";
 import { createCheckOneTimeCode } from "../../../src/auth/grants/otp-verifier-client.ts";
 import { createSignOtpProof } from "../../../src/development/otp-verifier/otp-proof-signer.ts";
@@ -11,6 +11,7 @@ import { RequestContext } from "../../../src/platform/base/request-context.ts";
 import { type CapturedLog, captureLog } from "../../support/captured-log.ts";
 import { readContract } from "../../support/contract-check.ts";
 import { type ServedApp, serveApp } from "../../support/http-app.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 /** Both halves as PEM texts. */
 function pems({ privateKey, publicKey }: { privateKey: KeyObject; publicKey: KeyObject }) {
@@ -33,6 +34,7 @@ const clock = {
 
 let log: CapturedLog;
 let served: ServedApp;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   log = captureLog();
   const verifier = await createOtpVerifier({
@@ -45,8 +47,8 @@ beforeAll(async () => {
     basePath: "/otp-verifier",
   });
   served = await serveApp(verifier.http);
+  cleanup.defer(() => served.close());
 });
-afterAll(() => served.close());
 
 async function answerOf(operation: string, response: Response) {
   const text = await response.text();

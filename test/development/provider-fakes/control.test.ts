@@ -1,20 +1,22 @@
 import { request } from "node:http";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import {
   type ProviderFakes,
   startProviderFakes,
 } from "../../../src/development/provider-fakes/provider-fakes.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { accessToken, fcmMessage } from "./clients.ts";
 
 let fakes: ProviderFakes;
 
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   fakes = await startProviderFakes();
+  cleanup.defer(() => fakes.close());
 });
 afterEach(() => {
   for (const fake of [fakes.fcm, fakes.apns, fakes.webpush]) fake.clear();
 });
-afterAll(() => fakes.close());
 
 async function call(method: string, path: string, body?: unknown) {
   const init = body === undefined ? { method } : { method, body: JSON.stringify(body) };

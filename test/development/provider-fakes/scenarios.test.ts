@@ -2,22 +2,25 @@
 import { once } from "node:events";
 import type { ClientHttp2Session } from "node:http2";
 import { setTimeout as elapsed } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type FcmFake, startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
 import type { Scenario } from "../../../src/development/provider-fakes/scenario.ts";
 import { movableClock } from "../../support/movable-clock.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 import { accessToken, fcmMessage, send, session } from "./clients.ts";
 
 const clock = movableClock();
 let fake: FcmFake;
 let bearer: string;
 
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   fake = await startFcmFake({ clock, accessTokenSeconds: 1_000_000 });
+  cleanup.defer(() => fake.close());
   bearer = await accessToken(fake.credentials);
 });
 afterEach(() => fake.clear());
-afterAll(() => fake.close());
 
 function post(token: string, client: ClientHttp2Session = session(fake.origin)) {
   const path = `/v1/projects/${fake.credentials.project_id}/messages:send`;
@@ -198,13 +201,13 @@ describe("what happens", () => {
     await cut;
     await expect(fetch(fake.origin)).rejects.toMatchObject({ cause: { code: "ECONNREFUSED" } });
     playing.stop();
-    await vi.waitFor(async () => expect(await statuses(["a"])).toEqual([200]));
+    await waitFor(async () => expect(await statuses(["a"])).toEqual([200]));
   });
 
   it("connections are refused for a while", async () => {
     fake.play({ fault: "refuse-connections", seconds: 0.3 });
     await expect(fetch(fake.origin)).rejects.toMatchObject({ cause: { code: "ECONNREFUSED" } });
-    await vi.waitFor(async () => expect(await statuses(["a"])).toEqual([200]));
+    await waitFor(async () => expect(await statuses(["a"])).toEqual([200]));
   });
 });
 

@@ -2,6 +2,8 @@
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, it, vi } from "vitest";
 import { every, pause, repeat, startLoop } from "../../../src/platform/base/loop.ts";
+import { stopwatch } from "../../support/stopwatch.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 const unreachable = () => expect.unreachable("a round failed");
 
@@ -17,7 +19,7 @@ describe("every", () => {
     });
     const loop = every(5, work, unreachable);
     expect(work).not.toHaveBeenCalled();
-    await vi.waitFor(() => expect(most.length).toBeGreaterThan(2));
+    await waitFor(() => expect(most.length).toBeGreaterThan(2));
     await loop.stop();
     expect(new Set(most)).toEqual(new Set([1]));
   });
@@ -26,7 +28,7 @@ describe("every", () => {
     const failed = vi.fn();
     const work = vi.fn<() => Promise<void>>().mockRejectedValueOnce("broken").mockResolvedValue();
     const loop = every(1, work, failed);
-    await vi.waitFor(() => expect(work.mock.calls.length).toBeGreaterThan(2));
+    await waitFor(() => expect(work.mock.calls.length).toBeGreaterThan(2));
     await loop.stop();
     expect(failed.mock.calls).toEqual([["broken"]]);
   });
@@ -34,9 +36,9 @@ describe("every", () => {
   it("stops at once where it pauses, without another round", async () => {
     const work = vi.fn(async () => undefined);
     const loop = every(60_000, work, unreachable);
-    const before = performance.now();
+    const before = stopwatch();
     await loop.stop();
-    expect(performance.now() - before).toBeLessThan(1_000);
+    expect(before()).toBeLessThan(1_000);
     expect(work).not.toHaveBeenCalled();
   });
 
@@ -64,7 +66,7 @@ it("a loop begins at once, and a round says when the next one comes", async () =
   const round = vi.fn(async () => pauses.shift() ?? expect.unreachable());
   const loop = startLoop(round);
   expect(round).toHaveBeenCalledOnce();
-  await vi.waitFor(() => expect(round).toHaveBeenCalledTimes(3));
+  await waitFor(() => expect(round).toHaveBeenCalledTimes(3));
   await loop.stop();
   expect(round).toHaveBeenCalledTimes(3);
 });

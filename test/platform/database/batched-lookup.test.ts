@@ -2,6 +2,7 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { ErrorKinds, ServiceError } from "../../../src/platform/base/errors.ts";
 import { batched } from "../../../src/platform/database/batched-lookup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 /** A query that has started and that the test ends. */
 interface Query {
@@ -22,7 +23,7 @@ function controlled() {
     started,
     /** The query with this number, from 0, as soon as it has started. */
     async query(number: number): Promise<Query> {
-      await vi.waitFor(() => expect(started.length).toBeGreaterThan(number), { interval: 1 });
+      await waitFor(() => expect(started.length).toBeGreaterThan(number), 1);
       return started[number] ?? expect.fail("no query");
     },
   };

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { sql } from "drizzle-orm";
 import postgres from "postgres";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { authMigrations } from "../../../src/auth/service.ts";
 import {
   isDatabaseUnavailable,
@@ -28,6 +28,8 @@ import {
   postgresSettings,
   type ServiceDatabase,
 } from "../../support/service-database.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 async function errorOf(work: PromiseLike<unknown>): Promise<unknown> {
   const failure = await Promise.resolve(work).then(
@@ -40,11 +42,12 @@ async function errorOf(work: PromiseLike<unknown>): Promise<unknown> {
 describe.each(backends)("migrations on %s", (backend) => {
   let own: ServiceDatabase;
   let database: OpenDatabase;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     own = await createServiceDatabase(backend, authMigrations);
+    cleanup.defer(() => own.drop());
     database = await own.open();
   });
-  afterAll(() => own.drop());
 
   async function tables(db: Database): Promise<string[]> {
     const found = await rows<{ name: string }>(
@@ -185,7 +188,7 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
         const env = { PATH: process.env["PATH"] ?? "", ...databaseEnvironment(target) };
         const child = spawn(process.execPath, ["src/migrate.ts"], { env, stdio: "ignore" });
         const gone = once(child, "exit");
-        await vi.waitFor(async () => expect(await waiting()).toHaveLength(1), { timeout: 15_000 });
+        await waitFor(async () => expect(await waiting()).toHaveLength(1));
         child.kill("SIGKILL");
         await gone;
         blocked.resolve();
@@ -206,12 +209,13 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
   describe("with its two users", () => {
     let own: ServiceDatabase;
     let database: OpenDatabase;
+    const cleanup = suiteCleanup();
     beforeAll(async () => {
       own = await createServiceDatabase("PostgreSQL", authMigrations);
+      cleanup.defer(() => own.drop());
       database = await own.open();
       await database.migrate();
     });
-    afterAll(() => own.drop());
 
     test("the ordinary user reads and writes every table", async () => {
       const found = await rows<{ name: string }>(
@@ -303,14 +307,14 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
         if (state) expect(sqlState(error), what).toBe(state);
         expect(asServiceError(error).kind).toBe(ErrorKinds.unavailable);
       }
-      await vi.waitFor(async () => expect(await ask(database)).toEqual([{ one: 1 }]));
+      await waitFor(async () => expect(await ask(database)).toEqual([{ one: 1 }]));
     });
 
     test("a process goes on after all of its connections were ended", async () => {
       await Promise.all(Array.from({ length: 8 }, () => ask(database)));
       await own.terminate();
       // Whoever uses one of them next may be told; what is told is that the database could not be asked.
-      await vi.waitFor(async () => {
+      await waitFor(async () => {
         const outcomes = await Promise.allSettled(Array.from({ length: 8 }, () => ask(database)));
         const failed = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason] : []));
         expect(failed.filter((error) => !isDatabaseUnavailable(error))).toEqual([]);

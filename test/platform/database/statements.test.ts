@@ -11,7 +11,7 @@ import {
   text,
   uuid,
 } from "drizzle-orm/pg-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { authMigrations } from "../../../src/auth/service.ts";
 import { bytea, instant } from "../../../src/platform/database/columns.ts";
 import type { OpenDatabase } from "../../../src/platform/database/database.ts";
@@ -27,6 +27,7 @@ import {
 } from "../../../src/platform/database/statements.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const samples = pgTable("samples", {
   id: bigint("sample_id", { mode: "number" }).primaryKey(),
@@ -123,11 +124,12 @@ describe("readers", () => {
 describe.each(backends)("rows on %s", (backend) => {
   let own: ServiceDatabase;
   let database: OpenDatabase;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     own = await createServiceDatabase(backend, authMigrations);
+    cleanup.defer(() => own.drop());
     database = await own.open();
   });
-  afterAll(() => own.drop());
 
   const source = sql`
     from (values (9007199254740991::bigint, '0190a6a0-0000-7000-8000-000000000001'::uuid,

@@ -1,33 +1,34 @@
 /** Transactions on connections of their own: they take turns, and never commit or run less than the whole. */
 import postgres from "postgres";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
 import { Transactions } from "../../../src/platform/database/transactions.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/backends.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", () => {
   let database: TestDatabase;
   let admin: postgres.Sql;
   let transactions: Transactions;
   const max = 3;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     database = await createTestDatabase();
+    cleanup.defer(() => database.drop());
     const url = requiredPostgresUrl();
     url.pathname = `/${database.name}`;
     const quiet = { onnotice: () => undefined };
     admin = postgres(url.href, { ...quiet, max: 1 });
+    cleanup.defer(() => admin.end());
     await admin`create table public.entries (id int)`;
     transactions = new Transactions(
       (onclose) => postgres(url.href, { ...quiet, max: 1, onclose, backoff: () => 0.01 }),
       max,
     );
-  });
-  afterAll(async () => {
-    await transactions.close(1);
-    await admin.end();
-    await database.drop();
+    cleanup.defer(() => transactions.close(1));
   });
   beforeEach(() => admin`delete from public.entries`);
 
@@ -40,12 +41,12 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
     const pid = Number(row?.["pid"]);
     await admin`select pg_terminate_backend(${pid}::int)`;
     const alive = () => admin`select 1 from pg_stat_activity where pid = ${pid}::int`;
-    await vi.waitFor(async () => expect(await alive()).toEqual([]));
+    await waitFor(async () => expect(await alive()).toEqual([]));
   }
 
   /** Asks until the answer is an error, as the end of a connection may take a moment to be seen. */
   async function untilLost(tx: postgres.Sql): Promise<void> {
-    await vi.waitFor(async () => {
+    await waitFor(async () => {
       const works = await Promise.resolve()
         .then(() => tx.unsafe("select 1"))
         .then(
@@ -147,7 +148,7 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
         });
         await expect(lost).rejects.toBeDefined();
       }
-      await vi.waitFor(async () => {
+      await waitFor(async () => {
         await admin`delete from public.entries`;
         const ids = Array.from({ length: 3 * max }, (_, id) => id);
         await Promise.all(ids.map((id) => transactions.begin((tx) => insert(tx, id))));
@@ -165,5 +166,5 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
     await Promise.all(taken);
     await transactions.begin((tx) => insert(tx, 8));
     expect(await stored()).toEqual([8]);
-  }, 15_000);
+  });
 });

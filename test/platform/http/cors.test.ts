@@ -1,11 +1,12 @@
 /** One policy for pages of other origins, whichever protocol they speak. */
 import { Hono } from "hono";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { corsPolicy } from "../../../src/platform/base/cors-policy.ts";
 import { httpCors } from "../../../src/platform/http/cors.ts";
 import { apiHeaders } from "../../../src/platform/openapi/api-headers.ts";
 import { contractTexts, loadContract } from "../../../src/platform/openapi/document.ts";
 import { type RpcServers, startRpcServers } from "../../support/rpc-servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const origin = "https://app.example";
 const documents = await Promise.all(
@@ -14,10 +15,11 @@ const documents = await Promise.all(
 const policy = corsPolicy([origin], documents.map(apiHeaders));
 const app = new Hono().use(httpCors(policy)).get("/", (c) => c.text("ok"));
 let servers: RpcServers;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   servers = await startRpcServers({ cors: policy });
+  cleanup.defer(() => servers.close());
 });
-afterAll(() => servers.close());
 
 /** What both answer to the same request, but for the methods, which are those of each path. */
 async function answers(init: RequestInit) {

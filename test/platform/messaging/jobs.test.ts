@@ -1,7 +1,7 @@
 /** Durable jobs: promised with the rows they belong to, done once, and never lost with a worker. */
 import { setTimeout as pause } from "node:timers/promises";
 import { sql } from "drizzle-orm";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Loop } from "../../../src/platform/base/loop.ts";
 import type { OpenDatabase } from "../../../src/platform/database/database.ts";
 import {
@@ -16,6 +16,8 @@ import { pushMigrations } from "../../../src/push/database.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { stopwatch } from "../../support/stopwatch.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const tables = {
   schema: "push_jobs",
@@ -45,21 +47,20 @@ describe.each(backends)("jobs on %s", (backend) => {
   let jobs: Jobs;
   const workers: Loop[] = [];
 
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     holder = await createServiceDatabase(backend, { ...pushMigrations, librarySchemas: [jobSchema(tables)] });
+    cleanup.defer(() => holder.drop());
     database = await holder.open();
     expect(await database.isMigrated()).toBe(false);
     await database.migrate();
     expect(await database.isMigrated()).toBe(true);
     jobs = createJobs({ database, tables, logger });
+    cleanup.defer(() => jobs.stop());
     await jobs.start();
-  }, 30_000);
+  });
   afterEach(async () => {
     await Promise.all(workers.splice(0).map((worker) => worker.stop()));
-  });
-  afterAll(async () => {
-    await jobs?.stop();
-    await holder?.drop();
   });
 
   /** Works with a short pause between looks. */
@@ -91,7 +92,7 @@ describe.each(backends)("jobs on %s", (backend) => {
       done.push(job.data.number);
       await complete("work", job);
     });
-    await expect.poll(() => done, { timeout: 5_000 }).toEqual([2]);
+    await expect.poll(() => done).toEqual([2]);
     await pause(300);
     expect(done).toEqual([2]);
   });
@@ -111,7 +112,7 @@ describe.each(backends)("jobs on %s", (backend) => {
         await complete("work", job);
       });
     }
-    await expect.poll(() => done.length, { timeout: 10_000 }).toBe(30);
+    await expect.poll(() => done.length).toBe(30);
     expect(new Set(done).size).toBe(30);
     expect(done.slice(0, 3).every((number) => number > 20)).toBe(true);
   });
@@ -126,7 +127,7 @@ describe.each(backends)("jobs on %s", (backend) => {
       waited = performance.now() - started;
       await complete("work", job);
     });
-    await expect.poll(() => waited, { timeout: 8_000 }).toBeGreaterThan(0);
+    await expect.poll(() => waited).toBeGreaterThan(0);
     expect(waited).toBeGreaterThan(1_500);
   });
 
@@ -142,7 +143,7 @@ describe.each(backends)("jobs on %s", (backend) => {
       dead.push(job.data.number);
       await complete("dead", job);
     });
-    await expect.poll(() => dead, { timeout: 10_000 }).toEqual([7]);
+    await expect.poll(() => dead).toEqual([7]);
     expect(tries).toEqual([0, 1]);
   });
 
@@ -181,20 +182,20 @@ describe.each(backends)("jobs on %s", (backend) => {
     });
     await taken.promise;
     globalThis.setInterval = beat;
-    const started = performance.now();
+    const started = stopwatch();
     const done = Promise.withResolvers<number>();
     work("work", async (job) => {
       await complete("work", job);
       done.resolve(job.retryCount);
     });
     expect(await done.promise).toBe(1);
-    expect(performance.now() - started).toBeLessThan(20_000);
+    expect(started()).toBeLessThan(20_000);
     release.resolve();
     await dead.stop();
     await dying.stop();
     // Watching over the jobs must work with the rights of the ordinary user.
     expect(warnings).not.toContain("the job queue");
-  }, 30_000);
+  });
 });
 
 describe.each(backends)("a process that starts on %s", (backend) => {
@@ -219,9 +220,11 @@ describe.each(backends)("a process that starts on %s", (backend) => {
     expect(await state()).toBe("active");
     const jobs = createJobs({ database, tables, logger });
     await jobs.start();
+    const waited = stopwatch();
+    await expect.poll(state).toBe("retry");
     // Before the first interval, which is five seconds.
-    await expect.poll(state, { timeout: 3_000 }).toBe("retry");
+    expect(waited()).toBeLessThan(3_000);
     await jobs.stop();
     await holder.drop();
-  }, 30_000);
+  });
 });

@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createIdentities } from "../../../src/auth/identities/identities.ts";
 import { outbox } from "../../../src/auth/schema.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
@@ -15,6 +15,8 @@ import { captureLog } from "../../support/captured-log.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 const clock = { now: () => Date.UTC(2026, 10, 21, 9, 30, 15, 123) };
 
@@ -22,12 +24,13 @@ describe.each(backends)("the relay on %s", (backend) => {
   let own: ServiceDatabase;
   let database: OpenDatabase;
   const log = captureLog();
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     own = await createServiceDatabase(backend, authMigrations);
+    cleanup.defer(() => own.drop());
     database = await own.open();
     await database.migrate();
   });
-  afterAll(() => own.drop());
   beforeEach(() => database.db.execute(sql`delete from auth.outbox`));
 
   /** Writes as many events as the service does for as many new identities; answers their ids in order. */
@@ -110,9 +113,9 @@ describe.each(backends)("the relay on %s", (backend) => {
     const ids = await write(3);
     const { subjects, deliver } = recorder(2);
     const relay = startRelay({ ...settings(deliver), intervalMs: 5 });
-    await vi.waitFor(() => expect(subjects).toEqual([...ids.slice(0, 2), ...ids]));
+    await waitFor(() => expect(subjects).toEqual([...ids.slice(0, 2), ...ids]));
     const [late] = await write(1);
-    await vi.waitFor(() => expect(subjects.at(-1)).toBe(late));
+    await waitFor(() => expect(subjects.at(-1)).toBe(late));
     await relay.stop();
     const [never] = await write(1);
     expect(await waiting()).toBe(1);
@@ -156,7 +159,7 @@ describe.each(backends)("the relay on %s", (backend) => {
       expect(first).toEqual(ids.slice(0, 2));
       const second = recorder();
       // The server needs a moment to notice that nobody is there any more.
-      await vi.waitFor(async () => expect(await relayOnce(settings(second.deliver))).toBe(3), 10_000);
+      await waitFor(async () => expect(await relayOnce(settings(second.deliver))).toBe(3));
       expect(second.subjects).toEqual(ids);
     });
 
@@ -168,9 +171,7 @@ describe.each(backends)("the relay on %s", (backend) => {
         startRelay({ ...settings(second.deliver, other.db), intervalMs: 2 }),
       ];
       const ids = (await Promise.all([write(60), write(60), write(60)])).flat();
-      await vi.waitFor(() => expect(first.subjects.length + second.subjects.length).toBe(ids.length), {
-        timeout: 10_000,
-      });
+      await waitFor(() => expect(first.subjects.length + second.subjects.length).toBe(ids.length));
       await Promise.all(relays.map((relay) => relay.stop()));
       expect([...first.subjects, ...second.subjects].sort()).toEqual([...ids].sort());
       for (const { subjects } of [first, second]) {

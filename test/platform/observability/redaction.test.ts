@@ -2,6 +2,7 @@
 import { describe, expect, it } from "vitest";
 import type { Logger } from "../../../src/platform/observability/logger.ts";
 import { logged } from "../../support/captured-log.ts";
+import { stopwatch } from "../../support/stopwatch.ts";
 
 const secret = "s3cr3t-vAlue";
 const jwt = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl";
@@ -114,10 +115,10 @@ describe("the last net, for text", () => {
   });
 
   it("is not slowed by hostile text", () => {
-    const start = performance.now();
+    const start = stopwatch();
     for (const piece of ["eyJ", "//a:", "?token", "+123456", "\n    at "]) {
       logged((logger) => logger.info({ note: piece.repeat(20_000) }, piece.repeat(20_000)));
     }
-    expect(performance.now() - start).toBeLessThan(2000);
+    expect(start()).toBeLessThan(2000);
   });
 });

@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
 import { getRequestListener } from "@hono/node-server";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { listening } from "../../../src/platform/http/server.ts";
 import { bindContract } from "../../../src/platform/openapi/bind.ts";
 import { contractTexts, loadContract } from "../../../src/platform/openapi/document.ts";
@@ -16,15 +16,18 @@ import {
   sampleTexts,
   startSampleApi,
 } from "../../support/sample-api.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 let api: SampleApi;
 /** The same without checks of its answers, as in production. */
 let unchecked: SampleApi;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   api = await startSampleApi();
+  cleanup.defer(() => api.close());
   unchecked = await startSampleApi({ validateResponses: false });
+  cleanup.defer(() => unchecked.close());
 });
-afterAll(() => Promise.all([api.close(), unchecked.close()]));
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const call = (path: string, init?: RequestInit) => fetch(api.base + path, init);

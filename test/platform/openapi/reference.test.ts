@@ -1,7 +1,7 @@
 /** A contract as it is served to people and to generators of clients. */
 import { readFileSync } from "node:fs";
 import { Hono } from "hono";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { notFound } from "../../../src/platform/openapi/bind.ts";
 import {
@@ -13,12 +13,14 @@ import { createApiReference, createIndex } from "../../../src/platform/openapi/r
 import { captureLog } from "../../support/captured-log.ts";
 import { exchange, type ServedApp, serveApp } from "../../support/http-app.ts";
 import { sampleTexts } from "../../support/sample-api.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const file = (path: string) => new URL(`../../../${path}`, import.meta.url);
 const auth = file("openapi/auth.yaml");
 
 let served: ServedApp;
 let sample: ContractDocument;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   const { logger } = captureLog();
   sample = await loadContract(sampleTexts);
@@ -35,8 +37,8 @@ beforeAll(async () => {
   app.route("/", createIndex("gatepost", apis, logger));
   app.notFound(notFound(logger));
   served = await serveApp(app);
+  cleanup.defer(() => served.close());
 });
-afterAll(() => served.close());
 
 it.each(["auth", "otp-verifier", "push-orchestration"])(
   "%s is served and enforced as it is written",

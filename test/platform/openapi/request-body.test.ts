@@ -1,15 +1,17 @@
 /** What the binding of a document lets in, what it refuses, and where it says the mistake is. */
 import { connect } from "node:net";
 import { setTimeout } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { exchange } from "../../support/http-app.ts";
 import { type SampleApi, startSampleApi } from "../../support/sample-api.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 let api: SampleApi;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   api = await startSampleApi();
+  cleanup.defer(() => api.close());
 });
-afterAll(() => api.close());
 
 async function call(path: string, init?: RequestInit) {
   const response = await fetch(api.base + path, init);

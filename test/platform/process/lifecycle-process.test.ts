@@ -6,7 +6,7 @@ import { setTimeout as elapsed } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterEach, describe, expect, it } from "vitest";
 
-describe("run, in a real process", { timeout: 30_000 }, () => {
+describe("run, in a real process", () => {
   const program = fileURLToPath(new URL("../../support/lifecycle-program.ts", import.meta.url));
   const children: ChildProcessByStdio<null, Readable, Readable>[] = [];
   afterEach(() => {

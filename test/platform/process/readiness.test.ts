@@ -1,6 +1,6 @@
 /** Ready when the database is, told of it in the log once, and kept true to it. */
 import { once } from "node:events";
-import { createServer } from "node:net";
+import { createServer, type Socket } from "node:net";
 import { describe, expect, it, vi } from "vitest";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { resolveDatabaseSettings } from "../../../src/platform/database/settings.ts";
@@ -9,6 +9,8 @@ import { becomeReady, keepReady } from "../../../src/platform/process/readiness.
 import { Reminders } from "../../../src/platform/process/reminders.ts";
 import { valueOrThrow } from "../../../src/platform/settings/settings.ts";
 import { captureLog } from "../../support/captured-log.ts";
+import { stopwatch } from "../../support/stopwatch.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 class Unreachable extends Error {}
 
@@ -27,9 +29,7 @@ function parts() {
 }
 
 describe("becoming ready", () => {
-  it("goes through what is in the way, logs each once, and prepares at the end", {
-    timeout: 10_000,
-  }, async () => {
+  it("goes through what is in the way, logs each once, and prepares at the end", async () => {
     const { log, lifecycle, common, readiness } = parts();
     const prepared = vi.fn(async () => {});
     const isMigrated = vi
@@ -64,7 +64,7 @@ describe("becoming ready", () => {
       ...{ migrate: () => Promise.reject(new Error("away")), isMigrated: async () => true },
       prepare: async () => {},
     });
-    await vi.waitFor(() => expect(lifecycle.unready()).toMatchObject([{ reason: "does not answer" }]));
+    await waitFor(() => expect(lifecycle.unready()).toMatchObject([{ reason: "does not answer" }]));
     stopping.abort();
     await ready;
     expect(lifecycle.isReady()).toBe(false);
@@ -72,7 +72,7 @@ describe("becoming ready", () => {
 });
 
 describe("keeping it true", () => {
-  it("follows the database away and back, and says so each time", { timeout: 10_000 }, async () => {
+  it("follows the database away and back, and says so each time", async () => {
     const { lifecycle, stopping, readiness } = parts();
     const seen: [boolean, boolean][] = [];
     const answers = vi.fn<() => Promise<boolean>>().mockResolvedValueOnce(false).mockResolvedValue(true);
@@ -90,10 +90,9 @@ describe("keeping it true", () => {
   });
 });
 
-it("takes a database that accepts and says nothing for one that does not answer", {
-  timeout: 15_000,
-}, async () => {
-  const silent = createServer().listen(0, "127.0.0.1");
+it("takes a database that accepts and says nothing for one that does not answer", async () => {
+  const sockets: Socket[] = [];
+  const silent = createServer((socket) => void sockets.push(socket)).listen(0, "127.0.0.1");
   await once(silent, "listening");
   const address = silent.address();
   if (typeof address !== "object" || address === null) throw new Error("not listening");
@@ -104,9 +103,11 @@ it("takes a database that accepts and says nothing for one that does not answer"
     schema: "auth",
     folder,
   });
-  const asked = performance.now();
+  const asked = stopwatch();
   expect(await database.isReachable()).toBe(false);
-  expect(performance.now() - asked).toBeLessThan(4_000);
-  await database.close();
+  expect(asked()).toBeLessThan(4_000);
+  // Closing a connection that says nothing takes as long as the database may take to say goodbye.
+  for (const socket of sockets) socket.destroy();
   silent.close();
+  await database.close();
 });

@@ -10,8 +10,9 @@ import {
 } from "node:http2";
 import { type AddressInfo, connect as connectTcp, type Socket } from "node:net";
 import { setImmediate } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { releaseClosedStreams } from "../../../src/platform/rpc/release-closed-streams.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const created = "http2.server.stream.created";
 let served: ServerHttp2Stream | undefined;
@@ -47,7 +48,7 @@ beforeAll(async () => {
   subscribe(created, listen);
   await once(server.listen(0, "127.0.0.1"), "listening");
 });
-afterAll(async () => {
+suiteCleanup().defer(async () => {
   unsubscribe(created, listen);
   await new Promise((resolve) => server.close(resolve));
 });

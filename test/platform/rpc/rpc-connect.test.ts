@@ -10,7 +10,7 @@ import { brotliCompressSync, gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { Code, createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import {
   IntrospectionService,
   IntrospectRequestSchema,
@@ -20,16 +20,19 @@ import { createConnectHandler } from "../../../src/platform/rpc/connect-handler.
 import { envelope, rawRequest } from "../../support/grpc-client.ts";
 import { type RpcServers, recorder, startRpcServers } from "../../support/rpc-servers.ts";
 import { CounterService, endlessCount, silentCount, testServices } from "../../support/rpc-services.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 const root = join(import.meta.dirname, "../../..");
 const path = "/auth.v1.IntrospectionService/Introspect";
 const origin = "https://app.example";
 
 let servers: RpcServers;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   servers = await startRpcServers({ cors: corsPolicy([origin], []) });
+  cleanup.defer(() => servers.close());
 });
-afterAll(() => servers.close());
 beforeEach(() => {
   servers.completed.length = 0;
 });
@@ -245,8 +248,8 @@ describe("hostile input", () => {
     await delay(200);
     expect(servers.seen.yielded).toBe(yielded);
     socket.destroy();
-    await vi.waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
-    await vi.waitFor(() => expect(servers.seen.closedStreams).toBe(1));
+    await waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
+    await waitFor(() => expect(servers.seen.closedStreams).toBe(1));
   });
 });
 
@@ -263,9 +266,9 @@ describe("a caller that goes away", () => {
       stream.on("error", () => undefined);
       const { length } = servers.seen.asked;
       stream.end(`{"token":"silent"}`);
-      await vi.waitFor(() => expect(servers.seen.asked.slice(length)).toEqual(["silent"]));
+      await waitFor(() => expect(servers.seen.asked.slice(length)).toEqual(["silent"]));
       stream.close(code);
-      await vi.waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
+      await waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
       session.destroy();
     },
   );
@@ -277,9 +280,9 @@ describe("a caller that goes away", () => {
     );
     const { length } = servers.seen.asked;
     socket.write(`{"token":"silent"}`);
-    await vi.waitFor(() => expect(servers.seen.asked.slice(length)).toEqual(["silent"]));
+    await waitFor(() => expect(servers.seen.asked.slice(length)).toEqual(["silent"]));
     socket.resetAndDestroy();
-    await vi.waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
+    await waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
   });
 });
 
@@ -315,7 +318,7 @@ describe("buf curl, with the schema", () => {
     ["grpcweb", []],
     ["connect", ["--http2-prior-knowledge"]],
     ["grpc", ["--http2-prior-knowledge"]],
-  ])("speaks %s %j", { timeout: 30_000 }, async (protocol, flags) => {
+  ])("speaks %s %j", async (protocol, flags) => {
     const port = flags.length > 0 ? servers.http2Port : servers.http1Port;
     const { stdout } = await promisify(execFile)(join(root, "node_modules/.bin/buf"), [
       ...["curl", "--schema", root, "--protocol", protocol, ...flags, "--data", `{"token":"active"}`],
@@ -354,7 +357,7 @@ describe("draining", () => {
     const stream = counter.count({ value: silentCount })[Symbol.asyncIterator]();
     await stream.next();
     const slow = introspection.introspect({ token: "slow" });
-    await vi.waitFor(() => expect(other.seen.asked).toEqual(["slow"]));
+    await waitFor(() => expect(other.seen.asked).toEqual(["slow"]));
     other.draining.abort();
     await expect(stream.next()).rejects.toMatchObject({ code: Code.Unavailable });
     await expect(counter.count({ value: 1 })[Symbol.asyncIterator]().next()).rejects.toMatchObject({

@@ -11,7 +11,7 @@ import {
   createGrpcTransport,
   createGrpcWebTransport,
 } from "@connectrpc/connect-node";
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import {
   IntrospectionService,
   type IntrospectRequestSchema,
@@ -20,12 +20,15 @@ import {
 import { implement, type RpcImplementation } from "../../../src/platform/rpc/service.ts";
 import { type RpcServers, startRpcServers } from "../../support/rpc-servers.ts";
 import { CounterService, failingCount, secret, silentCount } from "../../support/rpc-services.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 let servers: RpcServers;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   servers = await startRpcServers();
+  cleanup.defer(() => servers.close());
 });
-afterAll(() => servers.close());
 
 type Protocol = "grpc" | "connect" | "grpc-web";
 interface Row {
@@ -208,15 +211,15 @@ describe.each(rows)("$protocol, $at, $format", (row) => {
   it.each(["silent", "deaf"])("honours the caller's deadline in a method that is %s", async (token) => {
     const error = await errorOf(introspection.introspect({ token }, deadline));
     expect(error.code).toBe(Code.DeadlineExceeded);
-    await vi.waitFor(() => expect(servers.completed).toMatchObject([{ code: "deadline_exceeded" }]));
+    await waitFor(() => expect(servers.completed).toMatchObject([{ code: "deadline_exceeded" }]));
     if (token === "silent") expect(servers.seen.aborted).toMatchObject([{ code: Code.DeadlineExceeded }]);
   });
 
   it("honours the caller's deadline in a stream", async () => {
     const error = await errorOf(collect(counter.count({ value: silentCount }, deadline)));
     expect(error.code).toBe(Code.DeadlineExceeded);
-    await vi.waitFor(() => expect(servers.completed).toMatchObject([{ code: "deadline_exceeded" }]));
-    await vi.waitFor(() => expect(servers.seen.closedStreams).toBe(1));
+    await waitFor(() => expect(servers.completed).toMatchObject([{ code: "deadline_exceeded" }]));
+    await waitFor(() => expect(servers.seen.closedStreams).toBe(1));
   });
 
   it.each(["silent", "deaf"])("notices that the caller cancels in a method that is %s", async (token) => {
@@ -225,7 +228,7 @@ describe.each(rows)("$protocol, $at, $format", (row) => {
     await delay(50);
     controller.abort();
     expect((await answer).code).toBe(Code.Canceled);
-    await vi.waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
+    await waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
     if (token === "silent") expect(servers.seen.aborted).toMatchObject([{ code: Code.Canceled }]);
   });
 
@@ -236,8 +239,8 @@ describe.each(rows)("$protocol, $at, $format", (row) => {
       [Symbol.asyncIterator]();
     expect(await stream.next()).toMatchObject({ value: { value: "1" } });
     controller.abort();
-    await vi.waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
-    await vi.waitFor(() => expect(servers.seen.closedStreams).toBe(1));
+    await waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));
+    await waitFor(() => expect(servers.seen.closedStreams).toBe(1));
   });
 });
 

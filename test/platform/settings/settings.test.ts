@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import type { EnvironmentVariables } from "../../../src/platform/settings/environment.ts";
 import { integer, matching, plainText, yesNo } from "../../../src/platform/settings/kinds.ts";
 import {
@@ -13,6 +13,7 @@ import {
   valueOrThrow,
 } from "../../../src/platform/settings/settings.ts";
 import { problemLines, problemsOf } from "../../support/setting-problems.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const table = {
   SIZE: {
@@ -53,10 +54,11 @@ const file = (name: string, content: string | Uint8Array) => {
   writeFileSync(path, content);
   return path;
 };
+const cleanup = suiteCleanup();
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), "settings-"));
+  cleanup.defer(() => rmSync(dir, { recursive: true }));
 });
-afterAll(() => rmSync(dir, { recursive: true }));
 
 describe("defaults", () => {
   test("development has those of the table, with placeholders filled in", () => {

@@ -108,7 +108,7 @@ export interface DeliveryTest {
   /** A notification's chunks, in their order. */
   chunks(planned: Planned): Promise<ChunkRow[]>;
   /** Waits until all chunks are in one of the states. */
-  until(planned: Planned, states: readonly string[], seconds?: number): Promise<ChunkRow[]>;
+  until(planned: Planned, states: readonly string[]): Promise<ChunkRow[]>;
   setState(planned: Planned, state: string): Promise<void>;
   /** As an operator's pause and resume have it. */
   pause(planned: Planned): Promise<void>;
@@ -120,11 +120,11 @@ export interface DeliveryTest {
   close(): Promise<void>;
 }
 
-/** Waits for something to become true. */
-export async function eventually(isTrue: () => boolean | Promise<boolean>, seconds = 10): Promise<void> {
-  const until = performance.now() + seconds * 1000;
+/** Waits for something to become true; the limit of a minute is there for what never does. */
+export async function eventually(isTrue: () => boolean | Promise<boolean>): Promise<void> {
+  const until = performance.now() + 60_000;
   while (!(await isTrue())) {
-    if (performance.now() > until) throw new Error(`not within ${seconds} s: ${isTrue}`);
+    if (performance.now() > until) throw new Error(`not within a minute: ${isTrue}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
@@ -177,7 +177,9 @@ export async function planOn(db: Database, jobs: Pick<Jobs, "enqueue">, plan: Pl
 }
 
 export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest> {
+  await using cleanup = new AsyncDisposableStack();
   const database = await createServiceDatabase(backend, pushMigrations);
+  cleanup.defer(() => database.drop());
   const opened = await database.open();
   await opened.migrate();
   const { db } = opened;
@@ -188,9 +190,11 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
     tables: pushJobTables,
     logger: log.logger,
   });
+  cleanup.defer(() => jobs.stop());
   await jobs.start();
   const completed: string[] = [];
   const workers = new Set<{ stop(): Promise<void> }>();
+  cleanup.defer(stopWorkers);
 
   async function chunks({ notificationId }: Planned): Promise<ChunkRow[]> {
     return rows<ChunkRow>(
@@ -210,6 +214,7 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
     workers.clear();
   }
 
+  const all = cleanup.move();
   return {
     database,
     db,
@@ -240,12 +245,12 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
       return worker;
     },
     chunks,
-    async until(planned, states, seconds) {
+    async until(planned, states) {
       let found: ChunkRow[] = [];
       await eventually(async () => {
         found = await chunks(planned);
         return found.every(({ state }) => states.includes(state));
-      }, seconds);
+      });
       return found;
     },
     setState,
@@ -287,10 +292,6 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
       return row?.count ?? 0;
     },
     stopWorkers,
-    async close() {
-      await stopWorkers();
-      await jobs.stop();
-      await database.drop();
-    },
+    close: () => all.disposeAsync(),
   };
 }

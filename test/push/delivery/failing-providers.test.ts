@@ -1,10 +1,12 @@
 /** What delivery does when providers fail: retries, the breaker, what is given up, and what is never lost. */
 import { sql } from "drizzle-orm";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { systemClock } from "../../../src/platform/base/clock.ts";
 import { createDeadLetters } from "../../../src/push/notifications/dead-letters.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 import {
   createDeliveryTest,
   type DeliveryTest,
@@ -17,8 +19,10 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
   let test: DeliveryTest;
   let provider: RecordingProvider;
 
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     test = await createDeliveryTest(backend);
+    cleanup.defer(() => test.close());
   });
   beforeEach(() => {
     provider = recordingProvider();
@@ -27,7 +31,6 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     await test.stopWorkers();
     await test.clearPace();
   });
-  afterAll(() => test?.close());
 
   const rateRow = async () =>
     (
@@ -75,7 +78,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
         ? { kind: "retry", reason: "500 INTERNAL" }
         : { kind: "sent" };
     test.startWorker({ providers: [provider], rules: { firstRetryMs: 20, maxRetries: 3 } });
-    await test.until(good, ["DONE"], 3);
+    await test.until(good, ["DONE"]);
     const [dead] = await test.until(poisoned, ["DEAD"]);
     expect(dead).toMatchObject({ sent: 2, rest: 3, attempt: 4, reason: "500 INTERNAL" });
     expect(test.completed).toContain(poisoned.notificationId);
@@ -291,7 +294,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     await test.db.execute(sql`
       insert into push.provider_paces (provider, next_at, share, failures, paused_until)
       values ('fcm', now(), 1, 1, now() + interval '2.5 seconds')`);
-    const [held] = await test.until(planned, ["PENDING"], 1.5);
+    const [held] = await test.until(planned, ["PENDING"]);
     const sentBefore = provider.sent.length;
     expect(sentBefore).toBeLessThan(300);
     expect(held).toMatchObject({ sent: sentBefore, retries: 0 });
@@ -327,18 +330,15 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
       };
       test.startWorker({ providers: [provider] });
       await eventually(() => provider.sent.length === 50);
-      const ending = setInterval(() => void test.database.terminate().catch(() => undefined), 20);
       answers.resolve();
-      await new Promise((resolve) => setTimeout(resolve, 1_500));
-      clearInterval(ending);
-      // This test's own connections were ended as well.
-      await eventually(() =>
-        test.chunks(planned).then(
-          () => true,
-          () => false,
-        ),
+      for (const until = performance.now() + 1_500; performance.now() < until; ) {
+        await test.database.terminate();
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      // This test's own connections were ended as well, each of its pool.
+      await waitFor(async () =>
+        expect(await test.chunks(planned)).toMatchObject([{ state: "DONE", sent: 50, attempt: 1 }]),
       );
-      expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 50, attempt: 1 });
       expect(provider.sent).toHaveLength(50);
     },
   );

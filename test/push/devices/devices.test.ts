@@ -1,19 +1,21 @@
 /** Devices: who has a token, from when to when, and what others can do about it. */
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createDevices, type DeviceToSave } from "../../../src/push/devices/devices.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { createDeviceStore, type DeviceStore, providers } from "./device-store.ts";
 
 const hour = 3_600_000;
 
 describe.each(backends)("devices on %s", (backend) => {
   let store: DeviceStore;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createDeviceStore(backend);
+    cleanup.defer(() => store.own.drop());
   });
-  afterAll(() => store.own.drop());
   beforeEach(() => store.clear());
 
   function device(changes: Partial<DeviceToSave> = {}): DeviceToSave {

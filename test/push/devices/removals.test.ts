@@ -1,20 +1,22 @@
 /** Devices that go without their user's doing: reported dead, or with the user. */
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
 import { createHistory } from "../../../src/push/history/history.ts";
 import { insertNotification } from "../../support/push-rows.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { createDeviceStore, type DeviceStore } from "./device-store.ts";
 
 describe.each(backends)("removals on %s", (backend) => {
   let store: DeviceStore;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     store = await createDeviceStore(backend);
+    cleanup.defer(() => store.own.drop());
   });
-  afterAll(() => store.own.drop());
   beforeEach(() => store.clear());
 
   const expiration = () => new Date(store.clock.now() + 3_600_000);

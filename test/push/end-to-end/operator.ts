@@ -72,10 +72,11 @@ export async function operatorOf(server: PushAddress, as?: string): Promise<Oper
     list: () => ok("listNotifications", {}),
     async ended(id, seconds = 60) {
       let last = await progress(id);
-      await until(`notification ${id} has ended`, seconds, async () => {
+      const hasEnded = async () => {
         last = await progress(id);
         return last.completedAt !== null;
-      });
+      };
+      await until(`notification ${id} has ended`, hasEnded, seconds);
       return last;
     },
   };
@@ -84,8 +85,8 @@ export async function operatorOf(server: PushAddress, as?: string): Promise<Oper
 /** Waits for it; says what did not come. */
 export async function until(
   what: string,
-  seconds: number,
   isTrue: () => boolean | Promise<boolean>,
+  seconds = 60,
 ): Promise<void> {
   const end = performance.now() + seconds * 1000;
   while (!(await isTrue())) {

@@ -3,7 +3,7 @@ import { createHash, randomUUID } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import {
   type ProviderFakes,
   startProviderFakes,
@@ -11,6 +11,7 @@ import {
 import type { RunningFake } from "../../../src/development/provider-fakes/running-fake.ts";
 import { type PushProcess, spawnPushServer } from "../../support/push-server.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { type Operator, operatorOf, type Progress } from "./operator.ts";
 
 type Provider = "fcm" | "apns" | "webpush";
@@ -47,17 +48,16 @@ describe.each(backends)("on %s", (backend) => {
   let user: string;
   /** An offset for each test, so that the devices of others are out of the way. */
   let offset = -720;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
+    cleanup.defer(() => rmSync(dataDir, { recursive: true, force: true }));
     fakes = await startProviderFakes();
+    cleanup.defer(() => fakes.close());
     const env = { ...settingsOf(fakes), DATA_DIR: dataDir };
     server = await spawnPushServer(backend, { env });
+    cleanup.defer(() => server.stop());
     operator = await operatorOf(server);
     user = `Bearer ${await server.userToken()}`;
-  }, 60_000);
-  afterAll(async () => {
-    await server?.stop();
-    await fakes?.close();
-    rmSync(dataDir, { recursive: true, force: true });
   });
   beforeEach(() => {
     offset += 60;
@@ -90,9 +90,7 @@ describe.each(backends)("on %s", (backend) => {
   const sentBy = ({ breakdown }: Progress) =>
     Object.fromEntries(breakdown.map(({ provider, sent }) => [provider, sent]));
 
-  it("each device gets the message by the provider that it was registered with", {
-    timeout: 60_000,
-  }, async () => {
+  it("each device gets the message by the provider that it was registered with", async () => {
     const fcm = ["fcm-1", "fcm-2"];
     const apns = [appleToken(), appleToken(), appleToken()];
     const browsers = ["tab-1", "tab-2", "tab-3", "tab-4"].map((name) => fakes.webpush.subscribe(name));
@@ -133,9 +131,7 @@ describe.each(backends)("on %s", (backend) => {
     }
   });
 
-  it("a device that its provider reports dead is removed: the next send does not ask for it", {
-    timeout: 60_000,
-  }, async () => {
+  it("a device that its provider reports dead is removed: the next send does not ask for it", async () => {
     const gone = fakes.webpush.subscribe("ends");
     await save("fcm", "unregistered-1");
     await save("fcm", "alive-1");
@@ -155,7 +151,7 @@ describe.each(backends)("on %s", (backend) => {
     expect(answers()).toEqual([{ OK: 2, UNREGISTERED: 1 }, asked[1], asked[2]]);
   });
 
-  it("a device that was renewed after APNs knew it dead stays", { timeout: 60_000 }, async () => {
+  it("a device that was renewed after APNs knew it dead stays", async () => {
     const [renewed, dead] = [appleToken("b1"), appleToken("b2")];
     const play = (tokenPrefix: string, timestamp: number) =>
       fakes.apns.play({ tokenPrefix, answer: "Unregistered", timestamp, times: 1 });
@@ -171,9 +167,6 @@ describe.each(backends)("on %s", (backend) => {
   // It takes its time, and the database has no part in it.
   it.runIf(backend === backends.at(-1))(
     "a provider whose quota is used up gets the rest when it says so, and nothing is lost",
-    {
-      timeout: 90_000,
-    },
     async () => {
       const tokens = Array.from({ length: 60 }, (_, n) => `quota_${n}`);
       for (const token of tokens) await save("fcm", token);
@@ -203,9 +196,7 @@ describe.each(backends)("on %s", (backend) => {
     },
   );
 
-  it("where most of a send is reported dead, removal stops and the notification says so", {
-    timeout: 90_000,
-  }, async () => {
+  it("where most of a send is reported dead, removal stops and the notification says so", async () => {
     // Chunks are of one offset: the first ones are not conspicuous yet.
     const offsets = [0, 60, 120, 180, 240, 300].map((more) => offset + more);
     offset += 300;

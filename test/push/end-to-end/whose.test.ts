@@ -1,10 +1,11 @@
 /** Whose is what: devices, history and notifications of others are out of reach, whatever good token one has. */
 import { createHash } from "node:crypto";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { components } from "../../../gen/openapi/push-orchestration.ts";
 import { basic } from "../../support/auth-api.ts";
 import type { PushProcess } from "../../support/push-server.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { type Api, apiOf, type Operator, operatorOf, someone, until } from "./operator.ts";
 import { createWorld, type World } from "./world.ts";
 
@@ -17,13 +18,14 @@ describe.each(backends)("on %s", (backend) => {
   let server: PushProcess;
   let api: Api;
   let operator: Operator;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     world = await createWorld(backend);
+    cleanup.defer(() => world.end());
     server = await world.start();
     api = apiOf(server);
     operator = await operatorOf(server);
-  }, 60_000);
-  afterAll(() => world.end());
+  });
   beforeEach(() => world.fcm.ledger.clear());
 
   /** Messages that the token got. */
@@ -154,7 +156,7 @@ describe.each(backends)("on %s", (backend) => {
     expect(received(`d-${user.id}`)).toBe(1);
     await server.deleteIdentity(user.id);
     // The event takes its way; a device that is forgotten when it has been planned for is dropped.
-    await until("its devices are forgotten", 20, async () => {
+    await until("its devices are forgotten", async () => {
       world.fcm.ledger.clear();
       await operator.ended(await operator.send({ utcOffsets: [0] }));
       return received(`d-${user.id}`) === 0;

@@ -46,9 +46,13 @@ export function fcmSettings({ origin, credentials }: FcmFake): Environment {
 
 /** Makes the data of a deployment, with the devices of the audience. */
 export async function createWorld(backend: Backend, options: WorldOptions = {}): Promise<World> {
-  const fcm = await startFcmFake();
+  await using cleanup = new AsyncDisposableStack();
   const dataDir = mkdtempSync(join(tmpdir(), "gatepost-test-"));
+  cleanup.defer(() => rmSync(dataDir, { recursive: true, force: true }));
   const database = backend === "PostgreSQL" ? await createTestDatabase() : undefined;
+  if (database) cleanup.defer(() => database.drop());
+  const fcm = await startFcmFake();
+  cleanup.defer(() => fcm.close());
   const env: Environment = {
     DATA_DIR: dataDir,
     ...(database && databaseEnvironment(database)),
@@ -58,6 +62,10 @@ export async function createWorld(backend: Backend, options: WorldOptions = {}):
   const started: PushProcess[] = [];
   // The issuer is the same for every process that is started with both services, one after the other.
   const front = await openFront();
+  cleanup.defer(() => front.close());
+  cleanup.defer(async () => {
+    await Promise.all(started.map(({ kill, child }) => (isRunning(child) ? kill() : undefined)));
+  });
   const issuer = `${front.origin}/api/auth`;
 
   async function read<T>(work: (db: Database) => Promise<T>): Promise<T> {
@@ -93,6 +101,7 @@ export async function createWorld(backend: Backend, options: WorldOptions = {}):
   }
 
   if (options.audience) await prepare(options.audience);
+  const all = cleanup.move();
   return {
     backend,
     fcm,
@@ -109,13 +118,7 @@ export async function createWorld(backend: Backend, options: WorldOptions = {}):
       return { host: database.host, port: database.port };
     },
     read,
-    async end() {
-      await Promise.all(started.map(({ kill, child }) => (isRunning(child) ? kill() : undefined)));
-      await front.close();
-      await fcm.close();
-      await database?.drop();
-      rmSync(dataDir, { recursive: true, force: true });
-    },
+    end: () => all.disposeAsync(),
   };
 }
 

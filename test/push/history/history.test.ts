@@ -1,6 +1,6 @@
 /** History: who sees what of it, in which order, and what marks an entry as viewed. */
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import type { Database, OpenDatabase } from "../../../src/platform/database/database.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
@@ -10,6 +10,7 @@ import { insertNotification, type NotificationRow } from "../../support/push-row
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const start = Date.UTC(2026, 10, 21, 9, 30, 15, 123);
 const newest: PageRequest = { page: 0, size: 20, sort: [] };
@@ -19,14 +20,15 @@ describe.each(backends)("history on %s", (backend) => {
   let database: OpenDatabase;
   let db: Database;
   let history: History;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     own = await createServiceDatabase(backend, pushMigrations);
+    cleanup.defer(() => own.drop());
     database = await own.open();
     await database.migrate();
     db = database.db;
     history = createHistory({ db });
   });
-  afterAll(() => own.drop());
   beforeEach(async () => {
     for (const table of ["history", "notifications"]) {
       await db.execute(sql`delete from push.${sql.identifier(table)}`);

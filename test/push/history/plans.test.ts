@@ -7,7 +7,7 @@
 import type { SQL } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import postgres from "postgres";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { pushMigrations } from "../../../src/push/database.ts";
 import { orderOf } from "../../../src/push/history/history-order.ts";
 import {
@@ -19,6 +19,7 @@ import { cleanUp } from "../../../src/push/janitor.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { fillHistory, firstAcceptedAt, largest, notificationCount, unseen } from "./large-history.ts";
 
 const historyRows = Number(process.env["HISTORY_TEST_ROWS"] ?? 500_000);
@@ -61,19 +62,18 @@ const dialect = new PgDialect();
 describe.runIf(backends.includes("PostgreSQL"))("reading a large history", () => {
   let own: ServiceDatabase;
   let owner: postgres.Sql;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     own = await createServiceDatabase("PostgreSQL", pushMigrations);
+    cleanup.defer(() => own.drop());
     await (await own.open()).migrate();
     if (own.settings.kind !== "postgres") throw new Error("not PostgreSQL");
     const url = requiredPostgresUrl();
     url.pathname = `/${own.settings.name}`;
     owner = postgres(url.href, { max: 1, onnotice: () => undefined });
+    cleanup.defer(() => owner.end());
     await fillHistory(owner, historyRows);
   }, 300_000);
-  afterAll(async () => {
-    await owner.end();
-    await own.drop();
-  });
 
   /**
    * Runs what the service runs, as a prepared statement, and undoes it. With a plan made for these values, as

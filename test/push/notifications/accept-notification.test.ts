@@ -1,11 +1,12 @@
 /** Acceptance: once it is answered, a notification is durable; the same key sends nothing twice. */
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { planQueue } from "../../../src/push/database.ts";
 import type { SendRequest } from "../../../src/push/notifications/accept-notification.ts";
 import { createNotifications } from "../../../src/push/notifications/notifications.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { createLab, type Lab, ttlSeconds } from "./notification-lab.ts";
 
 const send: SendRequest = {
@@ -18,11 +19,12 @@ const reused = { kind: { code: "idempotency_key_reused", status: 409 } };
 
 describe.each(backends)("accepting notifications on %s", (backend) => {
   let lab: Lab;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     lab = await createLab(backend);
-  }, 120_000);
+    cleanup.defer(() => lab.drop());
+  });
   beforeEach(() => lab.clear());
-  afterAll(() => lab.drop());
 
   const accept = (key?: string, changes: Partial<SendRequest> = {}, client = "backoffice") =>
     lab.notifications.accept(client, { ...send, ...changes }, key);

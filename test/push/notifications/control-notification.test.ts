@@ -1,6 +1,6 @@
 /** Pause, resume, cancel and the end of a notification, and the progress that shows them: it adds up at each step. */
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { type PlanJob, planQueue } from "../../../src/push/database.ts";
 import {
   completeIfDone,
@@ -11,6 +11,7 @@ import { createPlanner } from "../../../src/push/notifications/plan-notification
 import type { NotificationProgress } from "../../../src/push/notifications/progress.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { allProviders, createLab, type Lab, never } from "./notification-lab.ts";
 
 const queue = "deliver-outbox";
@@ -20,11 +21,12 @@ const unknown = "019a9f00-0000-7000-8000-000000000000";
 
 describe.each(backends)("control of notifications on %s", (backend) => {
   let lab: Lab;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     lab = await createLab(backend);
-  }, 120_000);
+    cleanup.defer(() => lab.drop());
+  });
   beforeEach(() => lab.clear());
-  afterAll(() => lab.drop());
 
   /** A notification with 3 chunks of 2 devices, all planned. */
   async function sending(): Promise<string> {
@@ -175,7 +177,7 @@ describe.each(backends)("control of notifications on %s", (backend) => {
       await Promise.all([lab.notifications.pause(id), lab.notifications.resume(id), progress(id)]);
     }
     await lab.notifications.resume(id);
-    await expect.poll(async () => (await progress(id)).state, { timeout: 20_000 }).toBe("SENDING");
+    await expect.poll(async () => (await progress(id)).state).toBe("SENDING");
     await worker.stop();
     expect(await progress(id)).toMatchObject({ planned: 100, recipients: 100, remaining: 100 });
     const chunks = await lab.chunks(id);
@@ -183,7 +185,7 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     expect(new Set(chunks.map(({ state }) => state))).toEqual(new Set(["PENDING"]));
     const promised = new Set((await lab.waiting(queue)).map(({ chunkId }) => String(chunkId)));
     expect(chunks.every((chunk) => promised.has(chunk.id))).toBe(true);
-  }, 60_000);
+  });
 
   test("however many see the last chunk end, it is completed once, with one event of its totals", async () => {
     const id = await sending();
@@ -221,7 +223,7 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     for (const { id } of await lab.chunks(open)) await finish(id);
     const common = { db: lab.db, clock: lab.clock, logger: lab.log.logger };
     const sweep = startCompletionSweep({ ...common, intervalSeconds: 0.02 });
-    await expect.poll(async () => (await progress(open)).state, { timeout: 10_000 }).toBe("COMPLETED");
+    await expect.poll(async () => (await progress(open)).state).toBe("COMPLETED");
     await sweep.stop();
   });
 

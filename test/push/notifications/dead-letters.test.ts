@@ -1,13 +1,14 @@
 /** Dead letters: listed, sent again, and never made of what still has a way; jobs that failed lose nobody. */
 import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Job } from "../../../src/platform/messaging/jobs.ts";
 import { deadLetterQueue, planQueue } from "../../../src/push/database.ts";
 import { completeIfDone } from "../../../src/push/notifications/complete-notification.ts";
 import { createDeadLetterHandler } from "../../../src/push/notifications/failed-jobs.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { createLab, type Lab, ttlSeconds } from "./notification-lab.ts";
 
 const queue = "deliver-outbox";
@@ -16,11 +17,12 @@ const finished = { kind: { code: "notification_finished", status: 409 } };
 
 describe.each(backends)("dead letters on %s", (backend) => {
   let lab: Lab;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     lab = await createLab(backend);
-  }, 120_000);
+    cleanup.defer(() => lab.drop());
+  });
   beforeEach(() => lab.clear());
-  afterAll(() => lab.drop());
 
   /** A notification with one chunk of two devices. */
   async function oneChunk(): Promise<{ id: string; chunk: string }> {
@@ -71,11 +73,11 @@ describe.each(backends)("dead letters on %s", (backend) => {
           sql`select state::text, extract(epoch from start_after - now())::float8 as wait ${letter}`,
         )
       )[0];
-    await expect.poll(async () => (await state())?.state, { timeout: 5_000 }).toBe("retry");
+    await expect.poll(async () => (await state())?.state).toBe("retry");
     expect((await state())?.wait).toBeLessThanOrEqual(60);
     isBroken = false;
     await lab.db.execute(sql`update push_jobs.job set start_after = now() where name = ${deadLetterQueue}`);
-    await expect.poll(async () => (await list()).map((dead) => dead.id), { timeout: 5_000 }).toEqual([chunk]);
+    await expect.poll(async () => (await list()).map((dead) => dead.id)).toEqual([chunk]);
     await worker.stop();
     expect(await progress(id)).toMatchObject({ state: "COMPLETED", deadLettered: 2 });
   });

@@ -1,11 +1,12 @@
 /** Planning: each device once, each user one history entry, whatever happens meanwhile. */
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { deliveryQueue, type PlanJob, planQueue } from "../../../src/push/database.ts";
 import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { allProviders, createLab, type Lab, never, testUser } from "./notification-lab.ts";
 
 /** Devices a step, in tests that need steps. */
@@ -13,11 +14,12 @@ const window = 10;
 
 describe.each(backends)("planning on %s", (backend) => {
   let lab: Lab;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     lab = await createLab(backend);
-  }, 120_000);
+    cleanup.defer(() => lab.drop());
+  });
   beforeEach(() => lab.clear());
-  afterAll(() => lab.drop());
 
   /** 100 devices of 40 users. */
   const manyDevices = () =>
@@ -151,7 +153,7 @@ describe.each(backends)("planning on %s", (backend) => {
       });
       await expect(cut.handle(job, never)).rejects.toThrow();
       // The other connections ended too, and some statements find that out.
-      await expect.poll(() => planned(id).catch(() => []), { timeout: 10_000 }).toHaveLength(20);
+      await expect.poll(() => planned(id).catch(() => [])).toHaveLength(20);
       await planner().handle(job, never);
       await expectAllOnce(id, devices);
     },
@@ -303,7 +305,7 @@ describe.each(backends)("planning on %s", (backend) => {
     const { handle } = planner();
     const worker = lab.jobs.work<PlanJob>({ queue: planQueue, handle, idleMs: 10 });
     const id = await lab.accept();
-    await expect.poll(async () => (await progress(id)).state, { timeout: 10_000 }).toBe("SENDING");
+    await expect.poll(async () => (await progress(id)).state).toBe("SENDING");
     await worker.stop();
     expect(await progress(id)).toMatchObject({ planned: 100, recipients: 40 });
   });

@@ -1,21 +1,23 @@
 /** Test runs: anybody may ask for one, so a thousand calls start one, and only the configured users get it. */
 import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { planQueue } from "../../../src/push/database.ts";
 import { createTestRuns } from "../../../src/push/notifications/test-run.ts";
 import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { createLab, type Lab, testUser, ttlSeconds } from "./notification-lab.ts";
 
 describe.each(backends)("test runs on %s", (backend) => {
   let lab: Lab;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     lab = await createLab(backend);
-  }, 120_000);
+    cleanup.defer(() => lab.drop());
+  });
   beforeEach(async () => {
     lab.clock.move(3_600);
     await lab.clear();
   });
-  afterAll(() => lab.drop());
 
   const runs = async () => (await lab.notifications.list({ page: 0, size: 10 })).content;
   /** The trigger of another process. */

@@ -2,21 +2,23 @@ import { generateKeyPairSync, randomBytes, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import type { ClientHttp2Session, OutgoingHttpHeaders } from "node:http2";
 import { setTimeout as elapsed } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type ApnsFake, startApnsFake } from "../../../../src/development/provider-fakes/apns/apns.ts";
 import { movableClock } from "../../../support/movable-clock.ts";
+import { suiteCleanup } from "../../../support/suite-cleanup.ts";
 import { providerToken, seconds, send, session } from "../clients.ts";
 
 const clock = movableClock();
 let fake: ApnsFake;
 let bearer: string;
 
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   fake = await startApnsFake({ clock });
+  cleanup.defer(() => fake.close());
   bearer = await providerToken(fake.credentials);
 });
 afterEach(() => fake.clear());
-afterAll(() => fake.close());
 
 const device = (): string => randomBytes(32).toString("hex");
 const alert = JSON.stringify({ aps: { alert: { title: "Hello", body: "World" } } });

@@ -1,9 +1,10 @@
 import { generateKeyPairSync } from "node:crypto";
 import type { ClientHttp2Session } from "node:http2";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type FcmFake, startFcmFake } from "../../../../src/development/provider-fakes/fcm/fcm.ts";
 import { localhostCertificate } from "../../../support/localhost-certificate.ts";
 import { movableClock } from "../../../support/movable-clock.ts";
+import { suiteCleanup } from "../../../support/suite-cleanup.ts";
 import {
   accessToken,
   assertion,
@@ -19,12 +20,13 @@ const clock = movableClock();
 let fake: FcmFake;
 let bearer: string;
 
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   fake = await startFcmFake({ clock });
+  cleanup.defer(() => fake.close());
   bearer = await accessToken(fake.credentials);
 });
 afterEach(() => fake.clear());
-afterAll(() => fake.close());
 
 function sendPath(project = fake.credentials.project_id): string {
   return `/v1/projects/${project}/messages:send`;

@@ -1,22 +1,24 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { newVapidCredentials } from "../../../../src/development/provider-fakes/credentials.ts";
 import type { PushSubscription } from "../../../../src/development/provider-fakes/webpush/subscriptions.ts";
 import {
   startWebPushFake,
   type WebPushFake,
 } from "../../../../src/development/provider-fakes/webpush/webpush.ts";
+import { suiteCleanup } from "../../../support/suite-cleanup.ts";
 import { seconds, send, session, vapid } from "../clients.ts";
 import { encryptPush } from "./push-encryption.ts";
 
 let fake: WebPushFake;
 let authorization: string;
 
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   fake = await startWebPushFake();
+  cleanup.defer(() => fake.close());
   authorization = await vapid(fake.credentials, fake.origin);
 });
 afterEach(() => fake.clear());
-afterAll(() => fake.close());
 
 const message = JSON.stringify({ title: "Grüße", messageId: "m-1", tag: "n-1" });
 

@@ -1,25 +1,25 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type ApnsFake, startApnsFake } from "../../../../src/development/provider-fakes/apns/apns.ts";
 import type { ApnsReason } from "../../../../src/development/provider-fakes/apns/apns-responses.ts";
 import type { Scenario } from "../../../../src/development/provider-fakes/scenario.ts";
 import type { ApnsProvider } from "../../../../src/push/providers/apns/apns.ts";
 import { ApnsToken } from "../../../../src/push/providers/apns/apns-token.ts";
 import type { Outcome } from "../../../../src/push/providers/provider.ts";
+import { suiteCleanup } from "../../../support/suite-cleanup.ts";
 import { apnsOf, content, kindsOf, recipient, sendOne } from "../providers-fixture.ts";
 
 const token = "ab".repeat(32);
 let fake: ApnsFake;
 let apns: ApnsProvider;
 
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   fake = await startApnsFake();
+  cleanup.defer(() => fake.close());
   apns = apnsOf(fake);
+  cleanup.defer(() => apns.close());
 });
 afterEach(() => fake.clear());
-afterAll(async () => {
-  await apns.close();
-  await fake.close();
-});
 
 const tokenOf = (index: number): string => index.toString(16).padStart(64, "0");
 

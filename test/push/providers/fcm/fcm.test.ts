@@ -1,25 +1,25 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type FcmFake, startFcmFake } from "../../../../src/development/provider-fakes/fcm/fcm.ts";
 import type { FcmRow } from "../../../../src/development/provider-fakes/fcm/fcm-responses.ts";
 import type { Scenario } from "../../../../src/development/provider-fakes/scenario.ts";
 import type { FcmProvider } from "../../../../src/push/providers/fcm/fcm.ts";
 import type { Outcome } from "../../../../src/push/providers/provider.ts";
 import { movableClock } from "../../../support/movable-clock.ts";
+import { suiteCleanup } from "../../../support/suite-cleanup.ts";
 import { content, fcmOf, kindsOf, recipient, sendOne } from "../providers-fixture.ts";
 
 const token = `fcm-token:${"A".repeat(140)}`;
 let fake: FcmFake;
 let fcm: FcmProvider;
 
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   fake = await startFcmFake();
+  cleanup.defer(() => fake.close());
   fcm = fcmOf(fake);
+  cleanup.defer(() => fcm.close());
 });
 afterEach(() => fake.clear());
-afterAll(async () => {
-  await fcm.close();
-  await fake.close();
-});
 
 async function outcomeOf(scenario: Scenario<FcmRow>): Promise<Outcome> {
   const playing = fake.play(scenario);

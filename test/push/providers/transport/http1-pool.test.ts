@@ -1,13 +1,14 @@
 /** Requests over HTTP/1.1: to the pool's origin and nowhere else, whatever their path is. */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { afterEach, beforeAll, expect, test } from "vitest";
 import { Http1Pool } from "../../../../src/push/providers/transport/http1-pool.ts";
+import { suiteCleanup } from "../../../support/suite-cleanup.ts";
 
 interface Server {
   readonly host: string;
   readonly asked: string[];
-  close(): Promise<unknown>;
+  close(): Promise<void>;
 }
 
 async function startServer(address: string): Promise<Server> {
@@ -21,7 +22,7 @@ async function startServer(address: string): Promise<Server> {
   return {
     host: family === "IPv6" ? `[${address}]:${port}` : `${address}:${port}`,
     asked,
-    close: () => new Promise((resolve) => server.close(resolve)),
+    close: () => server[Symbol.asyncDispose](),
   };
 }
 
@@ -32,19 +33,18 @@ const headersWith = (path: string) => [":method", "POST", ":scheme", "http", ":p
 let service: Server;
 let other: Server;
 let pool: Http1Pool;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   service = await startServer("127.0.0.1");
+  cleanup.defer(() => service.close());
   other = await startServer("127.0.0.1");
+  cleanup.defer(() => other.close());
   pool = poolOf(service);
+  cleanup.defer(() => pool.close());
 });
 afterEach(() => {
   service.asked.length = 0;
   other.asked.length = 0;
-});
-afterAll(async () => {
-  await pool.close();
-  await service.close();
-  await other.close();
 });
 
 test.each(["//<other>/x", "http://<other>/x", "/..//<other>/x", "//", "/a?b=c"])(

@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Scenario } from "../../../../src/development/provider-fakes/scenario.ts";
 import {
   startWebPushFake,
@@ -10,20 +10,20 @@ import type { WebPushRow } from "../../../../src/development/provider-fakes/webp
 import type { Outcome } from "../../../../src/push/providers/provider.ts";
 import type { WebPushProvider } from "../../../../src/push/providers/webpush/webpush.ts";
 import { movableClock } from "../../../support/movable-clock.ts";
+import { suiteCleanup } from "../../../support/suite-cleanup.ts";
 import { content, kindsOf, recipient, sendOne, webPushOf } from "../providers-fixture.ts";
 
 let fake: WebPushFake;
 let webPush: WebPushProvider;
 
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   fake = await startWebPushFake();
+  cleanup.defer(() => fake.close());
   webPush = webPushOf(fake);
+  cleanup.defer(() => webPush.close());
 });
 afterEach(() => fake.clear());
-afterAll(async () => {
-  await webPush.close();
-  await fake.close();
-});
 
 const subscribe = (name?: string): string => JSON.stringify(fake.subscribe(name));
 
@@ -155,15 +155,14 @@ describe("a push service that speaks only HTTP/1.1", () => {
   http1.on("request", (request, response) => answer(request, response));
   let subscription: string;
   let sender: WebPushProvider;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     await new Promise<void>((resolve) => http1.listen(0, "127.0.0.1", resolve));
+    cleanup.defer(() => http1[Symbol.asyncDispose]());
     const origin = `http://127.0.0.1:${(http1.address() as AddressInfo).port}`;
     subscription = JSON.stringify({ ...fake.subscribe(), endpoint: `${origin}/push/a?b=c` });
     sender = webPushOf({ ...fake, origin });
-  });
-  afterAll(async () => {
-    await sender.close();
-    await new Promise((resolve) => http1.close(resolve));
+    cleanup.defer(() => sender.close());
   });
 
   test("is sent to in its own way", async () => {
