@@ -12,4 +12,4 @@ USER node
 EXPOSE 8080 8081 9090
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.MANAGEMENT_PORT || 8081}/health/live`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
-CMD ["node", "--max-semi-space-size=8", "--heap-growing-percent=30", "--initial-old-space-size=32", "--no-allocation-site-pretenuring", "src/start.js"]
+CMD ["node", "src/start.js"]

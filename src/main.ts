@@ -4,7 +4,7 @@ resolveDrizzleDirectly();
 const { exitBadSettings, SettingsError } = await import("./platform/settings/settings.ts");
 const { readSettings } = await import("./services.ts");
 const { warningsOf } = await import("./setting-warnings.ts");
-const { restartWithHeap } = await import("./platform/process/heap.ts");
+const { heapFlags, restartWith } = await import("./platform/process/v8-flags.ts");
 const { createLogger } = await import("./platform/observability/logger.ts");
 const { startServer } = await import("./server.ts");
 const { startFailure } = await import("./start-failure.ts");
@@ -20,7 +20,7 @@ async function settingsOrExit() {
 }
 
 const settings = await settingsOrExit();
-restartWithHeap(settings.server, process.env);
+restartWith(heapFlags(settings.server), process.env);
 
 const { environment, logLevel } = settings.server;
 const logger = createLogger({ level: logLevel, environment });

@@ -17,16 +17,6 @@ function pinningWorks(): boolean {
   }
 }
 
-/** The flags that `npm start` runs the product with. */
-export const productFlags = startFlags();
-
-function startFlags(): string[] {
-  const { scripts }: { scripts: { start: string } } = JSON.parse(
-    readFileSync(new URL("../../package.json", import.meta.url), "utf8"),
-  );
-  return scripts.start.split(" ").filter((word) => word.startsWith("--"));
-}
-
 /** Whether servers and load have a core each. */
 export const pinned = canPin;
 
@@ -35,7 +25,7 @@ type Core = 0 | 1 | "any";
 
 function start(core: Core, file: string, args: readonly string[], env: Record<string, string>): ChildProcess {
   const script = fileURLToPath(new URL(file, import.meta.url));
-  const command = [process.execPath, ...(file.endsWith("/start.js") ? productFlags : []), script, ...args];
+  const command = [process.execPath, script, ...args];
   const [program = "", ...rest] =
     canPin && core !== "any" ? ["taskset", "-c", String(core), ...command] : command;
   return spawn(program, rest, {

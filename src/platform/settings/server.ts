@@ -93,8 +93,7 @@ export const serverTable = {
     default: "20",
   },
   MEMORY_MIN_MB: {
-    description:
-      "The initial size of V8's old generation in MiB; as Node was started (`npm start`: 32) unless set.",
+    description: "The initial size of V8's old generation in MiB; V8 decides unless set.",
     kind: integer(16, 1_048_576),
     example: "256",
   },

@@ -2,6 +2,7 @@
  * Measures how fast one process delivers: `node test/push/delivery/throughput.ts [devices]`, 200,000 unless
  * given. PostgreSQL, an FCM fake and the worker are processes of their own.
  */
+
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
@@ -10,6 +11,7 @@ import { sql } from "drizzle-orm";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import { createJobs } from "../../../src/platform/messaging/jobs.ts";
 import { createLogger } from "../../../src/platform/observability/logger.ts";
+import { startFlags } from "../../../src/platform/process/v8-flags.ts";
 import { deliveryQueue, pushJobTables, pushMigrations } from "../../../src/push/database.ts";
 import { rows } from "../../support/rows.ts";
 import { createServiceDatabase } from "../../support/service-database.ts";
@@ -20,7 +22,7 @@ const print = (text: string) => void process.stdout.write(`${text}\n`);
 
 function start(name: string, ...args: string[]) {
   const path = fileURLToPath(new URL(name, import.meta.url));
-  const child = spawn(process.execPath, [path, ...args], {
+  const child = spawn(process.execPath, [...startFlags, path, ...args], {
     stdio: ["pipe", "pipe", "inherit"],
   });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();

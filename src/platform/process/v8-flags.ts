@@ -1,0 +1,49 @@
+/**
+ * Flags of V8. V8 reads them when Node starts, so a program that wants others replaces itself (execve: same process
+ * id, same streams).
+ */
+
+/**
+ * A young generation of at most 16 MiB, half of V8's default, keeps a busy process below 384 MiB at the same speed.
+ * Without pretenuring V8 does not guess which objects live long; wrong guesses kept whole requests in memory.
+ */
+export const startFlags = ["--max-semi-space-size=16", "--no-allocation-site-pretenuring"] as const;
+
+/** MiB; undefined: as Node was started. */
+interface HeapSettings {
+  readonly memoryMinMb: number | undefined;
+  readonly memoryMaxMb: number | undefined;
+}
+
+/** The settings as flags of `node`. */
+export function heapFlags({ memoryMinMb, memoryMaxMb }: HeapSettings): string[] {
+  const flags: string[] = [];
+  if (memoryMinMb !== undefined) flags.push(`--initial-old-space-size=${memoryMinMb}`);
+  if (memoryMaxMb !== undefined) flags.push(`--max-old-space-size=${memoryMaxMb}`);
+  return flags;
+}
+
+/** Those of the flags that were not given to Node with another value, on its command line or in NODE_OPTIONS. */
+export function unlessGiven(flags: readonly string[], env: NodeJS.ProcessEnv): string[] {
+  const given = [...process.execArgv, ...(env["NODE_OPTIONS"] ?? "").split(/\s+/)].map(nameOf);
+  return flags.filter((flag) => !given.includes(nameOf(flag)));
+}
+
+/** V8 takes a dash for an underscore, and `--no-x` for the opposite of `--x`. */
+function nameOf(flag: string): string {
+  return flag
+    .replaceAll("_", "-")
+    .replace(/^--(no-?)?/, "")
+    .replace(/=.*/s, "");
+}
+
+/**
+ * Starts the program again with these flags. Returns if it has them already, and on Windows, where a process cannot
+ * replace itself.
+ */
+export function restartWith(flags: readonly string[], env: NodeJS.ProcessEnv): void {
+  const missing = flags.filter((flag) => !process.execArgv.includes(flag));
+  if (missing.length === 0 || process.execve === undefined || process.platform === "win32") return;
+  const [node = process.execPath, ...program] = process.argv;
+  process.execve(node, [node, ...process.execArgv, ...missing, ...program], env);
+}
