@@ -122,12 +122,16 @@ export async function startServer(
     const { database } = service;
     const readiness = handles.get(service);
     if (!readiness) return;
-    await becomeReady({
+    const part = {
+      service: service.name,
       readiness,
       logger,
       reminders,
       stopping,
       database: database.description,
+    };
+    await becomeReady({
+      ...part,
       explain: databaseFailure,
       migrate: isDevelopment ? () => database.migrate() : undefined,
       isMigrated: () => database.isMigrated(),
@@ -137,8 +141,7 @@ export async function startServer(
     grpc.setServing(true, service.rpc);
     service.startWorkers();
     void keepReady({
-      readiness,
-      stopping,
+      ...part,
       isReachable: () => database.isReachable(),
       checked: (reachable) => grpc.setServing(reachable, service.rpc),
     });

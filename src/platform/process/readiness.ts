@@ -11,7 +11,9 @@ import type { Reminders } from "./reminders.ts";
 const checkIntervalMs = 2_000;
 const retryIntervalMs = 1_000;
 
-interface Preparation {
+interface Part {
+  /** Such as a service. */
+  readonly service: string;
   readonly readiness: ReadinessHandle;
   readonly logger: Logger;
   /** Shared by the parts of a process, so that an obstacle for several of them is logged once. */
@@ -19,6 +21,9 @@ interface Preparation {
   readonly stopping: AbortSignal;
   /** Description of the database, for messages. */
   readonly database: string;
+}
+
+interface Preparation extends Part {
   /** Why the database cannot be used, and the remedy; undefined for a defect, which is logged with its stack. */
   readonly explain: (error: unknown) => string | undefined;
   /** Brings the schema up to date; undefined if this process must not migrate. */
@@ -40,12 +45,17 @@ export async function becomeReady(preparation: Preparation): Promise<void> {
         return;
       }
       readiness.notReady("migrations are pending");
-      logObstacle(preparation, "error", "Migrations are pending: run npm run migrate as the migration user.");
+      const { service } = preparation;
+      const text = "Migrations are pending: run npm run migrate as the migration user.";
+      logObstacle(preparation, "error", text, `${service} migrations`, { service });
     } catch (err) {
       readiness.notReady("does not answer");
       const reason = preparation.explain(err);
-      if (reason === undefined) logObstacle(preparation, "warn", "The database is not ready.", { err });
-      else logObstacle(preparation, "warn", reason);
+      const { service, database } = preparation;
+      // The reason is the same for every service on this database, a defect belongs to one of them.
+      if (reason !== undefined) logObstacle(preparation, "warn", reason, `${reason} ${database}`);
+      else
+        logObstacle(preparation, "warn", "The database is not ready.", `${service} ${err}`, { service, err });
     }
     await pause(retryIntervalMs, stopping);
   }
@@ -55,26 +65,30 @@ function logObstacle(
   { logger, reminders, database }: Preparation,
   level: "warn" | "error",
   text: string,
+  reminder: string,
   details: object = {},
 ): void {
-  const due = reminders.isDue(`${text} ${database}`) ? level : "debug";
+  const due = reminders.isDue(reminder) ? level : "debug";
   logger[due]({ database, ...details }, `${text} Trying again every second.`);
 }
 
-interface Watch {
-  readonly readiness: ReadinessHandle;
-  readonly stopping: AbortSignal;
+interface Watch extends Part {
   readonly isReachable: () => Promise<boolean>;
   /** Called after every check. */
   readonly checked: (reachable: boolean) => void;
 }
 
 /** Checks the database at an interval and sets the readiness accordingly. */
-export async function keepReady({ readiness, stopping, isReachable, checked }: Watch): Promise<void> {
+export async function keepReady(watch: Watch): Promise<void> {
+  const { readiness, logger, reminders, stopping, database, isReachable, checked } = watch;
   const check = async () => {
     const reachable = await isReachable();
     if (reachable) readiness.ready();
-    else readiness.notReady("does not answer");
+    else {
+      readiness.notReady("does not answer");
+      const level = reminders.isDue(`unreachable ${database}`) ? "warn" : "debug";
+      logger[level]({ database }, "The database does not answer. Checking every two seconds.");
+    }
     if (!stopping.aborted) checked(reachable);
     return checkIntervalMs;
   };

@@ -19,6 +19,7 @@ function parts() {
   const lifecycle = createLifecycle({ logger: log.logger, graceSeconds: 1 });
   const stopping = new AbortController();
   const common = {
+    service: "orders",
     logger: log.logger,
     reminders: new Reminders(),
     stopping: stopping.signal,
@@ -72,12 +73,12 @@ describe("becoming ready", () => {
 });
 
 describe("keeping it true", () => {
-  it("follows the database away and back, and says so each time", async () => {
-    const { lifecycle, stopping, readiness } = parts();
+  it("follows the database away and back, says so each time, and logs that it is away", async () => {
+    const { log, lifecycle, stopping, common, readiness } = parts();
     const seen: [boolean, boolean][] = [];
     const answers = vi.fn<() => Promise<boolean>>().mockResolvedValueOnce(false).mockResolvedValue(true);
     await keepReady({
-      ...{ readiness, isReachable: answers, stopping: stopping.signal },
+      ...{ ...common, readiness, isReachable: answers },
       checked: (answered) => {
         seen.push([answered, lifecycle.isReady()]);
         if (answered) stopping.abort();
@@ -87,6 +88,38 @@ describe("keeping it true", () => {
       [false, false],
       [true, true],
     ]);
+    const warnings = log.lines().filter(({ level }) => level === "warn");
+    expect(warnings.map(({ msg, database }) => [msg, database])).toEqual([
+      ["The database does not answer. Checking every two seconds.", "a database"],
+    ]);
+  });
+});
+
+describe("two services on one database", () => {
+  async function obstacles(errors: Readonly<Record<string, () => Error>>) {
+    const { log, lifecycle, stopping, common } = parts();
+    const trying = Object.entries(errors).map(([service, error]) =>
+      becomeReady({
+        ...{ ...common, service, readiness: lifecycle.readiness.register(service) },
+        ...{ migrate: () => Promise.reject(error()), isMigrated: async () => true, prepare: async () => {} },
+      }),
+    );
+    await waitFor(() =>
+      expect(log.lines().filter(({ msg }) => String(msg).includes("Trying again")).length).toBeGreaterThan(0),
+    );
+    stopping.abort();
+    await Promise.all(trying);
+    return log.lines().filter(({ level }) => level === "warn");
+  }
+
+  it("log once why neither can use it", async () => {
+    const lines = await obstacles({ orders: () => new Unreachable(), stock: () => new Unreachable() });
+    expect(lines).toHaveLength(1);
+  });
+
+  it("log a defect each, with the service that has it", async () => {
+    const lines = await obstacles({ orders: () => new Error("one"), stock: () => new Error("another") });
+    expect(lines.map(({ service }) => service)).toEqual(["orders", "stock"]);
   });
 });
 
