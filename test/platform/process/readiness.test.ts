@@ -1,4 +1,4 @@
-/** Ready when the database is, told of it in the log once, and kept true to it. */
+/** Readiness follows the database, and each obstacle is logged once. */
 import { once } from "node:events";
 import { createServer } from "node:net";
 import { describe, expect, it, vi } from "vitest";
@@ -45,8 +45,8 @@ describe("becoming ready", () => {
     });
     expect(lifecycle.isReady()).toBe(true);
     expect(prepared).toHaveBeenCalledOnce();
-    const told = log.lines().filter(({ level }) => level === "warn" || level === "error");
-    expect(told.map(({ msg, database, err }) => [msg, database, err !== undefined])).toEqual([
+    const logged = log.lines().filter(({ level }) => level === "warn" || level === "error");
+    expect(logged.map(({ msg, database, err }) => [msg, database, err !== undefined])).toEqual([
       ["It is away. Trying again every second.", "a database", false],
       ["The database is not ready. Trying again every second.", "a database", true],
       [
@@ -72,7 +72,9 @@ describe("becoming ready", () => {
 });
 
 describe("keeping it true", () => {
-  it("follows the database away and back, and says so each time", { timeout: 10_000 }, async () => {
+  it("follows a database that goes away and comes back, and reports each check", {
+    timeout: 10_000,
+  }, async () => {
     const { lifecycle, stopping, readiness } = parts();
     const seen: [boolean, boolean][] = [];
     const answers = vi.fn<() => Promise<boolean>>().mockResolvedValueOnce(false).mockResolvedValue(true);
@@ -90,7 +92,7 @@ describe("keeping it true", () => {
   });
 });
 
-it("takes a database that accepts and says nothing for one that does not answer", {
+it("treats a database that accepts connections and sends nothing as unreachable", {
   timeout: 15_000,
 }, async () => {
   const silent = createServer().listen(0, "127.0.0.1");
