@@ -103,7 +103,7 @@ export async function startServer(
     services.map((service) => [service, lifecycle.readiness.register(`${service.name} database`)]),
   );
 
-  // Stopped in reverse order: first the API ports, then the management port, so that an operator can watch, then the services.
+  // Stopped in reverse order: the API ports, then the management port, so that an operator can watch, then the services.
   const managementPort = await management.listen(host, server.managementPort);
   lifecycle.add({ name: "management", stop: () => management.close(managementCloseMs) });
   if (server.grpcPort !== 0) await grpc.listen(host, server.grpcPort);

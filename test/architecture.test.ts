@@ -47,7 +47,7 @@ const PLATFORM_ROOMS: Readonly<Record<string, readonly string[]>> = {
   http: ["base", "observability", "process"],
 };
 
-/** What only a product has: its name, its services, what they are about, and whom they call. */
+/** Words of the product: its name, its services, their subjects, and the systems that they call. */
 const PRODUCT_WORDS =
   /gatepost|barrier|\botp\b|one-?time|phone|fcm|apns|web-?push|vapid|introspect|\bidentit(y|ies)\b|\bdevices\b|notification|(?<=["'`/.])(auth|push)\b(?!\()|\b(auth|push) service|\b(AUTH|PUSH)_/gi;
 
@@ -169,7 +169,7 @@ function arrowsOf(graph: Iterable<readonly [string, Iterable<string>]>): string[
 describe("src/", () => {
   const parents = foldersOf("src").filter((folder) => folderGraph(folder).size > 1);
 
-  it("has files to look at", () => {
+  it("has files to check", () => {
     expect(files.length).toBeGreaterThan(0);
   });
 
@@ -253,7 +253,7 @@ describe("src/platform/", () => {
     expect(upwards).toEqual([]);
   });
 
-  it("knows no product: what only a service has is handed in, or stands in its document", () => {
+  it("does not refer to the product: a service passes in what is its own, or states it in its document", () => {
     const found = files
       .filter(({ file }) => file.startsWith("src/platform/"))
       .flatMap(({ file, text }) => [...text.matchAll(PRODUCT_WORDS)].map(([word]) => ({ file, word })));
@@ -278,7 +278,7 @@ describe.each(foldersOf("src"))("the README of %s", (folder) => {
   const file = `${folder}/README.md`;
   const text = existsSync(file) ? readFileSync(file, "utf8").trimEnd() : "";
 
-  it("says in a few lines what the folder owns, and where to begin", () => {
+  it("states in a few lines what the folder owns, and where to begin", () => {
     expect(text, `${file} is missing or empty`).not.toBe("");
     expect(text.split("\n").length, "lines").toBeLessThanOrEqual(MAX_README_LINES);
     const [, first = ""] = /Begin with \[`([^`]+)`\]\(\1\)/.exec(text) ?? [];

@@ -1,4 +1,4 @@
-/** What somebody is told who has not installed the packages, or not since they changed, or runs another Node.js. */
+/** The messages for missing packages, outdated packages, and another Node.js. */
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -63,11 +63,11 @@ it.each([
     ">=99.1.0",
     `This is Node.js ${process.versions.node}, and gatepost needs >=99.1.0. The npm scripts, such as npm start, use the one in node_modules/.bin, which npm ci installs.\n`,
   ],
-])("says in one line that %s, and ends with 1", (_what, installed, node, stderr) => {
+])("prints one line: %s, and exits with 1", (_what, installed, node, stderr) => {
   expect(startIn({ node, installed })).toEqual({ status: 1, stdout: "", stderr });
 });
 
-it("is asked by every npm script that starts a program", () => {
+it("is imported by every npm script that starts a program", () => {
   const { scripts } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   for (const name of ["start", "dev"]) expect(scripts[name]).toMatch(/ src\/start\.js$/);
   for (const name of ["migrate", "demo", "fakes"])

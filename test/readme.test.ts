@@ -1,4 +1,4 @@
-/** The tour of the README, pasted as it stands, prints what the README says that it prints. */
+/** The tour of the README, pasted unchanged, prints the output that the README shows. */
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

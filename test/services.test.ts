@@ -1,4 +1,4 @@
-/** SERVICES says which services a process runs: the others take neither settings nor memory. */
+/** SERVICES names the services that a process runs: the others need neither settings nor memory. */
 import { describe, expect, test } from "vitest";
 import { killAll, startProgram } from "./support/program.ts";
 import { startOwnServer } from "./support/servers.ts";

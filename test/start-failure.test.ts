@@ -7,7 +7,7 @@ import { valueOrThrow } from "../src/platform/settings/settings.ts";
 import { databaseFailure } from "../src/start-failure.ts";
 import { postgresUrl } from "./support/postgresql/server.ts";
 
-/** What is said where the ordinary user asks, as in production, and where the owner migrates, as in development. */
+/** The reasons for the ordinary user, as in production, and for the migration user, as in development. */
 async function failures(env: Record<string, string>): Promise<(string | undefined)[]> {
   const options = { environment: "development", service: "auth", dataDir: "/nowhere" } as const;
   const settings = valueOrThrow(resolveDatabaseSettings({ DB_PASSWORD: "hunter2", ...env }, options));
@@ -27,7 +27,7 @@ async function failures(env: Record<string, string>): Promise<(string | undefine
 
 const sentence = (cause: string, step: string) => `The database cannot be used: ${cause}. ${step}`;
 
-it("names DB_HOST and DB_PORT where nobody listens", async () => {
+it("names DB_HOST and DB_PORT if nothing listens there", async () => {
   // Nothing listens at port 1.
   const expected = sentence(
     "connect ECONNREFUSED 127.0.0.1:1",
@@ -44,7 +44,7 @@ it("names DB_HOST where there is no such host", async () => {
     );
 });
 
-it("says nothing of a defect", () => {
+it("is undefined for a defect", () => {
   expect(databaseFailure(new TypeError("x is undefined"))).toBeUndefined();
 });
 
@@ -61,7 +61,7 @@ describe.runIf(url)("on PostgreSQL", () => {
     expect(await failures({ ...there, DB_NAME: "gatepost_nowhere" })).toEqual([expected, expected]);
   });
 
-  it("names user and password where it knows no such user", async () => {
+  it("names user and password if there is no such user", async () => {
     const said = await failures({ ...there, DB_NAME: "postgres", DB_USER: "gatepost_nobody" });
     for (const text of said) {
       expect(text).toMatch(

@@ -55,7 +55,7 @@ describe("SQL in src/", () => {
   );
   const ours = new Set(tables.map((table) => getTableConfig(table).schema));
 
-  test("the look finds what is written out, and not what is a value or a construct", () => {
+  test("the check finds names that are written out, and no values or constructs", () => {
     const text = "select \"user_id\", c.viewed from x where y = 'state' for share -- title";
     expect(namesIn(text).filter((name) => columns.has(name))).toEqual(["user_id", "viewed"]);
   });
@@ -82,7 +82,7 @@ describe("SQL in src/", () => {
     expect(written).toEqual([]);
   });
 
-  test("is given no type that nobody checks", () => {
+  test("gets no unchecked type", () => {
     const asserting = sources.flatMap(({ file, source }) =>
       nodesOf(source).flatMap((node) => {
         if (ts.isTaggedTemplateExpression(node)) {

@@ -12,7 +12,7 @@ export interface Timed {
   expire(): void;
 }
 
-/** Work in progress, each item with its deadline. All finite deadlines are the same time after `take`, so the oldest is next. */
+/** Work in progress with deadlines. All finite deadlines are the same time after `take`, so the oldest is next. */
 export class Deadlines<T extends Timed> {
   readonly #slots = new Slots<T>();
   #timer: NodeJS.Timeout | undefined;

@@ -1,4 +1,4 @@
-/** Finds repeated members of JSON objects. JSON.parse hides them: it keeps the last of the same name and drops the others. */
+/** Finds repeated members of JSON objects. JSON.parse hides them: it keeps only the last one of a name. */
 
 const tokens = /("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[{}[\]]/g;
 

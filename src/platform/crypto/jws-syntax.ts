@@ -5,7 +5,7 @@
  */
 import { repeatedMember } from "../base/json-members.ts";
 
-/** The compact serialization, with nothing around it. Text far longer than any token or proof is refused without decoding. */
+/** The compact serialization, with nothing around it. Far longer text than any token or proof is refused undecoded. */
 const compactPattern = /^([A-Za-z0-9_-]{1,1024})\.([A-Za-z0-9_-]{1,8192})\.([A-Za-z0-9_-]{1,1024})$/;
 
 /** Whether the token has only one spelling and one meaning. Does not check the signature. */

@@ -118,7 +118,10 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   };
 }
 
-/** Node enforces these timeouts, and checks them at the interval. It also responds to malformed messages: 400, 408 or 431, no body. */
+/**
+ * Node enforces these timeouts, and checks them at the interval. It also responds to malformed messages: 400, 408 or
+ * 431, no body.
+ */
 function connectionOptions({ headersMs, requestMs, keepAliveMs }: HttpTimeouts) {
   return {
     headersTimeout: headersMs,

@@ -119,7 +119,7 @@ function parseJson(text: string): unknown {
   return value;
 }
 
-/** Parses `application/x-www-form-urlencoded`. Empty fields count as absent, repeated ones are refused (RFC 6749 section 3.2). */
+/** Parses a form. Empty fields count as absent, repeated ones are refused (RFC 6749 section 3.2). */
 function parseForm(text: string): Record<string, string> {
   const fields: Record<string, string> = {};
   for (const pair of text.split("&")) if (pair !== "") addField(fields, pair);

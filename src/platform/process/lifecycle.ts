@@ -36,7 +36,7 @@ interface LifecycleSettings {
   readonly logger: Logger;
   /** Seconds that the parts have to stop, together. */
   readonly graceSeconds: number;
-  /** Milliseconds of not being ready before parts stop, so that load balancers take the process out first. 0 unless given. */
+  /** Milliseconds for which the process is not ready before parts stop, for load balancers. 0 unless given. */
   readonly drainDelayMs?: number;
 }
 

@@ -18,7 +18,7 @@ export interface RpcCall {
   readonly context: RequestContext;
   /** First value of the caller's metadata of this name (lower case), where it is text. */
   readonly metadata: (name: string) => string | undefined;
-  /** Aborted when the response is no longer needed: the call was cancelled, is past its deadline, or the server shuts down. */
+  /** Aborted when the call is cancelled or past its deadline, or when the server shuts down. */
   readonly signal: AbortSignal;
 }
 

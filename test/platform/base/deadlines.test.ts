@@ -1,4 +1,4 @@
-/** Deadlines: whatever hangs, nobody waits for ever; and one timer serves all. */
+/** Deadlines: no caller waits for ever, and one timer serves all. */
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { Deadlines, withTimeout } from "../../../src/platform/base/deadlines.ts";
 

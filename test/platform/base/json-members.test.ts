@@ -17,7 +17,7 @@ describe("a member that an object has more than once is found", () => {
   });
 });
 
-describe("what only looks like one is not", () => {
+describe("text that only resembles a repeated member is not one", () => {
   it.each([
     '{"a":{"a":{"a":1}},"b":[{"a":1},{"a":1}]}',
     '{"a":"a","b":"\\"a\\":1,\\"a\\":2","c":"{\\"a\\":1,"}',

@@ -24,7 +24,7 @@ describe("every", () => {
     expect(new Set(most)).toEqual(new Set([1]));
   });
 
-  it("tells of a round that failed, and goes on", async () => {
+  it("reports a round that failed, and continues", async () => {
     const failed = vi.fn();
     const work = vi.fn<() => Promise<void>>().mockRejectedValueOnce("broken").mockResolvedValue();
     const loop = every(1, work, failed);
@@ -42,7 +42,7 @@ describe("every", () => {
     expect(work).not.toHaveBeenCalled();
   });
 
-  it("tells the round in progress to stop, and waits for it", async () => {
+  it("aborts the signal of the round in progress, and waits for it", async () => {
     const ended = vi.fn();
     const begun = Promise.withResolvers<void>();
     const loop = every(
@@ -61,7 +61,7 @@ describe("every", () => {
   });
 });
 
-it("a loop begins at once, and a round says when the next one comes", async () => {
+it("a loop begins at once, and each round returns the pause before the next", async () => {
   const pauses = [0, 0, 60_000];
   const round = vi.fn(async () => pauses.shift() ?? expect.unreachable());
   const loop = startLoop(round);

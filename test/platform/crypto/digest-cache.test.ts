@@ -5,7 +5,7 @@ import { DigestCache } from "../../../src/platform/crypto/digest-cache.ts";
 
 const digestOf = (text: string) => hash("sha256", text, "binary");
 
-test("knows what was added, and nothing else", () => {
+test("has the digests that were added, and no others", () => {
   const cache = new DigestCache(1024);
   const added = Array.from({ length: 1000 }, (_, index) => digestOf(`added ${index}`));
   for (const digest of added) {
@@ -25,7 +25,7 @@ function newestOf(count: number, newest: number): number {
   return added.slice(-newest).filter((digest) => cache.has(digest)).length;
 }
 
-test.each([1, 10])("knows the newest six times as many as it has sets, after %i times as many", (times) => {
+test.each([1, 10])("has the newest six times as many as it has sets, after %i times as many", (times) => {
   const newest = 6 * 4096;
   expect(newestOf(times * newest, newest)).toBeGreaterThan(newest * 0.9998);
 });
@@ -48,7 +48,7 @@ test("without room, the oldest is forgotten", () => {
   }
 });
 
-test("tells digests apart by each of their first 16 bytes", () => {
+test("distinguishes digests by each of their first 16 bytes", () => {
   const cache = new DigestCache(1);
   const digest = digestOf("one");
   cache.add(digest);

@@ -1,8 +1,8 @@
-/** Bytes fetched ahead are given once each, and what was given stays as it was. */
+/** Buffered random bytes are returned once each, and returned bytes do not change. */
 import { expect, test } from "vitest";
 import { randomBytes } from "../../../src/platform/crypto/random.ts";
 
-test("gives as many bytes as were asked for, across the ends of what is fetched ahead", () => {
+test("returns the requested number of bytes, across the ends of the buffer", () => {
   for (const size of [0, 1, 16, 32, 4095, 4096, 4096, 1, 4096]) expect(randomBytes(size)).toHaveLength(size);
 });
 

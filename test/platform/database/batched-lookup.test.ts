@@ -1,4 +1,4 @@
-/** Gathered look-ups: no answer is older than its question, every waiter hears of a failure, nothing piles up. */
+/** Batched look-ups: no result is older than its request, every waiter gets a failure, and the queue is bounded. */
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { ErrorKinds, ServiceError } from "../../../src/platform/base/errors.ts";
 import { batched } from "../../../src/platform/database/batched-lookup.ts";
@@ -7,16 +7,16 @@ import { waitFor } from "../../support/wait-for.ts";
 /** A query that has started and that the test ends. */
 interface Query {
   readonly keys: readonly string[];
-  answer(values: Record<string, string>): void;
+  respond(values: Record<string, string>): void;
   fail(error: Error): void;
 }
 
-/** A database whose queries the test answers. */
+/** A database whose query results the test supplies. */
 function controlled() {
   const started: Query[] = [];
   const load = (keys: readonly string[]) =>
     new Promise<ReadonlyMap<string, string>>((resolve, reject) => {
-      started.push({ keys, answer: (values) => resolve(new Map(Object.entries(values))), fail: reject });
+      started.push({ keys, respond: (values) => resolve(new Map(Object.entries(values))), fail: reject });
     });
   return {
     load,
@@ -29,29 +29,29 @@ function controlled() {
   };
 }
 
-/** Lets everything happen that needs no answer of a query. */
+/** Lets everything happen that does not need a query's result. */
 async function settle(): Promise<void> {
   for (let turn = 0; turn < 5; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
 describe("batched", () => {
-  test("a question is never answered by a query that started before it was asked", async () => {
+  test("a look-up never gets the result of a query that started before it", async () => {
     const database = controlled();
     const look = batched<string, string>({ load: database.load });
     const before = look("token");
     const first = await database.query(0);
-    // The query runs; what it sees is the state of now. Then the state changes, and is asked for.
+    // The query runs, and sees the current state. Then the state changes, and is looked up.
     const after = look("token");
     await settle();
     const second = await database.query(1);
-    second.answer({ token: "new" });
+    second.respond({ token: "new" });
     expect(await after).toBe("new");
-    first.answer({ token: "old" });
+    first.respond({ token: "old" });
     expect(await before).toBe("old");
   });
 
-  test("this holds for every question, however questions, starts and answers are interleaved", async () => {
-    // The state counts up; a query sees the state of its start, so no answer may be below the state at its question.
+  test("this holds for every look-up, however look-ups, starts and results are interleaved", async () => {
+    // The state counts up; a query sees the state at its start, so no result may be below the state at its look-up.
     let state = 0;
     const running: (() => void)[] = [];
     const look = batched<string, number>({
@@ -95,29 +95,29 @@ describe("batched", () => {
     expect(tooOld).toEqual([]);
   });
 
-  test("questions of one turn share a query, each key once, and each gets its own answer", async () => {
+  test("look-ups of one turn share a query, each key once, and each gets its own result", async () => {
     const database = controlled();
     const look = batched<string, string>({ load: database.load });
     const answers = Promise.all(["a", "b", "a", "unknown", "b"].map(look));
     const query = await database.query(0);
     expect(query.keys).toEqual(["a", "b", "unknown"]);
-    query.answer({ a: "1", b: "2", c: "3" });
+    query.respond({ a: "1", b: "2", c: "3" });
     expect(await answers).toEqual(["1", "2", "1", undefined, "2"]);
     await settle();
     expect(database.started).toHaveLength(1);
   });
 
-  test("an answer is not kept: the next question is asked anew", async () => {
+  test("a result is not cached: the next look-up runs a new query", async () => {
     const database = controlled();
     const look = batched<string, string>({ load: database.load });
     for (const value of ["1", "2"]) {
-      const answer = look("a");
-      (await database.query(Number(value) - 1)).answer({ a: value });
-      expect(await answer).toBe(value);
+      const result = look("a");
+      (await database.query(Number(value) - 1)).respond({ a: value });
+      expect(await result).toBe(value);
     }
   });
 
-  test("a query that fails is an error to all who wait for it, and to nobody else", async () => {
+  test("a query that fails rejects all look-ups that wait for it, and no others", async () => {
     const database = controlled();
     const look = batched<string, string>({ load: database.load });
     const failing = Promise.allSettled([look("a"), look("a"), look("b")]);
@@ -126,7 +126,7 @@ describe("batched", () => {
     const error = new Error("the database is away");
     first.fail(error);
     expect(await failing).toEqual(Array(3).fill({ status: "rejected", reason: error }));
-    (await database.query(1)).answer({ a: "1" });
+    (await database.query(1)).respond({ a: "1" });
     expect(await fine).toBe("1");
   });
 
@@ -156,7 +156,7 @@ describe("batched", () => {
       expect(database.started).toHaveLength(Math.min(5, answered + 3));
       const query = await database.query(answered);
       sizes.push(query.keys.length);
-      query.answer(Object.fromEntries(query.keys.map((key) => [key, `value ${key}`])));
+      query.respond(Object.fromEntries(query.keys.map((key) => [key, `value ${key}`])));
     }
     expect(sizes).toEqual([4, 4, 4, 4, 4]);
     expect(await answers).toEqual(keys.map((key) => `value ${key}`));
@@ -172,18 +172,18 @@ describe("batched", () => {
       const others = Promise.all(["b", "c"].map(look));
       await settle();
       expect(database.started.map(({ keys }) => keys)).toEqual([["a"]]);
-      database.started[0]?.answer({ a: "1" });
+      database.started[0]?.respond({ a: "1" });
       expect(await first).toBe("1");
       await settle();
       expect(database.started.map(({ keys }) => keys)).toEqual([["a"], ["b", "c"]]);
-      database.started[1]?.answer({ b: "2", c: "3" });
+      database.started[1]?.respond({ b: "2", c: "3" });
       expect(await others).toEqual(["2", "3"]);
     } finally {
       vi.useRealTimers();
     }
   });
 
-  test("nobody waits long for a query that does not end, and as many as fill one not at all", async () => {
+  test("no look-up waits long for a query that does not end, and a full batch does not wait at all", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     try {
       const database = controlled();
@@ -199,8 +199,8 @@ describe("batched", () => {
       answers.push(...["b", "c", "d"].map(look));
       await settle();
       expect(database.started.map(({ keys }) => keys)).toEqual([["stuck"], ["a"], ["b", "c", "d"]]);
-      for (const { keys, answer } of database.started)
-        answer(Object.fromEntries(keys.map((key) => [key, key])));
+      for (const { keys, respond } of database.started)
+        respond(Object.fromEntries(keys.map((key) => [key, key])));
       expect(await Promise.all(answers)).toEqual(["stuck", "a", "b", "c", "d"]);
       expect(vi.getTimerCount()).toBe(0);
     } finally {
@@ -211,7 +211,7 @@ describe("batched", () => {
   describe("when the database does not keep up", () => {
     afterEach(() => vi.restoreAllMocks());
 
-    test("further keys are refused at once as unavailable; those that wait are answered", async () => {
+    test("further keys are refused at once as unavailable; those that wait get results", async () => {
       const database = controlled();
       const look = batched<string, string>({ load: database.load, maxQueries: 1, maxWaiting: 3 });
       const running = look("running");
@@ -220,14 +220,14 @@ describe("batched", () => {
       const refused = await look("d").catch((error: unknown) => error);
       expect(refused).toBeInstanceOf(ServiceError);
       expect(refused).toMatchObject({ kind: ErrorKinds.unavailable, retryAfterSeconds: 2 });
-      // One more who asks for the same costs no more.
+      // One more look-up of the same key needs no further room.
       waiting.push(look("a"));
-      query.answer({ running: "yes" });
+      query.respond({ running: "yes" });
       expect(await running).toBe("yes");
-      (await database.query(1)).answer({ a: "1", b: "2", c: "3" });
+      (await database.query(1)).respond({ a: "1", b: "2", c: "3" });
       expect(await Promise.all(waiting)).toEqual(["1", "2", "3", "1"]);
       const again = look("d");
-      (await database.query(2)).answer({ d: "4" });
+      (await database.query(2)).respond({ d: "4" });
       expect(await again).toBe("4");
     });
   });

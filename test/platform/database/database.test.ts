@@ -88,7 +88,7 @@ describe.each(backends)("migrations on %s", (backend) => {
     rmSync(ahead, { recursive: true });
   });
 
-  test("a violated unique index is told by its name, whichever driver says it", async () => {
+  test("the name of a violated unique index is found in the errors of both drivers", async () => {
     await database.migrate();
     const insert = (id: string, phone: string, email: string) =>
       database.db.execute(sql`
@@ -271,7 +271,7 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
       await fresh.drop();
     });
 
-    test("what makes the database unavailable is told from what is wrong with a statement", async () => {
+    test("errors of an unavailable database are distinguished from errors of a statement", async () => {
       const elsewhere = async (settings: { host?: string; port?: number }) => ask(await own.open(settings));
       const inTransaction = (...statements: string[]) =>
         database.db.transaction(async (tx) => {
@@ -279,7 +279,7 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
         });
       const closed = await closedPort();
       const failures: Record<string, [() => Promise<unknown>, string?]> = {
-        "nobody listens": [() => elsewhere({ port: closed })],
+        "nothing listens": [() => elsewhere({ port: closed })],
         "the name is unknown": [() => elsewhere({ host: "nowhere.invalid" })],
         "the connection is ended by an operator": [
           async () => rows((await own.open()).db, sql`select pg_terminate_backend(pg_backend_pid())`),
@@ -310,10 +310,10 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
       await waitFor(async () => expect(await ask(database)).toEqual([{ one: 1 }]));
     });
 
-    test("a process goes on after all of its connections were ended", async () => {
+    test("a process continues after all of its connections were closed", async () => {
       await Promise.all(Array.from({ length: 8 }, () => ask(database)));
       await own.terminate();
-      // Whoever uses one of them next may be told; what is told is that the database could not be asked.
+      // The next statement on such a connection may fail, with an error that means that the database is unavailable.
       await waitFor(async () => {
         const outcomes = await Promise.allSettled(Array.from({ length: 8 }, () => ask(database)));
         const failed = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason] : []));
@@ -328,7 +328,7 @@ function ask({ db }: OpenDatabase): Promise<{ one: number }[]> {
   return rows(db, sql`select 1 as one`);
 }
 
-/** A port that nobody listens on. */
+/** A port without a listener. */
 async function closedPort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));

@@ -62,7 +62,7 @@ describe("production", () => {
     }
   });
 
-  test("encrypts connections unless told otherwise", () => {
+  test("encrypts connections unless the settings disable it", () => {
     expect(read(complete, production)).toEqual({
       kind: "postgres",
       host: "db.internal",

@@ -1,4 +1,4 @@
-/** Statements written by hand: their names follow the schema, and their rows are what the schema says. */
+/** Statements written by hand: their names follow the schema, and their rows have the types of the schema. */
 import { sql } from "drizzle-orm";
 import {
   bigint,
@@ -169,7 +169,7 @@ describe.each(backends)("rows on %s", (backend) => {
     await expect(reading).rejects.toThrow(readers.UnexpectedValueError);
   });
 
-  test("are counted, or answered as they are", async () => {
+  test("are counted, or returned as they are", async () => {
     expect(await rowCount(database.db, sql`select from generate_series(1, 3)`)).toBe(3);
     expect(await rawRows(database.db, sql`select 1 as one`)).toEqual([{ one: 1 }]);
   });

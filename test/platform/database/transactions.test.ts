@@ -44,7 +44,7 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
     await waitFor(async () => expect(await alive()).toEqual([]));
   }
 
-  /** Asks until the answer is an error, as the end of a connection may take a moment to be seen. */
+  /** Repeats a query until it fails, since a closed connection may be noticed only after a moment. */
   async function untilLost(tx: postgres.Sql): Promise<void> {
     await waitFor(async () => {
       const works = await Promise.resolve()
@@ -129,7 +129,7 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
       expect(await stored()).toEqual([]);
     });
 
-    test("is not taken for committed where nothing was asked after the loss", async () => {
+    test("is not reported as committed if no statement followed the loss", async () => {
       const work = transactions.begin(async (tx) => {
         await insert(tx, 1);
         await terminate(tx);

@@ -5,7 +5,7 @@ import { CachingRouter } from "../../../src/platform/http/caching-router.ts";
 const handlersOf = (router: CachingRouter<string>, method: string, path: string) =>
   router.match(method, path)[0].map(([handler]) => handler);
 
-test("a literal path has the handlers of its method, each time it is asked for", () => {
+test("a literal path has the handlers of its method, each time it is looked up", () => {
   const router = new CachingRouter<string>();
   router.add("GET", "/items", "list");
   router.add("POST", "/items", "create");
@@ -19,7 +19,7 @@ test("a literal path has the handlers of its method, each time it is asked for",
   }
 });
 
-test("what is added later counts for paths that were asked for before", () => {
+test("a later route also applies to paths that were looked up before", () => {
   const router = new CachingRouter<string>();
   router.add("GET", "/items", "list");
   expect(handlersOf(router, "GET", "/items")).toEqual(["list"]);
@@ -28,7 +28,7 @@ test("what is added later counts for paths that were asked for before", () => {
   expect(handlersOf(router, "GET", "/items")).toEqual(["list", "all", "again"]);
 });
 
-test("the same answer is given again for what is registered, and for nothing that callers think of", () => {
+test("results of registered paths are cached, and those of other paths are not", () => {
   const router = new CachingRouter<string>();
   router.add("GET", "/items", "list");
   router.add("GET", "/items/:id", "get");

@@ -21,7 +21,7 @@ beforeAll(async () => {
   cleanup.defer(() => servers.close());
 });
 
-/** What both answer to the same request, but for the methods, which are those of each path. */
+/** The responses of both to the same request, without the methods, which depend on the path. */
 async function answers(init: RequestInit) {
   const rpc = `http://127.0.0.1:${servers.http1Port}/auth.v1.IntrospectionService/Introspect`;
   const [http, connect] = await Promise.all([app.request("/", init), fetch(rpc, init)]);
@@ -60,7 +60,7 @@ describe("the HTTP APIs and the RPC protocols", () => {
   });
 });
 
-it("lets pages send every header that an operation takes, and read every one that it answers", () => {
+it("lets pages send every header that an operation takes, and read every one of its response", () => {
   const sent = documents.flatMap(({ operations }) =>
     operations.flatMap(({ parameters }) => parameters.filter((one) => one.in === "header")),
   );

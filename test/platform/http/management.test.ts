@@ -1,4 +1,4 @@
-/** What an orchestrator and Prometheus are told. */
+/** Liveness, readiness and metrics on the management port. */
 import { once } from "node:events";
 import { connect } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";

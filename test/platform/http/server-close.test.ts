@@ -14,13 +14,13 @@ import { localhostCertificate } from "../../support/localhost-certificate.ts";
 import { stopwatch } from "../../support/stopwatch.ts";
 
 describe("close", () => {
-  it("finishes the request in flight and tells its client to close, while a new connection is refused", async () => {
+  it("finishes the request in flight and announces the close to its client, while a new connection is refused", async () => {
     const { server, port, arrived, release } = await startServer();
     const agent = new Agent({ keepAlive: true });
     const inFlight = ask(port, "/wait", agent);
     await arrived;
     const closed = server.close(5000);
-    // One that comes just now may still be answered.
+    // A connection that arrives now may still get a response.
     const outcome = () => ask(port, "/a").then(String, (error: NodeJS.ErrnoException) => error.code);
     await expect.poll(outcome).toBe("ECONNREFUSED");
     release();
@@ -43,7 +43,7 @@ describe("close", () => {
     await received;
   });
 
-  it("closes the connection of an answer that had begun, when it ends", async () => {
+  it("closes the connection of a response that had begun, when it ends", async () => {
     const { server, port, arrived, release } = await startServer();
     const { socket, received } = raw(port);
     socket.write("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -71,7 +71,7 @@ describe("close", () => {
       const began = stopwatch();
       const closed = server.close(5000);
       release();
-      // The head of the last answer comes before its body.
+      // The head of the last response comes before its body.
       expect((await received).match(new RegExp(parts, "g"))).toEqual(expected);
       await closed;
       expect(began()).toBeLessThan(3000);
@@ -89,7 +89,7 @@ describe("close", () => {
     await expect(inFlight).rejects.toMatchObject({ code: "ECONNRESET" });
   });
 
-  it("while draining, still accepts, and tells every client to go elsewhere", async () => {
+  it("while draining, still accepts, and announces the close to every client", async () => {
     const { server, port } = await startServer();
     server.drain();
     const response = await ask(port, "/a", new Agent({ keepAlive: true }));
@@ -97,7 +97,7 @@ describe("close", () => {
     expect(response.headers.connection).toBe("close");
   });
 
-  it("after a drain loses no request of clients that go where they are told, under load", async () => {
+  it("after a drain loses no request of clients that obey the announcement, under load", async () => {
     const [old, next] = [await startServer(), await startServer()];
     let { port } = old;
     let isOver = false;
@@ -120,7 +120,7 @@ describe("close", () => {
     expect(answered).toBeGreaterThan(100);
   });
 
-  it("is one close, however often it is asked for, also before listening", async () => {
+  it("is one close, however often it is called, also before listening", async () => {
     const { server } = await startServer();
     expect(server.close(100)).toBe(server.close(100));
     const { logger } = captureLog();

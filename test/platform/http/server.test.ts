@@ -1,4 +1,4 @@
-/** What the server hands to whom, and what it answers to a client that sends nonsense or takes too long. */
+/** Routing of requests to the handlers, and responses to clients that send nonsense or take too long. */
 import { once } from "node:events";
 import { constants } from "node:http2";
 import { setTimeout as elapsed } from "node:timers/promises";
@@ -27,7 +27,7 @@ describe("dispatch", () => {
     );
   });
 
-  it("answers what the APIs throw 500, without the cause, and logs it under the id that was answered", async () => {
+  it("responds with 500 to an error of the APIs, without the cause, and logs it with the response's request id", async () => {
     const { port } = await startServer();
     const response = await ask(port, "/fail");
     expect(response.statusCode).toBe(500);
@@ -78,7 +78,7 @@ describe("a client that sends nonsense or takes too long", () => {
       `GET / HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(20_000)}\r\n\r\n`,
       "HTTP/1.1 431 Request Header Fields Too Large",
     ],
-  ])("%s is answered tersely and the connection closed", async (_what, message, status) => {
+  ])("%s gets a response without a body, and the connection is closed", async (_what, message, status) => {
     const { port } = await startServer();
     const { socket, received } = raw(port);
     socket.write(message);
@@ -109,7 +109,7 @@ describe("a client that sends nonsense or takes too long", () => {
     await dripping;
   });
 
-  it("an HTTP/2 body by drips: the stream is reset after the request timeout, the session goes on", async () => {
+  it("an HTTP/2 body by drips: the stream is reset after the request timeout, the session stays open", async () => {
     // The handshake has its time, however busy the machine is.
     const { port } = await startServer({ tls: true, headersMs: 1_000, requestMs: 1_000 });
     const client = session(port);

@@ -63,7 +63,7 @@ describe.each(backends)("jobs on %s", (backend) => {
     await Promise.all(workers.splice(0).map((worker) => worker.stop()));
   });
 
-  /** Works with a short pause between looks. */
+  /** Starts a worker with a short pause between fetches. */
   function work(queue: string, handle: (job: Job<Work>) => Promise<void>): Loop {
     const worker = jobs.work<Work>({ queue, handle, idleMs: 20 });
     workers.push(worker);
@@ -194,7 +194,7 @@ describe.each(backends)("jobs on %s", (backend) => {
     await dead.stop();
     await dying.stop();
     // Watching over the jobs must work with the rights of the ordinary user.
-    expect(warnings).not.toContain("the job queue");
+    expect(warnings).not.toContain("The job queue");
   });
 });
 

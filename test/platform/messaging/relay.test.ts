@@ -33,7 +33,7 @@ describe.each(backends)("the relay on %s", (backend) => {
   });
   beforeEach(() => database.db.execute(sql`delete from auth.outbox`));
 
-  /** Writes as many events as the service does for as many new identities; answers their ids in order. */
+  /** Writes as many events as the service does for as many new identities; returns their ids in order. */
   async function write(count: number): Promise<string[]> {
     const identities = createIdentities(database.db, clock);
     const ids = Array.from({ length: count }, () => randomUUID());
@@ -109,7 +109,7 @@ describe.each(backends)("the relay on %s", (backend) => {
     expect(subjects).toEqual([kept]);
   });
 
-  test("the running relay goes on after a failure, says so in the log, and stops when told", async () => {
+  test("the running relay continues after a failure, logs it, and stops on request", async () => {
     const ids = await write(3);
     const { subjects, deliver } = recorder(2);
     const relay = startRelay({ ...settings(deliver), intervalMs: 5 });
@@ -145,7 +145,7 @@ describe.each(backends)("the relay on %s", (backend) => {
       expect([first.subjects, second.subjects]).toEqual([ids, []]);
     });
 
-    test("where one is killed in the middle, another goes on where it was", async () => {
+    test("if one is killed in the middle, another continues at the same position", async () => {
       const ids = await write(3);
       const program = fileURLToPath(new URL("../../support/relay-program.ts", import.meta.url));
       const child = fork(program, [JSON.stringify(own.settings)]);
@@ -158,7 +158,7 @@ describe.each(backends)("the relay on %s", (backend) => {
       await gone;
       expect(first).toEqual(ids.slice(0, 2));
       const second = recorder();
-      // The server needs a moment to notice that nobody is there any more.
+      // The server needs a moment to notice that the connection is closed.
       await waitFor(async () => expect(await relayOnce(settings(second.deliver))).toBe(3));
       expect(second.subjects).toEqual(ids);
     });

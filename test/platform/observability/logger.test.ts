@@ -1,4 +1,4 @@
-/** What the log says of a database's errors, how it looks, and what the metrics measure. */
+/** The log of database errors, its two formats, and the metrics. */
 import { inspect } from "node:util";
 import { PGlite } from "@electric-sql/pglite";
 import { sql } from "drizzle-orm";
@@ -92,7 +92,7 @@ describe.each(backends)("errors of $name", ({ open }) => {
   suiteCleanup().defer(() => backend.close());
 
   describe.each(Object.entries(backend.ways))("by its %s", (_way, query) => {
-    it.each(failures)("$code $statement: says what, not with which values", async (failure) => {
+    it.each(failures)("$code $statement: the log has the error, but not the values", async (failure) => {
       const thrown: unknown = await query(failure.statement, secret).catch((error: unknown) => error);
       // The guarantee is worth something only if the error does carry the value.
       expect(inspect(thrown, { depth: 8, showHidden: true })).toContain(secret);

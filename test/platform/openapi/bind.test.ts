@@ -1,4 +1,4 @@
-/** What the binding of a document routes and answers; what it lets in is in request-body.test.ts. */
+/** Routes and responses of the binding of a document; request-body.test.ts tests the requests. */
 import { once } from "node:events";
 import { connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
 import { getRequestListener } from "@hono/node-server";
@@ -19,7 +19,7 @@ import {
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 let api: SampleApi;
-/** The same without checks of its answers, as in production. */
+/** The same without checks of its responses, as in production. */
 let unchecked: SampleApi;
 const cleanup = suiteCleanup();
 beforeAll(async () => {
@@ -79,12 +79,12 @@ describe("methods", () => {
     expect((await call("/v1/items/123456789", { method: "HEAD" })).status).toBe(400);
   });
 
-  it("tells the handler of HEAD in upper case, however HTTP/2 spells it", async () => {
-    const told: string[] = [];
+  it("passes HEAD to the handler in upper case, however HTTP/2 spells it", async () => {
+    const received: string[] = [];
     const handlers: typeof sampleHandlers = {
       ...sampleHandlers,
       async getLatestItem(_request, { method }) {
-        told.push(method);
+        received.push(method);
         return { status: 200, body: { latest: true } };
       },
     };
@@ -97,7 +97,7 @@ describe("methods", () => {
     }
     session.close();
     server.close();
-    expect(told).toEqual(["GET", "HEAD", "HEAD"]);
+    expect(received).toEqual(["GET", "HEAD", "HEAD"]);
   });
 
   it.each(["/v1/nothing", "/v1/items/", "/v1/items/a/b", "/../v1/items"])(
@@ -140,7 +140,7 @@ describe("Accept", () => {
 });
 
 describe("credentials", () => {
-  it("are asked for with 401 and WWW-Authenticate before anything else is looked at", async () => {
+  it("are required with 401 and WWW-Authenticate before anything else is checked", async () => {
     for (const headers of [{}, { "X-Key": "wrong" }, { "X-Badge": "wrong" }]) {
       const response = await call("/v1/secrets", { headers });
       expect(response.status).toBe(401);
@@ -208,7 +208,7 @@ describe("credentials", () => {
 });
 
 describe("X-Request-Id", () => {
-  it("is taken if it has the right form, on every kind of answer", async () => {
+  it("is used if it matches the pattern, on every kind of response", async () => {
     const headers = { "X-Request-Id": `~${"x".repeat(126)}!` };
     for (const [path, method] of [
       ["/v1/items", "GET"],
@@ -240,7 +240,7 @@ describe("X-Request-Id", () => {
   });
 });
 
-describe("answers", () => {
+describe("responses", () => {
   it("carry the headers that the document fixes, on success and error alike", async () => {
     const form = (text: string) => call("/v1/tokens", { method: "POST", body: new URLSearchParams(text) });
     expect((await form("grant=g")).headers.get("pragma")).toBe("no-cache");
@@ -265,7 +265,7 @@ describe("answers", () => {
     expect(await response.json()).toEqual(body);
   });
 
-  it("say when to come back if a dependency is away, and the log says why", async () => {
+  it("state when to retry if a dependency is unavailable, and the log has the cause", async () => {
     const response = await call("/v1/behaviours/away");
     expect(response.status).toBe(503);
     expect(response.headers.get("retry-after")).toBe("7");
@@ -294,7 +294,7 @@ describe("answers", () => {
     expect(JSON.stringify(line)).toContain("account_numbers");
   });
 
-  it("are told to the observer", async () => {
+  it("are passed to the observer", async () => {
     await call("/v1/behaviours/good");
     expect(api.completed.at(-1)).toEqual({
       service: "sample",
@@ -313,7 +313,7 @@ describe("a handler that breaks the contract", () => {
     ["undeclared-header", "header x-more is not declared"],
     ["wrong-body", "body/greeting must be string"],
     ["no-body", "the body is missing"],
-  ])("is a 500 where answers are checked, and is logged: %s", async (name, violation) => {
+  ])("is a 500 if responses are checked, and is logged: %s", async (name, violation) => {
     const response = await call(`/v1/behaviours/${name}`);
     expect(response.status).toBe(500);
     expect(await response.json()).toMatchObject({ code: "internal_error" });

@@ -119,7 +119,7 @@ describe("the index", () => {
     openapiJson: "/api/auth/openapi.json",
   };
 
-  it("of a base path names the API and where its documents are, which answer", async () => {
+  it("of a base path names the API and the paths of its documents, which exist", async () => {
     const index = await (await get("/api/auth")).json();
     expect(index).toEqual(links);
     for (const path of [links.docs, links.openapiYaml, links.openapiJson])
@@ -236,7 +236,7 @@ describe("the page", () => {
     }
   });
 
-  it("does not promise for ever what another version asks for", async () => {
+  it("is not immutable for a request of another version", async () => {
     const response = await get("/api/auth/docs/assets/swagger-ui.css?v=1.0.0");
     expect(response.headers.get("cache-control")).toBe("public, max-age=300");
   });

@@ -1,4 +1,4 @@
-/** What the binding of a document lets in, what it refuses, and where it says the mistake is. */
+/** Requests that the binding of a document accepts or refuses, and the pointers of its errors. */
 import { connect } from "node:net";
 import { setTimeout } from "node:timers/promises";
 import { beforeAll, describe, expect, it } from "vitest";
@@ -81,7 +81,7 @@ describe("query parameters", () => {
 });
 
 describe("headers", () => {
-  it("are checked where the document says something of them", async () => {
+  it("are checked if the document constrains them", async () => {
     expect((await call("/v1/items", { headers: { "X-Offset": "-3" } })).body.offset).toBe("-3");
     const tooFar = await call("/v1/items", { headers: { "X-Offset": "15" } });
     expect(tooFar).toMatchObject(refused("/header/x-offset", "must be <= 14"));
@@ -167,7 +167,7 @@ describe("JSON bodies", () => {
     expect(await send("/v1/items", bytes)).toMatchObject(refused("/body", "is not UTF-8"));
   });
 
-  it("says that a body is missing where one is required", async () => {
+  it("reports that a required body is missing", async () => {
     expect(await call("/v1/items", { method: "POST" })).toMatchObject(refused("/body", "is required"));
   });
 
@@ -183,7 +183,7 @@ describe("JSON bodies", () => {
     expect(empty).toMatchObject(refused("/body/reason", "is required"));
   });
 
-  it("says so where the caller went away in the middle, and nobody is to blame here", async () => {
+  it("reports a body that the caller cut off, and logs no error", async () => {
     const before = api.log.lines().length;
     const head = "POST /api/sample/v1/items HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n";
     const socket = connect(api.port, "127.0.0.1");
@@ -245,7 +245,7 @@ describe("media types and sizes of bodies", () => {
     expect(answer).toContain('{"got":{"name":"é"}}');
   });
 
-  it("answers a client that has no ear before it has sent everything", async () => {
+  it("responds to a client that reads only after it has sent everything", async () => {
     const large = Buffer.alloc(20_000_000, "n");
     for (let times = 0; times < 3; times++) expect((await send("/v1/items", large)).status).toBe(413);
   });

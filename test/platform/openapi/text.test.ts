@@ -44,7 +44,7 @@ test.each([
   expect(ofPassword({ path: { id: "user-1" }, query: {}, requestBody: { password } })).toBe(isValid);
 });
 
-test("what is too long and of the wrong form is called too long first", () => {
+test("a text that is too long and does not match the pattern is first reported as too long", () => {
   const [ofIdentity] = validatorsOf("createIdentity");
   ofIdentity?.({ path: {}, query: {}, requestBody: { id: "!".repeat(129), phone: "+12025550123" } });
   expect(ofIdentity?.errors?.map(({ keyword }) => keyword)).toEqual(["maxLength", "pattern"]);

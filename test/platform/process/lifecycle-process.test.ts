@@ -1,4 +1,4 @@
-/** A real process, told to stop by signals, always ends, and says by its exit code how. */
+/** A real process always ends after a signal, with the right exit code. */
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Readable } from "node:stream";

@@ -23,7 +23,7 @@ describe("shutdown", () => {
     expect(performance.now() - start).toBeGreaterThan(35);
   });
 
-  it("happens once, however often it is asked for", async () => {
+  it("happens once, however often it is called", async () => {
     const stops: string[] = [];
     const lifecycle = createLifecycle({ logger, graceSeconds: 1 });
     lifecycle.add({ name: "part", stop: () => void stops.push("part") });
@@ -31,7 +31,7 @@ describe("shutdown", () => {
     expect(stops).toEqual(["part"]);
   });
 
-  it("goes on where a part or a drain callback fails, and says so", async () => {
+  it("continues if a part or a drain callback fails, and logs the failure", async () => {
     const log = captureLog();
     const lifecycle = createLifecycle({ logger: log.logger, graceSeconds: 1 });
     const stops: string[] = [];
@@ -74,7 +74,7 @@ describe("shutdown", () => {
 });
 
 describe("readiness", () => {
-  it("is when every part that registered says so, with a reason for each that does not", () => {
+  it("is ready when every registered part is, and has a reason for each that is not", () => {
     const lifecycle = createLifecycle({ logger, graceSeconds: 1 });
     expect(lifecycle.isReady()).toBe(true);
     const database = lifecycle.readiness.register("database");

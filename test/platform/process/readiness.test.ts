@@ -1,4 +1,4 @@
-/** Ready when the database is, told of it in the log once, and kept true to it. */
+/** Readiness follows the database, and each obstacle is logged once. */
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { describe, expect, it, vi } from "vitest";
@@ -46,8 +46,8 @@ describe("becoming ready", () => {
     });
     expect(lifecycle.isReady()).toBe(true);
     expect(prepared).toHaveBeenCalledOnce();
-    const told = log.lines().filter(({ level }) => level === "warn" || level === "error");
-    expect(told.map(({ msg, database, err }) => [msg, database, err !== undefined])).toEqual([
+    const logged = log.lines().filter(({ level }) => level === "warn" || level === "error");
+    expect(logged.map(({ msg, database, err }) => [msg, database, err !== undefined])).toEqual([
       ["It is away. Trying again every second.", "a database", false],
       ["The database is not ready. Trying again every second.", "a database", true],
       [
@@ -73,7 +73,7 @@ describe("becoming ready", () => {
 });
 
 describe("keeping it true", () => {
-  it("follows the database away and back, says so each time, and logs that it is away", async () => {
+  it("follows a database that goes away and comes back, reports each check, and logs that it is away", async () => {
     const { log, lifecycle, stopping, common, readiness } = parts();
     const seen: [boolean, boolean][] = [];
     const answers = vi.fn<() => Promise<boolean>>().mockResolvedValueOnce(false).mockResolvedValue(true);
@@ -123,7 +123,7 @@ describe("two services on one database", () => {
   });
 });
 
-it("takes a database that accepts and says nothing for one that does not answer", async () => {
+it("treats a database that accepts connections and sends nothing as unreachable", async () => {
   const sockets: Socket[] = [];
   const silent = createServer((socket) => void sockets.push(socket)).listen(0, "127.0.0.1");
   await once(silent, "listening");

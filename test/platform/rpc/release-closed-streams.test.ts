@@ -16,13 +16,13 @@ import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const created = "http2.server.stream.created";
 let served: ServerHttp2Stream | undefined;
-let told: string[] = [];
+let emitted: string[] = [];
 
 /** As a library does: it listens from when it is given the stream. */
 function listen(message: unknown) {
   const { stream } = message as { stream: ServerHttp2Stream };
   served = stream;
-  const events = told;
+  const events = emitted;
   stream.on("error", () => events.push("error"));
   stream.on("close", () => events.push("on"));
   stream.once("close", () => events.push("once"));
@@ -61,7 +61,7 @@ beforeEach(() => {
 afterEach(() => {
   client.destroy();
   served = undefined;
-  told = [];
+  emitted = [];
 });
 
 /** A request in the middle of which something happens to it. */
@@ -71,9 +71,9 @@ async function waiting() {
   return { stream, served: reached };
 }
 
-/** That it told of these, and that then nobody's listeners hang on it. */
+/** Expects that the stream emitted these events, and that it then has no listeners. */
 async function expectReleased(events: string[]) {
-  await expect.poll(() => told).toEqual(events);
+  await expect.poll(() => emitted).toEqual(events);
   expect(served?.eventNames()).toEqual([]);
 }
 
@@ -86,7 +86,7 @@ async function useClosed(stream: ServerHttp2Stream) {
   for (let turn = 0; turn < 3; turn += 1) await setImmediate();
 }
 
-test("a stream that was answered tells of its close and then holds nobody who listened", async () => {
+test("a stream with a response emits its close and then holds no listeners", async () => {
   expect(await client.request({ ":path": "/" }).setEncoding("utf8").toArray()).toEqual(["answer"]);
   await expectReleased(["on", "once"]);
 });
@@ -98,7 +98,7 @@ test("so does one that the client cancels", async () => {
   await useClosed(served);
 });
 
-test("so does one that the client resets with an error, which it tells of first", async () => {
+test("so does one that the client resets with an error, which it emits first", async () => {
   const { stream, served } = await waiting();
   stream.close(constants.NGHTTP2_INTERNAL_ERROR);
   await expectReleased(["error", "on", "once"]);

@@ -82,10 +82,10 @@ describe("paths", () => {
 
 describe("not a call", () => {
   it.each(["GET", "HEAD", "PUT", "DELETE"])("%s is 405 with Allow", async (method) => {
-    const answer = await fetch(`http://127.0.0.1:${servers.http1Port}${path}`, { method });
-    expect(answer.status).toBe(405);
-    expect(answer.headers.get("allow")).toBe("POST");
-    expect(answer.headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
+    const response = await fetch(`http://127.0.0.1:${servers.http1Port}${path}`, { method });
+    expect(response.status).toBe(405);
+    expect(response.headers.get("allow")).toBe("POST");
+    expect(response.headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
   });
 
   it("GET over HTTP/2 is 405 with Allow", async () => {
@@ -94,10 +94,10 @@ describe("not a call", () => {
   });
 
   it("OPTIONS is answered", async () => {
-    const answer = await fetch(`http://127.0.0.1:${servers.http1Port}${path}`, { method: "OPTIONS" });
-    expect(answer.status).toBe(204);
-    expect(answer.headers.get("allow")).toBe("OPTIONS, POST");
-    expect(answer.headers.get("access-control-allow-origin")).toBeNull();
+    const response = await fetch(`http://127.0.0.1:${servers.http1Port}${path}`, { method: "OPTIONS" });
+    expect(response.status).toBe(204);
+    expect(response.headers.get("allow")).toBe("OPTIONS, POST");
+    expect(response.headers.get("access-control-allow-origin")).toBeNull();
   });
 
   it.each(["text/plain", "application/x-www-form-urlencoded", "application/grpc-web-text"])(
@@ -111,7 +111,7 @@ describe("not a call", () => {
     "POST /x.Y/Z HTTP/1.0\r\n\r\n",
     `POST ${path} HTTP/1.0\r\n\r\n`,
     `POST ${path} HTTP/1.1\r\nHost: [\r\n\r\n`,
-  ])("%j gets an answer, and the server lives", async (head) => {
+  ])("%j gets a response, and the server lives", async (head) => {
     expect(await rawHttp(head)).toMatch(/^HTTP\/1.1 4(00|15) /);
     expect((await post(`{"token":"active"}`)).status).toBe(200);
   });
@@ -121,27 +121,27 @@ describe("a method that the service does not have", () => {
   const unknown = "/auth.v1.IntrospectionService/Nope";
 
   it("is unimplemented in a unary call of Connect", async () => {
-    const answer = await post("{}", {}, unknown);
-    expect(answer.status).toBe(501);
-    expect(await answer.json()).toMatchObject({ code: "unimplemented" });
+    const response = await post("{}", {}, unknown);
+    expect(response.status).toBe(501);
+    expect(await response.json()).toMatchObject({ code: "unimplemented" });
   });
 
   it("is unimplemented in a stream of Connect", async () => {
-    const answer = await post(
+    const response = await post(
       envelope(Buffer.from("{}")),
       { "content-type": "application/connect+json" },
       unknown,
     );
-    expect(answer.headers.get("content-type")).toBe("application/connect+json");
-    const body = Buffer.from(await answer.arrayBuffer());
+    expect(response.headers.get("content-type")).toBe("application/connect+json");
+    const body = Buffer.from(await response.arrayBuffer());
     expect(body.readUInt8(0)).toBe(2);
     expect(JSON.parse(body.subarray(5).toString())).toMatchObject({ error: { code: "unimplemented" } });
   });
 
   it.each(["application/grpc-web+proto", "application/grpc"])("is unimplemented in %s", async (type) => {
-    const answer = await post(envelope(Buffer.alloc(0)), { "content-type": type }, unknown);
-    expect(answer.status).toBe(200);
-    expect(answer.headers.get("grpc-status")).toBe(`${Code.Unimplemented}`);
+    const response = await post(envelope(Buffer.alloc(0)), { "content-type": type }, unknown);
+    expect(response.status).toBe(200);
+    expect(response.headers.get("grpc-status")).toBe(`${Code.Unimplemented}`);
   });
 
   it.each([createConnectTransport, createGrpcWebTransport])(
@@ -192,10 +192,10 @@ describe("hostile input", () => {
     ["a timeout beyond the longest", 400, "invalid_argument", token, { "connect-timeout-ms": "9999999999" }],
     ["no time at all", 504, "deadline_exceeded", `{"token":"deaf"}`, { "connect-timeout-ms": "0" }],
   ])("%s is %i %s, counted, and the server lives", async (_, status, code, body, headers) => {
-    const answer = await post(body, { "x-request-id": "hostile-1", ...headers });
-    expect(answer.status).toBe(status);
-    expect(answer.headers.get("x-request-id")).toBe("hostile-1");
-    expect(await answer.json()).toMatchObject({ code });
+    const response = await post(body, { "x-request-id": "hostile-1", ...headers });
+    expect(response.status).toBe(status);
+    expect(response.headers.get("x-request-id")).toBe("hostile-1");
+    expect(await response.json()).toMatchObject({ code });
     expect(servers.completed).toMatchObject([{ method: "Introspect", code }]);
     expect((await post(token)).status).toBe(200);
   });
@@ -207,21 +207,21 @@ describe("hostile input", () => {
     ["bytes that are no message", Code.Internal, envelope(Buffer.from([0xff])), {}],
     ["no message", Code.Unimplemented, Buffer.alloc(0), {}],
   ])("gRPC-Web: %s is code %i", async (_, code, body, headers) => {
-    const answer = await post(body, { "content-type": "application/grpc-web+proto", ...headers });
-    expect(answer.status).toBe(200);
-    expect(await answer.text()).toContain(`grpc-status: ${code}\r\n`);
+    const response = await post(body, { "content-type": "application/grpc-web+proto", ...headers });
+    expect(response.status).toBe(200);
+    expect(await response.text()).toContain(`grpc-status: ${code}\r\n`);
   });
 
   const chunk = Buffer.concat([Buffer.from("8000\r\n"), Buffer.alloc(0x8000, " "), Buffer.from("\r\n")]);
   const chunked = `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`;
 
-  it("a body over the limit, of no declared length, gets its answer, and the connection goes on", async () => {
+  it("a body over the limit, of no declared length, gets its response, and the connection stays open", async () => {
     const next = `0\r\n\r\nGET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`;
-    const answer = await rawHttp(chunked, ...Array.from({ length: 10 }, () => chunk), next);
-    expect(answer.match(/HTTP\/1.1 \d+/g)).toEqual(["HTTP/1.1 429", "HTTP/1.1 405"]);
+    const response = await rawHttp(chunked, ...Array.from({ length: 10 }, () => chunk), next);
+    expect(response.match(/HTTP\/1.1 \d+/g)).toEqual(["HTTP/1.1 429", "HTTP/1.1 405"]);
   });
 
-  it("a body over the limit that never ends gets its answer", async () => {
+  it("a body over the limit that never ends gets its response", async () => {
     expect(await rawHttp(chunked, ...Array.from({ length: 10 }, () => chunk))).toMatch(/^HTTP\/1.1 429 /);
   });
 
@@ -288,11 +288,11 @@ describe("a caller that goes away", () => {
 
 describe("CORS", () => {
   it("answers the preflight of an origin that may call", async () => {
-    const answer = await fetch(`http://127.0.0.1:${servers.http1Port}${path}`, {
+    const response = await fetch(`http://127.0.0.1:${servers.http1Port}${path}`, {
       method: "OPTIONS",
       headers: { origin, "access-control-request-headers": "content-type,x-api-key" },
     });
-    expect(Object.fromEntries(answer.headers)).toMatchObject({
+    expect(Object.fromEntries(response.headers)).toMatchObject({
       "access-control-allow-origin": origin,
       "access-control-allow-methods": "POST",
       "access-control-allow-headers": expect.stringMatching(/,Content-Type,/),
@@ -300,15 +300,15 @@ describe("CORS", () => {
     });
   });
 
-  it("lets its pages read the answer", async () => {
-    const answer = await post(`{"token":"active"}`, { origin });
-    expect(answer.headers.get("access-control-allow-origin")).toBe(origin);
-    expect(answer.headers.get("access-control-expose-headers")).toContain("X-Request-Id");
+  it("lets its pages read the response", async () => {
+    const response = await post(`{"token":"active"}`, { origin });
+    expect(response.headers.get("access-control-allow-origin")).toBe(origin);
+    expect(response.headers.get("access-control-expose-headers")).toContain("X-Request-Id");
   });
 
   it.each(["https://evil.example", "null"])("gives nothing to %s", async (other) => {
-    const answer = await post(`{"token":"active"}`, { origin: other });
-    expect(answer.headers.get("access-control-allow-origin")).toBeNull();
+    const response = await post(`{"token":"active"}`, { origin: other });
+    expect(response.headers.get("access-control-allow-origin")).toBeNull();
   });
 });
 
@@ -331,12 +331,12 @@ describe("buf curl, with the schema", () => {
 describe("a caller without a deadline", () => {
   it("gets the default one, for the call and for its body", async () => {
     const other = await startRpcServers({ defaultDeadlineMs: 100 });
-    const answer = await fetch(`http://127.0.0.1:${other.http1Port}${path}`, {
+    const response = await fetch(`http://127.0.0.1:${other.http1Port}${path}`, {
       method: "POST",
       headers: { "content-type": "application/json" },
       body: `{"token":"deaf"}`,
     });
-    expect(answer.status).toBe(504);
+    expect(response.status).toBe(504);
     const socket = connect(other.http1Port, "127.0.0.1");
     socket.write(
       `POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 18\r\n\r\n{`,
@@ -348,7 +348,7 @@ describe("a caller without a deadline", () => {
 });
 
 describe("draining", () => {
-  it("ends streams and takes no new ones, and goes on with other calls", async () => {
+  it("ends streams and takes no new ones, and continues with other calls", async () => {
     const other = await startRpcServers();
     const baseUrl = `http://127.0.0.1:${other.http1Port}`;
     const transport = createConnectTransport({ baseUrl, httpVersion: "1.1" });

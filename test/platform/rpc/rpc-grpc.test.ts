@@ -65,13 +65,13 @@ function message(token: string): Buffer {
 
 /** The status, wherever it is. */
 async function statusOf(body: Buffer | undefined, headers: Record<string, string> = {}): Promise<number> {
-  const answer = await rawRequest(servers.grpcPort, { ":path": path, ...headers }, body);
-  expect(answer.headers[":status"]).toBe(200);
-  return Number(answer.trailers["grpc-status"] ?? answer.headers["grpc-status"]);
+  const response = await rawRequest(servers.grpcPort, { ":path": path, ...headers }, body);
+  expect(response.headers[":status"]).toBe(200);
+  return Number(response.trailers["grpc-status"] ?? response.headers["grpc-status"]);
 }
 
 describe("@grpc/grpc-js with the .proto file", () => {
-  it("gets an answer", async () => {
+  it("gets a response", async () => {
     expect(await client.unary(introspect, { token: "active" })).toMatchObject({
       active: true,
       sub: "user-1",
@@ -109,7 +109,7 @@ describe("@grpc/grpc-js with the .proto file", () => {
     session.destroy();
   });
 
-  it("gets an answer over TLS", async () => {
+  it("gets a response over TLS", async () => {
     const server = serving({ ...recorder(), tls: localhostCertificate });
     const port = await server.listen("127.0.0.1", 0);
     const secured = new GrpcClient(port, credentials.createSsl(Buffer.from(localhostCertificate.cert)));
@@ -251,7 +251,7 @@ describe("health", () => {
     expect(servers.completed).toMatchObject([{ method: "Introspect" }]);
   });
 
-  it("is told to those who watch, once for each change", async () => {
+  it("is sent to watching clients, once for each change", async () => {
     const states: unknown[] = [];
     const stream = client.serverStream(watch, { service });
     stream.on("error", () => undefined);
@@ -266,7 +266,7 @@ describe("health", () => {
     stream.cancel();
   });
 
-  it("is not serving until the server is told to", async () => {
+  it("is NOT_SERVING until setServing is called", async () => {
     const server = serving({ ...recorder() });
     const other = new GrpcClient(await server.listen("127.0.0.1", 0));
     expect(await other.unary(check, { service: "" })).toEqual({ status: "NOT_SERVING" });
@@ -318,11 +318,11 @@ describe("hostile input", () => {
     expect(await statusOf(envelope(token))).toBe(status.OK);
   });
 
-  it("counts a message that cannot be decoded, and answers the request id", async () => {
+  it("counts a message that cannot be decoded, and returns the request id", async () => {
     servers.completed.length = 0;
     const headers = { ":path": path, "x-request-id": "bad-1" };
-    const answer = await rawRequest(servers.grpcPort, headers, envelope(Buffer.from([0xff])));
-    expect(answer.headers["x-request-id"]).toBe("bad-1");
+    const response = await rawRequest(servers.grpcPort, headers, envelope(Buffer.from([0xff])));
+    expect(response.headers["x-request-id"]).toBe("bad-1");
     expect(servers.completed).toMatchObject([{ method: "Introspect", code: "internal" }]);
   });
 
@@ -416,7 +416,7 @@ describe("close", () => {
     caller.close();
   });
 
-  it("fails no call of a client that knows another server", async () => {
+  it("fails no call of a client that has another server", async () => {
     const { server, caller, port } = await start();
     caller.close();
     const other = serving({ ...recorder() });

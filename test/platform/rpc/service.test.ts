@@ -1,5 +1,5 @@
 /**
- * The same method answers alike on every protocol, HTTP version and format. The guarantees here are held
+ * A method gives the same response on every protocol, HTTP version and format. The guarantees here are held
  * for each row of the table; what is particular to one server is in rpc-grpc.test.ts and rpc-connect.test.ts.
  */
 import { setTimeout as delay } from "node:timers/promises";
@@ -66,12 +66,12 @@ async function collect<T>(stream: AsyncIterable<T>): Promise<T[]> {
 }
 
 async function errorOf(promise: Promise<unknown>): Promise<ConnectError> {
-  const answer = await promise.then(
+  const error = await promise.then(
     () => undefined,
     (thrown: unknown) => thrown,
   );
-  if (!(answer instanceof ConnectError)) throw new Error("the call was answered");
-  return answer;
+  if (!(error instanceof ConnectError)) throw new Error("the call succeeded");
+  return error;
 }
 
 describe.each(rows)("$protocol, $at, $format", (row) => {
@@ -130,7 +130,7 @@ describe.each(rows)("$protocol, $at, $format", (row) => {
     expect(servers.completed).toMatchObject([{ code: codeToString(code) }]);
   });
 
-  it("says when to try again", async () => {
+  it("states when to retry", async () => {
     const error = await errorOf(introspection.introspect({ token: "busy" }));
     expect(error.code).toBe(Code.ResourceExhausted);
     expect(error.metadata.get("retry-after")).toBe("7");
@@ -167,7 +167,7 @@ describe.each(rows)("$protocol, $at, $format", (row) => {
     expect((await counter.describe({ value: "x-api-key" })).value).toBe("absent");
   });
 
-  it("answers and uses the caller's request id", async () => {
+  it("uses and returns the caller's request id", async () => {
     let answered: string | null = null;
     const onHeader = (headers: Headers) => {
       answered = headers.get("x-request-id");
