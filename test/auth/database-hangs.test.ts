@@ -1,4 +1,4 @@
-/** A database that hangs: nobody waits for ever, nothing is called active, and afterwards all is as before. */
+/** A database that hangs: every request gets a response, no token is reported active, and afterwards all is as before. */
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { type AuthApi, authApi, basic, internal, mobileApp } from "../support/auth-api.ts";
 import { withClients } from "../support/auth-fleet.ts";
@@ -8,7 +8,7 @@ import { type DatabaseGate, openDatabaseGate } from "../support/database-gate.ts
 import { HttpError, type Introspector, introspectors } from "../support/introspectors.ts";
 import { backends } from "../support/servers.ts";
 
-/** Milliseconds within which everything is answered. */
+/** Milliseconds within which every request must get its response. */
 const bound = 12_000;
 const other = basic("other", "other-secret");
 const clients = withClients({ clientId: "other", clientSecret: "other-secret", grantTypes: ["auth"] });
@@ -18,23 +18,23 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL hangs", () => 
   let gate: DatabaseGate;
   let server: AuthServer;
   let api: AuthApi;
-  let askers: readonly Introspector[];
+  let callers: readonly Introspector[];
   beforeAll(async () => {
     store = await createAuthStore("PostgreSQL");
     gate = await openDatabaseGate(store.env["DB_HOST"] ?? "", Number(store.env["DB_PORT"]));
     const env = { ...store.env, ...clients, DB_HOST: "127.0.0.1", DB_PORT: String(gate.port) };
     server = await startAuthServer("PostgreSQL", { env });
     api = authApi(server.base);
-    askers = introspectors(server);
+    callers = introspectors(server);
   });
   afterAll(async () => {
-    for (const asker of askers) asker.close();
+    for (const caller of callers) caller.close();
     await server.stop();
     await gate.close();
     await store.drop();
   });
 
-  test("every operation is answered 503 in time, whoever asks, and works again afterwards", async () => {
+  test("every operation returns 503 within the bound to every caller, and works again afterwards", async () => {
     const { id, phone } = await api.newIdentity();
     const pair = await api.newPair(id);
     const path = { id };
@@ -46,7 +46,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL hangs", () => 
       ["deleteIdentity", { as: internal, path }],
       ["removeIdentityPassword", { as: internal, path }],
       ["generateTokens", { as: mobileApp, form: { grant_type: "auth", auth_id: id } }],
-      // A client of whom this process has not heard lately.
+      // A client that this process has not cached.
       ["generateTokens", { as: other, form: { grant_type: "auth", auth_id: id } }],
       [
         "generateTokens",
@@ -56,18 +56,18 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL hangs", () => 
       ["introspectToken", { as: other, form: { token: pair.access_token } }],
       ["revokeToken", { as: mobileApp, form: { token: pair.refresh_token } }],
     ];
-    // All connections of the pool are open: a new one would be given up sooner.
+    // Open all connections of the pool: opening a new one would time out sooner.
     await Promise.all(Array.from({ length: 40 }, () => api.newPair(id)));
     const thaw = gate.freeze();
     const began = performance.now();
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       calls.map(async (call) => {
         const { status } = await api.call(...call);
         return { operation: call[0], status, inTime: performance.now() - began < bound };
       }),
     );
     thaw();
-    expect(answers).toEqual(calls.map(([operation]) => ({ operation, status: 503, inTime: true })));
+    expect(responses).toEqual(calls.map(([operation]) => ({ operation, status: 503, inTime: true })));
     await vi.waitFor(
       async () => {
         const { access_token } = await api.newPair((await api.newIdentity()).id);
@@ -77,26 +77,26 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL hangs", () => 
     );
   }, 60_000);
 
-  test("introspection is refused over every protocol in time, and is never active", async () => {
+  test("introspection is refused over every protocol within the bound, and is never active", async () => {
     const { access_token } = await api.newPair((await api.newIdentity()).id);
-    for (const asker of askers) expect(await asker.ask(access_token)).toMatchObject({ active: true });
+    for (const caller of callers) expect(await caller.ask(access_token)).toMatchObject({ active: true });
     const thaw = gate.freeze();
     const began = performance.now();
-    const answers = await Promise.allSettled(askers.map((asker) => asker.ask(access_token)));
+    const responses = await Promise.allSettled(callers.map((caller) => caller.ask(access_token)));
     const took = performance.now() - began;
     thaw();
     expect(took).toBeLessThan(bound);
-    for (const [index, answer] of answers.entries()) {
-      const reason = answer.status === "rejected" ? answer.reason : answer;
+    for (const [index, response] of responses.entries()) {
+      const reason = response.status === "rejected" ? response.reason : response;
       const status = reason instanceof HttpError ? reason.status : reason.code;
-      expect({ protocol: askers[index]?.protocol, status }).toEqual({
-        protocol: askers[index]?.protocol,
+      expect({ protocol: callers[index]?.protocol, status }).toEqual({
+        protocol: callers[index]?.protocol,
         // UNAVAILABLE, or the deadline of the call.
         status: expect.toBeOneOf([503, 14, 4]),
       });
     }
-    for (const asker of askers) {
-      await vi.waitFor(async () => expect(await asker.ask(access_token)).toMatchObject({ active: true }));
+    for (const caller of callers) {
+      await vi.waitFor(async () => expect(await caller.ask(access_token)).toMatchObject({ active: true }));
     }
   }, 60_000);
 });

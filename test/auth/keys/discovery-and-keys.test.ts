@@ -1,4 +1,4 @@
-/** What is public: the key set, the two discovery documents, and how keys change without an outage. */
+/** The public documents: the key set and the two discovery documents; and the rotation of keys without an outage. */
 import { createPublicKey, generateKeyPairSync } from "node:crypto";
 import { decodeProtectedHeader } from "jose";
 import * as oauth from "oauth4webapi";
@@ -69,9 +69,9 @@ describe("what is public", () => {
       const etag = headers.get("etag") ?? "";
       expect(etag).toMatch(/^"[\w-]+"$/);
       for (const tags of [etag, `W/${etag}`, `"other", ${etag}`, `"other",W/${etag} `, "*"]) {
-        const answer = await keySet({ "if-none-match": tags });
-        expect(answer, tags).toMatchObject({ status: 304, text: "" });
-        expect(answer.headers.get("etag")).toBe(etag);
+        const response = await keySet({ "if-none-match": tags });
+        expect(response, tags).toMatchObject({ status: 304, text: "" });
+        expect(response.headers.get("etag")).toBe(etag);
       }
       for (const tags of ['"other"', etag.slice(1, -1), `"${etag}"`, ""]) {
         expect((await keySet({ "if-none-match": tags })).status, tags).toBe(200);
@@ -199,7 +199,7 @@ describe("what is public", () => {
       });
     });
 
-    test("speaks of the issuer that is set, not of the address that was asked", async () => {
+    test("names the configured issuer, not the address of the request", async () => {
       const issuer = "https://id.example.com/api/auth";
       const other = await startAuthServer("PGlite", { env: { OAUTH_SERVER_ISSUER: issuer } });
       const { body, text } = await authApi(other.base).call("getOpenIdConfiguration", {
@@ -255,17 +255,17 @@ describe.each(backends)("keys that are changed by configuration, on %s", (backen
   }, 90_000);
 
   if (backend === "PGlite") return;
-  test("while servers of both configurations run, each knows the tokens of the other", async () => {
+  test("while servers of both configurations run, each accepts the tokens of the other", async () => {
     const servers = await Promise.all([start(signingWith(first, second)), start(signingWith(second, first))]);
     const apis = servers.map((server) => authApi(server.base));
     const [api] = apis;
     const id = (await api?.newIdentity())?.id ?? "";
     const pairs = await Promise.all(Array.from({ length: 40 }, (_, n) => apis[n % 2]?.newPair(id)));
     expect(new Set(pairs.map((pair) => pair && kidOf(pair)))).toEqual(new Set([first.kid, second.kid]));
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       pairs.flatMap((pair) => apis.map((one) => pair !== undefined && isActive(one, pair))),
     );
     await Promise.all(servers.map((server) => server.stop()));
-    expect(answers).toEqual(answers.map(() => true));
+    expect(responses).toEqual(responses.map(() => true));
   }, 60_000);
 });

@@ -1,6 +1,6 @@
 /**
- * One introspection, whatever protocol it is asked by: the same answer for every state of a token, and the
- * same rules for who may ask.
+ * Introspection is the same over every protocol: the same response for every state of a token, and the same
+ * permissions of the caller.
  */
 import { execFile } from "node:child_process";
 import { generateKeyPairSync } from "node:crypto";
@@ -37,7 +37,7 @@ const method = "/auth.v1.IntrospectionService/Introspect";
 /** gRPC statuses, in the words of each kind of caller. */
 const statuses = { 400: 13, 401: 16, 503: 14 };
 
-/** How a question is refused, as an HTTP status whatever the protocol. */
+/** The refusal of an introspection, as an HTTP status for every protocol. */
 async function refusal(asking: Promise<unknown>): Promise<number> {
   const error = await asking.then(
     () => undefined,
@@ -58,16 +58,16 @@ describe.each(backends)("introspection on %s", (backend) => {
   let clock: MovableClock;
   let server: AuthServer;
   let api: AuthApi;
-  let askers: readonly Introspector[];
+  let callers: readonly Introspector[];
   beforeAll(async () => {
     store = await createAuthStore(backend);
     clock = movableClock();
     server = await startAuthServer(backend, { env: { ...store.env, ...clients }, clock });
     api = authApi(server.base);
-    askers = introspectors(server);
+    callers = introspectors(server);
   });
   afterAll(async () => {
-    for (const asker of askers) asker.close();
+    for (const caller of callers) caller.close();
     await server.stop();
     await store.drop();
   });
@@ -76,12 +76,12 @@ describe.each(backends)("introspection on %s", (backend) => {
     return (await api.newPair((await api.newIdentity()).id, as)).access_token;
   }
 
-  test("an active token has the same answer over every protocol", async () => {
+  test("an active token has the same response over every protocol", async () => {
     const { id } = await api.newIdentity();
     const { access_token } = await api.newPair(id);
     const now = String(Math.floor(clock.now() / 1000));
-    const answers = await Promise.all(askers.map((asker) => asker.ask(access_token)));
-    expect(answers[0]).toEqual({
+    const responses = await Promise.all(callers.map((caller) => caller.ask(access_token)));
+    expect(responses[0]).toEqual({
       active: true,
       sub: id,
       aud: ["mobile-app", "storefront"],
@@ -96,15 +96,15 @@ describe.each(backends)("introspection on %s", (backend) => {
       scope: "profile orders",
       username: id,
     });
-    for (const answer of answers) expect(answer).toEqual(answers[0]);
+    for (const response of responses) expect(response).toEqual(responses[0]);
   });
 
   test("a token without scopes has no scope, and one audience is a list of one", async () => {
     const token = await newToken(bare);
-    for (const asker of askers) {
-      const answer = await asker.ask(token);
-      expect(answer).toMatchObject({ active: true, aud: ["bare"], clientId: "bare" });
-      expect(answer).not.toHaveProperty("scope");
+    for (const caller of callers) {
+      const response = await caller.ask(token);
+      expect(response).toMatchObject({ active: true, aud: ["bare"], clientId: "bare" });
+      expect(response).not.toHaveProperty("scope");
     }
   });
 
@@ -128,10 +128,10 @@ describe.each(backends)("introspection on %s", (backend) => {
   test("a hint, right or wrong, changes nothing", async () => {
     const token = await newToken();
     const { refresh_token } = await api.newPair((await api.newIdentity()).id);
-    for (const asker of askers) {
+    for (const caller of callers) {
       for (const hint of ["access_token", "refresh_token", "nonsense", ""]) {
-        expect(await asker.ask(token, { hint })).toMatchObject({ active: true });
-        expect(await asker.ask(refresh_token, { hint })).toEqual({ active: false });
+        expect(await caller.ask(token, { hint })).toMatchObject({ active: true });
+        expect(await caller.ask(refresh_token, { hint })).toEqual({ active: false });
       }
     }
   });
@@ -146,7 +146,7 @@ describe.each(backends)("introspection on %s", (backend) => {
     const header = { alg: "RS256", typ: "at+jwt", kid: signing.keyId };
     const sign = (change: object, head: object = {}, by: Parameters<SignJWT["sign"]>[0] = key) =>
       new SignJWT({ ...claims, ...change }).setProtectedHeader({ ...header, ...head }).sign(by);
-    expect((await askers[0]?.ask(await sign({})))?.active, "the forger's tools work").toBe(true);
+    expect((await callers[0]?.ask(await sign({})))?.active, "the forger's tools work").toBe(true);
     const revoked = await newToken();
     await api.call("revokeToken", { as: internal, form: { token: revoked } });
     const ended = await api.newPair((await api.newIdentity()).id);
@@ -186,7 +186,7 @@ describe.each(backends)("introspection on %s", (backend) => {
     };
   }
 
-  test("every inactive token has the same answer, byte for byte, over every protocol", async () => {
+  test("every inactive token has the same response, byte for byte, over every protocol", async () => {
     const tokens = await inactive();
     const port = Number(server.grpc.split(":")[1]);
     const asked = {
@@ -207,12 +207,12 @@ describe.each(backends)("introspection on %s", (backend) => {
       },
     };
     for (const [protocol, ask] of Object.entries(asked)) {
-      const answers = new Map<string, string[]>();
+      const responses = new Map<string, string[]>();
       for (const [state, token] of Object.entries(tokens)) {
-        const answer = await ask(token);
-        answers.set(answer, [...(answers.get(answer) ?? []), state]);
+        const response = await ask(token);
+        responses.set(response, [...(responses.get(response) ?? []), state]);
       }
-      expect([...answers.values()], protocol).toEqual([Object.keys(tokens)]);
+      expect([...responses.values()], protocol).toEqual([Object.keys(tokens)]);
     }
     expect(await asked.HTTP("x")).toContain('{\\"active\\":false}');
   });
@@ -225,30 +225,30 @@ describe.each(backends)("introspection on %s", (backend) => {
     expect(response.status).toBe(200);
     return plain([[...response.headers], Buffer.from(await response.arrayBuffer()).toString("latin1")]);
   }
-  /** Without what differs from answer to answer by its nature. */
-  function plain(answer: unknown[]): string {
-    return JSON.stringify(answer).replaceAll(/\["(date|x-request-id)","[^"]*"\],?/g, "");
+  /** The response without what differs between any two requests. */
+  function plain(response: unknown[]): string {
+    return JSON.stringify(response).replaceAll(/\["(date|x-request-id)","[^"]*"\],?/g, "");
   }
 
   test("every inactive token is {active: false} to every kind of client", async () => {
     for (const [state, token] of Object.entries(await inactive())) {
-      for (const asker of askers)
-        expect(await asker.ask(token), `${state}, ${asker.protocol}`).toEqual({ active: false });
+      for (const caller of callers)
+        expect(await caller.ask(token), `${state}, ${caller.protocol}`).toEqual({ active: false });
     }
   });
 
   test("a token is active until its last second, and not after it", async () => {
     const token = await newToken();
     clock.move(899);
-    for (const asker of askers) expect(await asker.ask(token)).toMatchObject({ active: true });
+    for (const caller of callers) expect(await caller.ask(token)).toMatchObject({ active: true });
     clock.move(1);
-    for (const asker of askers) expect(await asker.ask(token)).toEqual({ active: false });
+    for (const caller of callers) expect(await caller.ask(token)).toEqual({ active: false });
   });
 
   test("the internal client, a client that may introspect, and the API key may ask; either suffices", async () => {
     const token = await newToken();
     const key = server.settings.platformSecurityApiKey ?? expect.fail("no API key");
-    for (const asker of askers) {
+    for (const caller of callers) {
       for (const headers of [
         { authorization: internal },
         { authorization: gateway },
@@ -256,12 +256,12 @@ describe.each(backends)("introspection on %s", (backend) => {
         { authorization: basic("nobody", "wrong"), "x-api-key": key },
         { authorization: gateway, "x-api-key": "wrong" },
       ]) {
-        expect(await asker.ask(token, { headers }), asker.protocol).toMatchObject({ active: true });
+        expect(await caller.ask(token, { headers }), caller.protocol).toMatchObject({ active: true });
       }
     }
   });
 
-  test("nobody else may ask, about a good token, a bad one, or none at all", async () => {
+  test("no other caller may introspect a good token, a bad one, or none at all", async () => {
     const key = server.settings.platformSecurityApiKey ?? expect.fail("no API key");
     const good = await newToken();
     const refused: Record<string, string>[] = [
@@ -279,23 +279,23 @@ describe.each(backends)("introspection on %s", (backend) => {
       { "x-api-key": "" },
       { "x-api-key": "internal-dev-secret" },
     ];
-    for (const asker of askers) {
+    for (const caller of callers) {
       for (const headers of refused) {
         const tokens = [good, "garbage"];
-        const found = await Promise.all(tokens.map((one) => refusal(asker.ask(one, { headers }))));
-        expect(found, `${asker.protocol} ${JSON.stringify(headers)}`).toEqual([401, 401]);
+        const found = await Promise.all(tokens.map((one) => refusal(caller.ask(one, { headers }))));
+        expect(found, `${caller.protocol} ${JSON.stringify(headers)}`).toEqual([401, 401]);
       }
-      expect(await refusal(asker.ask("", { headers: {} }))).toBe(401);
+      expect(await refusal(caller.ask("", { headers: {} }))).toBe(401);
     }
     const unauthenticated = await api.call("introspectToken", { form: { token: good } });
     expect(unauthenticated.headers.get("www-authenticate")).toMatch(/^Basic /);
   });
 
   test("a missing token is 400 over HTTP and INTERNAL over the others", async () => {
-    for (const asker of askers) expect(await refusal(asker.ask("")), asker.protocol).toBe(400);
+    for (const caller of callers) expect(await refusal(caller.ask("")), caller.protocol).toBe(400);
   });
 
-  test("buf curl finds the method by reflection and gets the answer", async () => {
+  test("buf curl finds the method by reflection and gets the response", async () => {
     const token = await newToken();
     const buf = fileURLToPath(new URL("../../../node_modules/.bin/buf", import.meta.url));
     const address = `http://${server.grpc}`;
@@ -304,8 +304,8 @@ describe.each(backends)("introspection on %s", (backend) => {
     const listed = await curl("--list-services", address);
     expect(listed.stdout.split("\n")).toContain("auth.v1.IntrospectionService");
     const header = `authorization: ${internal}`;
-    const answer = await curl("-H", header, "-d", JSON.stringify({ token }), `${address}${method}`);
-    expect(JSON.parse(answer.stdout)).toMatchObject({ active: true, clientId: "mobile-app" });
+    const result = await curl("-H", header, "-d", JSON.stringify({ token }), `${address}${method}`);
+    expect(JSON.parse(result.stdout)).toMatchObject({ active: true, clientId: "mobile-app" });
     const refused = await curl("-d", JSON.stringify({ token }), `${address}${method}`).catch(
       (error) => error,
     );
@@ -322,9 +322,9 @@ describe.runIf(backends.includes("PostgreSQL"))("introspection by several proces
     const behind = await startAuthServer("PostgreSQL", { env: store.env, clock: clocks[1] });
     const api = authApi(ahead.base);
     const { access_token } = await api.newPair((await api.newIdentity()).id);
-    for (const asker of introspectors(behind)) {
-      expect(await asker.ask(access_token)).toMatchObject({ active: true });
-      asker.close();
+    for (const caller of introspectors(behind)) {
+      expect(await caller.ask(access_token)).toMatchObject({ active: true });
+      caller.close();
     }
     clocks[1].move(905);
     expect(await authApi(behind.base).introspect(access_token)).toEqual({ active: false });
@@ -332,18 +332,18 @@ describe.runIf(backends.includes("PostgreSQL"))("introspection by several proces
     await store.drop();
   });
 
-  test("where the state cannot be read the answer is unavailable, never active", async () => {
+  test("where the state cannot be read the response is unavailable, never active", async () => {
     const store = await createAuthStore("PostgreSQL");
     const gate = await openDatabaseGate(store.env["DB_HOST"] ?? "", Number(store.env["DB_PORT"]));
     const env = { ...store.env, DB_HOST: "127.0.0.1", DB_PORT: String(gate.port) };
     const server = await startAuthServer("PostgreSQL", { env });
     const api = authApi(server.base);
     const { access_token } = await api.newPair((await api.newIdentity()).id);
-    const askers = introspectors(server);
-    for (const asker of askers) expect(await asker.ask(access_token)).toMatchObject({ active: true });
+    const callers = introspectors(server);
+    for (const caller of callers) expect(await caller.ask(access_token)).toMatchObject({ active: true });
     await gate.close();
-    for (const asker of askers) expect(await refusal(asker.ask(access_token)), asker.protocol).toBe(503);
-    for (const asker of askers) asker.close();
+    for (const caller of callers) expect(await refusal(caller.ask(access_token)), caller.protocol).toBe(503);
+    for (const caller of callers) caller.close();
     await server.stop();
     await store.drop();
   });

@@ -1,6 +1,7 @@
 /**
- * The revocation bound: once a revocation, a deletion or a reuse is answered, no process and no protocol says
- * active again, not for one millisecond. One process ends tokens, and another is asked in the same instant.
+ * The revocation bound: after the response to a revocation, a deletion or a reuse, no process and no protocol
+ * reports the token as active, not for one millisecond. One process ends tokens, and another introspects them at
+ * once.
  */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type AuthApi, basic, internal, mobileApp, type TokenPair } from "../../support/auth-api.ts";
@@ -16,10 +17,10 @@ const clients = withClients({
   tokenSettings: { refreshGraceSeconds: 0 },
 });
 
-/** Tokens that are active, and what ends them. */
+/** Active tokens, and the request that ends them. */
 interface Case {
   readonly accessTokens: readonly string[];
-  /** Resolves when the end has been answered, with its status. */
+  /** Ends the tokens. Resolves with the status of the response. */
   end(api: AuthApi): Promise<number>;
 }
 
@@ -29,10 +30,10 @@ async function revoke(api: AuthApi, token: string): Promise<number> {
   return (await api.call("revokeToken", { as: mobileApp, form: { token } })).status;
 }
 
-/** Each way to end a token, its answer's status, and how often it comes in a round of twenty. */
-const endings: Record<string, { answer: number; share: number; prepare: Ending }> = {
+/** Each way to end a token, the status of its response, and how often it comes in a round of twenty. */
+const endings: Record<string, { status: number; share: number; prepare: Ending }> = {
   "access token revoked": {
-    answer: 200,
+    status: 200,
     share: 7,
     async prepare(api, id) {
       const { access_token } = await api.newPair(id);
@@ -40,7 +41,7 @@ const endings: Record<string, { answer: number; share: number; prepare: Ending }
     },
   },
   "refresh token revoked": {
-    answer: 200,
+    status: 200,
     share: 6,
     async prepare(api, id) {
       const { access_token, refresh_token } = await api.newPair(id);
@@ -48,7 +49,7 @@ const endings: Record<string, { answer: number; share: number; prepare: Ending }
     },
   },
   "identity deleted": {
-    answer: 204,
+    status: 204,
     share: 3,
     async prepare(api) {
       const { id } = await api.newIdentity();
@@ -59,7 +60,7 @@ const endings: Record<string, { answer: number; share: number; prepare: Ending }
     },
   },
   "password changed": {
-    answer: 204,
+    status: 204,
     share: 1,
     async prepare(api, id) {
       const { access_token } = await api.newPair(id);
@@ -70,7 +71,7 @@ const endings: Record<string, { answer: number; share: number; prepare: Ending }
     },
   },
   "password removed": {
-    answer: 204,
+    status: 204,
     share: 1,
     async prepare(api, id) {
       const { access_token } = await api.newPair(id);
@@ -80,7 +81,7 @@ const endings: Record<string, { answer: number; share: number; prepare: Ending }
     },
   },
   "refresh token reused": {
-    answer: 400,
+    status: 400,
     share: 2,
     async prepare(api, id) {
       const first = await api.newPair(id, strict);
@@ -95,7 +96,7 @@ const endings: Record<string, { answer: number; share: number; prepare: Ending }
 };
 const kinds = Object.entries(endings).flatMap(([name, { share }]) => Array<string>(share).fill(name));
 
-/** Shifted by five: neighbours in a round differ. */
+/** Spread out, so that neighbours in a round differ. */
 function kindOf(index: number): string {
   return kinds[(index * 7) % kinds.length] ?? "";
 }
@@ -103,25 +104,25 @@ function kindOf(index: number): string {
 describe.each(deployments)("revocation: $name", (deployment) => {
   const times = deployment.servers > 1 ? 1000 : 100;
   let fleet: AuthFleet;
-  /** For each server, the ways to ask it. */
-  let askers: Introspector[][];
+  /** For each server, its introspection over each protocol. */
+  let callers: Introspector[][];
   beforeAll(async () => {
     fleet = await startFleet(deployment, { env: clients });
-    askers = fleet.servers.map((server) => [overHttp(server), overNativeGrpc(server), overConnect(server)]);
+    callers = fleet.servers.map((server) => [overHttp(server), overNativeGrpc(server), overConnect(server)]);
   }, 60_000);
   afterAll(async () => {
-    for (const asker of askers.flat()) asker.close();
+    for (const caller of callers.flat()) caller.close();
     await fleet.stop();
   });
 
-  /** The server that ends tokens, and ways to ask another one where there is one. */
+  /** The server that ends tokens, and the introspection at another one if there is another. */
   function sides(index: number): { here: AuthApi; there: readonly Introspector[] } {
     const here = fleet.apis[index % fleet.apis.length] ?? fleet.apis[0];
-    const there = askers[(index + 1) % askers.length] ?? expect.fail("no other server");
+    const there = callers[(index + 1) % callers.length] ?? expect.fail("no other server");
     return { here, there };
   }
 
-  test(`${times} times, asked at once over every protocol, an ended token is never active`, async () => {
+  test(`${times} times, introspected at once over every protocol, an ended token is never active`, async () => {
     const wrong: string[] = [];
     const done: Record<string, number> = {};
     let next = 0;
@@ -130,21 +131,21 @@ describe.each(deployments)("revocation: $name", (deployment) => {
       for (let index = next++; index < times; index = next++) {
         const kind = kindOf(index);
         const { here, there } = sides(index);
-        const { answer, prepare } = endings[kind] ?? expect.fail(kind);
+        const { status: expected, prepare } = endings[kind] ?? expect.fail(kind);
         const { accessTokens, end } = await prepare(fleet.next(), id);
-        const asked = accessTokens.flatMap((token) => there.map((asker) => ({ asker, token })));
-        const before = await Promise.all(asked.map(({ asker, token }) => asker.ask(token)));
+        const asked = accessTokens.flatMap((token) => there.map((caller) => ({ caller, token })));
+        const before = await Promise.all(asked.map(({ caller, token }) => caller.ask(token)));
         expect(
           before.every(({ active }) => active),
           kind,
         ).toBe(true);
 
         const status = await end(here);
-        const after = await Promise.all(asked.map(({ asker, token }) => asker.ask(token)));
+        const after = await Promise.all(asked.map(({ caller, token }) => caller.ask(token)));
 
-        expect(status, kind).toBe(answer);
+        expect(status, kind).toBe(expected);
         for (const [at, { active }] of after.entries()) {
-          if (active) wrong.push(`${kind}, over ${asked[at]?.asker.protocol}`);
+          if (active) wrong.push(`${kind}, over ${asked[at]?.caller.protocol}`);
         }
         done[kind] = (done[kind] ?? 0) + 1;
       }
@@ -155,9 +156,9 @@ describe.each(deployments)("revocation: $name", (deployment) => {
   }, 120_000);
 
   test.each(Object.keys(endings))(
-    "%s: of introspections in a tight loop elsewhere, none that began after the answer says active",
+    "%s: of introspections in a tight loop elsewhere, none that began after the response returns active",
     async (kind) => {
-      const { answer, prepare } = endings[kind] ?? expect.fail(kind);
+      const { status: expected, prepare } = endings[kind] ?? expect.fail(kind);
       for (let round = 0; round < 5; round += 1) {
         const { id } = await fleet.next().newIdentity();
         const { here, there } = sides(round);
@@ -165,16 +166,16 @@ describe.each(deployments)("revocation: $name", (deployment) => {
         const asked: { began: number; ended: number; active: boolean }[] = [];
         const enough = Promise.withResolvers<void>();
         let isOver = false;
-        const loop = async (asker: Introspector, token: string) => {
+        const loop = async (caller: Introspector, token: string) => {
           for (let more = 3; more > 0; more -= isOver ? 1 : 0) {
             const began = performance.now();
-            const { active } = await asker.ask(token);
+            const { active } = await caller.ask(token);
             asked.push({ began, ended: performance.now(), active });
             if (asked.length >= 20) enough.resolve();
           }
         };
         const loops = accessTokens.flatMap((token) =>
-          [...there, ...there].map((asker) => loop(asker, token)),
+          [...there, ...there].map((caller) => loop(caller, token)),
         );
         await enough.promise;
         expect(asked.every(({ active }) => active)).toBe(true);
@@ -183,8 +184,8 @@ describe.each(deployments)("revocation: $name", (deployment) => {
         isOver = true;
         await Promise.all(loops);
 
-        expect(status).toBe(answer);
-        // Whoever has been told inactive holds the others to it, too.
+        expect(status).toBe(expected);
+        // Also from the first inactive response on, all later ones must be inactive.
         const since = Math.min(answered, ...asked.flatMap(({ active, ended }) => (active ? [] : [ended])));
         const late = asked.filter(({ began }) => began >= since);
         expect(late.length).toBeGreaterThanOrEqual(3);

@@ -20,7 +20,7 @@ afterAll(() => fake.close());
 
 const message = JSON.stringify({ title: "Grüße", messageId: "m-1", tag: "n-1" });
 
-/** A header that is undefined is left out. */
+/** Headers that are undefined are omitted. */
 async function push(
   subscription: PushSubscription,
   headers: Record<string, string | undefined> = {},
