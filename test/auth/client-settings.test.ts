@@ -5,7 +5,7 @@ import { parse as parseKind } from "../../src/platform/settings/kinds.ts";
 const least = { clientId: "app", clientSecret: "a-long-enough-secret", grantTypes: ["auth"] };
 const parse = (value: unknown) => parseKind(clientRegistrations, JSON.stringify(value), "production");
 
-test("what is left out has its default", () => {
+test("an omitted member has its default", () => {
   expect(parse([least])).toEqual({
     value: [
       {

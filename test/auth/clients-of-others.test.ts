@@ -1,6 +1,6 @@
 /**
- * Clients that others have written, in their usual use: oauth4webapi, which holds an authorization server to
- * its RFCs, and openapi-fetch over the types that are generated from the document.
+ * Third-party clients in their usual use: oauth4webapi, which checks an authorization server against the RFCs, and
+ * openapi-fetch with the types that are generated from the document.
  */
 import { randomUUID } from "node:crypto";
 import {
@@ -132,7 +132,7 @@ describe.each(["oidc", "oauth2"] as const)("oauth4webapi, discovering by %s", (a
     await expect(validateJwtAccessToken(as, bearer(forged), "orders-api", insecure)).rejects.toThrow();
   });
 
-  test("is told in the words of RFC 6749 what is wrong", async () => {
+  test("gets the error codes of RFC 6749", async () => {
     const request = async (secret: string, grant: string, parameters: Record<string, string>) => {
       const response = await genericTokenEndpointRequest(
         as,
@@ -165,9 +165,9 @@ describe("openapi-fetch", () => {
     const client = createClient<paths>({ baseUrl: server.base, headers: { authorization: internal } });
     const [id, phone, email] = [randomUUID(), newPhone(), `${randomUUID()}@example.com`];
     const statuses: number[] = [];
-    const note = <T extends { response: Response }>(answer: T): T => {
-      statuses.push(answer.response.status);
-      return answer;
+    const note = <T extends { response: Response }>(result: T): T => {
+      statuses.push(result.response.status);
+      return result;
     };
     const path = { path: { id } };
 

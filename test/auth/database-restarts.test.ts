@@ -1,4 +1,4 @@
-/** PostgreSQL that ends connections while they are in use: the process lives, and no change is half written. */
+/** PostgreSQL ends connections while they are in use: the process survives, and no change is written partially. */
 import { setImmediate } from "node:timers/promises";
 import postgres from "postgres";
 import { beforeAll, describe, expect, test } from "vitest";
@@ -11,7 +11,7 @@ import { backends } from "../support/servers.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { waitFor } from "../support/wait-for.ts";
 
-/** Milliseconds for which connections are ended, over and over. */
+/** Milliseconds for which connections are ended repeatedly. */
 const storm = 4_000;
 const loops = 4;
 
@@ -28,7 +28,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL ends connectio
     api = authApi(server.base);
   });
 
-  /** Ends all the server's connections, over and over. @returns how many it ended */
+  /** Ends all connections of the server repeatedly. @returns how many it ended */
   async function endConnections(until: number): Promise<number> {
     const admin = postgres(requiredPostgresUrl().href, { max: 1, onnotice: () => undefined });
     let ended = 0;
@@ -76,7 +76,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL ends connectio
 
   test("each change has one event, and each event its change", async () => {
     const { id } = await api.newIdentity();
-    // A trigger of the test's own counts the changes that PostgreSQL has committed.
+    // A trigger of this test counts the changes that PostgreSQL has committed.
     await store.read(async (query) => {
       await query("create table public.changes (id text)");
       await query("grant insert on public.changes to public");
@@ -102,9 +102,9 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL ends connectio
     const [changes] = await store.read((query) => query("select count(*)::int as count from public.changes"));
     const committed = Number(changes?.["count"]);
     expect(done).toBeGreaterThan(0);
-    // What was committed while its connection ended is answered 503: nobody could tell.
+    // A change that was committed while its connection ended also got a 503: the server could not tell.
     expect(committed).toBeGreaterThanOrEqual(done);
-    // Delivered at least once: an event that is told of twice is the same event.
+    // Delivery is at least once: an event may arrive twice.
     const events = () =>
       new Set(
         eventsIn(server.logs())

@@ -1,5 +1,5 @@
 /**
- * Events of the auth service: each cause writes its event, in the form of proto/auth/v1/events.proto; and the
+ * Events of the auth service: each cause writes its event, as proto/auth/v1/events.proto defines it; and the
  * relay delivers every event once while nothing fails, again after a failure, and in order.
  */
 import { type DescMessage, fromJson } from "@bufbuild/protobuf";
@@ -51,7 +51,7 @@ function typesOf(events: readonly LoggedEvent[]): string[] {
   return events.map(({ type }) => type.replace(/^auth\.(.*)\.v1$/, "$1"));
 }
 
-/** What a user goes through; answers the ids and everything that no event may carry. */
+/** The life of a user. Returns the ids and everything that no event may contain. */
 async function live(api: AuthApi, origin: string) {
   const secrets = { password: "correct horse battery staple", email: `a-${crypto.randomUUID()}@example.com` };
   const phones = [newPhone(), newPhone()] as const;
@@ -234,9 +234,9 @@ describe.runIf(backends.includes("PostgreSQL"))("events in the outbox of two pro
     const fleet = await startFleet(deployment ?? expect.fail("no PostgreSQL"), { env: clients });
     const [{ origin }] = fleet.servers;
     await fleet.store.read(async (query) => {
-      // Whoever holds this relays: nobody else does meanwhile.
+      // The lock of the relay: while the test holds it, no process relays.
       await query("select pg_advisory_lock(hashtext('auth.outbox'))");
-      // Requests go to the processes in turn; the codes are at the first.
+      // Requests go to the processes in turn; one-time codes are sent by the first.
       const inTurn = { ...fleet.apis[0], ...turns(fleet.next) };
       const lived = await live(inTurn, origin);
       const rows = await query(

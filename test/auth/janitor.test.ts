@@ -1,4 +1,4 @@
-/** The janitor: what has expired goes, what has not stays, and nobody is disturbed by it. */
+/** The janitor: it removes expired rows, keeps all others, and does not disturb concurrent requests. */
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -21,7 +21,7 @@ import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 const minute = 60;
-/** For so long what was revoked or redeemed is kept beyond its expiry, whatever a clock says meanwhile. */
+/** Seconds that revoked tokens and redeemed proofs are kept after they have expired. */
 const margin = 24 * 60 * minute;
 
 describe.each(backends)("one round of the janitor on %s", (backend) => {
@@ -136,7 +136,7 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
   });
 
   test("a round goes on until nothing is left, however much there is", async () => {
-    // One more than a statement removes.
+    // One more row than a statement removes.
     await database.db.execute(sql`
       insert into auth.attempts (key, points, expire)
       select 'expired-' || n, 1, ${at(-1)}::timestamptz from generate_series(1, 10001) as n
@@ -247,7 +247,7 @@ describe.each(backends)("the janitor of a running server on %s", (backend) => {
     api = authApi(server.base);
   });
 
-  /** Waits for a whole round: each looks at the clock when it begins, and nobody else does meanwhile. */
+  /** Waits for a whole round: each reads the clock when it begins, and nothing else reads it meanwhile. */
   async function aRound(): Promise<void> {
     const before = looks;
     await waitFor(() => expect(looks).toBeGreaterThanOrEqual(before + 2));

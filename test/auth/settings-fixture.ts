@@ -25,7 +25,7 @@ export function pemOf(key: KeyObject): string {
   return key.export({ type, format: "pem" }).toString();
 }
 
-/** An environment that production takes. */
+/** A valid environment for production. */
 export function productionEnv() {
   const { privateKey, publicKey } = rsaKeys("signing");
   return {
@@ -46,12 +46,12 @@ export function productionEnv() {
   };
 }
 
-/** An environment that production takes but for the changes. */
+/** A valid environment for production, with these changes. */
 export function production(changes: EnvironmentVariables = {}) {
   return { ...productionEnv(), ...changes };
 }
 
-/** The auth settings of an environment whose server settings are right. */
+/** The auth settings of an environment whose server settings are valid. */
 export async function readAuth(env: EnvironmentVariables) {
   const server = valueOrThrow(resolveServerSettings(env));
   return valueOrThrow(resolveAuthSettings(env, server, () => developmentSecrets(server.dataDir)));

@@ -1,4 +1,4 @@
-/** Two processes that start on an empty database at once: each has hashed the clients' secrets itself. */
+/** Two processes start on an empty database at once: each hashes the clients' secrets itself. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -36,7 +36,7 @@ test.runIf(backends.includes("PostgreSQL"))(
     await database.migrate();
     await database.close();
 
-    // Both see that there are no clients yet; neither stores one before both have made their hashes.
+    // Both find no clients yet; neither stores one before both have made their hashes.
     const directories = [0, 1].map(() => mkdtempSync(join(tmpdir(), "gatepost-test-")));
     const [first, second] = await store.read(async (query) => {
       await query("begin");

@@ -99,7 +99,7 @@ class TokenLedger implements Ledger {
   #entries: Entry[] = [];
   /** Interned: many messages have the same collapse id, each parsed to a separate string. */
   readonly #collapseIds = new Map<string, string>();
-  readonly #answers = new Map<string, number>();
+  readonly #responses = new Map<string, number>();
   #recent: AcceptedMessage[] = [];
   #messages = 0;
   #repeats = 0;
@@ -126,7 +126,7 @@ class TokenLedger implements Ledger {
   }
 
   countResponse(name: string): void {
-    this.#answers.set(name, (this.#answers.get(name) ?? 0) + 1);
+    this.#responses.set(name, (this.#responses.get(name) ?? 0) + 1);
   }
 
   summary(): LedgerSummary {
@@ -138,7 +138,7 @@ class TokenLedger implements Ledger {
       peakPerSecond: this.#peak,
       firstAt: this.#firstAt ?? null,
       lastAt: this.#lastAt ?? null,
-      answers: { OK: this.#messages, ...Object.fromEntries(this.#answers) },
+      answers: { OK: this.#messages, ...Object.fromEntries(this.#responses) },
     };
   }
 
@@ -161,7 +161,7 @@ class TokenLedger implements Ledger {
     this.#byToken.clear();
     this.#entries = [];
     this.#collapseIds.clear();
-    this.#answers.clear();
+    this.#responses.clear();
     this.#recent = [];
     this.#messages = this.#repeats = this.#notifiedTwice = 0;
     this.#second = this.#inSecond = this.#peak = 0;

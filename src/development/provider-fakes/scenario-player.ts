@@ -61,19 +61,19 @@ export function createScenarioPlayer(dependencies: {
   /** Called when connections are to be refused or accepted again. */
   readonly connections: () => Connections;
 }): ScenarioPlayer {
-  const { clock, ledger, provider: repertoire, connections } = dependencies;
-  let scenes: ScenarioState[] = [];
+  const { clock, ledger, provider, connections } = dependencies;
+  let states: ScenarioState[] = [];
   let lastId = 0;
 
-  function end(ended: (scene: ScenarioState) => boolean): void {
-    const wasRefusing = scenes.some(isRefusing);
-    scenes = scenes.filter((scene) => !ended(scene));
-    if (wasRefusing && !scenes.some(isRefusing)) connections().acceptConnections();
+  function end(ended: (state: ScenarioState) => boolean): void {
+    const wasRefusing = states.some(isRefusing);
+    states = states.filter((state) => !ended(state));
+    if (wasRefusing && !states.some(isRefusing)) connections().acceptConnections();
   }
 
-  function applies(scene: ScenarioState, token: string, on: "messages" | "token"): boolean {
-    const { scenario, pattern } = scene;
-    if ((scenario.on ?? "messages") !== on || isRefusing(scene)) return false;
+  function applies(state: ScenarioState, token: string, on: "messages" | "token"): boolean {
+    const { scenario, pattern } = state;
+    if ((scenario.on ?? "messages") !== on || isRefusing(state)) return false;
     if (scenario.tokenPrefix !== undefined && !token.startsWith(scenario.tokenPrefix)) return false;
     if (pattern !== undefined && !pattern.test(token)) return false;
     if (scenario.share === undefined) return true;
@@ -84,24 +84,24 @@ export function createScenarioPlayer(dependencies: {
   /** The first scenario that applies and does more than delay, and the sum of the delays up to it. */
   function choose(token: string, on: "messages" | "token"): { delayMs: number; scenario?: Scenario } {
     const now = clock.now();
-    if (scenes.some(({ endsAt }) => endsAt <= now)) end(({ endsAt }) => endsAt <= now);
+    if (states.some(({ endsAt }) => endsAt <= now)) end(({ endsAt }) => endsAt <= now);
     let delayMs = 0;
-    for (const scene of scenes) {
-      if (!applies(scene, token, on)) continue;
-      const { scenario } = scene;
-      scene.played += 1;
-      if (scene.played === scenario.times) end((other) => other === scene);
+    for (const state of states) {
+      if (!applies(state, token, on)) continue;
+      const { scenario } = state;
+      state.played += 1;
+      if (state.played === scenario.times) end((other) => other === state);
       delayMs += scenario.delayMs ?? 0;
       if (scenario.answer !== undefined || scenario.fault !== undefined) return { delayMs, scenario };
     }
-    const scenario = on === "messages" ? repertoire.byToken(token) : undefined;
+    const scenario = on === "messages" ? provider.byToken(token) : undefined;
     return scenario ? { delayMs: delayMs + (scenario.delayMs ?? 0), scenario } : { delayMs };
   }
 
   function responseOf(exchange: Exchange, scenario: Scenario): FakeResponse | undefined {
     const { answer, retryAfter } = scenario;
     if (answer === undefined) return undefined;
-    const made = typeof answer === "string" ? repertoire.response(answer, scenario, exchange) : answer;
+    const made = typeof answer === "string" ? provider.response(answer, scenario, exchange) : answer;
     ledger.countResponse(typeof answer === "string" ? answer : String(answer.status));
     if (retryAfter === undefined) return made;
     return { ...made, headers: { ...made.headers, "retry-after": String(retryAfter) } };
@@ -138,7 +138,7 @@ export function createScenarioPlayer(dependencies: {
     play(scenario) {
       lastId += 1;
       const { tokenPattern, seconds, until } = scenario;
-      const scene: ScenarioState = {
+      const state: ScenarioState = {
         id: lastId,
         scenario,
         pattern: tokenPattern === undefined ? undefined : new RegExp(tokenPattern),
@@ -148,32 +148,32 @@ export function createScenarioPlayer(dependencies: {
         ),
         played: 0,
       };
-      scenes.push(scene);
-      if (isRefusing(scene)) {
+      states.push(state);
+      if (isRefusing(state)) {
         connections().refuseConnections();
         // While connections are refused no request can trigger the end, so a timer does.
-        const ms = scene.endsAt - clock.now();
-        if (Number.isFinite(ms)) setTimeout(() => end((other) => other === scene), Math.max(0, ms)).unref();
+        const ms = state.endsAt - clock.now();
+        if (Number.isFinite(ms)) setTimeout(() => end((other) => other === state), Math.max(0, ms)).unref();
       }
-      return shown(scene);
+      return shown(state);
     },
-    playing: () => scenes.map(shown),
+    playing: () => states.map(shown),
     clear: () => end(() => true),
     respond(exchange, token, accept) {
-      if (scenes.length === 0 && repertoire.byToken(token) === undefined) exchange.respond(accept());
+      if (states.length === 0 && provider.byToken(token) === undefined) exchange.respond(accept());
       else perform(exchange, token, "messages", accept);
     },
     respondToTokenRequest: (exchange, accept) => perform(exchange, "", "token", accept),
   };
 
-  function shown(scene: ScenarioState): PlayingScenario {
+  function shown(state: ScenarioState): PlayingScenario {
     return {
-      id: scene.id,
-      scenario: scene.scenario,
+      id: state.id,
+      scenario: state.scenario,
       get played() {
-        return scene.played;
+        return state.played;
       },
-      stop: () => end((other) => other === scene),
+      stop: () => end((other) => other === state),
     };
   }
 }

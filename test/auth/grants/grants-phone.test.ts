@@ -105,7 +105,7 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
     const key = () => createPrivateKey(developmentSecrets(store.env["DATA_DIR"] ?? "").otp.privateKey);
     const now = () => Math.floor(clock.now() / 1000);
 
-    /** A proof as the verifier makes it, with these claims instead; undefined leaves one out. */
+    /** A proof as the verifier makes it, with these claims replaced; undefined omits a claim. */
     function prove(phone: string, claims: Claims = {}, signer = key(), alg = "ES256", typ = "JWT") {
       const payload = {
         iss: "otp-verifier",
@@ -189,7 +189,7 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
       pairOf(await redeem(phone, await prove(phone, claims())));
     });
 
-    test("what another key has signed, or nobody, is refused", async () => {
+    test("a proof that another key has signed, or none, is refused", async () => {
       const { phone } = await api.newIdentity();
       const publicPem = createPublicKey(key()).export({ type: "spki", format: "pem" }).toString();
       const claims = { iss: "otp-verifier", phone_number: phone, jti: randomUUID(), exp: now() + 300 };
@@ -217,7 +217,7 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
     });
 
     test.each(["at+jwt", "AT+JWT", "application/at+jwt"])(
-      "an access token is no proof, whoever signed it: %s",
+      "an access token is no proof, also if the right key signed it: %s",
       async (typ) => {
         const { phone } = await api.newIdentity();
         expectRefused(await redeem(phone, await prove(phone, {}, key(), "ES256", typ)));
@@ -268,15 +268,15 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
     return typeof address === "object" && address ? address.port : 0;
   }
   const json = { "content-type": "application/json" };
-  const answer =
+  const respondWith =
     (status: number, body: string, headers: Record<string, string> = json): RequestListener =>
     (_, response) =>
       void response.writeHead(status, headers).end(body);
   const request = () => api.token({ grant_type: "phone_otp", phone, password: "123456" });
 
-  test("it is asked as its contract says, once for each attempt", async () => {
+  test("it is called as its contract says, once for each attempt", async () => {
     asked.length = 0;
-    behave = answer(200, '{"verified":true}');
+    behave = respondWith(200, '{"verified":true}');
     await api.call("generateTokens", {
       as: mobileApp,
       form: { grant_type: "phone_otp", phone: phone.replace("+1", "+1 "), password: "123456" },
@@ -291,9 +291,9 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
   });
 
   test("its no, and its refusal of the input, are invalid_grant", async () => {
-    behave = answer(200, '{"verified":false}');
+    behave = respondWith(200, '{"verified":false}');
     expectRefused(await request());
-    behave = answer(400, '{"code":"invalid_request"}', { "content-type": "application/problem+json" });
+    behave = respondWith(400, '{"code":"invalid_request"}', { "content-type": "application/problem+json" });
     expectRefused(await request());
   });
 
@@ -313,18 +313,18 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
         response.destroy();
       },
     ],
-    ["answers 500 with a yes", answer(500, '{"verified":true}')],
-    ["answers 503", answer(503, "")],
-    ["answers 404", answer(404, "{}")],
-    ["answers 429", answer(429, "{}")],
+    ["answers 500 with a yes", respondWith(500, '{"verified":true}')],
+    ["answers 503", respondWith(503, "")],
+    ["answers 404", respondWith(404, "{}")],
+    ["answers 429", respondWith(429, "{}")],
     ["answers 204", (_, response) => void response.writeHead(204).end()],
-    ["answers nothing", answer(200, "")],
-    ["answers something that is no JSON", answer(200, "<html>verified: true</html>")],
-    ["answers null", answer(200, "null")],
-    ["answers yes as a text", answer(200, '{"verified":"true"}')],
-    ["answers yes as a number", answer(200, '{"verified":1}')],
-    ["answers yes in a list", answer(200, '[{"verified":true}]')],
-    ["answers another member", answer(200, '{"ok":true}')],
+    ["answers nothing", respondWith(200, "")],
+    ["answers with something that is not JSON", respondWith(200, "<html>verified: true</html>")],
+    ["answers null", respondWith(200, "null")],
+    ["answers yes as a text", respondWith(200, '{"verified":"true"}')],
+    ["answers yes as a number", respondWith(200, '{"verified":1}')],
+    ["answers yes in a list", respondWith(200, '[{"verified":true}]')],
+    ["answers another member", respondWith(200, '{"ok":true}')],
   ])("one that %s is a 503 within three seconds, and issues nothing", async (_, behaviour) => {
     behave = behaviour;
     const began = stopwatch();
@@ -338,16 +338,16 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
     asked.length = 0;
     behave = (incoming, response) =>
       incoming.url === "/yes"
-        ? answer(200, '{"verified":true}')(incoming, response)
+        ? respondWith(200, '{"verified":true}')(incoming, response)
         : void response.writeHead(307, { location: `http://127.0.0.1:${port()}/yes` }).end();
     expect((await request()).status).toBe(503);
     expect(asked).toHaveLength(1);
   });
 
   test("attempts that could not be judged do not count against the phone", async () => {
-    behave = answer(500, "");
+    behave = respondWith(500, "");
     for (let attempt = 0; attempt < 15; attempt += 1) expect((await request()).status).toBe(503);
-    behave = answer(200, '{"verified":true}');
+    behave = respondWith(200, '{"verified":true}');
     pairOf(await request());
   });
 

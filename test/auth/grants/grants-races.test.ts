@@ -1,6 +1,6 @@
 /**
- * Grants racing with what takes their ground away: a deletion, a change of password, a client that is no
- * longer listed, a proof that somebody else redeems. No order of events leaves a token active that should not be.
+ * Grants racing with a change that must refuse them: a deletion, a change of password, a client that is no longer
+ * listed, a proof that another request redeems. No order of events leaves a token active that should not be.
  */
 import { beforeAll, describe, expect, test } from "vitest";
 import { grantTypes } from "../../../src/auth/client-settings.ts";
@@ -27,8 +27,8 @@ import { waitFor } from "../../support/wait-for.ts";
 const password = "correct horse battery staple";
 const invalidGrant = { status: 400, body: expect.objectContaining({ error: "invalid_grant" }) };
 
-function issued(answers: readonly Answer[]): TokenPair[] {
-  return answers.flatMap(({ status, body }) => (status === 200 ? [body as TokenPair] : []));
+function issued(responses: readonly Answer[]): TokenPair[] {
+  return responses.flatMap(({ status, body }) => (status === 200 ? [body as TokenPair] : []));
 }
 const deleteIdentity = (api: AuthApi, id: string) =>
   api.call("deleteIdentity", { as: internal, path: { id } });
@@ -54,10 +54,10 @@ describe.each(deployments)("grants in flight: $name", (deployment) => {
     const { phone } = await fleet.next().newIdentity();
     const proof = await otpVerifier(fleet.servers[0].origin).prove(phone);
     const form = { grant_type: "phone_otp_token", phone, otp_verification_token: proof };
-    const answers = await Promise.all(Array.from({ length: 50 }, () => fleet.next().token(form)));
-    const [pair, ...more] = issued(answers);
+    const responses = await Promise.all(Array.from({ length: 50 }, () => fleet.next().token(form)));
+    const [pair, ...more] = issued(responses);
     expect(more).toEqual([]);
-    expect(answers.filter(({ status }) => status === 400)).toHaveLength(49);
+    expect(responses.filter(({ status }) => status === 400)).toHaveLength(49);
     expect(await fleet.next().introspect(pair?.access_token ?? "")).toMatchObject({ active: true });
   });
 
@@ -103,12 +103,12 @@ describe.each(deployments)("grants in flight: $name", (deployment) => {
 describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to PostgreSQL", () => {
   let store: AuthStore;
   let gate: DatabaseGate;
-  /** Reaches the database through the gate. */
+  /** Its connections to the database go through the gate. */
   let slow: AuthServer;
   let fast: AuthServer;
   let [slowApi, fastApi]: AuthApi[] = [];
   const racer = basic("racer", "racer-secret");
-  /** Of the statements that a grant runs, only the one that issues names the scope. */
+  /** Identifies the statement that creates the authorization: no other statement of a grant contains it. */
   const scope = "race-scope";
   const clients = withClients({
     clientId: "racer",
@@ -135,7 +135,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
     return { here: slowApi ?? expect.fail("not started"), there: fastApi ?? expect.fail("not started") };
   }
 
-  /** What a grant needs, and what takes its ground away elsewhere. */
+  /** The parameters of a grant, and a change at the other server that must refuse it. */
   const cases: Record<
     string,
     (
@@ -186,11 +186,11 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
     const { id, phone } = await newUser();
     const { form, undo } = (await cases[name]?.(id, phone)) ?? expect.fail(name);
     const holding = gate.hold(scope, "before");
-    const answer = apis().here.token({ ...form, scope }, racer);
+    const response = apis().here.token({ ...form, scope }, racer);
     const held = await holding;
     expect((await undo()).status).toBe(204);
     held.release();
-    expect(await answer).toMatchObject(invalidGrant);
+    expect(await response).toMatchObject(invalidGrant);
     expect(await authorizationsOf(id)).toEqual([]);
   });
 
@@ -198,14 +198,14 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
     const { id, phone } = await newUser();
     const { form, undo } = (await cases[name]?.(id, phone)) ?? expect.fail(name);
     const holding = gate.hold(scope, "after");
-    const answering = apis().here.token({ ...form, scope }, racer);
+    const responding = apis().here.token({ ...form, scope }, racer);
     const held = await holding;
     await waitFor(async () => expect(await authorizationsOf(id)).toHaveLength(1));
     expect((await undo()).status).toBe(204);
     held.release();
-    const answer = await answering;
-    const [pair] = issued([answer]);
-    expect(answer.status).toBe(200);
+    const response = await responding;
+    const [pair] = issued([response]);
+    expect(response.status).toBe(200);
     for (const api of Object.values(apis())) {
       expect(await api.introspect(pair?.access_token ?? "")).toEqual({ active: false });
       expect(await api.refresh(pair?.refresh_token ?? "", racer)).toMatchObject(invalidGrant);
@@ -221,19 +221,19 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
         grant_type === "phone_otp"
           ? { password: await verifier.send(phone) }
           : { otp_verification_token: await verifier.prove(phone) };
-      const answer = await store.read(async (query) => {
+      const response = await store.read(async (query) => {
         await query("begin");
         await query(`update auth.identities set phone = '${newPhone()}' where id = '${id}'`);
-        const answering = apis().here.token({ grant_type, phone, ...secret }, racer);
+        const responding = apis().here.token({ grant_type, phone, ...secret }, racer);
         const waiting = () =>
           query(
             `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
           );
         await waitFor(async () => expect(await waiting()).toHaveLength(1));
         await query("commit");
-        return answering;
+        return responding;
       });
-      expect(answer).toMatchObject(invalidGrant);
+      expect(response).toMatchObject(invalidGrant);
       expect(await authorizationsOf(id)).toEqual([]);
     },
   );
@@ -243,11 +243,11 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
     const otp_verification_token = await otpVerifier(slow.origin).prove(phone);
     const form = { grant_type: "phone_otp_token", phone, otp_verification_token };
     const holding = gate.hold(scope, "before");
-    const answer = apis().here.token({ ...form, scope }, racer);
+    const response = apis().here.token({ ...form, scope }, racer);
     const held = await holding;
     expect((await apis().there.token(form, racer)).status).toBe(200);
     held.release();
-    expect(await answer).toMatchObject(invalidGrant);
+    expect(await response).toMatchObject(invalidGrant);
   });
 
   test.each(["before", "after"] as const)(
@@ -257,7 +257,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
       const first = await apis().there.newPair(id, racer);
       const { rotating } = decodeRefreshToken(first.refresh_token) ?? expect.fail("no refresh token");
       const holding = gate.hold(hashPart(rotating).toString("base64url"), when);
-      const answering = apis().here.refresh(first.refresh_token, racer);
+      const responding = apis().here.refresh(first.refresh_token, racer);
       const held = await holding;
       if (when === "after") {
         const superseded = async () => (await authorizationsOf(id))[0]?.["superseded"];
@@ -265,9 +265,9 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
       }
       expect((await deleteIdentity(apis().there, id)).status).toBe(204);
       held.release();
-      const answer = await answering;
-      expect(answer.status).toBe(when === "after" ? 200 : 400);
-      for (const { access_token } of [first, ...issued([answer])]) {
+      const response = await responding;
+      expect(response.status).toBe(when === "after" ? 200 : 400);
+      for (const { access_token } of [first, ...issued([response])]) {
         expect(await apis().here.introspect(access_token)).toEqual({ active: false });
       }
     },
@@ -278,17 +278,17 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
     const pair = await apis().here.newPair(id, racer);
     const other = await apis().here.newPair(id, mobileApp);
     const holding = gate.hold(scope, "before");
-    const answer = apis().here.token({ grant_type: "auth", auth_id: id, scope }, racer);
+    const response = apis().here.token({ grant_type: "auth", auth_id: id, scope }, racer);
     const held = await holding;
     const without = await startAuthServer("PostgreSQL", { env: { ...store.env, ...withClients() } });
     held.release();
-    expect(await answer).toMatchObject(invalidGrant);
+    expect(await response).toMatchObject(invalidGrant);
     for (const api of Object.values(apis())) {
       expect(await api.introspect(pair.access_token)).toEqual({ active: false });
       expect(await api.introspect(other.access_token)).toMatchObject({ active: true });
       expect((await api.refresh(pair.refresh_token, racer)).status).toBe(400);
       expect((await api.token({ grant_type: "auth", auth_id: id }, racer)).status).toBe(400);
-      // Its credentials may be remembered for a moment; they open nothing meanwhile.
+      // Its credentials may be cached for a moment; meanwhile they get no tokens.
       const refused = { status: 400, body: { error: "invalid_client" } };
       await waitFor(async () => expect(await api.refresh(pair.refresh_token, racer)).toMatchObject(refused));
     }
@@ -302,16 +302,16 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
     await again.stop();
   });
 
-  test("an identity that somebody holds locked delays no other's grant, and gets its own once it is free", async () => {
+  test("a locked identity delays no other identity's grant, and gets its own once it is unlocked", async () => {
     const grant = (id: string) => apis().there.token({ grant_type: "auth", auth_id: id }, racer);
     const [held, ...others] = await Promise.all(Array.from({ length: 20 }, async () => (await newUser()).id));
     await store.read(async (query) => {
       await query("begin");
       await query(`select from auth.identities where id = '${held}' for update`);
       const waiting = grant(held ?? "");
-      const answers = await Promise.all([...others, "nobody"].map(grant));
-      expect(issued(answers)).toHaveLength(others.length);
-      expect(answers.at(-1)).toMatchObject(invalidGrant);
+      const responses = await Promise.all([...others, "nobody"].map(grant));
+      expect(issued(responses)).toHaveLength(others.length);
+      expect(responses.at(-1)).toMatchObject(invalidGrant);
       await expect(Promise.race([waiting, "waiting"])).resolves.toBe("waiting");
       await query("rollback");
       expect(issued([await waiting])).toHaveLength(1);

@@ -37,8 +37,8 @@ const clients = withClients({
 
 const badRequest = (error: string) =>
   expect.objectContaining({ error, error_description: expect.any(String) });
-function expectRefused(answer: Answer, error: string, status = 400): void {
-  expect({ status: answer.status, body: answer.body }).toEqual({ status, body: badRequest(error) });
+function expectRefused(response: Answer, error: string, status = 400): void {
+  expect({ status: response.status, body: response.body }).toEqual({ status, body: badRequest(error) });
 }
 function pairOf({ status, text, body }: Answer): TokenPair {
   expect(status, text).toBe(200);
@@ -117,9 +117,9 @@ describe.each(backends)("grants on %s", (backend) => {
       for (const name of required) {
         const { [name]: _, ...rest } = form;
         for (const incomplete of [rest, { ...rest, [name]: "" }]) {
-          const answer = await api.token({ grant_type, ...incomplete });
-          expectRefused(answer, "invalid_request");
-          expect(answer.text).toContain(name);
+          const response = await api.token({ grant_type, ...incomplete });
+          expectRefused(response, "invalid_request");
+          expect(response.text).toContain(name);
         }
       }
       pairOf(await api.token({ grant_type, ...form }));
@@ -160,8 +160,8 @@ describe.each(backends)("grants on %s", (backend) => {
         expectRefused(await api.call("generateTokens", { as: mobileApp, form: twice }), "invalid_request");
       }
       for (const second of ["client_secret=mobile-app-dev-secret", "client_assertion=x"]) {
-        const answer = await api.call("generateTokens", { as: mobileApp, form: `${form}&${second}` });
-        expectRefused(answer, "invalid_request");
+        const response = await api.call("generateTokens", { as: mobileApp, form: `${form}&${second}` });
+        expectRefused(response, "invalid_request");
       }
       pairOf(await api.call("generateTokens", { as: mobileApp, form }));
     });
@@ -193,9 +193,9 @@ describe.each(backends)("grants on %s", (backend) => {
       };
       const texts = new Set<string>();
       for (const form of wrong[grant_type] ?? []) {
-        const answer = await api.token({ grant_type, ...form });
-        expectRefused(answer, "invalid_grant");
-        texts.add(answer.text);
+        const response = await api.token({ grant_type, ...form });
+        expectRefused(response, "invalid_grant");
+        texts.add(response.text);
       }
       expect([...texts]).toHaveLength(1);
     });

@@ -1,4 +1,4 @@
-/** The token operation before any grant is looked at: the form of a request, the client, its permissions, scopes. */
+/** The token operation before the grant is checked: the syntax of a request, the client, its permissions, scopes. */
 import { decodeJwt } from "jose";
 import { beforeAll, describe, expect, test } from "vitest";
 import {
@@ -47,19 +47,19 @@ describe.each(backends)("the token operation on %s", (backend) => {
   const json = { "content-type": "application/json" };
   const urlEncoded = { "content-type": "application/x-www-form-urlencoded" };
 
-  async function expectError(answer: Promise<Answer>, error: string, description?: RegExp): Promise<void> {
-    const { status, body, headers } = await answer;
+  async function expectError(response: Promise<Answer>, error: string, description?: RegExp): Promise<void> {
+    const { status, body, headers } = await response;
     expect({ status, body }).toMatchObject({ status: 400, body: { error } });
     if (description) expect(body).toHaveProperty("error_description", expect.stringMatching(description));
     expect(headers.get("cache-control")).toBe("no-store");
   }
 
-  async function accessTokenOf(answer: Promise<Answer>): Promise<string> {
-    const { status, text, body } = await answer;
+  async function accessTokenOf(response: Promise<Answer>): Promise<string> {
+    const { status, text, body } = await response;
     expect(status, text).toBe(200);
     return (body as { access_token: string }).access_token;
   }
-  const scopeOf = async (answer: Promise<Answer>) => decodeJwt(await accessTokenOf(answer))["scope"];
+  const scopeOf = async (response: Promise<Answer>) => decodeJwt(await accessTokenOf(response))["scope"];
 
   describe("the form of a request", () => {
     test.each(["GET", "HEAD", "PUT", "PATCH", "DELETE"])("%s is answered 405 with Allow", async (method) => {
@@ -262,7 +262,7 @@ describe.each(backends)("the token operation on %s", (backend) => {
     });
   });
 
-  test("no answer may be cached, a success as little as an error", async () => {
+  test("no response may be cached, neither a success nor an error", async () => {
     const requests: [number, CallOptions][] = [
       [200, { as: mobileApp, form: form() }],
       [200, { as: mobileApp, json: form() }],

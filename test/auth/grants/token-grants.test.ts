@@ -1,4 +1,4 @@
-/** What each grant takes and gives, and what becomes of a client's tokens when it is no longer registered. */
+/** What each grant accepts and issues, and what happens to a client's tokens when it is no longer registered. */
 import { randomUUID } from "node:crypto";
 import { createLocalJWKSet, decodeJwt, type JSONWebKeySet, jwtVerify } from "jose";
 import { beforeAll, describe, expect, test } from "vitest";
@@ -71,7 +71,7 @@ describe.each(backends)("grants on %s", (backend) => {
   }
 
   const refused = { status: 400, body: { error: "invalid_grant" } };
-  const subjectOf = (answer: Answer) => decodeJwt(pairOf(answer).access_token).sub;
+  const subjectOf = (response: Answer) => decodeJwt(pairOf(response).access_token).sub;
 
   test("a pair has what the client's settings say, signed by the key that is published", async () => {
     const { id } = await api.newIdentity();
@@ -188,7 +188,7 @@ describe.each(backends)("grants on %s", (backend) => {
       expect(await grant(phone)).toMatchObject(refused);
     });
 
-    test("refuses a right code for a phone that nobody has, and what is no phone", async () => {
+    test("refuses a right code for a phone that no identity has, and what is no phone", async () => {
       const phone = newPhone();
       expect(await grant(phone, await codeFor(phone))).toMatchObject(refused);
       for (const text of ["x", "12025550123", "+1", "+12025550123 ext. 1"]) {
@@ -221,15 +221,15 @@ describe.each(backends)("grants on %s", (backend) => {
     test("works once, whether it is presented 50 times at once or again by another client", async () => {
       const { id, phone } = await api.newIdentity();
       const proof = await proofFor(phone);
-      const answers = await Promise.all(Array.from({ length: 50 }, () => grant(phone, proof)));
-      const [granted, ...more] = answers.filter(({ status }) => status === 200);
+      const responses = await Promise.all(Array.from({ length: 50 }, () => grant(phone, proof)));
+      const [granted, ...more] = responses.filter(({ status }) => status === 200);
       expect(granted && subjectOf(granted)).toBe(id);
       expect(more).toEqual([]);
-      const others = answers.filter(({ status }) => status !== 200);
-      for (const answer of others) expect(answer).toMatchObject(refused);
+      const others = responses.filter(({ status }) => status !== 200);
+      for (const response of others) expect(response).toMatchObject(refused);
     });
 
-    test("is not used up where the scope is refused, or nobody has the phone yet", async () => {
+    test("is not used up where the scope is refused, or no identity has the phone yet", async () => {
       const phone = newPhone();
       const proof = await proofFor(phone);
       expect(await grant(phone, proof)).toMatchObject(refused);

@@ -1,4 +1,4 @@
-/** The rules of identities: what is unique, what an update leaves alone, what ends with a password or a deletion. */
+/** The rules of identities: uniqueness, partial updates, and what a change of password or a deletion ends. */
 import { randomUUID } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import {
@@ -66,18 +66,18 @@ describe.each(backends)("identities on %s", (backend) => {
   const logIn = (username: string, password: string) =>
     api.token({ grant_type: "password", username, password }, backoffice);
 
-  async function bodyOf(answer: Promise<Answer>): Promise<unknown> {
-    const { status, text, body } = await answer;
+  async function bodyOf(response: Promise<Answer>): Promise<unknown> {
+    const { status, text, body } = await response;
     expect(status, text).toBe(200);
     return body;
   }
 
-  async function expectConflict(answer: Promise<Answer>, code: string): Promise<void> {
-    expect(await answer).toMatchObject({ status: 409, body: { code } });
+  async function expectConflict(response: Promise<Answer>, code: string): Promise<void> {
+    expect(await response).toMatchObject({ status: 409, body: { code } });
   }
 
-  async function expectInvalid(answer: Promise<Answer>, pointer: string): Promise<void> {
-    const { status, body } = await answer;
+  async function expectInvalid(response: Promise<Answer>, pointer: string): Promise<void> {
+    const { status, body } = await response;
     expect({ status, body }).toMatchObject({ status: 400, body: { code: "invalid_request" } });
     expect(body).toHaveProperty("errors.0.pointer", pointer);
   }
@@ -130,9 +130,9 @@ describe.each(backends)("identities on %s", (backend) => {
       expect(await bodyOf(findBy(`?phone=${phone}`))).toMatchObject({ id });
     });
 
-    test("that nobody has is not found", async () => {
-      const answer = await findBy(`?phone=${encodeURIComponent(newPhone())}`);
-      expect(answer).toMatchObject({ status: 404, body: { code: "identity_not_found" } });
+    test("that no identity has is not found", async () => {
+      const response = await findBy(`?phone=${encodeURIComponent(newPhone())}`);
+      expect(response).toMatchObject({ status: 404, body: { code: "identity_not_found" } });
     });
 
     test.each(notPhones)("%j is not one, wherever it is given", async (phone) => {
@@ -264,9 +264,9 @@ describe.each(backends)("identities on %s", (backend) => {
     };
     test.each(Object.keys(races))("is all but one of 20 at once, each with %s", async (code) => {
       const fields = races[code]?.(randomUUID());
-      const answers = await Promise.all(twenty.map((index) => create(fields?.(index))));
-      expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
-      const others = answers.filter(({ status }) => status !== 200);
+      const responses = await Promise.all(twenty.map((index) => create(fields?.(index))));
+      expect(responses.filter(({ status }) => status === 200)).toHaveLength(1);
+      const others = responses.filter(({ status }) => status !== 200);
       expect(others.map(({ status, body }) => ({ status, body }))).toEqual(
         others.map(() => ({ status: 409, body: expect.objectContaining({ code }) })),
       );
@@ -275,8 +275,8 @@ describe.each(backends)("identities on %s", (backend) => {
     test("is all but one of 20 updates to the same phone at once", async () => {
       const phone = newPhone();
       const identities = await Promise.all(twenty.map(() => api.newIdentity()));
-      const answers = await Promise.all(identities.map(({ id }) => update(id, { phone })));
-      const statuses = answers.map(({ status }) => status).sort();
+      const responses = await Promise.all(identities.map(({ id }) => update(id, { phone })));
+      const statuses = responses.map(({ status }) => status).sort();
       expect(statuses).toEqual([204, ...twenty.slice(1).map(() => 409)]);
     });
   });
@@ -358,11 +358,11 @@ describe.each(backends)("identities on %s", (backend) => {
       expect(await api.introspect(kept.access_token)).toMatchObject({ active: true });
     });
 
-    test("leaves nothing to find, and nobody to issue tokens to", async () => {
+    test("leaves nothing to find, and no identity to issue tokens to", async () => {
       const { id, phone } = await api.newIdentity();
       await setPassword(id, "correct horse");
       expect((await remove(id)).status).toBe(204);
-      const answers = [
+      const responses = [
         get(id),
         findBy(`?phone=${encodeURIComponent(phone)}`),
         update(id, { metadata: {} }),
@@ -370,8 +370,8 @@ describe.each(backends)("identities on %s", (backend) => {
         removePassword(id),
         remove(id),
       ];
-      for (const answer of answers) {
-        expect(await answer).toMatchObject({ status: 404, body: { code: "identity_not_found" } });
+      for (const response of responses) {
+        expect(await response).toMatchObject({ status: 404, body: { code: "identity_not_found" } });
       }
       expect((await api.token({ grant_type: "auth", auth_id: id })).body).toMatchObject({
         error: "invalid_grant",
@@ -379,7 +379,7 @@ describe.each(backends)("identities on %s", (backend) => {
       expect((await logIn(id, "correct horse")).body).toMatchObject({ error: "invalid_grant" });
     });
 
-    test("frees id, phone and e-mail; whoever gets them has neither the tokens nor the password", async () => {
+    test("frees id, phone and e-mail; the identity that gets them has neither the tokens nor the password", async () => {
       const email = newEmail();
       const { id, phone } = await api.newIdentity({ email });
       await setPassword(id, "correct horse");
@@ -394,8 +394,8 @@ describe.each(backends)("identities on %s", (backend) => {
 
     test("happens once, however many ask for it at once", async () => {
       const { id } = await api.newIdentity();
-      const answers = await Promise.all(Array.from({ length: 20 }, () => remove(id)));
-      const statuses = answers.map(({ status }) => status).sort();
+      const responses = await Promise.all(Array.from({ length: 20 }, () => remove(id)));
+      const statuses = responses.map(({ status }) => status).sort();
       expect(statuses).toEqual([204, ...Array.from({ length: 19 }, () => 404)]);
     });
   });

@@ -1,4 +1,4 @@
-/** Hostile and careless input to the identity operations: what is refused, where it says so, and what is kept as it is. */
+/** Hostile and careless input to the identity operations: what is refused, where, and what is stored unchanged. */
 import { randomUUID } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import { type Answer, type AuthApi, authApi, internal, newPhone } from "../../support/auth-api.ts";
@@ -81,8 +81,8 @@ describe.each(backends)("input to the identity operations on %s", (backend) => {
     api.call("updateIdentity", { as: internal, path: { id }, raw, headers: json });
   const get = (id: string) => api.call("getIdentity", { as: internal, path: { id } });
 
-  async function expectInvalid(answer: Promise<Answer>, pointer: string, message?: string): Promise<void> {
-    const { status, body, text } = await answer;
+  async function expectInvalid(response: Promise<Answer>, pointer: string, message?: string): Promise<void> {
+    const { status, body, text } = await response;
     expect(status, text).toBe(400);
     expect(body).toMatchObject({ code: "invalid_request" });
     expect(body).toHaveProperty("errors.0.pointer", pointer);
@@ -114,9 +114,9 @@ describe.each(backends)("input to the identity operations on %s", (backend) => {
       const id = randomUUID();
       const text = '{"__proto__":{"polluted":"yes"},"a":{"__proto__":null}}';
       expect((await createRaw(withMetadata(id, text))).status).toBe(200);
-      const { text: answer } = await get(id);
-      expect(answer).toContain('"__proto__":{"polluted":"yes"}');
-      expect(answer).toContain('"a":{"__proto__":null}');
+      const { text: stored } = await get(id);
+      expect(stored).toContain('"__proto__":{"polluted":"yes"}');
+      expect(stored).toContain('"a":{"__proto__":null}');
       expect(Object.keys(Object.prototype)).toEqual([]);
       const { id: other } = await api.newIdentity();
       expect((await get(other)).text).not.toContain("polluted");

@@ -1,4 +1,4 @@
-/** The limits on guessing, with small rules behind a real server: what counts, what is taken back, and what is stored. */
+/** The limits on guessing, with small rules and a real server: what counts, what is taken back, and what is stored. */
 import { createHash } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, test, vi } from "vitest";
@@ -23,13 +23,13 @@ vi.mock(import("../../../src/auth/limits/attempts.ts"), async (original) => {
 function times<T>(count: number, work: (index: number) => Promise<T>): Promise<T[]> {
   return Promise.all(Array.from({ length: count }, (_, index) => work(index)));
 }
-const statuses = (answers: readonly Answer[]) => answers.map(({ status }) => status).sort();
+const statuses = (responses: readonly Answer[]) => responses.map(({ status }) => status).sort();
 const repeat = (count: number, status: number) => Array.from({ length: count }, () => status);
 
 describe.each(backends)("the limit of a client on %s", (backend) => {
   let server: AuthServer;
   let api: AuthApi;
-  /** What one client uses up is no other's. */
+  /** A client for one test: its count is separate from those of the others. */
   const names = ["earlier", "earliest", "outrunner", "right", "away"] as const;
   const as = (name: (typeof names)[number]) => basic(name, `${name}-secret`);
   const cleanup = suiteCleanup();
@@ -39,7 +39,7 @@ describe.each(backends)("the limit of a client on %s", (backend) => {
       clientSecret: `${name}-secret`,
       grantTypes: ["password", "phone_otp"],
     }));
-    // Nobody listens there: one-time codes cannot be judged.
+    // No verifier listens on this port: one-time codes cannot be checked.
     const env = { ...withClients(...clients), OTP_VERIFIER_URL: "http://127.0.0.1:1" };
     server = await startAuthServer(backend, { env });
     cleanup.defer(() => server.stop());
@@ -61,22 +61,22 @@ describe.each(backends)("the limit of a client on %s", (backend) => {
   /** Exactly the failures of the rule are left to the client. */
   async function expectUnused(client: string): Promise<void> {
     const [id = ""] = await people(1);
-    const answers: Answer[] = [];
-    for (let n = 0; n <= failures; n += 1) answers.push(await guess(id, "wrong", client));
-    expect(answers.map(({ status }) => status)).toEqual([...repeat(failures, 400), 429]);
+    const responses: Answer[] = [];
+    for (let n = 0; n <= failures; n += 1) responses.push(await guess(id, "wrong", client));
+    expect(responses.map(({ status }) => status)).toEqual([...repeat(failures, 400), 429]);
   }
 
   test("is not outrun by parallel guesses; then accounts without a failure get in, and no others", async () => {
     const ids = await people(2 * failures);
     const [untouched = ""] = await people(1);
-    // Each has a failure of its own, elsewhere.
+    // Each account has a failure of its own, at another client.
     const before = await Promise.all(
       ids.map((id, index) => guess(id, "wrong", as(index < failures ? "earlier" : "earliest"))),
     );
     expect(statuses(before)).toEqual(repeat(2 * failures, 400));
     const client = as("outrunner");
-    const answers = await Promise.all(ids.map((id) => guess(id, "wrong", client)));
-    expect(statuses(answers)).toEqual([...repeat(failures, 400), ...repeat(failures, 429)]);
+    const responses = await Promise.all(ids.map((id) => guess(id, "wrong", client)));
+    expect(statuses(responses)).toEqual([...repeat(failures, 400), ...repeat(failures, 429)]);
 
     expect((await guess(untouched, "right horse", client)).status).toBe(200);
     const [failed = ""] = ids;
@@ -85,7 +85,7 @@ describe.each(backends)("the limit of a client on %s", (backend) => {
     expect(statuses(refused)).toEqual(repeat(20, 429));
     expect(refused[0]?.body).toMatchObject({ error: "slow_down" });
     expect(Number(refused[0]?.headers.get("retry-after"))).toBeGreaterThan(0);
-    // What the client was refused does not count against the account.
+    // An attempt that is refused for the client does not count against the account.
     expect((await guess(failed, "right horse", mobileApp)).status).toBe(200);
   });
 
@@ -135,7 +135,7 @@ describe.each(backends)("a limit on %s", (backend) => {
     expect(await limit.begin("somebody")).toBe(1);
   });
 
-  test("keeps keys that tell nothing of the account to whoever does not have the secret", async () => {
+  test("keeps keys that disclose no account without the secret", async () => {
     await database.db.execute(sql`delete from auth.attempts`);
     await createAttemptLimit(database.db, "a secret of the settings", rule).begin(phone);
     const [key = ""] = await keys();

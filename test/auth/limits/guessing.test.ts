@@ -1,4 +1,4 @@
-/** Guessing at passwords, one-time codes and client secrets: how it is limited, and that answers give no hints. */
+/** Guessing passwords, one-time codes and client secrets: the limits, and that responses give no hints. */
 import { randomUUID } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import { attemptRules } from "../../../src/auth/limits/attempts.ts";
@@ -30,14 +30,14 @@ async function oneByOne<T, R>(items: Iterable<T>, work: (item: T) => Promise<R>)
   return results;
 }
 
-const statuses = (answers: readonly Answer[]) => answers.map(({ status }) => status).sort();
+const statuses = (responses: readonly Answer[]) => responses.map(({ status }) => status).sort();
 const repeat = (count: number, status: number) => Array.from({ length: count }, () => status);
 
 function median(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
 }
 
-/** Without what names the one request. */
+/** The response without what differs between any two requests. */
 function visible({ status, text, headers }: Answer) {
   const { "x-request-id": _id, date: _date, ...rest } = Object.fromEntries(headers);
   return { status, text, headers: rest };
@@ -95,8 +95,8 @@ describe.each(backends)("guessing on %s", (backend) => {
 
     test("does not outrun the count with 50 at once", async () => {
       const { id } = await someone();
-      const answers = await times(50, () => guess(id));
-      expect(statuses(answers)).toEqual([...repeat(failures, 400), ...repeat(50 - failures, 429)]);
+      const responses = await times(50, () => guess(id));
+      expect(statuses(responses)).toEqual([...repeat(failures, 400), ...repeat(50 - failures, 429)]);
     });
 
     test("is not made easier by spelling the phone in other ways", async () => {
@@ -108,8 +108,8 @@ describe.each(backends)("guessing on %s", (backend) => {
         `${country}-${area}-${rest}`,
         ` 1${area}${rest}`,
       ];
-      const answers = await oneByOne(Array(failures).keys(), (n) => guess(spellings[n % 4] ?? ""));
-      expect(statuses(answers)).toEqual(repeat(failures, 400));
+      const responses = await oneByOne(Array(failures).keys(), (n) => guess(spellings[n % 4] ?? ""));
+      expect(statuses(responses)).toEqual(repeat(failures, 400));
       for (const spelling of spellings) expectLimited(await guess(spelling), windowSeconds);
     });
 
@@ -125,8 +125,8 @@ describe.each(backends)("guessing on %s", (backend) => {
         upper.replace("K", "\u212A"),
         upper.replace("I", "\u0130"),
       ];
-      const answers = await oneByOne(spellings, (spelling) => guess(spelling, "right horse"));
-      const right = spellings.filter((_, index) => answers[index]?.status === 200);
+      const responses = await oneByOne(spellings, (spelling) => guess(spelling, "right horse"));
+      const right = spellings.filter((_, index) => responses[index]?.status === 200);
       expect(right).toEqual(expect.arrayContaining([email, upper]));
       await oneByOne(Array(failures), () => guess(email));
       for (const spelling of right) expectLimited(await guess(spelling, "right horse"), windowSeconds);
@@ -169,11 +169,11 @@ describe.each(backends)("guessing on %s", (backend) => {
 
     test("is limited for an account that does not exist as for one that does", async () => {
       const [known, unknown] = [(await someone()).id, randomUUID()];
-      const answers = await oneByOne([known, unknown], async (username) => {
+      const responses = await oneByOne([known, unknown], async (username) => {
         await times(failures, () => guess(username));
         return guess(username);
       });
-      for (const answer of answers) expectLimited(answer, windowSeconds);
+      for (const response of responses) expectLimited(response, windowSeconds);
     });
 
     test("does not count a request that could not have been right: no grant, no scope, no password", async () => {
@@ -191,16 +191,16 @@ describe.each(backends)("guessing on %s", (backend) => {
       const { id } = await someone();
       const form = { grant_type: "password", username: id, password: "wrong" };
       const apis = [api, authApi(second.base)];
-      const answers = await times(50, async (n) => (apis[n % 2] ?? api).token(form, backoffice));
+      const responses = await times(50, async (n) => (apis[n % 2] ?? api).token(form, backoffice));
       await second.stop();
-      expect(statuses(answers)).toEqual([...repeat(failures, 400), ...repeat(50 - failures, 429)]);
+      expect(statuses(responses)).toEqual([...repeat(failures, 400), ...repeat(50 - failures, 429)]);
     });
 
     test("locks the owner out until the window ends and no longer", async () => {
       const { id } = await someone();
       await times(3 * failures, () => guess(id));
       expectLimited(await guess(id, "right horse"), windowSeconds);
-      // As if the window had passed.
+      // Let the window end.
       await store.read((query) =>
         query("update auth.attempts set expire = now() - interval '1 millisecond'"),
       );
@@ -214,8 +214,8 @@ describe.each(backends)("guessing on %s", (backend) => {
     test("ends after the failures of the rule, 50 at once and however the phone is spelled", async () => {
       const { phone } = await api.newIdentity();
       const spelled = `${phone.slice(0, 2)} ${phone.slice(2)}`;
-      const answers = await times(50, (n) => guessCode(n % 2 === 0 ? phone : spelled));
-      expect(statuses(answers)).toEqual([...repeat(failures, 400), ...repeat(50 - failures, 429)]);
+      const responses = await times(50, (n) => guessCode(n % 2 === 0 ? phone : spelled));
+      expect(statuses(responses)).toEqual([...repeat(failures, 400), ...repeat(50 - failures, 429)]);
       expectLimited(await guessCode(phone), windowSeconds);
       expectLimited(await guessCode(` ${phone.slice(1)}`), windowSeconds);
     });
@@ -225,21 +225,21 @@ describe.each(backends)("guessing on %s", (backend) => {
       const other = authApi(away.base);
       const { phone } = await other.newIdentity();
       const form = { grant_type: "phone_otp", phone, password: "000000" };
-      const answers = await oneByOne(Array(2 * failures), () => other.token(form));
+      const responses = await oneByOne(Array(2 * failures), () => other.token(form));
       await away.stop();
-      expect(statuses(answers)).toEqual(repeat(2 * failures, 503));
+      expect(statuses(responses)).toEqual(repeat(2 * failures, 503));
     });
   });
 
-  test("by one client at many accounts at once ends at each after its first failure, and shuts nobody else out", async () => {
+  test("by one client at many accounts at once ends at each after its first failure, and does not lock out others", async () => {
     const as = basic("scapegoat", "scapegoat-secret");
     const { id } = await someone();
     const { id: untouched } = await someone();
     const batches = Array.from({ length: clientRule.failures / 50 }, (_, batch) => batch);
-    const answers = await oneByOne(batches, (batch) =>
+    const responses = await oneByOne(batches, (batch) =>
       times(50, (n) => guessCode(`account ${batch}-${n}`, "000000", as)),
     );
-    expect(statuses(answers.flat())).toEqual(repeat(clientRule.failures, 400));
+    expect(statuses(responses.flat())).toEqual(repeat(clientRule.failures, 400));
     expect((await guess(id, "wrong", as)).status).toBe(400);
     expectLimited(await guess(id, "right horse", as), clientRule.windowSeconds);
     expect((await guess(id, "right horse")).status).toBe(200);
@@ -252,11 +252,11 @@ describe.each(backends)("guessing on %s", (backend) => {
     const use = (as: string) => api.token({ grant_type: "auth", auth_id: "nobody" }, as);
 
     test("ends after the failures of the rule, 50 at once, and the right secret goes on working", async () => {
-      const answers = await times(50, (n) => use(basic("plus", `guess ${n}`)));
-      expect(statuses(answers)).toEqual([...repeat(failures, 400), ...repeat(50 - failures, 429)]);
+      const responses = await times(50, (n) => use(basic("plus", `guess ${n}`)));
+      expect(statuses(responses)).toEqual([...repeat(failures, 400), ...repeat(50 - failures, 429)]);
       expectLimited(await use(basic("plus", "guess")), windowSeconds);
       const { id } = await api.newIdentity();
-      // Whichever way it is encoded.
+      // Also if it is encoded in the other way.
       for (const secret of [plus.clientSecret, encodeURIComponent(plus.clientSecret)]) {
         await times(5, () => api.newPair(id, basic("plus", secret)));
       }
@@ -266,32 +266,32 @@ describe.each(backends)("guessing on %s", (backend) => {
     test("of the internal client ends after the failures of the rule, over all operations together", async () => {
       const as = basic("internal", "guess");
       const operations = ["getIdentity", "introspectToken", "revokeToken"];
-      const answers = await times(50, (n) =>
+      const responses = await times(50, (n) =>
         api.call(operations[n % 3] ?? "", {
           as,
           ...(n % 3 === 0 ? { path: { id: "nobody" } } : { form: { token: "x" } }),
         }),
       );
-      expect(statuses(answers)).toEqual([...repeat(failures, 401), ...repeat(50 - failures, 429)]);
+      expect(statuses(responses)).toEqual([...repeat(failures, 401), ...repeat(50 - failures, 429)]);
       const { id } = await api.newIdentity();
       expect(await api.introspect((await api.newPair(id)).access_token)).toMatchObject({ active: true });
     });
   });
 
   describe("learns nothing", () => {
-    test("from the answer: whoever the account is and whatever is wrong, it is the same but for the request's id", async () => {
+    test("from the response: for any account and any error it is the same but for the request's id", async () => {
       const { id, phone } = await someone();
       const { id: without } = await api.newIdentity();
       const email = `${randomUUID()}@example.com`;
       await someone({ email });
       const usernames = [id, phone, email, without, randomUUID(), newPhone(), `${randomUUID()}@example.com`];
-      const answers = await oneByOne(usernames, (username) => guess(username));
+      const responses = await oneByOne(usernames, (username) => guess(username));
       const byCode = await oneByOne([phone, newPhone(), "not a phone"], (text) => guessCode(text));
       const byAuth = await api.token({ grant_type: "auth", auth_id: randomUUID() });
       const byToken = await api.refresh(`gpr_${"A".repeat(128)}`);
       const form = { grant_type: "phone_otp_token", otp_verification_token: "x" };
       const byProof = await oneByOne([phone, newPhone()], (one) => api.token({ ...form, phone: one }));
-      const all = [...answers, ...byCode, byAuth, byToken, ...byProof].map(visible);
+      const all = [...responses, ...byCode, byAuth, byToken, ...byProof].map(visible);
       expect(all).toEqual(all.map(() => all[0]));
       expect(all[0]).toMatchObject({ status: 400 });
     });

@@ -1,4 +1,4 @@
-/** JWTs as an attacker makes them, or as a genuine signer must not. Made by hand: a JOSE library would refuse to. */
+/** JWTs of an attacker, and JWTs that a genuine signer must not make. Made by hand: a JOSE library would refuse. */
 import {
   createHmac,
   createPublicKey,
@@ -12,16 +12,16 @@ import {
 import { CompactEncrypt } from "jose";
 import { localhostCertificate } from "../../support/localhost-certificate.ts";
 
-/** A JSON value, or its text where a value could not say it. */
+/** A JSON value, or a text that no value is serialised to. */
 type Json = object | string;
 
-/** What a good token is made of. */
+/** The parts of a genuine token. */
 export interface Genuine {
   readonly privateKey: KeyObject;
   readonly header: { readonly alg: string; readonly typ: string; readonly kid?: string };
-  /** Fresh ones each time. */
+  /** New claims at each call. */
   claims(): Record<string, unknown>;
-  /** URL of a listener that must hear nothing. */
+  /** URL of a listener that must not get a request. */
   readonly listener: string;
 }
 
@@ -33,7 +33,7 @@ export function base64url(value: Json | Buffer): string {
   return Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64url");
 }
 
-/** Signs with the algorithm that `alg` names, whatever the header of the token says. */
+/** Signs with the algorithm `alg`, independent of the header of the token. */
 function signature(input: string, key: KeyObject, alg: string): Buffer {
   const data = Buffer.from(input);
   const hash = `sha${alg.slice(2)}`;
@@ -46,13 +46,13 @@ function signature(input: string, key: KeyObject, alg: string): Buffer {
   return signBytes(alg.startsWith("RS") ? hash : null, data, key);
 }
 
-/** A compact JWS over these very texts. */
+/** A compact JWS over exactly these texts. */
 export function compact(header: Json, payload: Json | Buffer, key: KeyObject, alg: string): string {
   const input = `${base64url(header)}.${base64url(payload)}`;
   return `${input}.${signature(input, key, alg).toString("base64url")}`;
 }
 
-/** A good token, but for what is given. */
+/** A genuine token with these changes. */
 export function genuinely(
   { privateKey, header, claims }: Genuine,
   change: { header?: object; claims?: object; headerText?: string; payloadText?: string | Buffer } = {},
@@ -65,7 +65,7 @@ export function genuinely(
   );
 }
 
-/** A key of the attacker's, of the type of the genuine one. */
+/** A key of the attacker, of the same type as the genuine one. */
 function attackersKey({ header }: Genuine): KeyObject {
   if (header.alg === "ES256") return generateKeyPairSync("ec", { namedCurve: "P-256" }).privateKey;
   if (header.alg === "EdDSA") return generateKeyPairSync("ed25519").privateKey;
@@ -77,7 +77,7 @@ function attackers(genuine: Genuine, header: (key: KeyObject) => object): string
   return compact({ ...genuine.header, ...header(key) }, genuine.claims(), key, genuine.header.alg);
 }
 
-/** HS256 under something that everybody knows. */
+/** HS256 under a value that is public. */
 function symmetric(genuine: Genuine, secret: Buffer | string, header: object = {}): string {
   const key = createSecretKey(Buffer.from(secret));
   return compact({ ...genuine.header, alg: "HS256", ...header }, genuine.claims(), key, "HS256");
@@ -97,7 +97,7 @@ function parts(token: string): [header: string, payload: string, signature: stri
   return [header, payload, signed];
 }
 
-/** The last character of the signature with another value in the bits that do not count. */
+/** The same signature in another spelling: the unused bits of its last character differ. */
 function respelled(token: string): string {
   const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
   return token.slice(0, -1) + alphabet[alphabet.indexOf(token.slice(-1)) ^ 1];
@@ -161,7 +161,7 @@ const keys: Record<string, Forge> = {
   },
 };
 
-/** Where the key can sign with it, it does. */
+/** Other algorithms in the header, with a signature of that algorithm if the key can make one. */
 const algorithms: Record<string, Forge> = Object.fromEntries(
   ["RS384", "RS512", "PS256", "PS384", "PS512", "ES384", "ES512", "ES256K", "Ed25519", "Ed448"].map((alg) => [
     `${alg} of the same key`,
@@ -310,7 +310,7 @@ const payloads: Record<string, Forge> = {
   "claims that are 2000 levels deep": (genuine) => genuinely(genuine, { payloadText: deep(2000) }),
 };
 
-/** By what is wrong with them. Each is refused as an access token and as an OTP proof. */
+/** Hostile tokens, by their fault. Each must be refused as an access token and as an OTP proof. */
 export const forgedJwts: Readonly<Record<string, Forge>> = {
   ...none,
   ...keys,

@@ -1,7 +1,7 @@
 /**
- * Tokens that must not be believed: each hostile form of a JWT, as an access token at introspection and as an
- * OTP proof at grant_type=phone_otp_token. What makes a good one is checked first, so that each is refused
- * for what is wrong with it.
+ * Tokens that must be refused: each hostile kind of JWT, as an access token at introspection and as an OTP proof at
+ * grant_type=phone_otp_token. That a genuine token is accepted is checked first, so that each hostile one is
+ * refused for its own fault.
  */
 import {
   createPrivateKey,
@@ -29,7 +29,7 @@ function pem(key: KeyObject): string {
   return key.export({ type: key.type === "private" ? "pkcs8" : "spki", format: "pem" }).toString();
 }
 
-/** Counts who comes, as somebody would who has put its address into a token. */
+/** Records requests to a listener whose address the hostile tokens contain. */
 const visits: string[] = [];
 const listener = createServer((request, response) => {
   visits.push(request.url ?? "");
@@ -44,7 +44,7 @@ suiteCleanup().defer(() => void listener.close());
 
 const seconds = () => Math.floor(Date.now() / 1000);
 
-/** Without what names the one request. */
+/** The response without what differs between any two requests. */
 function visible({ status, text, headers }: Answer) {
   const { "x-request-id": _id, date: _date, ...rest } = Object.fromEntries(headers);
   return { status, text, headers: rest };
@@ -81,9 +81,9 @@ describe("as an access token", () => {
   });
 
   async function expectInactive(token: string): Promise<void> {
-    const answer = visible(await introspect(token));
-    expect(answer).toMatchObject({ status: 200, text: '{"active":false}' });
-    expect(answer).toEqual(garbage);
+    const response = visible(await introspect(token));
+    expect(response).toMatchObject({ status: 200, text: '{"active":false}' });
+    expect(response).toEqual(garbage);
   }
 
   test("a good one is active, also under the published key", async () => {
@@ -210,14 +210,14 @@ describe("as an access token", () => {
     const good = genuinely(genuine);
     const hostile = [respelled(good), `${good}=`, `${good}.`, good.replace(/\.[^.]*$/, ".")];
     for (const token of hostile) {
-      const answer = await api.call("revokeToken", { as: internal, form: { token } });
-      expect(answer).toMatchObject({ status: 400, body: { error: "invalid_token" } });
+      const response = await api.call("revokeToken", { as: internal, form: { token } });
+      expect(response).toMatchObject({ status: 400, body: { error: "invalid_token" } });
     }
     expect(await api.introspect(good)).toMatchObject({ active: true });
   });
 });
 
-/** The same signature in other letters. */
+/** The same signature in another spelling of base64url. */
 function respelled(token: string): string {
   const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
   return token.slice(0, -1) + alphabet[alphabet.indexOf(token.slice(-1)) ^ 1];
@@ -257,9 +257,9 @@ describe.each(Object.entries(otpKeys))("as an OTP proof under a key for %s", (al
     api.token({ grant_type: "phone_otp_token", phone, otp_verification_token });
 
   async function expectRefused(token: string): Promise<void> {
-    const answer = await redeem(token);
-    expect(answer).toMatchObject({ status: 400, body: { error: "invalid_grant" } });
-    expect(visible(answer)).toEqual(garbage);
+    const response = await redeem(token);
+    expect(response).toMatchObject({ status: 400, body: { error: "invalid_grant" } });
+    expect(visible(response)).toEqual(garbage);
   }
 
   test("a good one is taken", async () => {
@@ -309,7 +309,7 @@ describe.each(Object.entries(otpKeys))("as an OTP proof under a key for %s", (al
   });
 });
 
-test("whatever address a token names, nobody has been there", async () => {
+test("no address in a token was ever requested", async () => {
   expect(visits).toEqual([]);
   await fetch(`${listenerUrl}/control`);
   expect(visits).toEqual(["/control"]);

@@ -15,7 +15,7 @@ import { waitFor } from "../../support/wait-for.ts";
 
 const kills = Number(process.env["TEST_KILLS"] ?? 5);
 
-/** A window that is still open when a slow machine has started the process again. */
+/** A grace window that is still open when a slow machine has started the process again. */
 const clients = {
   OAUTH_SERVER_CLIENTS: JSON.stringify([
     {
@@ -27,7 +27,7 @@ const clients = {
   ]),
 };
 
-/** What a client knows: the pairs it was given, and the token whose answer never came. */
+/** The state of a client: the pairs that it got, and the token whose response never came. */
 interface Ledger {
   readonly identityId: string;
   readonly answered: TokenPair[];
@@ -43,21 +43,21 @@ async function newLedger(api: AuthApi): Promise<Ledger> {
   return { identityId: id, answered: [await api.newPair(id)], unanswered: undefined };
 }
 
-/** Refreshes until the process is gone. */
+/** Refreshes until the process has been killed. */
 async function refreshUntilGone(api: AuthApi, ledger: Ledger, answered: () => void): Promise<void> {
   for (;;) {
     const token = newest(ledger).refresh_token;
     ledger.unanswered = token;
-    const answer = await api.refresh(token).catch(() => undefined);
-    if (!answer) return;
-    expect(answer.status, answer.text).toBe(200);
-    ledger.answered.push(answer.body as TokenPair);
+    const response = await api.refresh(token).catch(() => undefined);
+    if (!response) return;
+    expect(response.status, response.text).toBe(200);
+    ledger.answered.push(response.body as TokenPair);
     ledger.unanswered = undefined;
     answered();
   }
 }
 
-/** The promise, for one client, kept by another process. Answers whether the lost refresh had been committed. */
+/** Checks at another process that a client's retry works. Returns whether the lost refresh had been committed. */
 async function expectKept(api: AuthApi, ledger: Ledger): Promise<void> {
   const [previous, last] = ledger.answered.slice(-2);
   if (previous && last) {
@@ -120,7 +120,7 @@ describe.runIf(backends.includes("PostgreSQL"))("kill -9 of one of several proce
         const presented = hashPart(rotating);
         expect(await storedHash(authorizationId)).toBe(presented.toString("hex"));
 
-        // Only the statement that rotates names the hash of the token in this spelling.
+        // Only the statement that rotates contains the hash of the token in this encoding.
         const held = gate.hold(presented.toString("base64url"), when);
         const lost = authApi(victim.base, api.contract)
           .refresh(token)
@@ -178,7 +178,7 @@ function answeredRefreshes(ledgers: readonly Ledger[]): number {
 }
 
 describe("kill -9 of the only process: PGlite", () => {
-  test("started again in the same directory, it keeps what it answered and answers what it did not", async () => {
+  test("started again in the same directory, it keeps the pairs that it returned and returns those that it did not", async () => {
     const store = await createAuthStore("PGlite");
     let server = await spawnAuthServer("PGlite", { env: { ...store.env, ...clients } });
     const contract = authApi(server.base).contract;

@@ -1,6 +1,6 @@
 /**
- * A replaced refresh token that comes back after its grace window: somebody has a copy, so the whole
- * authorization ends. The clock is moved, so that the edge of the window can be told to the millisecond.
+ * A replaced refresh token that is presented after its grace window: it has been copied, so the whole authorization
+ * ends. The tests move the clock, so that they can check the end of the window to the millisecond.
  */
 import { beforeAll, describe, expect, test } from "vitest";
 import { decodeRefreshToken, encodeRefreshToken } from "../../../src/auth/tokens/refresh-token.ts";
@@ -137,7 +137,7 @@ describe.each(deployments)("reuse: $name", (deployment) => {
     await isRefused(pair);
   });
 
-  test("who refreshes faster than a window can hold is told to wait, and no token is dropped for it", async () => {
+  test("a client that refreshes faster than a window can hold has to wait, and no token is dropped for it", async () => {
     const { pair } = await newUser();
     const chain = [pair];
     for (let i = 0; i < 60; i += 1) chain.push(await refresh(chain.at(-1) ?? pair));
@@ -192,10 +192,10 @@ describe.each(deployments)("reuse: $name", (deployment) => {
     const { id, pair } = await newUser();
     const next = await refresh(pair);
     clock.move(window);
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 20 }, () => fleet.next().refresh(pair.refresh_token)),
     );
-    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([400]));
+    expect(new Set(responses.map(({ status }) => status))).toEqual(new Set([400]));
     await expectState([next], false);
     await fleet.delivered(id, [created, granted, refreshed, revoked, reuseDetected]);
   });
@@ -204,13 +204,13 @@ describe.each(deployments)("reuse: $name", (deployment) => {
     const users = await Promise.all(Array.from({ length: 10 }, () => newUser()));
     const current = await Promise.all(users.map(({ pair }) => refresh(pair)));
     clock.move(window);
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       users.flatMap(({ pair }, index) => [
         fleet.next().refresh(current[index]?.refresh_token ?? ""),
         fleet.next().refresh(pair.refresh_token),
       ]),
     );
-    const issued = answers.flatMap(({ status, body }) => (status === 200 ? [body as TokenPair] : []));
+    const issued = responses.flatMap(({ status, body }) => (status === 200 ? [body as TokenPair] : []));
     await expectState([...current, ...issued], false);
     for (const pair of issued) await isRefused(pair);
   });
@@ -225,7 +225,7 @@ describe.each(deployments)("reuse: $name", (deployment) => {
     await refresh(other);
   });
 
-  test("a replaced token in the hands of another client, or of nobody, harms nothing", async () => {
+  test("a replaced token presented by another client, or without a client, harms nothing", async () => {
     const { pair } = await newUser();
     const next = await refresh(pair);
     clock.move(window);

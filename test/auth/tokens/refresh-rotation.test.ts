@@ -20,7 +20,7 @@ const env = withClients({
   tokenSettings: { refreshGraceSeconds: 2 },
 });
 
-/** The token's parts, which the test knows to be there. */
+/** The parts of a valid token. */
 function parts(token: string) {
   const found = decodeRefreshToken(token);
   if (!found) throw new Error("not a refresh token");
@@ -169,12 +169,12 @@ describe.each(deployments)("rotation: $name", (deployment) => {
 
   test("fifty at once, spread over the processes, get one pair and rotate once", async () => {
     const { id, pair } = await newUser();
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 50 }, () => fleet.next().refresh(pair.refresh_token)),
     );
-    const [first] = answers;
-    expect(new Set(answers.map(({ text }) => text))).toEqual(new Set([first?.text]));
-    const next = pairOf(answers[0] ?? expect.fail("no answer"));
+    const [first] = responses;
+    expect(new Set(responses.map(({ text }) => text))).toEqual(new Set([first?.text]));
+    const next = pairOf(responses[0] ?? expect.fail("no answer"));
     expect(next.refresh_token).not.toBe(pair.refresh_token);
     expect(await isActive(next)).toBe(true);
     await fleet.next().call("revokeToken", {
@@ -189,7 +189,7 @@ describe.each(deployments)("rotation: $name", (deployment) => {
     ]);
   });
 
-  test("every generation within its window still answers its own successor", async () => {
+  test("every generation within its window still returns its own successor", async () => {
     const { pair } = await newUser();
     const chain = [pair, ...(await refreshes(fleet, pair, 12))];
     for (const [index, { refresh_token }] of chain.slice(0, -1).entries()) {
@@ -204,9 +204,9 @@ describe.each(deployments)("rotation: $name", (deployment) => {
     const { pair } = await newUser();
     const [second = pair] = await refreshes(fleet, pair, 1);
     const tokens = [pair, second].flatMap(({ refresh_token }) => Array<string>(15).fill(refresh_token));
-    const answers = (await Promise.all(tokens.map((token) => fleet.next().refresh(token)))).map(pairOf);
-    expect(answers.slice(0, 15)).toEqual(Array(15).fill(second));
-    expect(new Set(answers.slice(15).map(({ refresh_token }) => refresh_token)).size).toBe(1);
+    const responses = (await Promise.all(tokens.map((token) => fleet.next().refresh(token)))).map(pairOf);
+    expect(responses.slice(0, 15)).toEqual(Array(15).fill(second));
+    expect(new Set(responses.slice(15).map(({ refresh_token }) => refresh_token)).size).toBe(1);
     expect(await isActive(second)).toBe(true);
   });
 
@@ -234,7 +234,7 @@ describe.each(deployments)("rotation: $name", (deployment) => {
   describe("a forged or garbled token is refused and harms nothing", () => {
     let user: { id: string; pair: TokenPair };
     let other: { id: string; pair: TokenPair };
-    /** One that has been replaced, so that it could be taken for a reused one. */
+    /** A token that has been replaced, so that it could be taken for a reused one. */
     let replaced: TokenPair;
     beforeAll(async () => {
       user = await newUser(brief);
@@ -244,13 +244,13 @@ describe.each(deployments)("rotation: $name", (deployment) => {
     });
 
     async function refuses(tokens: readonly string[], as = brief): Promise<void> {
-      const answers = await Promise.all(
+      const responses = await Promise.all(
         tokens.map((refresh_token) =>
           fleet.next().call("generateTokens", { as, json: { grant_type: "refresh_token", refresh_token } }),
         ),
       );
-      for (const [index, answer] of answers.entries())
-        expect(answer.body, tokens[index]).toEqual(invalidGrant);
+      for (const [index, response] of responses.entries())
+        expect(response.body, tokens[index]).toEqual(invalidGrant);
       for (const { pair } of [user, other]) expect(await isActive(pair)).toBe(true);
     }
     async function livesOn(): Promise<void> {

@@ -35,7 +35,7 @@ describe.each(deployments)("a client that may do less than before: $name", (depl
     for (const api of after.apis) {
       for (const scope of ["orders", "profile orders"]) {
         expect(await refresh(api, granted, scope)).toMatchObject(refused);
-        // A retry as well.
+        // The same holds for a retry.
         expect(await refresh(api, other, scope)).toMatchObject(refused);
       }
     }

@@ -1,4 +1,4 @@
-/** The form of refresh tokens: clients keep them for weeks, so what was issued once must be read for ever. */
+/** The format of refresh tokens: clients keep them for weeks, so every token that was issued must stay readable. */
 import { createHash } from "node:crypto";
 import { expect, test } from "vitest";
 import { decodeRefreshToken, encodeRefreshToken } from "../../../src/auth/tokens/refresh-token.ts";

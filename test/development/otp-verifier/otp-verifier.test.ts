@@ -1,4 +1,4 @@
-/** The built-in OTP verifier, over the wire; every answer is held against openapi/otp-verifier.yaml. */
+/** The built-in OTP verifier, over HTTP; every response is validated against openapi/otp-verifier.yaml. */
 import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import { decodeProtectedHeader, importSPKI, jwtVerify } from "jose";
 import { beforeAll, describe, expect, it } from "vitest";
@@ -78,7 +78,7 @@ function newPhone(): string {
   last += 1;
   return `+1202555${String(last).padStart(4, "0")}`;
 }
-/** Sends a code; answers it. */
+/** Sends a code and returns it. */
 async function codeFor(phone: string): Promise<string> {
   expect((await start(phone)).status).toBe(202);
   return (await messages(phone)).body.messages[0].code;
@@ -135,11 +135,11 @@ describe("checkVerification", () => {
   it("takes it once however many ask at once", async () => {
     const phone = newPhone();
     const code = await codeFor(phone);
-    const answers = await Promise.all(Array.from({ length: 20 }, () => check(phone, code)));
-    expect(answers.filter(({ verified }) => verified)).toHaveLength(1);
+    const responses = await Promise.all(Array.from({ length: 20 }, () => check(phone, code)));
+    expect(responses.filter(({ verified }) => verified)).toHaveLength(1);
   });
 
-  it("knows the phone in every spelling, and the code in one", async () => {
+  it("accepts the phone in every spelling, and the code in one", async () => {
     const phone = newPhone();
     const code = await codeFor(phone);
     const spelling = `+1 (202) 555-${phone.slice(-4)}`;
@@ -182,8 +182,8 @@ describe("checkVerification without a code", () => {
   it("is true once after a confirmed code", async () => {
     const phone = newPhone();
     await confirm(phone, await codeFor(phone));
-    const answers = await Promise.all(Array.from({ length: 10 }, () => check(phone)));
-    expect(answers.filter(({ verified }) => verified)).toHaveLength(1);
+    const responses = await Promise.all(Array.from({ length: 10 }, () => check(phone)));
+    expect(responses.filter(({ verified }) => verified)).toHaveLength(1);
   });
 
   it("is true for 120 seconds, also if a new code was sent meanwhile", async () => {

@@ -1,4 +1,4 @@
-/** Clients of the fakes that share no code with them: HTTP/2 requests, and what a sender has to sign. */
+/** Clients for the fakes, independent of their code: HTTP/2 requests, and the tokens that a sender has to sign. */
 import { createPrivateKey, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import {
@@ -29,7 +29,7 @@ export function session(origin: string, options: { ca?: string } = {}): ClientHt
   return client;
 }
 
-/** @throws if the stream ends without an answer */
+/** @throws if the stream ends without a response */
 export async function send(
   client: ClientHttp2Session,
   headers: OutgoingHttpHeaders,
@@ -50,7 +50,7 @@ export async function send(
 
 export const seconds = (): number => Math.floor(Date.now() / 1000);
 
-/** The claims of an assertion that is right. */
+/** The claims of a valid assertion. */
 export function assertionClaims(account: ServiceAccount): Record<string, unknown> {
   return {
     iss: account.client_email,

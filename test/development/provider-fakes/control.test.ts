@@ -112,13 +112,13 @@ describe("the control port", () => {
     expect((await call("DELETE", "/webpush/subscriptions", {})).status).toBe(400);
   });
 
-  it("knows no other operation, and names those that there are", async () => {
+  it("has no other operation, and lists those that it has", async () => {
     const response = await call("GET", "/nothing");
     expect(response.status).toBe(404);
     expect(response.json.error).toContain("POST /play");
   });
 
-  it("answers nobody who calls it by another name", async () => {
+  it("refuses requests with another host name", async () => {
     const status = await new Promise((resolve, reject) => {
       request(`${fakes.control.origin}/ledger`, { headers: { host: "evil.example" } }, (response) => {
         response.resume();

@@ -1,4 +1,4 @@
-/** What can be played is the same with all fakes; FCM's stands for them. */
+/** Scenarios work the same with all fakes; these tests use that of FCM. */
 import { once } from "node:events";
 import type { ClientHttp2Session } from "node:http2";
 import { setTimeout as elapsed } from "node:timers/promises";
@@ -101,7 +101,7 @@ describe("who is concerned", () => {
     expect(await statuses(["a", "b"])).toEqual([500, 404]);
   });
 
-  it("not requests with mistakes: they get the answer that they deserve", async () => {
+  it("not invalid requests: they get the provider's error response", async () => {
     const playing = fake.play({ answer: "INTERNAL" });
     expect(await statuses(["no token"])).toEqual([400]);
     expect(playing.played).toBe(0);
@@ -117,7 +117,7 @@ describe("what happens", () => {
     expect((await post("a", client)).headers["retry-after"]).toBe("Wed, 21 Oct 2026 07:28:00 GMT");
   });
 
-  it("an answer that is made up", async () => {
+  it("a custom response", async () => {
     fake.play({ answer: { status: 418, headers: { "x-odd": "1" }, body: "short and stout" } });
     expect(await post("a")).toMatchObject({
       status: 418,
@@ -138,7 +138,7 @@ describe("what happens", () => {
     expect(messages()).toBe(1);
   });
 
-  it("no answer at all, and nothing recorded", async () => {
+  it("no response at all, and nothing recorded", async () => {
     fake.play({ fault: "timeout", tokenPrefix: "a" });
     const client = session(fake.origin);
     const outcome = await Promise.race([post("a", client).catch(() => "ended"), elapsed(150, "waiting")]);
@@ -215,7 +215,7 @@ describe("what is no scenario", () => {
   it.each<[string, object]>([
     ["nothing to play", {}],
     ["an unknown member", { answer: "INTERNAL", percent: 5 }],
-    ["an answer that the provider does not have", { answer: "BadDeviceToken" }],
+    ["a response that the provider does not have", { answer: "BadDeviceToken" }],
     ["an unknown fault", { fault: "explode" }],
     ["an answer and a fault", { answer: "INTERNAL", fault: "reset" }],
     ["a share above 1", { answer: "INTERNAL", share: 30 }],

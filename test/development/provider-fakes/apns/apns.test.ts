@@ -38,7 +38,7 @@ function headersFor(token: string, headers: OutgoingHttpHeaders = {}): OutgoingH
   };
 }
 
-/** A header that is undefined is left out. */
+/** Headers that are undefined are omitted. */
 async function push(
   token: string,
   headers: OutgoingHttpHeaders = {},
@@ -143,7 +143,7 @@ describe("a provider token", () => {
   });
 
   it("is not to be renewed within 20 minutes", async () => {
-    // Taken once: a token of the next second would be another one.
+    // Signed once: a token of the next second would be a different one.
     const first = seconds() - 3000;
     const at = async (minutes: number) => {
       const token = await providerToken(fake.credentials, { iat: first + minutes * 60 });

@@ -1,4 +1,4 @@
-/** Encrypts push messages (RFC 8291) with Web Crypto: the other direction than the fake, by other means. */
+/** Encrypts push messages (RFC 8291) with Web Crypto, independently of the fake, which decrypts with node:crypto. */
 import { webcrypto } from "node:crypto";
 import type { PushSubscription } from "../../../../src/development/provider-fakes/webpush/subscriptions.ts";
 

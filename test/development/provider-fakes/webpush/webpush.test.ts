@@ -22,7 +22,7 @@ afterEach(() => fake.clear());
 
 const message = JSON.stringify({ title: "Grüße", messageId: "m-1", tag: "n-1" });
 
-/** A header that is undefined is left out. */
+/** Headers that are undefined are omitted. */
 async function push(
   subscription: PushSubscription,
   headers: Record<string, string | undefined> = {},
