@@ -40,7 +40,9 @@ function jobsOn(database: OpenDatabase) {
 }
 
 describe.each(backends)("delivery by processes on %s", (backend) => {
-  it("kill -9 loses no device; it repeats messages of one chunk at most, with the same ids", async () => {
+  it("kill -9 loses no device; it repeats messages of one chunk at most, with the same ids", {
+    timeout: 300_000,
+  }, async () => {
     const service = await createServiceDatabase(backend, pushMigrations);
     const fake = await startFcmFake();
     const { credentials } = fake;
