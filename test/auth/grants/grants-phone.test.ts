@@ -12,7 +12,7 @@ import {
   newPhone,
   type TokenPair,
 } from "../../support/auth-api.ts";
-import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
+import { type AuthServer, spawnAuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
 import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
 import { otpVerifier } from "../../support/otp.ts";
@@ -90,14 +90,21 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
       expectRefused(await withCode(phone, second));
     });
 
-    test("one code presented many times at once gives one pair", async () => {
-      const { phone } = await api.newIdentity();
-      const code = await otp.send(phone);
-      // Ten attempts a phone are taken before the limit says 429; never do two of them succeed. More than a few
-      // beyond the ten show nothing else, and take time from the verifier's two seconds in this one process.
-      const answers = await Promise.all(Array.from({ length: 14 }, () => withCode(phone, code)));
-      expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
-      expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 400, 429]));
+    test("one code presented fifty times at once gives one pair", async () => {
+      // In a process of its own: fifty callers in this one would take the verifier's two seconds away.
+      const own = await spawnAuthServer(backend);
+      try {
+        const { newIdentity, token } = authApi(own.base);
+        const { phone } = await newIdentity();
+        const code = await otpVerifier(own.origin).send(phone);
+        const present = () => token({ grant_type: "phone_otp", phone, password: code });
+        const responses = await Promise.all(Array.from({ length: 50 }, present));
+        expect(responses.filter(({ status }) => status === 200)).toHaveLength(1);
+        // Ten attempts a phone are taken before the limit says 429; never do two of them succeed.
+        expect(new Set(responses.map(({ status }) => status))).toEqual(new Set([200, 400, 429]));
+      } finally {
+        await own.stop();
+      }
     });
   });
 
