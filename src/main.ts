@@ -1,5 +1,5 @@
 /** The program, after start.js has configured Node.js: settings, server, signals. */
-const { resolveDrizzleDirectly } = await import("./platform/process/drizzle-resolution.ts");
+const { resolveDrizzleDirectly } = await import("./platform/database/drizzle-resolution.ts");
 resolveDrizzleDirectly();
 const { exitBadSettings, SettingsError } = await import("./platform/settings/settings.ts");
 const { readSettings } = await import("./services.ts");

@@ -97,7 +97,7 @@ export async function startServer(
   };
   http.serve({ fetch: app.fetch, rpc: createConnectHandler(rpc) });
   grpc.serve(rpc.services);
-  const management = createHttpServer({ logger });
+  const management = createHttpServer({ logger, defaultHost: "localhost" });
   management.serve({ fetch: createManagementApp({ metrics, lifecycle, logger }).fetch });
   const handles = new Map(
     services.map((service) => [service, lifecycle.readiness.register(`${service.name} database`)]),

@@ -70,6 +70,8 @@ const providers: Readonly<Record<string, ProviderName>> = { FCM_: "fcm", APNS_: 
 function whyUnused(service: ServiceName, name: string, settings: Settings): string | undefined {
   const { [service]: own, push } = settings;
   if (!own) return `SERVICES does not name ${service}`;
+  if (settings.server.environment === "production" && name in migrationTable)
+    return "in production only npm run migrate uses it, so a server need not know it";
   if (own.database.kind === "embedded" && name.startsWith("DB_"))
     return "without DB_HOST the database is embedded";
   if (service !== "push" || !push) return undefined;

@@ -23,7 +23,10 @@ function startIn({ node, installed }: Installation) {
     mkdirSync(dirname(join(copy, file)), { recursive: true });
     writeFileSync(join(copy, file), typeof content === "string" ? content : JSON.stringify(content));
   };
-  for (const file of ["src/start.js", "src/installed.js"]) cpSync(join(root, file), join(copy, file));
+  for (const file of ["src/start.js", "src/installed.js", "src/platform/process/v8-flags.ts"]) {
+    mkdirSync(dirname(join(copy, file)), { recursive: true });
+    cpSync(join(root, file), join(copy, file));
+  }
   write("src/main.ts", "process.stdout.write('started');");
   const dependencies = { hono: "4.13.19", jose: "6.2.17" };
   write("package.json", { type: "module", engines: { node }, dependencies });

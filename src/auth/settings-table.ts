@@ -2,7 +2,7 @@
  * The table of the auth service's settings: parsing, defaults, validation and documentation of each. Checks
  * that involve several settings are in settings.ts.
  */
-import { integer, plainText, platformApiKey } from "../platform/settings/kinds.ts";
+import { integer, plainText, sharedApiKey } from "../platform/settings/kinds.ts";
 import type { SettingsTable } from "../platform/settings/settings.ts";
 import { baseUrl, issuerUrl } from "../platform/settings/urls.ts";
 import { clientId, clientRegistrations, clientSecret, developmentInternalClient } from "./client-settings.ts";
@@ -45,7 +45,7 @@ export const authTable = {
   },
   PLATFORM_SECURITY_API_KEY: {
     description: "The `X-Api-Key` with which a platform may introspect; no key is taken unless it is set.",
-    kind: platformApiKey,
+    kind: sharedApiKey,
     secret: true,
     development: "<generated API key>",
     exampleFile: "platform-security-api-key",

@@ -2,7 +2,7 @@
  * The table of the push service's settings: parsing, defaults, validation and documentation of each. Checks that need
  * several settings are in settings.ts; the settings of the push providers are in provider-settings.ts.
  */
-import { integer, listOf, matching, plainText, platformApiKey } from "../platform/settings/kinds.ts";
+import { integer, listOf, matching, plainText, sharedApiKey } from "../platform/settings/kinds.ts";
 import type { SettingsTable } from "../platform/settings/settings.ts";
 import { issuerUrl, serverUrl } from "../platform/settings/urls.ts";
 
@@ -27,7 +27,7 @@ export const pushTable = {
   },
   PLATFORM_SECURITY_API_KEY: {
     description: "The key for PLATFORM_SECURITY_URL; required with it.",
-    kind: platformApiKey,
+    kind: sharedApiKey,
     secret: true,
     development: "<generated API key>",
     exampleFile: "platform-security-api-key",

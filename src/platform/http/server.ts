@@ -57,6 +57,8 @@ interface HttpServerSettings {
   readonly tls?: { readonly cert: string; readonly key: string } | undefined;
   readonly logger: Logger;
   readonly timeouts?: HttpTimeouts;
+  /** The host of requests that name none, as health checks over HTTP/1.0 do. Such requests are refused if absent. */
+  readonly defaultHost?: string;
 }
 
 interface HttpServer {
@@ -108,7 +110,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   return {
     listen: (host, port) => listening(server, host, port),
     serve(handlers) {
-      handle = handlerOf(handlers, logger);
+      handle = handlerOf(handlers, settings);
     },
     drain: () => connections.drain(),
     close(graceMs) {
@@ -151,8 +153,9 @@ function limitUpload({ stream }: Http2ServerRequest, requestMs: number): void {
 }
 
 /** RPC paths go to the RPC handler, all other requests to the HTTP APIs behind Hono's listener. */
-function handlerOf({ fetch, rpc }: HttpHandlers, logger: Logger): Handler {
+function handlerOf({ fetch, rpc }: HttpHandlers, { logger, defaultHost }: HttpServerSettings): Handler {
   const listener = getRequestListener(fetch, {
+    ...(defaultHost !== undefined && { hostname: defaultHost }),
     errorHandler: (thrown) => toResponse(failure(logger, thrown)),
   });
   return (request, response) => {

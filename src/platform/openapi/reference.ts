@@ -66,10 +66,12 @@ const plainHost = /^([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?$/;
 
 /** The origin that the client used. The client controls it, so it is shown to this client only. */
 function originOf(c: Context): string | undefined {
-  const { protocol, host } = new URL(c.req.url);
+  const url = new URL(c.req.url);
+  // Of a request whose target has a host of its own, caches go by the header.
+  const host = c.req.header("host")?.toLowerCase() ?? url.host;
   if (!plainHost.test(host)) return undefined;
   // A proxy that terminates TLS sets the header.
-  const scheme = c.req.header("x-forwarded-proto") === "https" ? "https:" : protocol;
+  const scheme = c.req.header("x-forwarded-proto") === "https" ? "https:" : url.protocol;
   return `${scheme}//${host}`;
 }
 
@@ -79,10 +81,12 @@ function pageResponse(
   { requestId }: RequestContext,
 ): Response {
   const isPinned = version !== undefined && c.req.query("v") === version;
+  // What shows the client's own origin is for no other client.
+  const scope = headers["Vary"]?.includes("Host") ? "private" : "public";
   const common = {
     "X-Request-Id": requestId,
     "X-Content-Type-Options": "nosniff",
-    "Cache-Control": isPinned ? "public, max-age=31536000, immutable" : "public, max-age=300",
+    "Cache-Control": isPinned ? "public, max-age=31536000, immutable" : `${scope}, max-age=300`,
     ETag: etag,
   };
   if (matchesEntityTag(c.req.header("if-none-match"), etag)) {

@@ -140,8 +140,8 @@ export function listOf<T>(item: TextSchema<T>, expects: string) {
   );
 }
 
-/** The key of the platform security interface, which the service and its callers share. */
-export const platformApiKey = stricterInProduction(
+/** A key that a service and its callers share. Development mode may generate it. */
+export const sharedApiKey = stricterInProduction(
   matching("16 to 256 visible ASCII characters", /^[\x21-\x7e]{16,256}$/),
   (key) => (key.startsWith(generatedPrefix) ? "must not be a key made by development mode" : undefined),
 );

@@ -1,6 +1,7 @@
 /** Liveness, readiness and metrics on the management port. */
 import { once } from "node:events";
 import { connect } from "node:net";
+import { text } from "node:stream/consumers";
 import { afterEach, describe, expect, it } from "vitest";
 import { createManagementApp } from "../../../src/platform/http/management.ts";
 import { createHttpServer } from "../../../src/platform/http/server.ts";
@@ -16,7 +17,7 @@ async function start() {
   const { logger, lines } = captureLog();
   const metrics = createMetrics("gatepost");
   const lifecycle = createLifecycle({ logger, graceSeconds: 1 });
-  const server = createHttpServer({ logger });
+  const server = createHttpServer({ logger, defaultHost: "localhost" });
   server.serve({ fetch: createManagementApp({ metrics, lifecycle, logger }).fetch });
   servers.push(server);
   const port = await server.listen("127.0.0.1", 0);
@@ -34,6 +35,13 @@ describe("GET /health/live", () => {
     expect(response.headers.get("content-type")).toBe("application/json");
     expect(await response.json()).toEqual({ status: "up" });
   });
+});
+
+it("answers health checks over HTTP/1.0 that name no host", async () => {
+  const { port } = await start();
+  const socket = connect(port, "127.0.0.1");
+  socket.end("GET /health/live HTTP/1.0\r\n\r\n");
+  expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 /);
 });
 
 describe("GET /health/ready", () => {

@@ -90,6 +90,16 @@ describe("the document", () => {
     expect(yaml).toContain(`default: ${served.origin}/otp-verifier\n`);
   });
 
+  it("names the host of the header where the request's target has another, and is for this client only", async () => {
+    const answer = await exchange(
+      served.port,
+      "GET http://evil.example/api/auth/openapi.yaml HTTP/1.1\r\nHost: good.example\r\nConnection: close\r\n\r\n",
+    );
+    expect(answer).toMatch(/^cache-control: private, /im);
+    expect(answer).not.toContain("evil.example");
+    expect(answer).toContain("good.example");
+  });
+
   it.each([
     ["auth.example.com", "", "http://auth.example.com"],
     ["auth.example.com:8443", "X-Forwarded-Proto: https\r\n", "https://auth.example.com:8443"],
@@ -152,6 +162,10 @@ describe("the index", () => {
   });
 });
 
+/** A page that shows the origin which its client used is for no other client. */
+const cachedBy = (path: string) =>
+  /openapi\.(json|yaml)/.test(path) ? "private, max-age=300" : "public, max-age=300";
+
 describe.each(pages)("%s", (path, type) => {
   it(`is ${type}, kept for five minutes`, async () => {
     const response = await get(path, { headers: { "x-request-id": "r-1" } });
@@ -159,7 +173,7 @@ describe.each(pages)("%s", (path, type) => {
     const { headers } = response;
     expect(headers.get("content-type")).toBe(type);
     expect(headers.get("x-content-type-options")).toBe("nosniff");
-    expect(headers.get("cache-control")).toBe("public, max-age=300");
+    expect(headers.get("cache-control")).toBe(cachedBy(path));
     expect(headers.get("x-request-id")).toBe("r-1");
     expect(headers.get("etag")).toMatch(/^"[\w-]{16}"$/);
     expect((await response.arrayBuffer()).byteLength).toBe(Number(headers.get("content-length")));
@@ -171,7 +185,7 @@ describe.each(pages)("%s", (path, type) => {
       const response = await get(path, { headers: { "if-none-match": tag } });
       expect(response.status, tag).toBe(304);
       expect(response.headers.get("etag")).toBe(etag);
-      expect(response.headers.get("cache-control")).toBe("public, max-age=300");
+      expect(response.headers.get("cache-control")).toBe(cachedBy(path));
       expect(response.headers.get("x-request-id")).not.toBeNull();
       expect(await response.text()).toBe("");
     }
@@ -230,7 +244,7 @@ describe("the page", () => {
         new URL(link, "http://a/api/auth/docs").pathname + new URL(link, "http://a").search,
       );
       expect(response.status, link).toBe(200);
-      const lasting = link.includes("?v=") ? "public, max-age=31536000, immutable" : "public, max-age=300";
+      const lasting = link.includes("?v=") ? "public, max-age=31536000, immutable" : cachedBy(link);
       expect(response.headers.get("cache-control"), link).toBe(lasting);
       await response.body?.cancel();
     }
