@@ -49,7 +49,7 @@ describe.each(backends)("the demo on %s", (backend) => {
 
   it("passes, also several at once, and leaves no secret in the database or the log", async () => {
     // The first screen shows the credentials of development mode; what comes after it is the log.
-    while (!server.logs().includes("INFO: ready")) await setTimeout(20);
+    while (!server.logs().includes("INFO: Ready")) await setTimeout(20);
     const start = server.logs().length;
     const transcript = join(directory, "transcript");
     const demos = [0, 1].map(() => startDemo(server, { DEMO_TRANSCRIPT: transcript }));
