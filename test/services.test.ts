@@ -1,4 +1,6 @@
 /** SERVICES names the services that a process runs: the others need neither settings nor memory. */
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
 import { killAll, startProgram } from "./support/program.ts";
 import { startOwnServer } from "./support/servers.ts";
@@ -33,6 +35,18 @@ async function loadedBy(services: string): Promise<string[]> {
     .split("\n")
     .filter((line) => line.startsWith("LOAD "));
 }
+
+test("the management port of a server answers health checks over HTTP/1.0 that name no host", async () => {
+  const server = await startOwnServer("PGlite", { env: { SERVICES: "auth" } });
+  try {
+    const { hostname, port } = new URL(server.management);
+    const socket = connect(Number(port), hostname);
+    socket.end("GET /health/ready HTTP/1.0\r\n\r\n");
+    expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 /);
+  } finally {
+    await server.stop();
+  }
+});
 
 describe("a process", () => {
   test("of the auth service loads nothing of push, and no job queue", async () => {
