@@ -1,0 +1,157 @@
+/**
+ * `npm run test:clients [-- <language>…] [-- --short]`: clients of other languages, made from the documents by the
+ * generators that people use, against the running server. Each language has a folder with its toolchain's own files
+ * and versions; `checks.ts` in it says what is checked. `--short` runs what continuous integration runs.
+ *
+ * A language whose toolchain is missing is left out and named; where `CI` is set it has failed. The last line is
+ * `N passed, N failed`.
+ */
+import { execFile } from "node:child_process";
+import { existsSync, globSync, mkdirSync } from "node:fs";
+import { basename, delimiter, dirname, join } from "node:path";
+import { performance } from "node:perf_hooks";
+import { promisify } from "node:util";
+import { ROOT, say } from "../../scripts/command.ts";
+import type { Check, Language, RunOptions, World } from "./language.ts";
+import { type ClientServer, startClientServer } from "./server.ts";
+
+const CLIENTS = import.meta.dirname;
+const execute = promisify(execFile);
+
+interface Result {
+  readonly language: string;
+  readonly tool: string;
+  readonly holds: string;
+  readonly seconds: number;
+  /** What went wrong, with the tool's output. */
+  readonly failure?: string;
+}
+
+/** The addresses and credentials, as a client program reads them from its environment. */
+function environmentOf(server: ClientServer): Record<string, string> {
+  return {
+    GATEPOST_AUTH_URL: server.authUrl,
+    GATEPOST_PUSH_URL: server.pushUrl,
+    GATEPOST_GRPC: server.grpcAddress,
+    GATEPOST_INTERNAL_SECRET: "internal-dev-secret",
+    GATEPOST_MOBILE_APP_SECRET: "mobile-app-dev-secret",
+    GATEPOST_BACKOFFICE_SECRET: "backoffice-dev-secret",
+  };
+}
+
+function createWorld(server: ClientServer, language: string): World {
+  const build = join(ROOT, ".data", "clients", language);
+  mkdirSync(build, { recursive: true });
+  const path = [join(ROOT, "node_modules", ".bin"), process.env["PATH"]].join(delimiter);
+  return {
+    authUrl: server.authUrl,
+    pushUrl: server.pushUrl,
+    grpcAddress: server.grpcAddress,
+    documents: server.documents,
+    protos: join(ROOT, "proto"),
+    sources: join(CLIENTS, language),
+    build,
+    async run([program, ...args], { cwd = build, env, timeoutSeconds = 600 }: RunOptions = {}) {
+      try {
+        const { stdout } = await execute(program, args, {
+          cwd,
+          env: { ...process.env, PATH: path, ...environmentOf(server), ...env },
+          timeout: timeoutSeconds * 1000,
+          maxBuffer: 64 * 1024 * 1024,
+        });
+        return stdout;
+      } catch (error) {
+        throw new Error(describeFailure([program, ...args].join(" "), error), { cause: error });
+      }
+    },
+  };
+}
+
+/** The end of what the program wrote is where its complaint is. */
+function describeFailure(command: string, error: unknown): string {
+  const { stdout = "", stderr = "" } = error as { stdout?: string; stderr?: string };
+  const output = `${stdout}\n${stderr}`.trim();
+  return `${command} failed:\n${output === "" ? String(error) : output.slice(-8_000)}`;
+}
+
+async function isInstalled(program: string): Promise<boolean> {
+  return execute("which", [program]).then(
+    () => true,
+    () => false,
+  );
+}
+
+async function timed(
+  language: string,
+  check: Pick<Check, "tool" | "holds">,
+  work: () => Promise<void>,
+): Promise<Result> {
+  const start = performance.now();
+  const failure = await work().then(
+    () => undefined,
+    (error: unknown) => (error instanceof Error ? error.message : String(error)),
+  );
+  const seconds = (performance.now() - start) / 1000;
+  say(`${failure === undefined ? "ok    " : "FAILED"} ${language}: ${check.tool} (${seconds.toFixed(1)} s)`);
+  if (failure !== undefined) say(failure);
+  const { tool, holds } = check;
+  return { language, tool, holds, seconds, ...(failure !== undefined && { failure }) };
+}
+
+async function checkLanguage(language: Language, server: ClientServer, short: boolean): Promise<Result[]> {
+  const world = createWorld(server, language.name);
+  const checks = language.checks.filter((check) => check.short || !short);
+  if (checks.length === 0) return [];
+  const results: Result[] = [];
+  if (language.prepare) {
+    const setUp = { tool: "preparation", holds: "what the checks need is installed" };
+    const result = await timed(language.name, setUp, async () => language.prepare?.(world));
+    if (result.failure !== undefined) return [result];
+  }
+  for (const check of checks) results.push(await timed(language.name, check, () => check.run(world)));
+  return results;
+}
+
+function showTable(results: readonly Result[]): void {
+  const width = (of: (result: Result) => string) => Math.max(...results.map((result) => of(result).length));
+  const [languages, tools] = [width(({ language }) => language), width(({ tool }) => tool)];
+  say();
+  for (const { language, tool, holds, seconds, failure } of results) {
+    const time = `${seconds.toFixed(0)} s`.padStart(6);
+    const outcome = failure === undefined ? holds : "FAILED";
+    say(`${language.padEnd(languages)}  ${tool.padEnd(tools)}  ${time}  ${outcome}`);
+  }
+}
+
+const args = process.argv.slice(2);
+const short = args.includes("--short");
+const known = globSync("*/checks.ts", { cwd: CLIENTS })
+  .map((file) => basename(dirname(file)))
+  .sort();
+const wanted = args.filter((argument) => !argument.startsWith("--"));
+const unknown = wanted.find((name) => !existsSync(join(CLIENTS, name, "checks.ts")));
+if (unknown !== undefined) throw new Error(`There is no language ${unknown}; there are ${known.join(", ")}.`);
+
+const results: Result[] = [];
+const missing: string[] = [];
+const server = await startClientServer();
+try {
+  for (const name of wanted.length > 0 ? wanted : known) {
+    const { language }: { language: Language } = await import(`./${name}/checks.ts`);
+    const absent: string[] = [];
+    for (const { name: program, install } of language.toolchain) {
+      if (!(await isInstalled(program))) absent.push(`${program} (${install})`);
+    }
+    if (absent.length > 0) missing.push(`${name} needs ${absent.join(" and ")}`);
+    else results.push(...(await checkLanguage(language, server, short)));
+  }
+} finally {
+  await server.stop();
+}
+
+if (results.length > 0) showTable(results);
+for (const line of missing) say(`Left out: ${line}.`);
+const ofCi = process.env["CI"] ? missing.length : 0;
+const failures = results.filter(({ failure }) => failure !== undefined).length + ofCi;
+say(`${results.length - (failures - ofCi)} passed, ${failures} failed`);
+if (failures > 0) process.exitCode = 1;

@@ -1,0 +1,67 @@
+/** The server that the clients talk to: the whole program in development mode, on ports and data of its own. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { startNode } from "../support/program.ts";
+import { type Ports, portsIn } from "../support/servers.ts";
+
+export interface ClientServer {
+  readonly authUrl: string;
+  readonly pushUrl: string;
+  readonly grpcAddress: string;
+  /** The folder with the documents as the server serves them. */
+  readonly documents: string;
+  /** Ends it and removes its data. */
+  stop(): Promise<void>;
+}
+
+/** @throws with what the server wrote if it does not become ready within two minutes */
+export async function startClientServer(): Promise<ClientServer> {
+  const directory = mkdtempSync(join(tmpdir(), "gatepost-clients-"));
+  const program = startNode("src/start.js", {
+    DATA_DIR: join(directory, "data"),
+    SERVER_PORT: "0",
+    GRPC_PORT: "0",
+    MANAGEMENT_PORT: "0",
+  });
+  const stop = async () => {
+    program.child.kill("SIGTERM");
+    await program.ended();
+    rmSync(directory, { recursive: true, force: true });
+  };
+  try {
+    const ports = await becomesReady(program);
+    const origin = `http://127.0.0.1:${ports.http}`;
+    const authUrl = `${origin}/api/auth`;
+    const pushUrl = `${origin}/api/push-orchestration`;
+    const documents = join(directory, "documents");
+    mkdirSync(documents);
+    for (const extension of ["yaml", "json"]) {
+      await download(`${authUrl}/openapi.${extension}`, join(documents, `auth.${extension}`));
+      await download(`${pushUrl}/openapi.${extension}`, join(documents, `push.${extension}`));
+    }
+    return { authUrl, pushUrl, grpcAddress: `127.0.0.1:${ports.grpc}`, documents, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+async function becomesReady(program: ReturnType<typeof startNode>): Promise<Ports> {
+  const deadline = Date.now() + 120_000;
+  while (program.child.exitCode === null && Date.now() < deadline) {
+    const ports = portsIn(program.output());
+    const response =
+      ports && (await fetch(`http://127.0.0.1:${ports.management}/health/ready`).catch(() => undefined));
+    if (ports && response?.ok) return ports;
+    await setTimeout(50);
+  }
+  throw new Error(`the server is not ready:\n${program.output()}`);
+}
+
+async function download(url: string, file: string): Promise<void> {
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`GET ${url} was answered with ${response.status}`);
+  writeFileSync(file, await response.text());
+}
