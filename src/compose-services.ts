@@ -18,11 +18,10 @@ import type { ServerSettings } from "./platform/settings/server.ts";
 import type { createPushService, PushService } from "./push/service.ts";
 import type { ServiceName, Settings } from "./services.ts";
 
-/** An API, with its base path if that differs from the document's. */
+/** An API and its document. */
 interface ServedApi {
   readonly http: Hono;
   readonly document: ContractDocument;
-  readonly basePath?: string;
 }
 
 /** A service, as the process runs it. */
@@ -120,20 +119,16 @@ async function builtInVerifier(
   { otp }: AuthSettings,
   { logger, metrics, clock }: ProcessDependencies,
 ): Promise<ServedApi> {
-  const [{ createOtpVerifier }, { developmentSecrets }, { builtInVerifierPath: basePath }] =
-    await Promise.all([
-      import("./development/otp-verifier/service.ts"),
-      import("./development/secrets.ts"),
-      import("./auth/settings-table.ts"),
-    ]);
-  const verifier = await createOtpVerifier({
+  const [{ createOtpVerifier }, { developmentSecrets }] = await Promise.all([
+    import("./development/otp-verifier/service.ts"),
+    import("./development/secrets.ts"),
+  ]);
+  return createOtpVerifier({
     issuer: otp.issuer,
     privateKey: developmentSecrets(server.dataDir).otp.privateKey,
     logger,
     observer: metrics.http,
     clock,
     validateResponses: true,
-    basePath,
   });
-  return { ...verifier, basePath };
 }

@@ -73,16 +73,14 @@ export async function startServer(
   for (const { name, stop } of services) lifecycle.add({ name, stop });
 
   const app = new Hono({ router: new CachingRouter() });
-  const apis = [...services, ...builtIn].map(({ document, basePath = document.basePath, http }) => {
-    return { document, basePath, http };
-  });
+  const apis = [...services, ...builtIn];
   const cors = corsPolicy(
     server.corsOrigins,
     apis.map(({ document }) => apiHeaders(document)),
   );
   if (cors.origins.length > 0) app.use(httpCors(cors));
-  for (const { document, basePath, http } of apis) {
-    app.route("/", createApiReference(document, basePath, logger));
+  for (const { document, http } of apis) {
+    app.route("/", createApiReference(document, logger));
     app.route("/", http);
   }
   app.route("/", createIndex(programName, apis, logger));

@@ -247,7 +247,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/.well-known/oauth-authorization-server/api/auth": {
+    "/.well-known/oauth-authorization-server": {
         parameters: {
             query?: never;
             header?: never;
@@ -256,7 +256,8 @@ export interface paths {
         };
         /**
          * Discovery, where OAuth libraries look
-         * @description Metadata of this authorization server (RFC 8414).
+         * @description Metadata of this authorization server (RFC 8414). It is also at the root of the host, where RFC 8414 section 3.1
+         *     places that of an issuer with a path: `/.well-known/oauth-authorization-server/api/auth`.
          */
         get: operations["getAuthorizationServerMetadata"];
         put?: never;

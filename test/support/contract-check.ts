@@ -28,7 +28,7 @@ interface OperationObject {
 }
 interface DocumentObject {
   servers: { url: string }[];
-  paths: Record<string, Record<string, unknown> & { servers?: { url: string }[] }>;
+  paths: Record<string, Record<string, unknown>>;
 }
 
 const methods = ["get", "put", "post", "delete", "patch"] as const;
@@ -92,7 +92,7 @@ export function readContract(name: string): Contract {
     { operation: Operation; responses: Record<string, ResponseObject>; pointer: string }
   >();
   for (const [path, item] of Object.entries(document.paths)) {
-    const base = ((item.servers ?? document.servers)[0]?.url ?? "").replace(/^\{\w+\}/, "");
+    const base = new URL(document.servers[0]?.url ?? "").pathname;
     for (const method of methods) {
       const operation = item[method] as OperationObject | undefined;
       if (!operation) continue;

@@ -2,7 +2,7 @@
  * Composition root of the built-in OTP verifier, which replaces a real one in development mode. It implements
  * openapi/otp-verifier.yaml; the auth service calls it over HTTP, as it calls a real one.
  */
-import { Hono } from "hono";
+import type { Hono } from "hono";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { HttpObserver } from "../../platform/base/observers.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
@@ -26,15 +26,13 @@ interface Dependencies {
   readonly clock: Clock;
   /** Whether every response is validated against the document. */
   readonly validateResponses: boolean;
-  /** Prefix of the document's paths. */
-  readonly basePath: string;
 }
 
 /** @throws if the key is of a type that cannot sign proofs */
 export async function createOtpVerifier(dependencies: Dependencies): Promise<OtpVerifier> {
-  const { logger, observer, clock, validateResponses, basePath } = dependencies;
+  const { logger, observer, clock, validateResponses } = dependencies;
   const document = await loadContract(contractTexts("otp-verifier"));
-  const bound = otpVerifierHttp({
+  const http = otpVerifierHttp({
     document,
     verifications: createVerifications(clock),
     signOtpProof: createSignOtpProof(dependencies, clock),
@@ -42,5 +40,5 @@ export async function createOtpVerifier(dependencies: Dependencies): Promise<Otp
     observer,
     validateResponses,
   });
-  return { http: new Hono().route(basePath, bound), document };
+  return { http, document };
 }

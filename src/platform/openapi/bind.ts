@@ -74,10 +74,13 @@ export function bindContract<Operations, Caller>(binding: Binding<Operations, Ca
   return app;
 }
 
-/** Literal paths before templated ones, as OpenAPI matches them. */
+/** The paths that are served: literal ones before templated ones, as OpenAPI matches them. */
 function byPath(operations: readonly ContractOperation[]): [string, ContractOperation[]][] {
   const parameters = (path: string) => path.split("{").length;
-  return [...Map.groupBy(operations, (operation) => operation.path)].sort(
+  const again = operations.flatMap((operation) =>
+    operation.alsoAt === undefined ? [] : [{ ...operation, path: operation.alsoAt }],
+  );
+  return [...Map.groupBy([...operations, ...again], (operation) => operation.path)].sort(
     ([a], [b]) => parameters(a) - parameters(b),
   );
 }

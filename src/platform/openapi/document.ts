@@ -46,6 +46,8 @@ export interface ContractOperation {
   readonly method: string;
   /** As in the document, after the path of the server. */
   readonly path: string;
+  /** `x-also-at` of the path: a second path, of the host, at which it is served too. */
+  readonly alsoAt: string | undefined;
   /** Alternatives. Each lists schemes, all of which must succeed. Empty: public. */
   readonly security: readonly (readonly string[])[];
   /** The schemes that `security` names, each once, in its order. */
@@ -70,10 +72,10 @@ export interface ContractDocument {
   /** The parsed document. */
   readonly json: object;
   readonly title: string;
-  /** Path of the first server, such as /api/orders; "" for none. */
+  /** URL of the server that it names, as it is written there. */
+  readonly serverUrl: string;
+  /** Path of that URL, such as /api/orders. */
   readonly basePath: string;
-  /** The URLs among the defaults of its servers' variables, each once. */
-  readonly serverDefaults: readonly string[];
   readonly operations: readonly ContractOperation[];
 }
 
@@ -119,26 +121,17 @@ function createAjv(options: { coerceTypes: boolean }): Ajv2020 {
   return ajv;
 }
 
-/** Path of the first of the servers; variables stand for scheme, host and port only. */
-function serverPath(servers: readonly { url: string }[] | undefined): string | undefined {
-  return servers?.[0]?.url.replace(/^(\{\w+\}|https?:\/\/[^/]*)/, "").replace(/\/$/, "");
-}
-
-/** The part of an OpenAPI server that is used here. */
-interface ServerObject {
-  readonly url: string;
-  readonly variables?: Readonly<Record<string, { readonly default: string | boolean | number }>>;
-}
-
-function serverDefaultsOf({ servers = [], paths = {} }: Document): string[] {
-  const all: readonly ServerObject[] = [
-    ...servers,
-    ...Object.values(paths).flatMap((path) => path?.servers ?? []),
-  ];
-  const defaults = all.flatMap(({ variables = {} }) =>
-    Object.values(variables).map((each) => `${each.default}`),
-  );
-  return [...new Set(defaults)].filter((text) => URL.canParse(text));
+/**
+ * The URL of the one server of a document. Many readers of documents know neither variables, nor servers of a path,
+ * so there are none.
+ * @throws if the document has anything else
+ */
+function serverUrlOf({ info, servers = [], paths = {} }: Document): string {
+  const [server, ...more] = servers;
+  const isPlain = server && !server.variables && /^https?:\/\/[^/]+\/.*[^/]$/.test(server.url);
+  const named = Object.values(paths).some((path) => path?.servers);
+  if (isPlain && more.length === 0 && !named) return server.url;
+  throw new Error(`${info.title}: a document names one server, with a plain URL that has a path`);
 }
 
 /** A document in both formats: `json` is generated from `yaml`, and is much faster to parse. */
@@ -165,17 +158,20 @@ export async function loadContract({ yaml, json: text }: ContractTexts): Promise
     customizeAjv: (_ajv, options) => (options?.coerceTypes ? coercing : strict),
   });
   await backend.init();
-  const basePath = serverPath(json.servers) ?? "";
+  const serverUrl = serverUrlOf(json);
+  const basePath = new URL(serverUrl).pathname;
   const operations = backend.router.getOperations().map((operation) => {
-    const pathItem = json.paths?.[operation.path];
-    const path = (serverPath(pathItem?.servers) ?? basePath) + operation.path;
-    return describeOperation(backend, operation, path, schemesOf(json, operation), strict);
+    const pathItem: PathItem | undefined = json.paths?.[operation.path];
+    const paths = { path: basePath + operation.path, alsoAt: pathItem?.["x-also-at"] };
+    return describeOperation(backend, operation, paths, schemesOf(json, operation), strict);
   });
-  return {
-    ...{ yaml, json, basePath, operations },
-    title: json.info.title,
-    serverDefaults: serverDefaultsOf(json),
-  };
+  return { yaml, json, title: json.info.title, serverUrl, basePath, operations };
+}
+
+/** The part of an OpenAPI path item that is used here. */
+interface PathItem {
+  readonly servers?: readonly object[];
+  readonly "x-also-at"?: string;
 }
 
 /** The dereferenced shape of members that openapi-backend types as "object or reference". */
@@ -205,7 +201,7 @@ function schemesOf({ components }: Document, { operationId, security = [] }: Ope
 function describeOperation(
   backend: OpenAPIBackend,
   operation: Operation,
-  path: string,
+  paths: Pick<ContractOperation, "path" | "alsoAt">,
   schemes: readonly SecurityScheme[],
   ajv: Ajv2020,
 ): ContractOperation {
@@ -217,7 +213,7 @@ function describeOperation(
   return {
     id,
     method: operation.method,
-    path,
+    ...paths,
     security: (operation.security ?? []).map((alternative) => Object.keys(alternative)),
     schemes,
     parameters,

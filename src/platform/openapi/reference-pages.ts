@@ -81,18 +81,18 @@ function asset(file: string, contentType: string): readonly [string, () => Page]
  * The pages of a contract, by their path below the base path; "" is the index. A page that is the same for every
  * request is made once.
  */
-export function pagesOf(contract: ContractDocument, basePath: string): ReadonlyMap<string, MakePage> {
+export function pagesOf(contract: ContractDocument): ReadonlyMap<string, MakePage> {
   const text = (headers: Page["headers"], make: () => string, version?: string) =>
     once(() => toPage(Buffer.from(make()), headers, version));
   return new Map<string, MakePage>([
-    ["", indexPage(contract.title, linksOf(contract.title, basePath))],
+    ["", indexPage(contract.title, linksOf(contract))],
     [
       "openapi.json",
       documentPage(
         jsonType,
         contract,
         once(() => JSON.stringify(contract.json)),
-        (url) => `"default":"${url}"`,
+        (url) => `"url":"${url}"`,
       ),
     ],
     [
@@ -101,7 +101,7 @@ export function pagesOf(contract: ContractDocument, basePath: string): ReadonlyM
         "application/yaml",
         contract,
         () => contract.yaml,
-        (url) => `default: ${url}\n`,
+        (url) => `url: ${url}\n`,
       ),
     ],
     ["docs", text(pageHeaders, () => htmlOf(contract.title))],
@@ -129,22 +129,19 @@ export function indexPage(
 }
 
 /**
- * A document with the origin that the client used, in place of the default of its servers' variables. It is made for
- * each request: a cache would grow with every name that clients invent.
- * @param spelled writes such a default as the text has it
+ * A document whose server is the one that the client has asked. It is made for each request: a cache would grow with
+ * every name that clients invent.
+ * @param spelled writes the server's URL as the text has it
  */
 function documentPage(
   contentType: string,
-  { serverDefaults }: ContractDocument,
+  { serverUrl, basePath }: ContractDocument,
   text: () => string,
   spelled: (url: string) => string,
 ): MakePage {
   return ({ origin }) => {
-    let served = text();
-    for (const url of origin === undefined ? [] : serverDefaults) {
-      const { pathname } = new URL(url);
-      served = served.replaceAll(spelled(url), spelled(`${origin}${pathname === "/" ? "" : pathname}`));
-    }
+    const url = origin === undefined ? serverUrl : `${origin}${basePath}`;
+    const served = text().replace(spelled(serverUrl), () => spelled(url));
     return toPage(Buffer.from(served), { "Content-Type": contentType, Vary: "Host, X-Forwarded-Proto" });
   };
 }

@@ -14,13 +14,11 @@ import { linksOf } from "./service-index.ts";
 
 const allow = ["GET", "HEAD", "OPTIONS"];
 
-/**
- * Routes for an index, `openapi.json`, `openapi.yaml`, `docs` and the files of that page, below the base path.
- * @param basePath such as /api/orders
- */
-export function createApiReference(contract: ContractDocument, basePath: string, logger: Logger): Hono {
+/** Routes for an index, `openapi.json`, `openapi.yaml`, `docs` and the files of that page, below the base path. */
+export function createApiReference(contract: ContractDocument, logger: Logger): Hono {
   const app = new Hono();
-  for (const [path, makePage] of pagesOf(contract, basePath)) {
+  const { basePath } = contract;
+  for (const [path, makePage] of pagesOf(contract)) {
     addPage(app, path === "" ? basePath : `${basePath}/${path}`, makePage, logger);
   }
   // The links of a page are relative to its own address.
@@ -37,10 +35,10 @@ export function createApiReference(contract: ContractDocument, basePath: string,
 /** The route `/`: an index of these APIs, which is part of no contract. @param name of the program */
 export function createIndex(
   name: string,
-  apis: readonly { readonly document: ContractDocument; readonly basePath: string }[],
+  apis: readonly { readonly document: ContractDocument }[],
   logger: Logger,
 ): Hono {
-  const services = apis.map(({ document, basePath }) => linksOf(document.title, basePath));
+  const services = apis.map(({ document }) => linksOf(document));
   return addPage(new Hono(), "/", indexPage(name, { services }), logger);
 }
 

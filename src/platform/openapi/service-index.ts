@@ -1,5 +1,7 @@
 /** The index at `/` and at each base path: the APIs and the paths of their documents, as JSON and as HTML. */
 
+import type { ContractDocument } from "./document.ts";
+
 /** One API in an index; paths of this host. */
 export interface ApiLinks {
   readonly name: string;
@@ -9,10 +11,9 @@ export interface ApiLinks {
   readonly openapiJson: string;
 }
 
-/** @param basePath such as /api/orders */
-export function linksOf(name: string, basePath: string): ApiLinks {
+export function linksOf({ title, basePath }: Pick<ContractDocument, "title" | "basePath">): ApiLinks {
   return {
-    name,
+    name: title,
     path: basePath,
     docs: `${basePath}/docs`,
     openapiYaml: `${basePath}/openapi.yaml`,

@@ -133,6 +133,19 @@ describe("what is public", () => {
       expect(one?.issuer).toBe(server.base);
     });
 
+    const atRoot = "/.well-known/oauth-authorization-server/api/auth";
+
+    test("is at the root of the host as well, where RFC 8414 places it, with all that a path answers", async () => {
+      const below = await api.call("getAuthorizationServerMetadata");
+      const root = await fetch(server.origin + atRoot);
+      expect(await root.text()).toBe(below.text);
+      const named = ["content-type", "cache-control"];
+      const of = (headers: Headers) => named.map((name) => headers.get(name));
+      expect([root.status, ...of(root.headers)]).toEqual([below.status, ...of(below.headers)]);
+      const statusOf = async (method: string) => (await fetch(server.origin + atRoot, { method })).status;
+      expect(await Promise.all(["HEAD", "OPTIONS", "POST"].map(statusOf))).toEqual([200, 204, 405]);
+    });
+
     test("is found by a standard client, in the way of OpenID Connect and in that of OAuth", async () => {
       const issuer = new URL(server.base);
       for (const algorithm of ["oidc", "oauth2"] as const) {

@@ -44,7 +44,6 @@ beforeAll(async () => {
     observer: { completed: () => undefined },
     clock,
     validateResponses: true,
-    basePath: "/otp-verifier",
   });
   served = await serveApp(verifier.http);
   cleanup.defer(() => served.close());

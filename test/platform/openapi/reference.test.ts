@@ -27,13 +27,10 @@ beforeAll(async () => {
   const app = new Hono();
   const contract = await loadContract(contractTexts("auth"));
   const verifier = await loadContract(contractTexts("otp-verifier"));
-  app.route("/", createApiReference(contract, "/api/auth", logger));
-  app.route("/", createApiReference(verifier, "/otp-verifier", logger));
-  app.route("/", createApiReference(sample, "/api/sample", logger));
-  const apis = [
-    { document: contract, basePath: "/api/auth" },
-    { document: sample, basePath: "/api/sample" },
-  ];
+  app.route("/", createApiReference(contract, logger));
+  app.route("/", createApiReference(verifier, logger));
+  app.route("/", createApiReference(sample, logger));
+  const apis = [{ document: contract }, { document: sample }];
   app.route("/", createIndex("gatepost", apis, logger));
   app.notFound(notFound(logger));
   served = await serveApp(app);
@@ -64,7 +61,7 @@ const pages = [
 
 /** The document, served from this address instead of the one that is written in it. */
 const movedTo = (origin: string) =>
-  readFileSync(auth, "utf8").replaceAll("default: http://127.0.0.1:8080\n", `default: ${origin}\n`);
+  readFileSync(auth, "utf8").replace("url: http://127.0.0.1:8080/", `url: ${origin}/`);
 
 describe("the document", () => {
   it("is served as YAML as it is written, but for the address of its servers", async () => {
@@ -85,9 +82,32 @@ describe("the document", () => {
     });
   });
 
-  it("keeps the path of an address that has one", async () => {
-    const yaml = await (await get("/otp-verifier/openapi.yaml")).text();
-    expect(yaml).toContain(`default: ${served.origin}/otp-verifier\n`);
+  it.each(["/api/auth", "/api/sample", "/otp-verifier"])(
+    "names one server without variables, the one that was asked: %s",
+    async (basePath) => {
+      const url = served.origin + basePath;
+      const [text, json] = await Promise.all([
+        get(`${basePath}/openapi.yaml`).then((response) => response.text()),
+        get(`${basePath}/openapi.json`).then((response) => response.json()),
+      ]);
+      for (const { servers } of [parse(text), json]) {
+        expect(servers).toEqual([expect.objectContaining({ url })]);
+        expect(servers[0]).not.toHaveProperty("variables");
+      }
+    },
+  );
+
+  it.each([
+    ["http://127.0.0.1:8080/api/sample\n", "'{base_url}/api/sample'\n"],
+    ["http://127.0.0.1:8080/api/sample\n", "http://127.0.0.1:8080/api/sample/\n"],
+    ["http://127.0.0.1:8080/api/sample\n", "/api/sample\n"],
+    ["security: []\n", "  - url: http://127.0.0.1:9090/b\nsecurity: []\n"],
+    ["  /v1/items:\n", "  /v1/items:\n    servers: [{ url: http://127.0.0.1:8080/b }]\n"],
+  ])("is refused with a server that readers of documents stumble over: %j, %j", async (from, to) => {
+    const yaml = sampleTexts.yaml.replace(from, to);
+    expect(yaml).not.toBe(sampleTexts.yaml);
+    const loading = loadContract({ yaml, json: JSON.stringify(parse(yaml)) });
+    await expect(loading).rejects.toThrow("a document names one server");
   });
 
   it("names the host of the header where the request's target has another, and is for this client only", async () => {
