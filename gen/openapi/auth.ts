@@ -277,7 +277,10 @@ export interface components {
          *     `.`, `..` and `find-by-phone` are taken by the paths.
          */
         IdentityId: string;
-        /** @description Phone number in international format; spaces, dashes and brackets are tolerated. */
+        /**
+         * @description Phone number in international format: with the plus sign, with `00` in its place, or with neither.
+         *     Spaces, dots, dashes and brackets are tolerated. A national number is taken for an international one, or refused.
+         */
         PhoneInput: string;
         /** @description Phone number in canonical E.164 form. */
         Phone: string;
@@ -960,11 +963,12 @@ export interface operations {
         parameters: {
             query: {
                 /**
-                 * @description Phone number in international format. Encode the plus sign as `%2B`; a leading space is read
-                 *     as the plus sign that was not encoded.
+                 * @description Phone number in international format, as in `PhoneInput`. Encode the plus sign as `%2B`, or leave it
+                 *     out; a leading space is read as the plus sign that was not encoded. Text that is no phone number is
+                 *     bound to nobody: 404.
                  * @example +12025550123
                  */
-                phone: components["schemas"]["PhoneInput"];
+                phone: string;
             };
             header?: {
                 /**

@@ -11,7 +11,6 @@ import { identityNotFound, invalidClient } from "./errors.ts";
 import type { GenerateTokens } from "./grants/generate-tokens.ts";
 import type { Identities } from "./identities/identities.ts";
 import { authenticationTypesOf, type Identity } from "./identities/identity.ts";
-import { canonicalPhone } from "./identities/phone.ts";
 import type { KeyStore } from "./keys/key-store.ts";
 import type { Introspect, Introspection } from "./tokens/introspect.ts";
 import type { Revoke } from "./tokens/revoke.ts";
@@ -57,10 +56,6 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       return { status: 200, body: identityBody(await identities.create(id, fields)) };
     },
     async findIdentityByPhone({ query: { phone } }) {
-      if (!canonicalPhone(phone)) {
-        const message = "is not a possible phone number in international format";
-        throw invalidInput([{ pointer: "/query/phone", message }]);
-      }
       const identity = await identities.findByPhone(phone);
       if (!identity) throw identityNotFound("phone number");
       const { metadata: _left, authenticationTypes: _out, ...found } = identityBody(identity);

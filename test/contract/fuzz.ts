@@ -174,7 +174,8 @@ function requestsOf({ document, sharp, isWhole, otherPaths = [], requiredField }
           }));
           const isList = resolve(schema).type === "array";
           const missing = good.map((request) => ({ ...request, query: without(request) }));
-          return [instead, ...(isList ? [] : [twice]), ...(required ? [missing] : [])];
+          const isFree = !isConstrained({ name, in: place, schema });
+          return [...(isFree ? [] : [instead]), ...(isList ? [] : [twice]), ...(required ? [missing] : [])];
         }
         default:
           return isConstrained({ name, in: place, schema })

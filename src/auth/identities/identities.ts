@@ -17,7 +17,7 @@ export interface Identities {
   get(id: string): Promise<Identity>;
   /** @param phone in any spelling; undefined is returned for text that cannot be a phone number */
   findByPhone(phone: string): Promise<Identity | undefined>;
-  /** @param username phone, e-mail or id */
+  /** @param username phone, e-mail or id; where it could be several, the first of these that an identity has */
   findByUsername(username: string): Promise<Identity | undefined>;
   /** @throws identity_not_found */
   update(id: string, fields: IdentityFields): Promise<void>;
@@ -78,13 +78,19 @@ export function createIdentities(db: Database, clock: Clock): Identities {
       return canonical ? findOne(sql`${identities.phone} = ${canonical}`) : undefined;
     },
 
-    findByUsername(username) {
-      const phone = canonicalPhone(username);
-      if (phone) return findOne(sql`${identities.phone} = ${phone}`);
+    async findByUsername(username) {
       // Lower-cased in JavaScript, as the limit on guessing does. PostgreSQL maps "İ" to i and JavaScript does
       // not: a spelling that only PostgreSQL maps would be counted as an account of its own.
-      if (username.includes("@")) return findOne(sql`lower(${identities.email}) = ${username.toLowerCase()}`);
-      return findOne(sql`${identities.id} = ${username}`);
+      const isEmail = sql`lower(${identities.email}) = ${username.toLowerCase()}`;
+      const isPhone = sql`${identities.phone} = ${canonicalPhone(username) ?? null}::text`;
+      const isId = sql`${identities.id} = ${username}`;
+      const [found] = await db
+        .select()
+        .from(identities)
+        .where(sql`${isPhone} or ${isEmail} or ${isId}`)
+        .orderBy(sql`${isPhone} desc nulls last`, sql`${isEmail} desc nulls last`)
+        .limit(1);
+      return found;
     },
 
     update: (id, fields) =>

@@ -23,12 +23,18 @@ function spellings(phone: string): string[] {
     `+1.${area}.${exchange}.${line}`,
     ` 1${area}${exchange}${line}`,
     ` 1 ${area} ${exchange} ${line}`,
+    `1${area}${exchange}${line}`,
+    `1 (${area}) ${exchange}-${line}`,
+    `001${area}${exchange}${line}`,
+    `00 1 ${area} ${exchange} ${line}`,
   ];
 }
 
 const notPhones = [
-  "2025550123",
-  "0012025550123",
+  "02025550123",
+  "00012025550123",
+  "+0012025550123",
+  "1202",
   "++12025550123",
   "  12025550123",
   "+1202",
@@ -139,7 +145,18 @@ describe.each(backends)("identities on %s", (backend) => {
       const { id } = await api.newIdentity();
       await expectInvalid(create({ id: randomUUID(), phone }), "/body/phone");
       await expectInvalid(update(id, { phone }), "/body/phone");
-      await expectInvalid(findBy(`?phone=${encodeURIComponent(phone)}`), "/query/phone");
+      const query = `?phone=${encodeURIComponent(phone)}`;
+      expect(await findBy(query)).toMatchObject({ status: 404, body: { code: "identity_not_found" } });
+    });
+
+    test.each(["", "a", "12", "鍵", "a".repeat(4000)])("%j in a query is nobody's", async (text) => {
+      const response = await findBy(`?phone=${encodeURIComponent(text)}`);
+      expect(response).toMatchObject({ status: 404, body: { code: "identity_not_found" } });
+    });
+
+    test("is required in a query", async () => {
+      await expectInvalid(findBy(""), "/query/phone");
+      await expectInvalid(findBy("?phone=%FF"), "/query");
     });
 
     test("given twice in a query is refused", async () => {

@@ -231,7 +231,7 @@ describe.each(backends)("input to the identity operations on %s", (backend) => {
     await expectInvalid(updateRaw(id, JSON.stringify({ phone })), "/body/phone");
     expect((await get(id)).body).toMatchObject({ phone: own });
     const query = `?phone=${encodeURIComponent(phone)}`;
-    await expectInvalid(api.call("findIdentityByPhone", { as: internal, query }), "/query/phone");
+    expect((await api.call("findIdentityByPhone", { as: internal, query })).status).toBe(404);
   });
 
   describe("a body that is not JSON is refused with a pointer to the body", () => {
