@@ -41,6 +41,44 @@ it.each(documents)("%s: its links and their anchors are there", (file) => {
   expect(brokenLinks(file)).toEqual([]);
 });
 
+interface Snippet {
+  readonly page: string;
+  /** What follows the backticks: a language, and where the code stands in a file that is run, `file=…`. */
+  readonly info: string;
+  readonly lines: readonly string[];
+}
+
+function snippetsOf(page: string): Snippet[] {
+  const blocks = readFileSync(join(root, page), "utf8").matchAll(/^```(\S.*)\n([\s\S]*?)^```$/gm);
+  return [...blocks].map(([, info = "", code = ""]) => ({ page, info, lines: code.trimEnd().split("\n") }));
+}
+
+/** Whether the lines stand in the file one after the other, perhaps further to the right. */
+function contains(file: string, lines: readonly string[]): boolean {
+  const all = readFileSync(join(root, file), "utf8").split("\n");
+  return all.some((first, start) => {
+    const indent = first.slice(0, first.length - first.trimStart().length);
+    return lines.every((line, index) => all[start + index] === (line === "" ? "" : indent + line));
+  });
+}
+
+const snippets = documents.flatMap(snippetsOf);
+
+it.each(snippets.filter(({ info }) => info.includes(" file=")))(
+  "$page: $info shows code that is run",
+  ({ info, lines }) => {
+    const [, file = ""] = info.split(" file=");
+    expect(contains(file, lines), lines.join("\n")).toBe(true);
+  },
+);
+
+it("shows no code of a resource server that is not run", () => {
+  const ofResourceServers = snippets.filter(({ page }) => page.startsWith("docs/auth/protect-your-api/"));
+  expect(ofResourceServers.length).toBeGreaterThan(3);
+  const notRun = ofResourceServers.filter(({ info }) => !/^(sh|text)$| file=test\/clients\//.test(info));
+  expect(notRun).toEqual([]);
+});
+
 it("the index names every page", () => {
   const index = prose("docs/README.md");
   const pages = documents.filter((file) => file.startsWith("docs/") && file !== "docs/README.md");

@@ -1,5 +1,8 @@
 /** What a language's folder gives to `npm run test:clients`: its toolchain and its checks. */
 
+import type { Program } from "../support/program.ts";
+import type { ClientServer } from "./server.ts";
+
 /** The servers that a check talks to, and the documents that clients are generated from. */
 export interface World {
   /** Such as `http://127.0.0.1:40123/api/auth`. */
@@ -24,6 +27,10 @@ export interface World {
    * @throws with all of the output if it fails, or after the timeout (600 s unless another is named)
    */
   run(command: readonly [string, ...string[]], options?: RunOptions): Promise<string>;
+  /** Starts a program that serves until its caller stops it, in the same folder and environment as `run`. */
+  start(command: readonly [string, ...string[]], options?: Omit<RunOptions, "timeoutSeconds">): Program;
+  /** Signs a token with the server's own key, which the server itself would never issue: an expired one, or another `typ`. */
+  signToken: ClientServer["signToken"];
 }
 
 export interface RunOptions {
@@ -49,14 +56,14 @@ export interface Language {
   /** The name of its folder. */
   readonly name: string;
   /** Programs that must be on PATH, each with the page that says how to install it. */
-  readonly toolchain: readonly Program[];
+  readonly toolchain: readonly ToolchainProgram[];
   /** Fetches what all checks need, such as a virtual environment. Quick if it is there already. */
   prepare?(world: World): Promise<void>;
   /** Run one after the other. */
   readonly checks: readonly Check[];
 }
 
-export interface Program {
+export interface ToolchainProgram {
   readonly name: string;
   readonly install: string;
 }

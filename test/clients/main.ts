@@ -12,6 +12,7 @@ import { basename, delimiter, dirname, join } from "node:path";
 import { performance } from "node:perf_hooks";
 import { promisify } from "node:util";
 import { ROOT, say } from "../../scripts/command.ts";
+import { killAll, startProgram } from "../support/program.ts";
 import type { Check, Language, RunOptions, World } from "./language.ts";
 import { type ClientServer, startClientServer } from "./server.ts";
 
@@ -30,6 +31,7 @@ interface Result {
 /** The addresses and credentials, as a client program reads them from its environment. */
 function environmentOf(server: ClientServer): Record<string, string> {
   return {
+    GATEPOST_ISSUER: server.authUrl,
     GATEPOST_AUTH_URL: server.authUrl,
     GATEPOST_PUSH_URL: server.pushUrl,
     GATEPOST_GRPC: server.grpcAddress,
@@ -42,7 +44,11 @@ function environmentOf(server: ClientServer): Record<string, string> {
 function createWorld(server: ClientServer, language: string): World {
   const build = join(ROOT, ".data", "clients", language);
   mkdirSync(build, { recursive: true });
-  const path = [join(ROOT, "node_modules", ".bin"), process.env["PATH"]].join(delimiter);
+  const environment = {
+    ...process.env,
+    PATH: [join(ROOT, "node_modules", ".bin"), process.env["PATH"]].join(delimiter),
+    ...environmentOf(server),
+  };
   return {
     authUrl: server.authUrl,
     pushUrl: server.pushUrl,
@@ -55,7 +61,7 @@ function createWorld(server: ClientServer, language: string): World {
       try {
         const { stdout } = await execute(program, args, {
           cwd,
-          env: { ...process.env, PATH: path, ...environmentOf(server), ...env },
+          env: { ...environment, ...env },
           timeout: timeoutSeconds * 1000,
           maxBuffer: 64 * 1024 * 1024,
         });
@@ -64,6 +70,8 @@ function createWorld(server: ClientServer, language: string): World {
         throw new Error(describeFailure([program, ...args].join(" "), error), { cause: error });
       }
     },
+    start: (command, { cwd = build, env } = {}) => startProgram(command, { ...environment, ...env }, cwd),
+    signToken: server.signToken,
   };
 }
 
@@ -146,6 +154,7 @@ try {
     else results.push(...(await checkLanguage(language, server, short)));
   }
 } finally {
+  killAll();
   await server.stop();
 }
 

@@ -1,8 +1,10 @@
 /** The server that the clients talk to: the whole program in development mode, on ports and data of its own. */
+import { generateKeyPairSync } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
+import { type JWTPayload, SignJWT } from "jose";
 import { startNode } from "../support/program.ts";
 import { type Ports, portsIn } from "../support/servers.ts";
 
@@ -12,6 +14,11 @@ export interface ClientServer {
   readonly grpcAddress: string;
   /** The folder with the documents as the server serves them. */
   readonly documents: string;
+  /**
+   * Signs with the server's own key what the server itself would never issue, such as an expired token.
+   * @param type the header's `typ`
+   */
+  signToken(payload: JWTPayload, type: string): Promise<string>;
   /** Ends it and removes its data. */
   stop(): Promise<void>;
 }
@@ -19,7 +26,12 @@ export interface ClientServer {
 /** @throws with what the server wrote if it does not become ready within two minutes */
 export async function startClientServer(): Promise<ClientServer> {
   const directory = mkdtempSync(join(tmpdir(), "gatepost-clients-"));
+  const keyId = "clients";
+  const { privateKey, publicKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
   const program = startNode("src/start.js", {
+    RSA_PRIVATE_KEY: privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
+    RSA_PUBLIC_KEY: publicKey.export({ type: "spki", format: "pem" }).toString(),
+    RSA_KEY_ID: keyId,
     DATA_DIR: join(directory, "data"),
     SERVER_PORT: "0",
     GRPC_PORT: "0",
@@ -41,7 +53,15 @@ export async function startClientServer(): Promise<ClientServer> {
       await download(`${authUrl}/openapi.${extension}`, join(documents, `auth.${extension}`));
       await download(`${pushUrl}/openapi.${extension}`, join(documents, `push.${extension}`));
     }
-    return { authUrl, pushUrl, grpcAddress: `127.0.0.1:${ports.grpc}`, documents, stop };
+    return {
+      authUrl,
+      pushUrl,
+      grpcAddress: `127.0.0.1:${ports.grpc}`,
+      documents,
+      signToken: (payload, typ) =>
+        new SignJWT(payload).setProtectedHeader({ alg: "RS256", typ, kid: keyId }).sign(privateKey),
+      stop,
+    };
   } catch (error) {
     await stop();
     throw error;

@@ -1,0 +1,171 @@
+/**
+ * Resource servers as `docs/auth/protect-your-api/` shows them: each is started as a program of its own and called
+ * with every kind of token.
+ *
+ * The program listens on 127.0.0.1 at any free port, writes `http://127.0.0.1:<port>` when it does, and answers `GET /`
+ * with the `sub` of the access token. Its environment has, beside what every client program is given,
+ * `GATEPOST_ISSUER`, the `iss` of tokens, `GATEPOST_AUTH_URL`, where auth is reached, and `GATEPOST_AUDIENCE`.
+ */
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { setTimeout } from "node:timers/promises";
+import { generateKeyPair, type JWTPayload, SignJWT } from "jose";
+import { type Front, openFront } from "../support/front.ts";
+import type { Program } from "../support/program.ts";
+import type { World } from "./language.ts";
+
+/** One of the audiences of the development client `mobile-app`. */
+const AUDIENCE = "storefront";
+
+/** Strict, by asking auth at each request; or local, by the key set, which learns of no revocation. */
+export type Protection = "introspection" | "key set";
+
+/**
+ * Starts the resource server, holds it to what the page promises, and stops it.
+ * @throws if it answers otherwise, or is not listening after two minutes
+ */
+export async function checkResourceServer(
+  world: World,
+  protection: Protection,
+  command: readonly [string, ...string[]],
+  options: { readonly cwd?: string; readonly env?: Readonly<Record<string, string>> } = {},
+): Promise<void> {
+  const way = await openFront();
+  way.leadTo(Number(new URL(world.authUrl).port));
+  const program = world.start(command, {
+    ...options,
+    env: {
+      ...options.env,
+      GATEPOST_AUDIENCE: AUDIENCE,
+      GATEPOST_AUTH_URL: `${way.origin}${new URL(world.authUrl).pathname}`,
+    },
+  });
+  try {
+    await checkAnswers(world, protection, await becomesReachable(program), way);
+  } catch (error) {
+    throw new Error(`${String(error)}\nThe resource server wrote:\n${program.output().slice(-4_000)}`, {
+      cause: error,
+    });
+  } finally {
+    program.child.kill("SIGTERM");
+    await program.ended();
+    await way.close();
+  }
+}
+
+async function checkAnswers(world: World, protection: Protection, url: string, way: Front): Promise<void> {
+  const { user, good, revoked, ofAnotherAudience } = await issueTokens(world.authUrl);
+  const isStrict = protection === "introspection";
+  await expectUser("a good token", url, `Bearer ${good}`, user);
+  await expectUser("the scheme in lower case", url, `bearer ${good}`, user);
+  await expectRefusal("no token", url, undefined);
+  await expectRefusal("another scheme", url, `Basic ${btoa(`${user}:secret`)}`);
+  await expectRefusal("a token for another audience", url, `Bearer ${ofAnotherAudience}`);
+  for (const [name, token] of await forgeTokens(world, good))
+    await expectRefusal(name, url, `Bearer ${token}`);
+  // By the key set alone, a token is good until it expires: the page says so.
+  if (isStrict) await expectRefusal("a revoked token", url, `Bearer ${revoked}`);
+  else await expectUser("a revoked token", url, `Bearer ${revoked}`, user);
+  await way.close();
+  if (isStrict) {
+    const { status } = await call(url, `Bearer ${good}`);
+    assert.equal(status, 503, "while auth is away");
+  } else await expectUser("a good token while auth is away", url, `Bearer ${good}`, user);
+}
+
+/** What looks like the good token, and is none. */
+async function forgeTokens(world: World, good: string): Promise<Map<string, string>> {
+  const [header = "", payload = "", signature = ""] = good.split(".");
+  const claims: JWTPayload = JSON.parse(Buffer.from(payload, "base64url").toString());
+  const { kid } = JSON.parse(Buffer.from(header, "base64url").toString());
+  const stranger = await generateKeyPair("RS256");
+  const withoutAlgorithm = Buffer.from(JSON.stringify({ alg: "none", typ: "at+jwt" })).toString("base64url");
+  const hourAgo = Math.floor(Date.now() / 1000) - 3600;
+  const type = "at+jwt";
+  return new Map([
+    ["a garbled token", "not-a-token"],
+    ["a token that lost a character", good.slice(0, -1)],
+    [
+      "a token with another payload",
+      `${header}.${Buffer.from(JSON.stringify({ ...claims, sub: "somebody-else" })).toString("base64url")}.${signature}`,
+    ],
+    ["a token without a signature", `${withoutAlgorithm}.${payload}.`],
+    [
+      "a token signed by another key",
+      await new SignJWT(claims)
+        .setProtectedHeader({ alg: "RS256", typ: type, kid })
+        .sign(stranger.privateKey),
+    ],
+    [
+      "an expired token",
+      await world.signToken({ ...claims, iat: hourAgo, nbf: hourAgo, exp: hourAgo + 900 }, type),
+    ],
+    [
+      "a token of another issuer",
+      await world.signToken({ ...claims, iss: "https://somebody-else.example" }, type),
+    ],
+    ["a token that is no access token", await world.signToken({ ...claims, jti: randomUUID() }, "JWT")],
+  ]);
+}
+
+async function issueTokens(authUrl: string) {
+  const user = `u-${randomUUID()}`;
+  const phone = `+1202${String(Math.floor(Math.random() * 8_000_000) + 2_000_000)}`;
+  const password = "correct horse battery";
+  await post(`${authUrl}/v1/identities`, "internal", { id: user, phone });
+  await post(`${authUrl}/v1/identities/${user}/password`, "internal", { password }, "PUT");
+  const byId = new URLSearchParams({ grant_type: "auth", auth_id: user });
+  const byPassword = new URLSearchParams({ grant_type: "password", username: user, password });
+  const issue = async (client: string, grant: URLSearchParams) => {
+    const response = await post(`${authUrl}/oauth2/v1/tokens`, client, grant);
+    const { access_token }: { access_token: string } = JSON.parse(response);
+    return access_token;
+  };
+  const good = await issue("mobile-app", byId);
+  const revoked = await issue("mobile-app", byId);
+  await post(`${authUrl}/oauth2/v1/revoke`, "mobile-app", new URLSearchParams({ token: revoked }));
+  return { user, good, revoked, ofAnotherAudience: await issue("backoffice", byPassword) };
+}
+
+async function post(url: string, client: string, body: object, method = "POST"): Promise<string> {
+  const isForm = body instanceof URLSearchParams;
+  const response = await fetch(url, {
+    method,
+    headers: {
+      authorization: `Basic ${btoa(`${client}:${client}-dev-secret`)}`,
+      ...(!isForm && { "content-type": "application/json" }),
+    },
+    body: isForm ? body : JSON.stringify(body),
+  });
+  const text = await response.text();
+  if (!response.ok) throw new Error(`${method} ${url} was answered with ${response.status}: ${text}`);
+  return text;
+}
+
+async function call(url: string, authorization: string | undefined) {
+  const response = await fetch(url, { headers: authorization === undefined ? {} : { authorization } });
+  const text = await response.text();
+  return { status: response.status, text, challenge: response.headers.get("www-authenticate") };
+}
+
+async function expectUser(what: string, url: string, authorization: string, user: string): Promise<void> {
+  const { status, text } = await call(url, authorization);
+  assert.equal(`${status} ${text.trim()}`, `200 ${user}`, what);
+}
+
+/** 401 with a challenge, as RFC 6750 section 3 has it. */
+async function expectRefusal(what: string, url: string, authorization: string | undefined): Promise<void> {
+  const { status, challenge } = await call(url, authorization);
+  assert.equal(status, 401, what);
+  assert.match(challenge ?? "no WWW-Authenticate", /^Bearer/, what);
+}
+
+async function becomesReachable(program: Program): Promise<string> {
+  const deadline = Date.now() + 120_000;
+  while (program.child.exitCode === null && Date.now() < deadline) {
+    const url = /http:\/\/127\.0\.0\.1:\d+/.exec(program.stdout())?.[0];
+    if (url !== undefined) return `${url}/`;
+    await setTimeout(20);
+  }
+  throw new Error("it does not listen");
+}
