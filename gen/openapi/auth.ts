@@ -62,7 +62,7 @@ export interface paths {
                  * @description Identifier of the identity.
                  * @example 7f0d4c1e-usr
                  */
-                id: components["parameters"]["IdentityId"];
+                id: components["parameters"]["IdentityIdPath"];
             };
             cookie?: never;
         };
@@ -108,7 +108,7 @@ export interface paths {
                  * @description Identifier of the identity.
                  * @example 7f0d4c1e-usr
                  */
-                id: components["parameters"]["IdentityId"];
+                id: components["parameters"]["IdentityIdPath"];
             };
             cookie?: never;
         };
@@ -143,6 +143,10 @@ export interface paths {
          * @description Issues an access token and a refresh token. The client authenticates with its Basic credentials;
          *     wrong ones are a 400 `invalid_client`. An unknown parameter is ignored, an empty one counts as
          *     absent, a repeated one is `invalid_request`.
+         *
+         *     The body is a form (RFC 6749 section 3.2). A JSON object with the same members is taken as well
+         *     (`x-also-accepts`). It is not listed, since generated clients that see two media types send one
+         *     labelled as the other.
          *
          *     | `grant_type` | needs |
          *     |---|---|
@@ -607,7 +611,7 @@ export interface components {
             content?: never;
         };
         /** @description The metadata. */
-        ServerMetadata: {
+        DiscoveryDocument: {
             headers: {
                 "X-Request-Id": components["headers"]["X-Request-Id"];
                 "Cache-Control": components["headers"]["Public"];
@@ -849,7 +853,7 @@ export interface components {
          * @description Identifier of the identity.
          * @example 7f0d4c1e-usr
          */
-        IdentityId: components["schemas"]["IdentityId"];
+        IdentityIdPath: components["schemas"]["IdentityId"];
         /**
          * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
          * @example 0c6d3e2a
@@ -1027,7 +1031,7 @@ export interface operations {
                  * @description Identifier of the identity.
                  * @example 7f0d4c1e-usr
                  */
-                id: components["parameters"]["IdentityId"];
+                id: components["parameters"]["IdentityIdPath"];
             };
             cookie?: never;
         };
@@ -1073,7 +1077,7 @@ export interface operations {
                  * @description Identifier of the identity.
                  * @example 7f0d4c1e-usr
                  */
-                id: components["parameters"]["IdentityId"];
+                id: components["parameters"]["IdentityIdPath"];
             };
             cookie?: never;
         };
@@ -1116,7 +1120,7 @@ export interface operations {
                  * @description Identifier of the identity.
                  * @example 7f0d4c1e-usr
                  */
-                id: components["parameters"]["IdentityId"];
+                id: components["parameters"]["IdentityIdPath"];
             };
             cookie?: never;
         };
@@ -1152,7 +1156,7 @@ export interface operations {
                  * @description Identifier of the identity.
                  * @example 7f0d4c1e-usr
                  */
-                id: components["parameters"]["IdentityId"];
+                id: components["parameters"]["IdentityIdPath"];
             };
             cookie?: never;
         };
@@ -1194,7 +1198,7 @@ export interface operations {
                  * @description Identifier of the identity.
                  * @example 7f0d4c1e-usr
                  */
-                id: components["parameters"]["IdentityId"];
+                id: components["parameters"]["IdentityIdPath"];
             };
             cookie?: never;
         };
@@ -1231,7 +1235,6 @@ export interface operations {
         requestBody: {
             content: {
                 "application/x-www-form-urlencoded": components["schemas"]["TokenRequest"];
-                "application/json": components["schemas"]["TokenRequest"];
             };
         };
         responses: {
@@ -1422,7 +1425,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["ServerMetadata"];
+            200: components["responses"]["DiscoveryDocument"];
             405: components["responses"]["MethodNotAllowed"];
             406: components["responses"]["NotAcceptable"];
         };
@@ -1447,7 +1450,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["ServerMetadata"];
+            200: components["responses"]["DiscoveryDocument"];
             405: components["responses"]["MethodNotAllowed"];
             406: components["responses"]["NotAcceptable"];
         };

@@ -157,7 +157,7 @@ export interface components {
     };
     responses: {
         /** @description The request is not valid. */
-        Problem: {
+        InvalidRequest: {
             headers: {
                 "X-Request-Id": components["headers"]["X-Request-Id"];
                 [name: string]: unknown;
@@ -235,10 +235,10 @@ export interface operations {
                     "application/json": components["schemas"]["StartResult"];
                 };
             };
-            400: components["responses"]["Problem"];
+            400: components["responses"]["InvalidRequest"];
             405: components["responses"]["MethodNotAllowed"];
-            413: components["responses"]["Problem"];
-            415: components["responses"]["Problem"];
+            413: components["responses"]["InvalidRequest"];
+            415: components["responses"]["InvalidRequest"];
             429: components["responses"]["TooManyRequests"];
         };
     };
@@ -265,10 +265,10 @@ export interface operations {
                     "application/json": components["schemas"]["CheckResult"];
                 };
             };
-            400: components["responses"]["Problem"];
+            400: components["responses"]["InvalidRequest"];
             405: components["responses"]["MethodNotAllowed"];
-            413: components["responses"]["Problem"];
-            415: components["responses"]["Problem"];
+            413: components["responses"]["InvalidRequest"];
+            415: components["responses"]["InvalidRequest"];
         };
     };
     confirmVerification: {
@@ -294,10 +294,10 @@ export interface operations {
                     "application/json": components["schemas"]["ConfirmResult"];
                 };
             };
-            400: components["responses"]["Problem"];
+            400: components["responses"]["InvalidRequest"];
             405: components["responses"]["MethodNotAllowed"];
-            413: components["responses"]["Problem"];
-            415: components["responses"]["Problem"];
+            413: components["responses"]["InvalidRequest"];
+            415: components["responses"]["InvalidRequest"];
         };
     };
     listMessages: {
@@ -325,7 +325,7 @@ export interface operations {
                     "application/json": components["schemas"]["Messages"];
                 };
             };
-            400: components["responses"]["Problem"];
+            400: components["responses"]["InvalidRequest"];
             405: components["responses"]["MethodNotAllowed"];
         };
     };

@@ -174,7 +174,7 @@ export interface paths {
                  * @description Id of the notification, as `Notification-Id` said.
                  * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
                  */
-                id: components["parameters"]["NotificationId"];
+                id: components["parameters"]["NotificationIdPath"];
             };
             cookie?: never;
         };
@@ -213,7 +213,7 @@ export interface paths {
                  * @description Id of the notification, as `Notification-Id` said.
                  * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
                  */
-                id: components["parameters"]["NotificationId"];
+                id: components["parameters"]["NotificationIdPath"];
             };
             cookie?: never;
         };
@@ -252,7 +252,7 @@ export interface paths {
                  * @description Id of the notification, as `Notification-Id` said.
                  * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
                  */
-                id: components["parameters"]["NotificationId"];
+                id: components["parameters"]["NotificationIdPath"];
             };
             cookie?: never;
         };
@@ -290,7 +290,7 @@ export interface paths {
                  * @description Id of the notification, as `Notification-Id` said.
                  * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
                  */
-                id: components["parameters"]["NotificationId"];
+                id: components["parameters"]["NotificationIdPath"];
             };
             cookie?: never;
         };
@@ -350,7 +350,7 @@ export interface paths {
                  * @description Id of the dead letter, from the list.
                  * @example 4711
                  */
-                id: components["parameters"]["DeadLetterId"];
+                id: components["parameters"]["DeadLetterIdPath"];
             };
             cookie?: never;
         };
@@ -774,22 +774,22 @@ export interface components {
          * @description Id of the notification, as `Notification-Id` said.
          * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
          */
-        NotificationId: components["schemas"]["NotificationIdInput"];
+        NotificationIdPath: components["schemas"]["NotificationIdInput"];
         /**
          * @description Id of the dead letter, from the list.
          * @example 4711
          */
-        DeadLetterId: components["schemas"]["DeadLetterId"];
+        DeadLetterIdPath: components["schemas"]["DeadLetterId"];
         /**
          * @description Number of the page; the first is 0.
          * @example 0
          */
-        Page: number;
+        PageNumber: number;
         /**
          * @description Entries on a page.
          * @example 20
          */
-        Size: number;
+        PageSize: number;
         /**
          * @description A field and a direction, ascending unless it says otherwise. Repeat it to sort by several, the first
          *     one first; what is equal then is in the order of the ids, in the direction of the last field. Without
@@ -799,7 +799,7 @@ export interface components {
          *       "sendAt,desc"
          *     ]
          */
-        Sort: ("sendAt,asc" | "sendAt,desc" | "sendAt" | "viewed,asc" | "viewed,desc" | "viewed" | "id,asc" | "id,desc" | "id")[];
+        HistorySort: ("sendAt,asc" | "sendAt,desc" | "sendAt" | "viewed,asc" | "viewed,desc" | "viewed" | "id,asc" | "id,desc" | "id")[];
         /**
          * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
          * @example 0c6d3e2a
@@ -822,7 +822,7 @@ export interface components {
          * @description Id of the notification, a UUID.
          * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
          */
-        "Notification-Id": components["schemas"]["NotificationId"];
+        NotificationIdHeader: components["schemas"]["NotificationId"];
         /**
          * @description What is asked for now is read now.
          * @example no-store
@@ -991,7 +991,7 @@ export interface operations {
             204: {
                 headers: {
                     "X-Request-Id": components["headers"]["X-Request-Id"];
-                    "Notification-Id": components["headers"]["Notification-Id"];
+                    "Notification-Id": components["headers"]["NotificationIdHeader"];
                     [name: string]: unknown;
                 };
                 content?: never;
@@ -1019,12 +1019,12 @@ export interface operations {
                  * @description Number of the page; the first is 0.
                  * @example 0
                  */
-                page?: components["parameters"]["Page"];
+                page?: components["parameters"]["PageNumber"];
                 /**
                  * @description Entries on a page.
                  * @example 20
                  */
-                size?: components["parameters"]["Size"];
+                size?: components["parameters"]["PageSize"];
                 /**
                  * @description A field and a direction, ascending unless it says otherwise. Repeat it to sort by several, the first
                  *     one first; what is equal then is in the order of the ids, in the direction of the last field. Without
@@ -1034,7 +1034,7 @@ export interface operations {
                  *       "sendAt,desc"
                  *     ]
                  */
-                sort?: components["parameters"]["Sort"];
+                sort?: components["parameters"]["HistorySort"];
             };
             header?: {
                 /**
@@ -1080,12 +1080,12 @@ export interface operations {
                  * @description Number of the page; the first is 0.
                  * @example 0
                  */
-                page?: components["parameters"]["Page"];
+                page?: components["parameters"]["PageNumber"];
                 /**
                  * @description Entries on a page.
                  * @example 20
                  */
-                size?: components["parameters"]["Size"];
+                size?: components["parameters"]["PageSize"];
                 /**
                  * @description A field and a direction, ascending unless it says otherwise. Repeat it to sort by several, the first
                  *     one first; what is equal then is in the order of the ids, in the direction of the last field. Without
@@ -1095,7 +1095,7 @@ export interface operations {
                  *       "sendAt,desc"
                  *     ]
                  */
-                sort?: components["parameters"]["Sort"];
+                sort?: components["parameters"]["HistorySort"];
             };
             header?: {
                 /**
@@ -1141,12 +1141,12 @@ export interface operations {
                  * @description Number of the page; the first is 0.
                  * @example 0
                  */
-                page?: components["parameters"]["Page"];
+                page?: components["parameters"]["PageNumber"];
                 /**
                  * @description Entries on a page.
                  * @example 20
                  */
-                size?: components["parameters"]["Size"];
+                size?: components["parameters"]["PageSize"];
             };
             header?: {
                 /**
@@ -1205,7 +1205,7 @@ export interface operations {
                  * @description Id of the notification, as `Notification-Id` said.
                  * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
                  */
-                id: components["parameters"]["NotificationId"];
+                id: components["parameters"]["NotificationIdPath"];
             };
             cookie?: never;
         };
@@ -1242,7 +1242,7 @@ export interface operations {
                  * @description Id of the notification, as `Notification-Id` said.
                  * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
                  */
-                id: components["parameters"]["NotificationId"];
+                id: components["parameters"]["NotificationIdPath"];
             };
             cookie?: never;
         };
@@ -1280,7 +1280,7 @@ export interface operations {
                  * @description Id of the notification, as `Notification-Id` said.
                  * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
                  */
-                id: components["parameters"]["NotificationId"];
+                id: components["parameters"]["NotificationIdPath"];
             };
             cookie?: never;
         };
@@ -1318,7 +1318,7 @@ export interface operations {
                  * @description Id of the notification, as `Notification-Id` said.
                  * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
                  */
-                id: components["parameters"]["NotificationId"];
+                id: components["parameters"]["NotificationIdPath"];
             };
             cookie?: never;
         };
@@ -1343,12 +1343,12 @@ export interface operations {
                  * @description Number of the page; the first is 0.
                  * @example 0
                  */
-                page?: components["parameters"]["Page"];
+                page?: components["parameters"]["PageNumber"];
                 /**
                  * @description Entries on a page.
                  * @example 20
                  */
-                size?: components["parameters"]["Size"];
+                size?: components["parameters"]["PageSize"];
             };
             header?: {
                 /**
@@ -1407,7 +1407,7 @@ export interface operations {
                  * @description Id of the dead letter, from the list.
                  * @example 4711
                  */
-                id: components["parameters"]["DeadLetterId"];
+                id: components["parameters"]["DeadLetterIdPath"];
             };
             cookie?: never;
         };

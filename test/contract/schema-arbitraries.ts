@@ -42,7 +42,7 @@ export interface Described {
   /** Schemes of its first alternative; empty: public. */
   readonly security: readonly string[];
   readonly parameters: readonly Parameter[];
-  /** Schemas by media type; empty: no body. */
+  /** Schemas by media type, those of `x-also-accepts` included; empty: no body. */
   readonly bodies: Readonly<Record<string, Schema>>;
   readonly bodyRequired: boolean;
 }
@@ -51,7 +51,11 @@ interface OperationObject {
   operationId: string;
   security?: Record<string, unknown>[];
   parameters?: Parameter[];
-  requestBody?: { required?: boolean; content: Record<string, { schema: Schema }> };
+  requestBody?: {
+    required?: boolean;
+    content: Record<string, { schema: Schema }>;
+    "x-also-accepts"?: string[];
+  };
 }
 
 type Values = fc.Arbitrary<unknown>;
@@ -250,12 +254,13 @@ export function readSchemas(name: string) {
     ({ parameters: shared = [], ...item }) =>
       Object.values(item).flatMap(({ operationId, security = [], parameters = [], requestBody }) => {
         if (operationId === undefined) return [];
-        const bodies = Object.entries(requestBody?.content ?? {}).map(([type, { schema }]) => [type, schema]);
+        const listed = Object.entries(requestBody?.content ?? {}).map(([type, { schema }]) => [type, schema]);
+        const more = (requestBody?.["x-also-accepts"] ?? []).map((type) => [type, listed[0]?.[1]]);
         return {
           id: operationId,
           security: Object.keys(security[0] ?? {}),
           parameters: [...shared, ...parameters].map(resolve),
-          bodies: Object.fromEntries(bodies),
+          bodies: Object.fromEntries([...listed, ...more]),
           bodyRequired: requestBody?.required === true,
         };
       }),

@@ -53,7 +53,10 @@ export interface ContractOperation {
   /** The schemes that `security` names, each once, in its order. */
   readonly schemes: readonly SecurityScheme[];
   readonly parameters: readonly ParameterObject[];
-  /** Media types of the request body; undefined if there is none. */
+  /**
+   * Media types of the request body: those of `content`, then those of `x-also-accepts`, for which the document
+   * has no schema of their own. Undefined if there is no body.
+   */
   readonly bodyTypes: readonly string[] | undefined;
   readonly bodyRequired: boolean;
   readonly responses: Readonly<Record<string, ResponseObject>>;
@@ -118,6 +121,8 @@ function createAjv(options: { coerceTypes: boolean }): Ajv2020 {
   }
   addFormats.default(ajv);
   ajv.addFormat("password", true);
+  // The one of ajv-formats also takes a URN, which no database does.
+  ajv.addFormat("uuid", /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i);
   return ajv;
 }
 
@@ -177,7 +182,12 @@ interface PathItem {
 /** The dereferenced shape of members that openapi-backend types as "object or reference". */
 interface Dereferenced {
   readonly parameters?: readonly ParameterObject[];
-  readonly requestBody?: { readonly required?: boolean; readonly content: Readonly<Record<string, unknown>> };
+  readonly requestBody?: {
+    readonly required?: boolean;
+    readonly content: Readonly<Record<string, unknown>>;
+    /** Further media types of the same value; generators of clients do not see them. */
+    readonly "x-also-accepts"?: readonly string[];
+  };
   readonly responses?: Readonly<Record<string, ResponseObject>>;
   readonly "x-error-format"?: string;
 }
@@ -217,7 +227,7 @@ function describeOperation(
     security: (operation.security ?? []).map((alternative) => Object.keys(alternative)),
     schemes,
     parameters,
-    bodyTypes: requestBody && Object.keys(requestBody.content),
+    bodyTypes: requestBody && [...Object.keys(requestBody.content), ...(requestBody["x-also-accepts"] ?? [])],
     bodyRequired: requestBody?.required ?? false,
     responses,
     errorFormat: errorFormatOf(id, dereferenced),

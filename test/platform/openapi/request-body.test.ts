@@ -210,6 +210,19 @@ describe("media types and sizes of bodies", () => {
     },
   );
 
+  it("takes what the document says in x-also-accepts, held to the schema of what it lists", async () => {
+    expect((await send("/v1/tokens", '{"grant":"g","x":[1]}')).body).toEqual({ got: { grant: "g", x: [1] } });
+    expect(await send("/v1/tokens", '{"grant":1}')).toMatchObject({
+      status: 400,
+      body: { error_description: "The request is not valid: /body/grant must be string." },
+    });
+    const types = "application/x-www-form-urlencoded, application/json";
+    expect(await send("/v1/tokens", "{}", "text/plain")).toMatchObject({
+      status: 415,
+      body: { error_description: `The Content-Type must be one of: ${types}.` },
+    });
+  });
+
   it("refuses a body without a media type", async () => {
     const bytes = Buffer.from('{"name":"n"}');
     expect(await call("/v1/items", { method: "POST", body: bytes })).toMatchObject({ status: 415 });
