@@ -1,7 +1,7 @@
 import { createHash, createPublicKey, type KeyObject } from "node:crypto";
-import { errors, type JWTPayload, jwtVerify } from "jose";
+import type { JWTPayload } from "jose";
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
-import { isStrictJws } from "../../platform/crypto/jws-syntax.ts";
+import { readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 
 /** Seconds between `iat` (or now) and `exp` of a proof, at most. */
@@ -58,25 +58,21 @@ export function createVerifyOtpProof(
   const key = createPublicKey(settings.publicKey);
   const algorithms = [algorithmOf(key)];
 
-  async function verifiedClaims(token: string): Promise<JWTPayload | undefined> {
-    try {
-      const { payload, protectedHeader } = await jwtVerify(token, key, {
-        algorithms,
-        issuer: settings.issuer,
-        currentDate: new Date(clock.now()),
-        clockTolerance: clockSkewSeconds,
-        requiredClaims: ["exp", "jti"],
-      });
-      // An access token is no proof, even if the key has signed it.
-      return accessTokenType.test(protectedHeader.typ ?? "") ? undefined : payload;
-    } catch (error) {
-      if (error instanceof errors.JOSEError || error instanceof TypeError) return undefined;
-      throw error;
-    }
+  async function claimsOf(token: string): Promise<JWTPayload | undefined> {
+    const jws = readJws(token);
+    // An access token is no proof, even if the key has signed it.
+    if (!jws || accessTokenType.test(String(jws.header["typ"]))) return undefined;
+    return verifiedClaims(jws, key, {
+      algorithms,
+      issuer: settings.issuer,
+      currentDate: new Date(clock.now()),
+      clockTolerance: clockSkewSeconds,
+      requiredClaims: ["exp", "jti"],
+    });
   }
 
   return async (token, phone) => {
-    const claims = isStrictJws(token) ? await verifiedClaims(token) : undefined;
+    const claims = await claimsOf(token);
     if (!claims || phone === undefined || !hasValidLifetime(claims, unixSeconds(clock))) return undefined;
     const { exp = 0, jti } = claims;
     const proven = provenPhone(claims);

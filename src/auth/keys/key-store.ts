@@ -3,7 +3,7 @@
  * verify, so that keys can be rotated without an outage. The settings have checked all keys.
  */
 import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
-import { type CryptoKey, errors, exportJWK, importJWK, type JWTHeaderParameters } from "jose";
+import { type CryptoKey, exportJWK, importJWK } from "jose";
 import { entityTag } from "../../platform/openapi/entity-tag.ts";
 import type { PublishedKey } from "../key-settings.ts";
 
@@ -22,8 +22,8 @@ export interface KeyStore {
   readonly keySet: { readonly keys: PublicJwk[] };
   /** Quoted; changes when the keys change. */
   readonly etag: string;
-  /** The key with the `kid` of the header; throws jose's JWKSNoMatchingKey if there is none. Never fetches. */
-  readonly verificationKey: (header: JWTHeaderParameters) => CryptoKey;
+  /** The key with the `kid` of a header; undefined if there is none. */
+  readonly verificationKey: (kid: unknown) => CryptoKey | undefined;
 }
 
 interface SigningSettings {
@@ -59,10 +59,6 @@ export async function createKeyStore(signing: SigningSettings): Promise<KeyStore
     current: { keyId: signing.keyId, privateKey },
     keySet: { keys },
     etag: entityTag(JSON.stringify(keys)),
-    verificationKey: ({ kid }) => {
-      const key = kid === undefined ? undefined : imported.get(kid);
-      if (!key) throw new errors.JWKSNoMatchingKey();
-      return key;
-    },
+    verificationKey: (kid) => (typeof kid === "string" ? imported.get(kid) : undefined),
   };
 }

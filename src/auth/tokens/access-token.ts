@@ -4,10 +4,9 @@
  */
 import { hash, sign } from "node:crypto";
 import { promisify } from "node:util";
-import { errors, jwtVerify } from "jose";
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
 import { DigestCache } from "../../platform/crypto/digest-cache.ts";
-import { isStrictJws } from "../../platform/crypto/jws-syntax.ts";
+import { readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
 import { randomBytes } from "../../platform/crypto/random.ts";
 import type { KeyStore } from "../keys/key-store.ts";
 
@@ -61,22 +60,19 @@ export function createAccessTokens({ keys, issuer, clock }: Dependencies): Acces
   const verified = new DigestCache(rememberedSets);
 
   async function isSignedHere(token: string): Promise<boolean> {
-    if (!isStrictJws(token)) return false;
-    try {
-      await jwtVerify(token, keys.verificationKey, {
-        algorithms: ["RS256"],
-        typ: "at+jwt",
-        issuer,
-        currentDate: new Date(clock.now()),
-        // For nbf: another machine's clock may be ahead. currentClaims checks the expiry, without tolerance.
-        clockTolerance: clockSkewSeconds,
-        requiredClaims: ["sub", "aud", "exp", "nbf", "iat", "jti", "client_id"],
-      });
-      return true;
-    } catch (error) {
-      if (error instanceof errors.JOSEError) return false;
-      throw error;
-    }
+    const jws = readJws(token);
+    const key = jws && keys.verificationKey(jws.header["kid"]);
+    if (!jws || !key) return false;
+    const claims = await verifiedClaims(jws, key, {
+      algorithms: ["RS256"],
+      typ: "at+jwt",
+      issuer,
+      currentDate: new Date(clock.now()),
+      // For nbf: another machine's clock may be ahead. currentClaims checks the expiry, without tolerance.
+      clockTolerance: clockSkewSeconds,
+      requiredClaims: ["sub", "aud", "exp", "nbf", "iat", "jti", "client_id"],
+    });
+    return claims !== undefined;
   }
 
   /** The claims of a token whose signature is valid; undefined if it has expired or was issued in the future. */

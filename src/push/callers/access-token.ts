@@ -3,10 +3,10 @@
  * elsewhere, by introspection.
  */
 import { hash } from "node:crypto";
-import { type CryptoKey, decodeProtectedHeader, errors, jwtVerify } from "jose";
+import type { CryptoKey } from "jose";
 import { LRUCache } from "lru-cache";
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
-import { isStrictJws } from "../../platform/crypto/jws-syntax.ts";
+import { readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
 import type { KeySet } from "./key-set.ts";
 
 /** The claims that identify a caller. */
@@ -49,28 +49,25 @@ export function createVerifyAccessToken({
   const verified = new LRUCache<string, Verified>({ max: cacheSize });
 
   async function verify(token: string): Promise<Verified | undefined> {
-    if (!isStrictJws(token)) return undefined;
-    try {
-      const { kid, alg, typ } = decodeProtectedHeader(token);
-      if (typeof kid !== "string" || alg !== "RS256" || typ !== "at+jwt") return undefined;
-      const key = await keySet.key(kid);
-      if (!key) return undefined;
-      const { payload } = await jwtVerify(token, key, {
+    const jws = readJws(token);
+    const { kid, alg, typ } = jws?.header ?? {};
+    if (!jws || typeof kid !== "string" || alg !== "RS256" || typ !== "at+jwt") return undefined;
+    const key = await keySet.key(kid);
+    const claims =
+      key &&
+      (await verifiedClaims(jws, key, {
         algorithms: ["RS256"],
         typ: "at+jwt",
         issuer,
         currentDate: new Date(clock.now()),
         clockTolerance: clockSkewSeconds,
         requiredClaims: ["sub", "exp", "iat", "jti", "client_id"],
-      });
-      const { sub, client_id: clientId, jti, exp, iat, nbf = iat } = payload;
-      if (!isId(sub) || !isId(clientId) || !isId(jti) || !isTime(exp) || !isTime(iat) || !isTime(nbf))
-        return undefined;
-      return { claims: { sub, clientId, exp, notBefore: Math.max(iat, nbf) }, kid, key };
-    } catch (error) {
-      if (error instanceof errors.JOSEError) return undefined;
-      throw error;
-    }
+      }));
+    if (!claims) return undefined;
+    const { sub, client_id: clientId, jti, exp, iat, nbf = iat } = claims;
+    if (!isId(sub) || !isId(clientId) || !isId(jti) || !isTime(exp) || !isTime(iat) || !isTime(nbf))
+      return undefined;
+    return { claims: { sub, clientId, exp, notBefore: Math.max(iat, nbf) }, kid, key };
   }
 
   return async (token) => {
@@ -92,8 +89,9 @@ export function createVerifyAccessToken({
   };
 }
 
+/** Text that can be stored: without control characters, and without half of a surrogate pair. */
 function isId(claim: unknown): claim is string {
-  return typeof claim === "string" && claim.length > 0 && claim.length <= maxIdLength;
+  return typeof claim === "string" && claim.length <= maxIdLength && /^[^\p{Cc}\p{Cs}]+$/u.test(claim);
 }
 
 function isTime(claim: unknown): claim is number {

@@ -47,7 +47,7 @@ function signature(input: string, key: KeyObject, alg: string): Buffer {
 }
 
 /** A compact JWS over exactly these texts. */
-export function compact(header: Json, payload: Json | Buffer, key: KeyObject, alg: string): string {
+export function compact(header: Json | Buffer, payload: Json | Buffer, key: KeyObject, alg: string): string {
   const input = `${base64url(header)}.${base64url(payload)}`;
   return `${input}.${signature(input, key, alg).toString("base64url")}`;
 }

@@ -1,0 +1,65 @@
+/**
+ * A JWT in the compact serialization of a JWS (RFC 7515 section 7.1): how it is read, and how its signature is
+ * verified. Neither throws, whatever the token is: a token that cannot be read is not a fault of the server.
+ */
+import type { KeyObject } from "node:crypto";
+import { type CryptoKey, type JWTPayload, type JWTVerifyOptions, jwtVerify } from "jose";
+import { repeatedMember } from "../base/json-members.ts";
+
+/** A JWT that has one spelling and one meaning. Its signature is not verified. */
+interface Jws {
+  readonly token: string;
+  readonly header: Readonly<Record<string, unknown>>;
+}
+
+/** What a signature must be of, and what the claims must be. The algorithms never follow from the token. */
+type JwtRules = Omit<JWTVerifyOptions, "algorithms"> & { readonly algorithms: readonly string[] };
+
+/** The compact serialization, with nothing around it. Far longer text than any token or proof is refused undecoded. */
+const compactPattern = /^([A-Za-z0-9_-]{1,1024})\.([A-Za-z0-9_-]{1,8192})\.([A-Za-z0-9_-]{1,2048})$/;
+
+/**
+ * Reads a token; undefined if it must be refused before its signature is looked at. Libraries accept what is
+ * refused here: spaces, padding and stray bits in base64url give one token several spellings, and a repeated member
+ * or bytes that are not UTF-8 give it several meanings.
+ */
+export function readJws(token: string): Jws | undefined {
+  const [, header = "", payload = "", signature = ""] = compactPattern.exec(token) ?? [];
+  // The unused bits of the last character must be zero. Those of the other parts are signed.
+  if (Buffer.from(signature, "base64url").toString("base64url") !== signature) return undefined;
+  const parameters = objectIn(header);
+  // RFC 7797: an unencoded payload. Without `crit`, a library that does not implement `b64` ignores it.
+  if (!parameters || Object.hasOwn(parameters, "b64") || !objectIn(payload)) return undefined;
+  return { token, header: parameters };
+}
+
+/**
+ * The claims of a JWT that the key has signed and that meets the rules; undefined for any other.
+ *
+ * @param key judged before: everything that is thrown here is a fault of the token
+ */
+export async function verifiedClaims(
+  { token }: Jws,
+  key: CryptoKey | KeyObject,
+  { algorithms, ...rules }: JwtRules,
+): Promise<JWTPayload | undefined> {
+  try {
+    return (await jwtVerify(token, key, { ...rules, algorithms: [...algorithms] })).payload;
+  } catch {
+    return undefined;
+  }
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** The JSON object of a part; undefined if it is none or repeats a member. */
+function objectIn(part: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const text = utf8.decode(Buffer.from(part, "base64url"));
+    const value: unknown = JSON.parse(text);
+    const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+    return isObject && repeatedMember(text) === undefined ? { ...value } : undefined;
+  } catch {
+    return undefined;
+  }
+}
