@@ -1,0 +1,4 @@
+import { walk } from "../walk.ts";
+import { gatepost } from "./client.ts";
+
+await walk(gatepost);
