@@ -240,7 +240,9 @@ export interface paths {
         };
         /**
          * Discovery, where OpenID Connect libraries look
-         * @description Metadata of this authorization server under its issuer (OpenID Connect Discovery 1.0 section 4).
+         * @description Metadata of this authorization server under its issuer (OpenID Connect Discovery 1.0 section 4), so that
+         *     libraries which look here find the key set and the endpoints. There is no authorization endpoint, and there are
+         *     no ID tokens: it does not make this server an OpenID provider.
          */
         get: operations["getOpenIdConfiguration"];
         put?: never;
@@ -544,16 +546,20 @@ export interface components {
             revocation_endpoint: string;
             /** @description The five grants. */
             grant_types_supported: string[];
-            /** @description None; there is no authorization endpoint. */
+            /** @description `none`: there is no authorization endpoint, from which a code or a token could come. */
             response_types_supported: string[];
+            /** @description `public`: `sub` is the same for every client. */
+            subject_types_supported: string[];
+            /** @description `RS256`, as access tokens are signed. OpenID Connect requires the member; there are no ID tokens. */
+            id_token_signing_alg_values_supported: string[];
             /** @description Client authentication at the token endpoint. */
             token_endpoint_auth_methods_supported: string[];
             /** @description Client authentication at the introspection endpoint. */
             introspection_endpoint_auth_methods_supported: string[];
             /** @description Client authentication at the revocation endpoint. */
             revocation_endpoint_auth_methods_supported: string[];
-            /** @description Scopes of all registered clients. */
-            scopes_supported: string[];
+            /** @description Scopes of all registered clients; absent if they have none. */
+            scopes_supported?: string[];
             /**
              * Format: uri
              * @description The API reference.

@@ -1,7 +1,12 @@
 import { type ClientRegistration, grantTypes } from "../client-settings.ts";
 
-/** Metadata of this authorization server (RFC 8414 section 2), for both discovery documents. */
+/**
+ * Metadata of this authorization server (RFC 8414 section 2), for both discovery documents. OpenID Connect libraries
+ * refuse a document without the members that OpenID Connect Discovery 1.0 section 3 requires; of those, only the
+ * authorization endpoint is absent, as nothing here stands in its place.
+ */
 export function serverMetadata(issuer: string, clients: readonly ClientRegistration[]) {
+  const scopes = [...new Set(clients.flatMap((client) => client.scopes))].sort();
   const authenticationMethods = ["client_secret_basic"];
   return {
     issuer,
@@ -10,11 +15,17 @@ export function serverMetadata(issuer: string, clients: readonly ClientRegistrat
     introspection_endpoint: `${issuer}/oauth2/v1/introspect`,
     revocation_endpoint: `${issuer}/oauth2/v1/revoke`,
     grant_types_supported: [...grantTypes],
-    response_types_supported: [],
+    // RFC 8414 requires the member. "none" is the response type without a code or a token (OAuth 2.0 Multiple Response
+    // Type Encoding Practices section 4), and so the one that promises nothing.
+    response_types_supported: ["none"],
+    // `sub` is the same for every client.
+    subject_types_supported: ["public"],
+    id_token_signing_alg_values_supported: ["RS256"],
     token_endpoint_auth_methods_supported: authenticationMethods,
     introspection_endpoint_auth_methods_supported: authenticationMethods,
     revocation_endpoint_auth_methods_supported: authenticationMethods,
-    scopes_supported: [...new Set(clients.flatMap(({ scopes }) => scopes))].sort(),
+    // RFC 8414 section 3.2: a list without elements is left out.
+    ...(scopes.length > 0 && { scopes_supported: scopes }),
     service_documentation: `${issuer}/docs`,
   };
 }

@@ -4,6 +4,7 @@ import { decodeProtectedHeader } from "jose";
 import * as oauth from "oauth4webapi";
 import { beforeAll, describe, expect, test } from "vitest";
 import type { components } from "../../../gen/openapi/auth.ts";
+import { serverMetadata } from "../../../src/auth/keys/server-metadata.ts";
 import { type AuthApi, authApi, basic, type TokenPair } from "../../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
@@ -205,10 +206,26 @@ describe("what is public", () => {
       expect((await fetch(String(metadata["service_documentation"]))).status).toBe(200);
     });
 
+    test("has all that RFC 8414 and OpenID Connect Discovery require, but for an authorization endpoint", async () => {
+      const metadata: Record<string, unknown> = { ...(await read("getOpenIdConfiguration")) };
+      const required = ["issuer", "token_endpoint", "jwks_uri", "response_types_supported"];
+      const ofOpenId = ["subject_types_supported", "id_token_signing_alg_values_supported"];
+      for (const member of [...required, ...ofOpenId]) expect(metadata[member], member).toBeDefined();
+      expect(metadata).not.toHaveProperty("authorization_endpoint");
+    });
+
+    test("has no empty list, also where no client has a scope (RFC 8414 section 3.2)", () => {
+      const metadata = serverMetadata("https://id.example.com", []);
+      expect(metadata).not.toHaveProperty("scopes_supported");
+      for (const value of Object.values(metadata)) expect(value).not.toEqual([]);
+    });
+
     test("says which grants, scopes and ways to authenticate there are", async () => {
       expect(await read("getOpenIdConfiguration")).toMatchObject({
         grant_types_supported: ["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"],
-        response_types_supported: [],
+        response_types_supported: ["none"],
+        subject_types_supported: ["public"],
+        id_token_signing_alg_values_supported: ["RS256"],
         token_endpoint_auth_methods_supported: ["client_secret_basic"],
         scopes_supported: ["notifications:send", "orders", "profile"],
       });
