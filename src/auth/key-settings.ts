@@ -4,6 +4,7 @@
  */
 import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
 import * as v from "valibot";
+import { rsaWeakness } from "../platform/crypto/rsa.ts";
 import { differingIn, json, object, only } from "../platform/settings/json.ts";
 import {
   type Environment,
@@ -26,18 +27,11 @@ export interface PublishedKey {
   readonly alg: "RS256";
 }
 
-/** Why a key is refused, as a phrase that follows the setting's name; undefined if it is a safe RSA key. */
-function weaknessOf(key: KeyObject): string | undefined {
-  if (key.asymmetricKeyType !== "rsa") return `must be an RSA key, but is of type ${key.asymmetricKeyType}`;
-  const { modulusLength = 0, publicExponent = 0n } = key.asymmetricKeyDetails ?? {};
-  if (modulusLength < 2048 || modulusLength > 4096) {
-    return `must be an RSA key of 2048 to 4096 bits, but has ${modulusLength}`;
-  }
-  if (publicExponent < 65_537n || publicExponent % 2n === 0n) {
-    return `must be an RSA key whose exponent is odd and at least 65537, but has ${publicExponent}`;
-  }
-  return undefined;
-}
+/** Refuses keys with which each signature would take too long. */
+const quick = refusing((key: KeyObject) => {
+  const bits = key.asymmetricKeyDetails?.modulusLength ?? 0;
+  return bits > 4096 ? `must be an RSA key of at most 4096 bits, but has ${bits}` : undefined;
+});
 
 /** Whether the numbers of a private key are consistent: what the key signs must verify. */
 function isUsable(key: KeyObject): boolean {
@@ -59,7 +53,8 @@ const publicKeyLabels = ["PUBLIC KEY", "RSA PUBLIC KEY"] as const;
 /** A private RSA key; the value is PKCS #8. */
 export const signingPrivateKey = v.pipe(
   pemBlock("an unencrypted private RSA key in PEM form", privateKeyLabels, createPrivateKey),
-  refusing(weaknessOf),
+  refusing(rsaWeakness),
+  quick,
   v.check(isUsable, "must be a private key whose numbers belong together"),
   toPem,
 );
@@ -67,7 +62,8 @@ export const signingPrivateKey = v.pipe(
 /** A public RSA key; the value is SPKI. */
 export const signingPublicKey = v.pipe(
   pemBlock("a public RSA key in PEM form", publicKeyLabels, createPublicKey),
-  refusing(weaknessOf),
+  refusing(rsaWeakness),
+  quick,
   toPem,
 );
 
@@ -78,7 +74,7 @@ export const otpPublicKey = v.pipe(
     const { asymmetricKeyType: type, asymmetricKeyDetails } = key;
     if (type === "ed25519" || asymmetricKeyDetails?.namedCurve === "prime256v1") return undefined;
     return type === "rsa"
-      ? weaknessOf(key)
+      ? rsaWeakness(key)
       : `must be an RSA, EC P-256 or Ed25519 key, but is of type ${type}`;
   }),
   toPem,
@@ -99,6 +95,8 @@ export const keyId = stricterInProduction(
 const privateMembers = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
 const number = matching("a base64url number", /^[A-Za-z0-9_-]+$/);
 
+const operationsExpects = "an array of operations with verify among them";
+
 const jwkShape = (environment: Environment) =>
   v.pipe(
     object("a JSON Web Key", {
@@ -108,10 +106,17 @@ const jwkShape = (environment: Environment) =>
       e: number,
       use: v.optional(only("sig")),
       alg: v.optional(only("RS256")),
+      /** RFC 7517 section 4.3. */
+      key_ops: v.optional(
+        v.pipe(
+          v.array(v.unknown(), must(operationsExpects)),
+          v.check((operations) => operations.includes("verify"), must(operationsExpects)),
+        ),
+      ),
     }),
     refusing(({ kty, n, e }) => {
       try {
-        return weaknessOf(createPublicKey({ key: { kty, n, e }, format: "jwk" }));
+        return rsaWeakness(createPublicKey({ key: { kty, n, e }, format: "jwk" }));
       } catch {
         return "must be an RSA key, but cannot be decoded";
       }

@@ -1,4 +1,10 @@
-import { createPrivateKey, generateKeyPairSync, type JsonWebKey, type KeyObject } from "node:crypto";
+import {
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  type JsonWebKey,
+  type KeyObject,
+} from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import {
   otpPublicKey,
@@ -18,10 +24,19 @@ const p384 = generateKeyPairSync("ec", { namedCurve: "P-384" });
 const ed25519 = generateKeyPairSync("ed25519");
 const pss = generateKeyPairSync("rsa-pss", { modulusLength: 2048 });
 
+/** A public key whose modulus begins with a byte of ones and ends with this byte. */
+function publicRsa(bits: number, lastByte: number): KeyObject {
+  const modulus = Buffer.alloc(bits / 8, 0xff);
+  modulus[modulus.length - 1] = lastByte;
+  const jwk = { kty: "RSA", n: modulus.toString("base64url"), e: "AQAB" };
+  return createPublicKey({ key: jwk, format: "jwk" });
+}
+const even = "must be an RSA key whose modulus is odd";
+
 describe("the signing key pair", () => {
   const isPrivate = "must be an unencrypted private RSA key in PEM form";
   const isPublic = "must be a public RSA key in PEM form";
-  const weak = (bits: number) => `must be an RSA key of 2048 to 4096 bits, but has ${bits}`;
+  const weak = (bits: number) => `must be an RSA key of at least 2048 bits, but has ${bits}`;
   const exponent = "must be an RSA key whose exponent is odd and at least 65537, but has 3";
   const encrypt = { type: "pkcs8", format: "pem", cipher: "aes-256-cbc", passphrase: "x" } as const;
   const encryptPkcs1 = { type: "pkcs1", format: "pem", cipher: "aes-256-cbc", passphrase: "x" } as const;
@@ -83,6 +98,8 @@ describe("the signing key pair", () => {
   test.each([
     ["1024 bits", () => pemOf(rsaKeys("weak", 1024).publicKey), weak(1024)],
     ["exponent 3", () => pemOf(rsaKeys("weak", 2048, 3).publicKey), exponent],
+    ["an even modulus", () => pemOf(publicRsa(2048, 2)), even],
+    ["4104 bits", () => pemOf(publicRsa(4104, 1)), "must be an RSA key of at most 4096 bits, but has 4104"],
     ["a private key", () => pemOf(rsaKeys().privateKey), `${isPublic}, but holds a block PRIVATE KEY`],
     ["a certificate", () => localhostCertificate.cert, `${isPublic}, but holds a block CERTIFICATE`],
     ["P-256", () => pemOf(p256.publicKey), "must be an RSA key, but is of type ec"],
@@ -107,6 +124,7 @@ describe("the OTP verification key", () => {
 
   const type = "must be an RSA, EC P-256 or Ed25519 key, but is of type";
   const form = "must be a public key (RSA, EC P-256 or Ed25519) in PEM form";
+  const odd = "must be an RSA key whose exponent is odd and at least 65537, but has";
   test.each([
     ["P-384", () => p384.publicKey, `${type} ec`],
     ["RSA-PSS", () => pss.publicKey, `${type} rsa-pss`],
@@ -114,8 +132,10 @@ describe("the OTP verification key", () => {
     [
       "RSA of 1024 bits",
       () => rsaKeys("weak", 1024).publicKey,
-      "must be an RSA key of 2048 to 4096 bits, but has 1024",
+      "must be an RSA key of at least 2048 bits, but has 1024",
     ],
+    ["RSA of an even modulus", () => publicRsa(2048, 2), even],
+    ["RSA of exponent 3", () => rsaKeys("weak", 2048, 3).publicKey, `${odd} 3`],
     ["a private key", () => ed25519.privateKey, `${form}, but holds a block PRIVATE KEY`],
   ])("is refused: %s", (_, key, problem) => {
     expect(parse(otpPublicKey, pemOf(key()))).toEqual(refused(problem));
@@ -128,14 +148,14 @@ describe("published keys", () => {
     const { n = "", e = "" } = rsaKeys().publicKey.export({ format: "jwk" });
     jwk = { kty: "RSA", kid: "next", n, e };
   });
+  const operations = "must be an array of operations with verify among them";
   const published = (...keys: readonly object[]) => parse(publishedKeys, JSON.stringify({ keys }));
 
   test("hold what verifying takes and nothing else", () => {
     const expected = { ...jwk, use: "sig", alg: "RS256" };
     expect(published(jwk)).toEqual({ value: [expected] });
-    expect(published({ ...jwk, use: "sig", alg: "RS256", x5c: ["AA"], note: "ours" })).toEqual({
-      value: [expected],
-    });
+    const more = { use: "sig", alg: "RS256", key_ops: ["verify"], x5c: ["AA"], note: "ours" };
+    expect(published({ ...jwk, ...more })).toEqual({ value: [expected] });
     expect(published()).toEqual({ value: [] });
   });
 
@@ -156,7 +176,16 @@ describe("published keys", () => {
     ["encryption", { use: "enc" }, "keys[0].use must be sig"],
     ["another algorithm", { alg: "none" }, "keys[0].alg must be RS256"],
     ["a number that is none", { n: "a+b" }, "keys[0].n must be a base64url number"],
-    ["no modulus to speak of", { n: "AQAB" }, "keys[0] must be an RSA key of 2048 to 4096 bits, but has 17"],
+    ["no modulus to speak of", { n: "AQAB" }, "keys[0] must be an RSA key of at least 2048 bits, but has 17"],
+    [
+      "a short modulus with zeros before it",
+      { n: `${"A".repeat(340)}AQAB` },
+      "keys[0] must be an RSA key of at least 2048 bits, but has 17",
+    ],
+    ["an even modulus", { n: Buffer.alloc(256, 0xfe).toString("base64url") }, `keys[0] ${even}`],
+    ["operations that do not verify", { key_ops: ["sign"] }, `keys[0].key_ops ${operations}`],
+    ["no operations", { key_ops: [] }, `keys[0].key_ops ${operations}`],
+    ["operations that are no list", { key_ops: "verify" }, `keys[0].key_ops ${operations}`],
     [
       "exponent 3",
       { e: "Aw" },

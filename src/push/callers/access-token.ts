@@ -3,11 +3,11 @@
  * elsewhere, by introspection.
  */
 import { hash } from "node:crypto";
-import type { CryptoKey } from "jose";
 import { LRUCache } from "lru-cache";
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
 import { readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
 import type { KeySet } from "./key-set.ts";
+import type { VerificationKey } from "./verification-key.ts";
 
 /** The claims that identify a caller. */
 export interface TokenClaims {
@@ -26,9 +26,8 @@ const maxIdLength = 256;
 
 interface Verified {
   readonly claims: TokenClaims & { readonly exp: number; readonly notBefore: number };
-  readonly kid: string;
   /** The key that verified the signature. If the issuer withdraws it, the token is no longer valid. */
-  readonly key: CryptoKey;
+  readonly key: VerificationKey;
 }
 
 interface Dependencies {
@@ -50,13 +49,13 @@ export function createVerifyAccessToken({
 
   async function verify(token: string): Promise<Verified | undefined> {
     const jws = readJws(token);
-    const { kid, alg, typ } = jws?.header ?? {};
-    if (!jws || typeof kid !== "string" || alg !== "RS256" || typ !== "at+jwt") return undefined;
+    const { kid, typ } = jws?.header ?? {};
+    if (!jws || typeof kid !== "string" || typ !== "at+jwt") return undefined;
     const key = await keySet.key(kid);
     const claims =
       key &&
-      (await verifiedClaims(jws, key, {
-        algorithms: ["RS256"],
+      (await verifiedClaims(jws, key.key, {
+        algorithms: key.algorithms,
         typ: "at+jwt",
         issuer,
         currentDate: new Date(clock.now()),
@@ -67,13 +66,13 @@ export function createVerifyAccessToken({
     const { sub, client_id: clientId, jti, exp, iat, nbf = iat } = claims;
     if (!isId(sub) || !isId(clientId) || !isId(jti) || !isTime(exp) || !isTime(iat) || !isTime(nbf))
       return undefined;
-    return { claims: { sub, clientId, exp, notBefore: Math.max(iat, nbf) }, kid, key };
+    return { claims: { sub, clientId, exp, notBefore: Math.max(iat, nbf) }, key };
   }
 
   return async (token) => {
     const digest = hash("sha256", token, "base64url");
     let found = verified.get(digest);
-    if (found && (await keySet.key(found.kid)) !== found.key) {
+    if (found && (await keySet.key(found.key.kid)) !== found.key) {
       verified.delete(digest);
       found = undefined;
     }

@@ -1,23 +1,15 @@
-/** Finds the keys that an issuer publishes, and selects those that can verify access tokens. */
-
-/** A public RSA key. */
-export interface PublishedKey {
-  readonly kid: string;
-  readonly jwk: { readonly kty: "RSA"; readonly n: string; readonly e: string };
-}
+/** Finds what an issuer publishes about itself (OpenID Connect Discovery section 4), and its keys. */
 
 /** Milliseconds that each of the two requests may take. */
 const timeoutMs = 2_000;
 /** Largest metadata document or key set in bytes; real ones are far smaller. */
 const maxBytes = 256 * 1024;
-/** Characters of a modulus of 2048 bits in base64url. */
-const leastModulus = 342;
 
 /**
- * The keys that the issuer publishes now.
+ * The keys that the issuer publishes now, as they are.
  * @throws Error if the issuer cannot be reached or its response does not follow the specification
  */
-export async function fetchKeySet(issuer: string): Promise<PublishedKey[]> {
+export async function fetchKeySet(issuer: string): Promise<readonly unknown[]> {
   const address = `${issuer}/.well-known/openid-configuration`;
   const metadata = record(await fetchJson(address), address);
   // OpenID Connect Discovery section 4.3: a document that names another issuer must not be used.
@@ -28,9 +20,7 @@ export async function fetchKeySet(issuer: string): Promise<PublishedKey[]> {
   if (!keysAt || !isSecure) throw new Error(`${address} names no key set that can be used`);
   const { keys } = record(await fetchJson(keysAt.href), keysAt.href);
   if (!Array.isArray(keys)) throw new Error(`${keysAt.href} has no key set`);
-  const usable = keys.flatMap(usableKey);
-  // A key id that occurs twice does not identify a key.
-  return usable.filter(({ kid }) => usable.filter((other) => other.kid === kid).length === 1);
+  return keys;
 }
 
 async function fetchJson(address: string): Promise<unknown> {
@@ -56,22 +46,4 @@ async function fetchJson(address: string): Promise<unknown> {
 function record(value: unknown, address: string): Readonly<Record<string, unknown>> {
   if (typeof value !== "object" || value === null) throw new Error(`${address} returned no JSON object`);
   return { ...value };
-}
-
-/** The key, if it is meant for signatures with RS256 and strong enough; other keys are skipped. */
-function usableKey(value: unknown): PublishedKey[] {
-  if (typeof value !== "object" || value === null) return [];
-  const {
-    kid,
-    kty,
-    n,
-    e,
-    use = "sig",
-    alg = "RS256",
-    key_ops: operations = ["verify"],
-  } = { ...value } as Readonly<Record<string, unknown>>;
-  if (typeof kid !== "string" || kty !== "RSA" || use !== "sig" || alg !== "RS256") return [];
-  if (!Array.isArray(operations) || !operations.includes("verify")) return [];
-  if (typeof n !== "string" || typeof e !== "string" || n.length < leastModulus) return [];
-  return [{ kid, jwk: { kty, n, e } }];
 }

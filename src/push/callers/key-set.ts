@@ -3,18 +3,18 @@
  * fetched once at a time; tokens with unknown key ids cause a fetch at most every `cooldownMs`; and the cached keys
  * stay valid while the issuer is unavailable.
  */
-import { type CryptoKey, importJWK } from "jose";
 import type { Clock } from "../../platform/base/clock.ts";
 import { unavailable } from "../../platform/base/errors.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
-import { fetchKeySet, type PublishedKey } from "./discovery.ts";
+import { fetchKeySet } from "./discovery.ts";
+import { readKey, type UnusableKey, type VerificationKey } from "./verification-key.ts";
 
 export interface KeySet {
   /**
    * The key with this id; undefined if the issuer has none. The same object for as long as the key does not change.
    * @throws unavailable if the id is not in the cache and the key set could not be fetched
    */
-  key(kid: string): Promise<CryptoKey | undefined>;
+  key(kid: string): Promise<VerificationKey | undefined>;
 }
 
 /** Milliseconds after which the key set is fetched again, while the cached one is still used. */
@@ -27,7 +27,12 @@ const cooldownMs = 30_000;
 const retryMs = 1_000;
 
 interface CachedKeySet {
-  readonly keys: ReadonlyMap<string, { readonly jwk: string; readonly key: CryptoKey }>;
+  /** By their text. */
+  readonly read: ReadonlyMap<string, VerificationKey | UnusableKey | undefined>;
+  /** By key id. */
+  readonly keys: ReadonlyMap<string, VerificationKey>;
+  /** Those that were passed over, by their text. */
+  readonly unusable: ReadonlyMap<string, UnusableKey>;
   readonly at: number;
 }
 
@@ -51,8 +56,13 @@ export function createKeySet({
   /** Never rejects: the result is in `last`. */
   async function fetchOnce(): Promise<void> {
     try {
-      cached = { keys: await imported(await fetchKeySet(issuer), cached), at: clock.now() };
+      const before = cached?.unusable;
+      cached = { ...readKeys(await fetchKeySet(issuer), cached), at: clock.now() };
       last = { at: clock.now() };
+      // Logged once, not at each fetch.
+      for (const [text, { kid, reason }] of cached.unusable) {
+        if (!before?.has(text)) logger.warn({ issuer, kid, reason }, "A key of the issuer is passed over");
+      }
     } catch (failure) {
       last = { at: clock.now(), failure };
       logger.warn({ err: failure, issuer }, "The issuer's key set could not be fetched");
@@ -86,23 +96,25 @@ export function createKeySet({
       if (!found && (!cached || last?.failure !== undefined)) {
         throw unavailable("The identity provider", last?.failure);
       }
-      return found?.key;
+      return found;
     },
   };
 }
 
-/** Imports the keys, by id. A key that has not changed keeps its object. */
-async function imported(
-  published: readonly PublishedKey[],
-  before: CachedKeySet | undefined,
-): Promise<CachedKeySet["keys"]> {
-  const entries = published.map(async ({ kid, jwk }) => {
-    const text = JSON.stringify(jwk);
-    const same = before?.keys.get(kid);
-    if (same?.jwk === text) return [kid, same] as const;
-    const key = await importJWK(jwk, "RS256");
-    if (key instanceof Uint8Array) throw new Error(`the key ${kid} is not a public key`);
-    return [kid, { jwk: text, key }] as const;
-  });
-  return new Map(await Promise.all(entries));
+/** Reads the keys that were published. A key that has not changed keeps its object. */
+function readKeys(published: readonly unknown[], before: CachedKeySet | undefined): Omit<CachedKeySet, "at"> {
+  const texts = published.map((jwk) => JSON.stringify(jwk));
+  const read = new Map(texts.map((text) => [text, before?.read.get(text) ?? readKey(JSON.parse(text))]));
+  const usable = [...read.values()].filter((key) => key !== undefined && "key" in key);
+  const keys = new Map<string, VerificationKey>();
+  const unusable = new Map<string, UnusableKey>();
+  for (const [text, key] of read) {
+    if (key === undefined) continue;
+    // A key id that occurs twice does not identify a key.
+    const isAmbiguous = usable.filter(({ kid }) => kid === key.kid).length > 1;
+    if ("reason" in key) unusable.set(text, key);
+    else if (isAmbiguous) unusable.set(text, { kid: key.kid, reason: "must not share its kid" });
+    else keys.set(key.kid, key);
+  }
+  return { read, keys, unusable };
 }

@@ -1,5 +1,5 @@
 /** An identity provider for tests: discovery and a key set on a real port, and tokens by its keys. */
-import { generateKeyPairSync, type KeyObject, randomUUID } from "node:crypto";
+import { generateKeyPairSync, type KeyObject, type KeyPairKeyObjectResult, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import { compact, type Genuine } from "../../auth/tokens/forged-jwts.ts";
@@ -14,8 +14,12 @@ export interface SigningKey {
   readonly jwk: Record<string, unknown>;
 }
 
-export function newKey(kid: string, published: object = {}, modulusLength = 2048): SigningKey {
-  const { privateKey, publicKey } = generateKeyPairSync("rsa", { modulusLength });
+/** @param published members of the published key beside those of RS256; undefined takes one away */
+export function newKey(
+  kid: string,
+  published: object = {},
+  { privateKey, publicKey }: KeyPairKeyObjectResult = generateKeyPairSync("rsa", { modulusLength: 2048 }),
+): SigningKey {
   const jwk = { ...publicKey.export({ format: "jwk" }), kid, use: "sig", alg: "RS256", ...published };
   return { kid, privateKey, jwk };
 }
@@ -30,7 +34,7 @@ export interface Issuer {
   /** Everything that was asked for. */
   requests(): readonly string[];
   /** A good token but for the changes, signed by this key. */
-  token(key: SigningKey, now: number, changes?: object): string;
+  token(key: SigningKey, now: number, changes?: object, header?: object): string;
   genuine(key: SigningKey, now: () => number): Genuine;
   stop(): Promise<void>;
 }
@@ -78,8 +82,10 @@ export async function startIssuer(): Promise<Issuer> {
     mood: "well",
     keySetFetches: () => requests.filter((path) => path.endsWith("keys")).length,
     requests: () => requests,
-    token: ({ kid, privateKey }, now, changes = {}) =>
-      compact({ alg: "RS256", typ: "at+jwt", kid }, { ...claims(now), ...changes }, privateKey, "RS256"),
+    token({ kid, privateKey }, now, changes = {}, header = {}) {
+      const complete = { alg: "RS256", typ: "at+jwt", kid, ...header };
+      return compact(complete, { ...claims(now), ...changes }, privateKey, complete.alg);
+    },
     genuine: ({ kid, privateKey }, now) => ({
       privateKey,
       header: { alg: "RS256", typ: "at+jwt", kid },

@@ -1,0 +1,27 @@
+import { createPublicKey, type KeyObject } from "node:crypto";
+
+/** Bits of the modulus, at least (RFC 7518 section 3.3). */
+const leastBits = 2048;
+/** The usual exponent. With a smaller one, faults of padding become forgeries; with 1, anybody can sign. */
+const leastExponent = 65_537n;
+
+/**
+ * Why an RSA key must not be used, as a phrase such as "must be an RSA key of at least 2048 bits, but has 1024";
+ * undefined if nothing in its public half speaks against it. The bits are those of the number: zeros in front of it
+ * do not count.
+ *
+ * @param key public or private, of any type
+ */
+export function rsaWeakness(key: KeyObject): string | undefined {
+  if (key.asymmetricKeyType !== "rsa") return `must be an RSA key, but is of type ${key.asymmetricKeyType}`;
+  const { modulusLength = 0, publicExponent = 0n } = key.asymmetricKeyDetails ?? {};
+  if (modulusLength < leastBits)
+    return `must be an RSA key of at least ${leastBits} bits, but has ${modulusLength}`;
+  if (publicExponent < leastExponent || publicExponent % 2n === 0n) {
+    return `must be an RSA key whose exponent is odd and at least ${leastExponent}, but has ${publicExponent}`;
+  }
+  const { n = "" } = (key.type === "private" ? createPublicKey(key) : key).export({ format: "jwk" });
+  // The product of two primes is odd.
+  const isOdd = ((Buffer.from(n, "base64url").at(-1) ?? 0) & 1) === 1;
+  return isOdd ? undefined : "must be an RSA key whose modulus is odd";
+}
