@@ -385,8 +385,9 @@ export interface components {
         /** @description Id of a dead letter, an integer as a string. */
         DeadLetterId: string;
         /**
-         * Format: date-time
-         * @description An ISO 8601 date-time with seconds. UTC (`Z`) is usual; an offset is understood.
+         * @description An ISO 8601 date-time, with or without seconds. UTC (`Z`) is usual; an offset is understood, as
+         *     `+03:00`, `+0300` or `+03`.
+         * @example 2035-01-20T12:00:00Z
          */
         DateTimeInput: string;
         /**
@@ -401,17 +402,19 @@ export interface components {
          */
         ProviderName: "fcm" | "apns" | "webpush" | "outbox";
         /**
-         * @description The device's token as the provider gave it to the app, 1 to 4096 characters; for `webpush` the
-         *     subscription as JSON. One that cannot be a token of its provider is refused.
+         * @description The device's token as the provider gave it to the app, 1 to 4096 printable ASCII characters. `fcm`:
+         *     the registration token, letters, digits and `-_:.~+/=%`. `apns`: the device token, 64 to 200
+         *     hexadecimal digits. `webpush`: the subscription as JSON, with an endpoint of a push service that the
+         *     deployment allows. One that cannot be a token of its provider is refused.
          */
         Token: string;
         /** @description The push token of a device. */
         PushToken: {
             token: components["schemas"]["Token"];
-            /** @description When the token expires; in the future. */
+            /** @description When the token expires; in the future, however far. */
             expiration: components["schemas"]["DateTimeInput"];
-            /** @description The provider of the token, one that the deployment uses (`PUSH_PROVIDERS`). Absent means the first of them. */
-            provider?: components["schemas"]["ProviderName"];
+            /** @description The provider of the token, one that the deployment uses (`PUSH_PROVIDERS`). Absent or null means the first of them. */
+            provider?: components["schemas"]["ProviderName"] | null;
         };
         /** @description A device, by its push token. */
         PushTokenReference: {
@@ -427,13 +430,15 @@ export interface components {
             /** @description Body: 1 to 4000 bytes in UTF-8. Bytes, not characters: what providers take is measured in them. */
             message: string;
             /**
-             * @description Image name, such as `promo/summer.jpg`; providers fetch it below `PUSH_IMAGE_BASE_URL`. No part
-             *     between slashes may be empty or `.`, and `..` may not occur.
+             * @description Image name as it is, such as `promo/summer.jpg` or `акции/летняя распродажа.jpg`: it is encoded when
+             *     providers are given its URL below `PUSH_IMAGE_BASE_URL`, and may have at most 1000 bytes then. No
+             *     part between slashes may be empty or `.`, `..` may not occur, nor control characters, nor a scheme
+             *     such as `https:` at the beginning. An empty name, like null, means no image.
              */
             image?: string | null;
             /**
-             * @description UTC offsets of the recipients, each once: 5 and 300 are the same. Whoever has a live device at
-             *     one of them is a recipient.
+             * @description UTC offsets of the recipients. Whoever has a live device at one of them is a recipient. One that is
+             *     repeated counts once, also if it is written differently: 5 and 300 are the same.
              */
             utcOffsets: components["schemas"]["UtcOffsetInput"][];
         };
@@ -786,20 +791,21 @@ export interface components {
          */
         PageNumber: number;
         /**
-         * @description Entries on a page.
+         * @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so.
          * @example 20
          */
         PageSize: number;
         /**
-         * @description A field and a direction, ascending unless it says otherwise. Repeat it to sort by several, the first
-         *     one first; what is equal then is in the order of the ids, in the direction of the last field. Without
-         *     it: `sendAt,desc`.
+         * @description Fields, and after them a direction for all of them, ascending unless it says otherwise: `viewed`,
+         *     `sendAt,desc`, `viewed,sendAt,desc`, in any case. Repeat it to sort by several in different directions,
+         *     the first one first; what is equal then is in the order of the ids, in the direction of the last
+         *     field. An empty one counts as absent. Without it: `sendAt,desc`.
          * @example [
          *       "viewed,asc",
          *       "sendAt,desc"
          *     ]
          */
-        HistorySort: ("sendAt,asc" | "sendAt,desc" | "sendAt" | "viewed,asc" | "viewed,desc" | "viewed" | "id,asc" | "id,desc" | "id")[];
+        HistorySort: string[];
         /**
          * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
          * @example 0c6d3e2a
@@ -1021,14 +1027,15 @@ export interface operations {
                  */
                 page?: components["parameters"]["PageNumber"];
                 /**
-                 * @description Entries on a page.
+                 * @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so.
                  * @example 20
                  */
                 size?: components["parameters"]["PageSize"];
                 /**
-                 * @description A field and a direction, ascending unless it says otherwise. Repeat it to sort by several, the first
-                 *     one first; what is equal then is in the order of the ids, in the direction of the last field. Without
-                 *     it: `sendAt,desc`.
+                 * @description Fields, and after them a direction for all of them, ascending unless it says otherwise: `viewed`,
+                 *     `sendAt,desc`, `viewed,sendAt,desc`, in any case. Repeat it to sort by several in different directions,
+                 *     the first one first; what is equal then is in the order of the ids, in the direction of the last
+                 *     field. An empty one counts as absent. Without it: `sendAt,desc`.
                  * @example [
                  *       "viewed,asc",
                  *       "sendAt,desc"
@@ -1082,14 +1089,15 @@ export interface operations {
                  */
                 page?: components["parameters"]["PageNumber"];
                 /**
-                 * @description Entries on a page.
+                 * @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so.
                  * @example 20
                  */
                 size?: components["parameters"]["PageSize"];
                 /**
-                 * @description A field and a direction, ascending unless it says otherwise. Repeat it to sort by several, the first
-                 *     one first; what is equal then is in the order of the ids, in the direction of the last field. Without
-                 *     it: `sendAt,desc`.
+                 * @description Fields, and after them a direction for all of them, ascending unless it says otherwise: `viewed`,
+                 *     `sendAt,desc`, `viewed,sendAt,desc`, in any case. Repeat it to sort by several in different directions,
+                 *     the first one first; what is equal then is in the order of the ids, in the direction of the last
+                 *     field. An empty one counts as absent. Without it: `sendAt,desc`.
                  * @example [
                  *       "viewed,asc",
                  *       "sendAt,desc"
@@ -1143,7 +1151,7 @@ export interface operations {
                  */
                 page?: components["parameters"]["PageNumber"];
                 /**
-                 * @description Entries on a page.
+                 * @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so.
                  * @example 20
                  */
                 size?: components["parameters"]["PageSize"];
@@ -1345,7 +1353,7 @@ export interface operations {
                  */
                 page?: components["parameters"]["PageNumber"];
                 /**
-                 * @description Entries on a page.
+                 * @description Entries on a page, at most 100. More are cut to 100, and `size` in the answer says so.
                  * @example 20
                  */
                 size?: components["parameters"]["PageSize"];

@@ -5,10 +5,12 @@ import { type InputError, invalidInput } from "../platform/base/errors.ts";
 import { type Binding, bindContract } from "../platform/openapi/bind.ts";
 import type { Handlers, SecurityHandler } from "../platform/openapi/handlers.ts";
 import type { Callers } from "./callers/callers.ts";
+import { readDateTime } from "./devices/date-time.ts";
 import type { Devices } from "./devices/devices.ts";
 import { minutesOf, readUtcOffset } from "./devices/utc-offset.ts";
-import type { History, PageRequest } from "./history/history.ts";
+import { type History, largestPage, type PageRequest } from "./history/history.ts";
 import type { Notifications } from "./notifications/notifications.ts";
+import { imageNameProblem } from "./providers/image-url.ts";
 
 type Schemas = components["schemas"];
 
@@ -52,9 +54,10 @@ function pushSecurity(callers: Dependencies["callers"]): Record<string, Security
 function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> {
   const { devices, history, notifications } = dependencies;
   return {
-    async savePushToken({ body: { expiration, ...device } }, { caller, header }) {
+    async savePushToken({ body: { token, expiration, provider } }, { caller, header }) {
       const utcOffset = offsetOfHeader(header("barrier-user-utc-offset"));
-      await devices.save(userOf(caller), { ...device, expiration: instantOf(expiration), utcOffset });
+      const device = { token, expiration: instantOf(expiration), ...(provider && { provider }), utcOffset };
+      await devices.save(userOf(caller), device);
       return { status: 204 };
     },
     async deletePushToken({ body }, { caller }) {
@@ -119,7 +122,7 @@ function userOf(caller: Caller | undefined): string {
 
 /** The page to return, with the defaults of the document. */
 function pageOf({ page = 0, size = 20, sort = [] }: Partial<PageRequest>): PageRequest {
-  return { page, size, sort };
+  return { page, size: Math.min(size, largestPage), sort };
 }
 
 function offsetOfHeader(text: string | undefined): number | undefined {
@@ -133,28 +136,30 @@ function offsetOfHeader(text: string | undefined): number | undefined {
 
 /** A date-time whose syntax the schema has checked. */
 function instantOf(text: string): Date {
-  const instant = new Date(text);
-  if (Number.isNaN(instant.getTime())) {
+  const instant = readDateTime(text);
+  if (instant === undefined) {
     throw invalidInput([{ pointer: "/body/expiration", message: "is not a date-time" }]);
   }
-  return instant;
+  return new Date(instant);
 }
 
 /** Checks what the schema cannot express, and returns the notification. */
-function notificationOf({ title, message, image = null, utcOffsets }: Schemas["NewNotification"]) {
+function notificationOf({ title, message, image, utcOffsets }: Schemas["NewNotification"]) {
   const errors: InputError[] = [];
   if (Buffer.byteLength(message) > maxMessageBytes) {
     errors.push({ pointer: "/body/message", message: `is longer than ${maxMessageBytes} bytes in UTF-8` });
   }
-  const indexOf = new Map<number, number>();
+  // As generators write it that know no null.
+  const name = image === "" ? null : (image ?? null);
+  const problem = name === null ? undefined : imageNameProblem(name);
+  if (problem !== undefined) errors.push({ pointer: "/body/image", message: problem });
+  const minutes = new Set<number>();
   for (const [index, offset] of utcOffsets.entries()) {
-    const minutes = minutesOf(offset);
-    const first = minutes === undefined ? undefined : indexOf.get(minutes);
-    const pointer = `/body/utcOffsets/${index}`;
-    if (minutes === undefined) errors.push({ pointer, message: "is not a UTC offset" });
-    else if (first === undefined) indexOf.set(minutes, index);
-    else errors.push({ pointer, message: `is the same offset as /body/utcOffsets/${first}` });
+    const value = minutesOf(offset);
+    if (value === undefined)
+      errors.push({ pointer: `/body/utcOffsets/${index}`, message: "is not a UTC offset" });
+    else minutes.add(value);
   }
   if (errors.length > 0) throw invalidInput(errors);
-  return { title, message, image, utcOffsets: [...indexOf.keys()] };
+  return { title, message, image: name, utcOffsets: [...minutes] };
 }

@@ -128,7 +128,7 @@ function requestsOf({ document, sharp, isWhole, otherPaths = [], requiredField }
       return invalid(schema)
         .filter((value) => typeof value === "string")
         .map(String);
-    const isRight = type === "integer" ? /^-?\d+$/ : /^(true|false)$/;
+    const isRight = type === "integer" ? /^-?\d+$/ : /^(true|false)$/i;
     const words = fc.oneof(values, forms, fc.string({ maxLength: 5 })).filter((text) => !isRight.test(text));
     if (type !== "integer") return words;
     const numbers = invalid(schema)

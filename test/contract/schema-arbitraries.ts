@@ -22,6 +22,7 @@ export interface Schema {
   readonly maximum?: number;
   readonly multipleOf?: number;
   readonly then?: Schema;
+  readonly anyOf?: readonly Schema[];
   readonly items?: Schema;
   readonly minItems?: number;
   readonly maxItems?: number;
@@ -180,7 +181,8 @@ export function readSchemas(name: string) {
   function valid(reference: Schema): Values {
     const schema = resolve(reference);
     const types = [schema.type ?? []].flat();
-    return fc.oneof(...types.map((type) => ofType(type, schema))).filter((value) => allows(reference, value));
+    const made = schema.anyOf?.map(valid) ?? types.map((type) => ofType(type, schema));
+    return fc.oneof(...made).filter((value) => allows(reference, value));
   }
 
   /** Text that breaks what the schema says of texts. */

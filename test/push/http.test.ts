@@ -141,22 +141,56 @@ describe("savePushToken", () => {
   });
 
   it.each([
-    "2027-01-20",
-    "2027-01-20T12:00:00",
-    "2027-01-20 12:00:00Z",
-    "2027-02-30T12:00:00Z",
-    "2027-01-20T24:00:00Z",
-    "2016-12-31T23:59:60Z",
-    "20270120T120000Z",
-    "1799999999",
-    "",
+    ["2027-01-20T12:00Z", "2027-01-20T12:00:00.000Z"],
+    ["2027-01-20T12:00+0000", "2027-01-20T12:00:00.000Z"],
+    ["2027-01-20T12:00:00+0330", "2027-01-20T08:30:00.000Z"],
+    ["2027-01-20T12:00:00.5-03", "2027-01-20T15:00:00.500Z"],
+    ["2028-02-29T12:00:00Z", "2028-02-29T12:00:00.000Z"],
+    ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.000Z"],
+  ])("takes the expiration %s", async (expiration, instant) => {
+    expect((await save({ ...device, expiration })).status).toBe(204);
+    expect(asked[1]).toMatchObject({ expiration: new Date(instant) });
+  });
+
+  it.each([
+    ...[
+      "2027-01-20",
+      "2027-01-20T12:00:00",
+      "2027-01-20 12:00:00Z",
+      "2027-02-30T12:00:00Z",
+      "2027-01-20T24:00:00Z",
+    ],
+    ...[
+      "2027-02-29T12:00Z",
+      "2027-04-31T12:00:00Z",
+      "2027-13-01T12:00:00Z",
+      "2027-01-20T12Z",
+      "2027-01-20T12:60Z",
+    ],
+    ...[
+      "2016-12-31T23:59:60Z",
+      "20270120T120000Z",
+      "2027-01-20T12:00+3",
+      "2027-01-20T12:00+24:00",
+      "1799999999",
+      "",
+    ],
   ])("refuses the expiration %j", async (expiration) => {
     expect(refusedAt(await save({ ...device, expiration }))).toBe("/body/expiration");
+  });
+
+  it("takes null for no provider", async () => {
+    expect((await save({ ...device, provider: null })).status).toBe(204);
+    const expiration = new Date("2027-01-20T12:00:00.000Z");
+    expect(asked).toEqual(["u-1", { token: "d-1", expiration, utcOffset: undefined }]);
   });
 
   it("refuses a token that is empty or longer than 4096 characters, an unknown provider, more members", async () => {
     expect(refusedAt(await save({ ...device, token: "" }))).toBe("/body/token");
     expect(refusedAt(await save({ ...device, token: "x".repeat(4097) }))).toBe("/body/token");
+    for (const token of ["é", "a\nb", "a\u007f"]) {
+      expect(refusedAt(await save({ ...device, token }))).toBe("/body/token");
+    }
     expect(refusedAt(await save({ ...device, provider: "mpns" }))).toBe("/body/provider");
     expect(refusedAt(await save({ ...device, userId: "u-2" }))).toBe("/body/userId");
   });
@@ -211,48 +245,32 @@ describe("sendPushNotification", () => {
     expect(refusedAt(await send({ ...exact, message: "" }))).toBe("/body/message");
   });
 
-  it.each(["a", "summer.jpg", "promo/summer-2026_v1.jpg", ".hidden", "a".repeat(255)])(
-    "takes the image %s",
-    async (image) => void expect((await send({ ...notification, image })).status).toBe(204),
-  );
+  it.each([
+    "a",
+    "promo/summer-2026_v1.jpg",
+    ".hidden",
+    "летняя распродажа.jpg",
+    "a?b#c%2f\\d",
+    "a".repeat(255),
+  ])("hands on the image %s as it is", async (image) => {
+    expect((await send({ ...notification, image })).status).toBe(204);
+    expect(asked[1]).toMatchObject({ image });
+  });
+
+  it("takes an empty name, as some generators write null, for no image", async () => {
+    expect((await send({ ...notification, image: "" })).status).toBe(204);
+    expect(asked[1]).toMatchObject({ image: null });
+  });
 
   it.each([
-    ...[
-      "",
-      "..",
-      "../a",
-      "a/../b",
-      "a..b",
-      ".",
-      "./a",
-      "a/.",
-      "a/./b",
-      "/a",
-      "a/",
-      "a//b",
-      "//evil.example/a",
-    ],
-    ...[
-      "https://evil.example/a",
-      "a b",
-      "a%2e",
-      "a?b",
-      "a#b",
-      "a\\b",
-      "a\r\nb: c",
-      "é",
-      "a\n",
-      "a".repeat(256),
-    ],
+    ...["..", "../a", "a/../b", "a..b", ".", "./a", "a/.", "a/./b", "/a", "a/", "a//b", "//evil.example/a"],
+    ...["https://evil.example/a", "data:,a", "a\r\nb: c", "a\n", "a\u009f", "a".repeat(256), "é".repeat(167)],
   ])("refuses the image %j", async (image) => {
     expect(refusedAt(await send({ ...notification, image }))).toBe("/body/image");
   });
 
   it.each([
     [[], "/body/utcOffsets"],
-    [[0, 0], "/body/utcOffsets"],
-    [[0, 3, 180], "/body/utcOffsets/2"],
-    [[60, 1], "/body/utcOffsets/1"],
     [[0, 15.5], "/body/utcOffsets/1"],
     [[20], "/body/utcOffsets/0"],
     [[-13], "/body/utcOffsets/0"],
@@ -263,6 +281,16 @@ describe("sendPushNotification", () => {
     [Array.from({ length: 65 }, (_, index) => index * 15 - 135), "/body/utcOffsets"],
   ])("refuses the offsets %j", async (utcOffsets, pointer) => {
     expect(refusedAt(await send({ ...notification, utcOffsets }))).toBe(pointer);
+  });
+
+  it("counts a repeated offset once, also if it is written differently", async () => {
+    expect((await send({ ...notification, utcOffsets: [0, 3, 180, 0, 60, 1] })).status).toBe(204);
+    expect(asked[1]).toMatchObject({ utcOffsets: [0, 180, 60] });
+  });
+
+  it("names a wrong offset once", async () => {
+    const { body } = await send({ ...notification, utcOffsets: [17] });
+    expect(Object(body).errors).toHaveLength(1);
   });
 
   it("takes every offset there is", async () => {
@@ -294,6 +322,35 @@ describe("pages", () => {
     ]);
   });
 
+  it.each([
+    ["?sort=", [""]],
+    ["?sort=sendAt,DESC", ["sendAt,DESC"]],
+    ["?sort=sendAt,viewed,desc", ["sendAt,viewed,desc"]],
+    ["?sort=SENDAT&sort=Viewed,Asc", ["SENDAT", "Viewed,Asc"]],
+  ])("are sorted by %s", async (query, sort) => {
+    expect((await history(query)).status).toBe(200);
+    expect(asked).toEqual(["u-1", { page: 0, size: 20, sort }, false]);
+  });
+
+  it.each(["True", "true", "TRUE"])("are marked as viewed for %s, and not for its opposite", async (yes) => {
+    await history(`?markViewed=${yes}`);
+    await history(`?markViewed=${yes === "True" ? "False" : "false"}`);
+    expect([asked[2], asked[5]]).toEqual([true, false]);
+  });
+
+  it("have 100 entries at most, whatever is asked for", async () => {
+    for (const size of ["100", "101", "1000000000", "99999999999999999999999"]) {
+      expect((await history(`?size=${size}`)).status).toBe(200);
+      expect(asked.splice(0)[1]).toEqual({ page: 0, size: 100, sort: [] });
+      expect((await asUser("getNotificationsSummary", { query: `?size=${size}` })).status).toBe(200);
+      expect(asked.splice(0)[1]).toEqual({ page: 0, size: 100, sort: [] });
+      for (const operation of ["listNotifications", "listDeadLetters"]) {
+        expect((await asOffice(operation, { query: `?size=${size}` })).status).toBe(200);
+        expect(asked.splice(0)[0]).toMatchObject({ page: 0, size: 100 });
+      }
+    }
+  });
+
   it("mark nothing as viewed for HEAD, which shows nothing", async () => {
     const { operations } = readContract("push-orchestration");
     const path = operations.find((operation) => operation.id === "getNotificationsHistory")?.path;
@@ -316,20 +373,10 @@ describe("pages", () => {
   });
 
   it.each([
-    ...[
-      "size=0",
-      "size=-1",
-      "size=101",
-      "size=1e9",
-      "size=1e1",
-      "size=0x10",
-      "size=%205",
-      "size=5.0",
-      "size=",
-    ],
+    ...["size=0", "size=-1", "size=1e9", "size=1e1", "size=0x10", "size=%205", "size=5.0", "size="],
     ...["page=-1", "page=1000001", "page=1e15", "page=1000000000000000", "page=NaN", "page=0&page=1"],
-    ...["sort=userId,asc", "sort=sendAt,up", "sort=", "sort=sendAt,asc,id", "sort=id%3Bdrop", "sort=SENDAT"],
-    ...["markViewed=1", "markViewed=yes", "markViewed=", "markViewed=TRUE"],
+    ...["sort=userId,asc", "sort=sendAt,up", "sort=,", "sort=desc", "sort=sendAt,asc,id", "sort=id%3Bdrop"],
+    ...["markViewed=1", "markViewed=yes", "markViewed="],
   ])("are refused for %s", async (query) => {
     const pointer = `/query/${query.split("=")[0]}`;
     expect(refusedAt(await history(`?${query}`)).replace(/\/\d$/, "")).toBe(pointer);

@@ -51,10 +51,15 @@ function readQuery(declared: readonly ParameterObject[], url: string): Record<st
     if (value === undefined) continue;
     for (const each of values) checkText(parameter, each);
     if (schema?.type === "array") query[name] = values;
-    else if (values.length === 1) query[name] = value;
+    else if (values.length === 1) query[name] = schema?.type === "boolean" ? booleanText(value) : value;
     else throw invalidInput([{ pointer: pointerTo(parameter), message: "is given more than once" }]);
   }
   return query;
+}
+
+/** Python, C# and others write booleans as `True` and `False`. */
+function booleanText(value: string): string {
+  return /^(?:true|false)$/i.test(value) ? value.toLowerCase() : value;
 }
 
 function readHeaders(declared: readonly ParameterObject[], header: HeaderReader): Record<string, string> {

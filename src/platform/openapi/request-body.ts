@@ -201,11 +201,15 @@ export function validate(validators: readonly ValidateFunction[], values: Reques
   for (const validator of validators) {
     if (validator(values)) continue;
     errors ??= [];
-    for (const error of validator.errors ?? []) {
-      if (errors.length < maxErrors) errors.push(inputError(error));
-    }
+    for (const error of validator.errors ?? []) addError(errors, inputError(error));
   }
   if (errors) throw invalidInput(errors);
+}
+
+/** One wrong value is one error: keywords such as `anyOf` and `if` report it again, and say less. */
+function addError(errors: InputError[], error: InputError): void {
+  const isNew = errors.every(({ pointer }) => pointer !== error.pointer);
+  if (isNew && errors.length < maxErrors) errors.push(error);
 }
 
 function inputError({ instancePath, keyword, params, message = "is not valid" }: ErrorObject): InputError {

@@ -44,8 +44,8 @@ interface Dependencies {
 
 /** Longest token, in characters. */
 const longestToken = 4096;
-/** Years have four digits, as in the documents. */
-const latestExpiration = Date.UTC(9999, 11, 31);
+/** Years have four digits, as in the documents and in what the database is sent. What is later expires then. */
+const latestExpiration = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
 /** Tries to save a token; another one is needed only if the token was registered or removed at that moment. */
 const maxRounds = 20;
 /** Devices that one statement removes. */
@@ -62,8 +62,7 @@ export function createDevices({ db, clock, providers, defaultProvider }: Depende
       const names = [...providers.keys()].join(", ");
       yield { pointer: "/body/provider", message: `must be one of ${names}` };
     }
-    const expires = expiration.getTime();
-    if (!(expires > clock.now() && expires <= latestExpiration)) {
+    if (!(expiration.getTime() > clock.now())) {
       yield { pointer: "/body/expiration", message: "must be a moment in the future" };
     }
   }
@@ -72,7 +71,8 @@ export function createDevices({ db, clock, providers, defaultProvider }: Depende
     async save(userId, toSave) {
       const errors = [...problems(toSave)];
       if (errors.length > 0) throw invalidInput(errors);
-      const { token, expiration: expiresAt, provider = defaultProvider, utcOffset } = toSave;
+      const { token, expiration, provider = defaultProvider, utcOffset } = toSave;
+      const expiresAt = new Date(Math.min(expiration.getTime(), latestExpiration));
       const registration = { userId, provider, token, expiresAt, utcOffset };
       const now = new Date(clock.now());
       for (let round = 0; round < maxRounds; round += 1) {

@@ -10,15 +10,16 @@ interface Term {
   readonly direction: "asc" | "desc";
 }
 
-const sortPattern = new RegExp(`^(${fields.join("|")})(?:,(asc|desc))?$`);
-
 /**
- * The `order by` list over history's columns for the parameter `sort`: terms of `field,asc|desc`, ascending without a
- * direction. Without terms the newest come first. Ties are ordered by id, in the direction of the last term.
+ * The `order by` list over history's columns for the parameter `sort`, read as Spring reads it: each value has fields
+ * and, after them, `asc` or `desc` for all of them, separated by commas and in any case; ascending without a
+ * direction. Empty values are ignored. Without a field the newest come first. Ties are ordered by id, in the
+ * direction of the last field.
  * @throws invalid_request
  */
 export function orderOf(sort: readonly string[]): SQL {
-  const terms = sort.length === 0 ? [{ field: "sendAt", direction: "desc" } as const] : sort.map(termOf);
+  const wanted = sort.flatMap(termsOf);
+  const terms = wanted.length === 0 ? [{ field: "sendAt", direction: "desc" } as const] : wanted;
   // A repeated field has no effect, and neither has a field after the id.
   const firsts = terms.filter(
     ({ field }, index) => terms.findIndex((other) => other.field === field) === index,
@@ -36,16 +37,23 @@ export function orderOf(sort: readonly string[]): SQL {
   );
 }
 
-function termOf(text: string): Term {
-  const [, name, direction = "asc"] = sortPattern.exec(text) ?? [];
-  const field = fields.find((one) => one === name);
-  if (!field) throw invalidInput([problem]);
-  return { field, direction: direction === "desc" ? "desc" : "asc" };
+function termsOf(value: string): Term[] {
+  if (value === "") return [];
+  const words = value.toLowerCase().split(",");
+  const last = words.at(-1);
+  const hasDirection = last === "asc" || last === "desc";
+  const named = hasDirection ? words.slice(0, -1) : words;
+  if (named.length === 0) throw invalidInput([problem]);
+  return named.map((name) => {
+    const field = fields.find((one) => one.toLowerCase() === name);
+    if (!field) throw invalidInput([problem]);
+    return { field, direction: last === "desc" ? "desc" : "asc" };
+  });
 }
 
 const problem: InputError = {
   pointer: "/query/sort",
-  message: `must be one of ${fields.join(", ")}, with ",asc" or ",desc" after it`,
+  message: `must be ${fields.join(", ")} or several of them, with ",asc" or ",desc" at the end`,
 };
 
 const { notificationId, viewed } = names(history);

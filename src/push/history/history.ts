@@ -33,7 +33,7 @@ export interface PageRequest {
   readonly page: number;
   /** 1 to 100. */
   readonly size: number;
-  /** `sendAt`, `viewed` or `id`, with `,asc` or `,desc`; empty: the newest first. */
+  /** Each as {@link orderOf} reads it; none: the newest first. */
   readonly sort: readonly string[];
 }
 
@@ -58,7 +58,8 @@ export interface History {
   summary(userId: string, request?: PageRequest): Promise<boolean>;
 }
 
-const largestPage = 100;
+/** The most entries of a page. */
+export const largestPage = 100;
 
 export function createHistory({ db }: { readonly db: Database }): History {
   return {

@@ -221,6 +221,14 @@ describe.each(backends)("history on %s", (backend) => {
           ["sendAt,desc", "sendAt,asc"],
           [d, b, c, a],
         ],
+        [[""], [d, c, b, a]],
+        [
+          ["sendAt,DESC", "", "Viewed,Desc"],
+          [d, c, b, a],
+        ],
+        [["SENDAT,viewed,desc"], [d, c, b, a]],
+        [["viewed,id,desc"], [c, a, d, b]],
+        [["viewed,id"], [b, d, a, c]],
       ];
       for (const [sort, expected] of cases) {
         expect(await idsOf({ sort }), sort.join(" ")).toEqual(expected);
@@ -233,13 +241,12 @@ describe.each(backends)("history on %s", (backend) => {
     });
 
     test.each([
-      "",
       ",",
       "sendAt,",
       "sendAt,up",
-      "sendAt,DESC",
+      "desc",
+      "desc,sendAt",
       "sendAt desc",
-      "sendat,desc",
       "send_at,desc",
       " sendAt,desc",
       "sendAt,desc ",

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { fittingJson, fittingText } from "../../../src/push/providers/fitting-text.ts";
-import { imageUrl } from "../../../src/push/providers/image-url.ts";
 
 describe("a text that is shortened", () => {
   const inJson = (text: string): number => Buffer.byteLength(JSON.stringify(text)) - 2;
@@ -36,29 +35,5 @@ describe("a text that is shortened", () => {
       expect(Buffer.byteLength(json)).toBeLessThanOrEqual(max);
       expect(Buffer.byteLength(json)).toBeGreaterThan(max - 3);
     }
-  });
-});
-
-describe("the URL of an image", () => {
-  const base = "https://images.example.com/push";
-
-  test.each([
-    ["summer.jpg", `${base}/summer.jpg`],
-    ["2025/07/summer_sale-1.jpg", `${base}/2025/07/summer_sale-1.jpg`],
-    ["..hidden.png", `${base}/..hidden.png`],
-  ])("%s", (name, expected) => {
-    expect(imageUrl(base, name)).toBe(expected);
-  });
-
-  test.each([
-    ...["../secret.jpg", "a/../../b.jpg", "a/./b.jpg", "/a.jpg", "a//b.jpg", "a/", "", ".", ".."],
-    ...["https://evil.example/x", "//evil.example/x", "a\\b", "a?b", "a#b", "a%2f..", "a b", "a\r\nb", "ä"],
-  ])("that could be another's is none: %j", (name) => {
-    expect(imageUrl(base, name)).toBeUndefined();
-  });
-
-  test("is none without a base, or without a name", () => {
-    expect(imageUrl(undefined, "a.jpg")).toBeUndefined();
-    expect(imageUrl(base, undefined)).toBeUndefined();
   });
 });
