@@ -6,8 +6,8 @@ import { integer, listOf, matching, plainText, sharedApiKey } from "../platform/
 import type { SettingsTable } from "../platform/settings/settings.ts";
 import { issuerUrl, serverUrl } from "../platform/settings/urls.ts";
 
-/** The id of a user: the `sub` of a token. */
-const userId = matching("1 to 128 characters of A-Z a-z 0-9 . _ ~ : -", /^[A-Za-z0-9._~:-]{1,128}$/);
+/** The id of a user: the `sub` of a token. A comma would end it in a list. */
+const userId = matching("1 to 128 printable ASCII characters without a comma", /^[ -+\--~]{1,128}$/);
 
 /** The push service's settings, row by row. */
 export const pushTable = {

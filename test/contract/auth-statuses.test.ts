@@ -130,7 +130,7 @@ const badInput: Case[] = [
   one("findIdentityByPhone", 400, "without a phone", () => ({ as: internal }), invalid),
   ...each(aboutOne, { status: 400, when: "for an id that cannot be one", code: invalid }, (request) => ({
     ...request,
-    path: { id: "not an id" },
+    path: { id: "Schlüssel" },
   })),
   ...each(
     ["generateTokens"],

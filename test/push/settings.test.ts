@@ -132,7 +132,7 @@ describe("in production mode", () => {
     ["PLATFORM_SECURITY_API_KEY", "dev-0123456789abcdef", "must not be a key made by development mode"],
     ["IDENTITY_PROVIDER_ISSUER_URI", "http://id.example.com", "must begin with https in production"],
     ["BACKOFFICE_CLIENT_ID", "app", "must differ from USER_APP_CLIENT_ID"],
-    ["TEST_NOTIFICATION_USER_IDS", "u-1,a b", "[1] must be 1 to 128 characters"],
+    ["TEST_NOTIFICATION_USER_IDS", "u-1,ü", "[1] must be 1 to 128 printable ASCII characters"],
     ["HISTORY_RETENTION_DAYS", "0", "must be an integer from 1 to 3650"],
     ["PUSH_MAX_PER_SECOND", "-1", "must be an integer from 0 to 1000000"],
     ["PUSH_TTL_SECONDS", "2419201", "must be an integer from 60 to 2419200"],

@@ -17,14 +17,18 @@ export interface ParameterValues {
  * Makes a reader of the declared parameters of a request; other parameters are ignored. If no parameter is in the
  * path or the query, the reader does not make Hono create its request object.
  */
-export function parameterReader({ parameters }: ContractOperation) {
+export function parameterReader({ path: template, parameters }: ContractOperation) {
   const inPath = parameters.filter((parameter) => parameter.in === "path");
+  const segments = template.split("/");
+  const inSegments = inPath.map((parameter) => ({
+    parameter,
+    index: segments.indexOf(`{${parameter.name}}`),
+  }));
   const inQuery = parameters.filter((parameter) => parameter.in === "query");
   const inHeader = parameters.filter((parameter) => parameter.in === "header" && isConstrained(parameter));
 
   return (c: Context, header: HeaderReader): ParameterValues => {
-    const path: Record<string, string> = inPath.length > 0 ? c.req.param() : {};
-    for (const parameter of inPath) checkText(parameter, path[parameter.name] ?? "");
+    const path = inPath.length > 0 ? readPath(inSegments, c.req.url) : {};
     const query = inQuery.length > 0 ? readQuery(inQuery, c.req.url) : {};
     return inHeader.length > 0 ? { path, query, header: readHeaders(inHeader, header) } : { path, query };
   };
@@ -35,6 +39,36 @@ function isConstrained({ name, required, schema }: ParameterObject): boolean {
   if (/^(accept|content-type|authorization)$/i.test(name)) return false;
   const { type, ...more } = schema ?? {};
   return required === true || (type !== undefined && type !== "string") || Object.keys(more).length > 0;
+}
+
+/** A path parameter with the index of its segment. */
+interface InSegment {
+  readonly parameter: ParameterObject;
+  readonly index: number;
+}
+
+/**
+ * The path is split before anything is decoded, so that an encoded slash is a part of a value. Hono decodes too,
+ * but leaves what it cannot decode as it is: then `%FF` and `%25FF` would be one value.
+ */
+function readPath(declared: readonly InSegment[], url: string): Record<string, string> {
+  const start = url.indexOf("/", url.indexOf("//") + 2);
+  const given = (/^[^?#]*/.exec(url.slice(start))?.[0] ?? "").split("/");
+  const path: Record<string, string> = {};
+  for (const { parameter, index } of declared) {
+    const value = decodeSegment(parameter, given[index] ?? "");
+    checkText(parameter, value);
+    path[parameter.name] = value;
+  }
+  return path;
+}
+
+function decodeSegment(parameter: ParameterObject, segment: string): string {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    throw invalidInput([{ pointer: pointerTo(parameter), message: "is not percent-encoded UTF-8" }]);
+  }
 }
 
 function readQuery(declared: readonly ParameterObject[], url: string): Record<string, string | string[]> {
