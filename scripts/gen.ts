@@ -71,7 +71,28 @@ const settingsPage: Generator = {
   },
 };
 
-const GENERATORS: readonly Generator[] = [openapiDocuments, protoMessages, settingsPage];
+/** Characters that a password must have: shorter common ones need no list. */
+const MIN_PASSWORD_LENGTH = 8;
+const COMMON_PASSWORDS = 10_000;
+
+/** The most common of the passwords that are long enough, in lower case, from a list that is ordered by frequency. */
+const commonPasswords: Generator = {
+  output: "gen/common-passwords.json",
+  async generate(target) {
+    const { dictionary } = await import("@zxcvbn-ts/language-common");
+    const listed: readonly string[] = Object.values(dictionary["passwords-common"]);
+    const passwords = listed.filter(({ length }) => length >= MIN_PASSWORD_LENGTH).slice(0, COMMON_PASSWORDS);
+    const source =
+      "@zxcvbn-ts/language-common, Copyright (c) 2012-2016 Dan Wheeler and Dropbox, Inc., Copyright (c) 2021 @zxcvbn-ts, MIT License";
+    await mkdir(join(target, "gen"), { recursive: true });
+    await writeFile(
+      join(target, "gen/common-passwords.json"),
+      `${JSON.stringify({ source, passwords }, undefined, 1)}\n`,
+    );
+  },
+};
+
+const GENERATORS: readonly Generator[] = [openapiDocuments, protoMessages, settingsPage, commonPasswords];
 
 /** The files at or below `path`, relative to `root`; none if there is no such path. */
 async function filesAt(root: string, path: string): Promise<Set<string>> {

@@ -346,8 +346,9 @@ export interface components {
         /** @description The password to set. */
         NewPassword: {
             /**
-             * Format: password
-             * @description 8 to 128 characters.
+             * @description 8 to 128 characters. Refused are one character repeated, and the 10,000 most common passwords in any
+             *     case (NIST SP 800-63B section 3.1.1.2). Without `format`, from which generators make types that hide
+             *     their value also when it is sent.
              */
             password: string;
         };
@@ -364,7 +365,6 @@ export interface components {
              */
             username?: string;
             /**
-             * Format: password
              * @description The password (grant_type=password) or the one-time code (grant_type=phone_otp).
              * @example correct horse battery staple
              */

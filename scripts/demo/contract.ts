@@ -44,7 +44,6 @@ export function readContract(name: string): Contract {
   );
   const ajv = new Ajv2020({ strict: false, allErrors: true });
   addFormats.default(ajv);
-  ajv.addFormat("password", true);
   ajv.addSchema(document, name);
 
   /** The declared response and its JSON pointer in the document. */

@@ -40,7 +40,8 @@ const lazily = (value: () => string) => fc.constant(undefined).map(value);
 
 /** What may be refused although its form is right: what it says does not hold. */
 const ofContent: Record<string, RegExp> = {
-  "400": /is not a possible phone number|is larger than 16384 bytes|"\/body\/id","message":"differs/,
+  "400":
+    /is not a possible phone number|is larger than 16384 bytes|harder to guess|"\/body\/id","message":"differs/,
   "404": /identity_not_found/,
   "409": /identity_(id|phone|email)_taken/,
   "429": /slow_down/,

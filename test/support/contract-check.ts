@@ -71,7 +71,6 @@ export function readContract(name: string): Contract {
   );
   const ajv = new Ajv2020({ strict: false, allErrors: true, coerceTypes: false });
   addFormats.default(ajv);
-  ajv.addFormat("password", true);
   // Narrower than the formats, as the documents say in words: lower case, and UTC with milliseconds.
   ajv.addFormat("uuid", /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
   ajv.addFormat("date-time", /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/);

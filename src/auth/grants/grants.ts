@@ -1,6 +1,7 @@
 /** The five grants of the token endpoint. */
 import type { GrantType } from "../client-settings.ts";
-import { type Identities, normalisePassword } from "../identities/identities.ts";
+import type { Identities } from "../identities/identities.ts";
+import { normalisePassword } from "../identities/password.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 import type { AttemptLimit } from "../limits/attempts.ts";
 import { hashSecret, verifySecret } from "../password-hashing/argon2id.ts";

@@ -1,6 +1,7 @@
 import { eq, type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import { violatedUnique } from "../../platform/base/database-errors.ts";
+import { invalidInput } from "../../platform/base/errors.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { identityNotFound } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
@@ -8,6 +9,7 @@ import { hashSecret } from "../password-hashing/argon2id.ts";
 import { identities } from "../schema.ts";
 import { endAuthorizations } from "../tokens/end-authorizations.ts";
 import { checkFields, conflictOf, type Identity, type IdentityFields } from "./identity.ts";
+import { normalisePassword, passwordProblem } from "./password.ts";
 import { canonicalPhone } from "./phone.ts";
 
 /** Operations on identities. An id, phone or e-mail that another identity has is a conflict. */
@@ -23,13 +25,11 @@ export interface Identities {
   update(id: string, fields: IdentityFields): Promise<void>;
   /** Deletes the identity and ends its authorizations. @throws identity_not_found */
   delete(id: string): Promise<void>;
-  /** Sets (or with null removes) the password and ends the authorizations. @throws identity_not_found */
+  /**
+   * Sets (or with null removes) the password and ends the authorizations.
+   * @throws identity_not_found, or invalid_request for a password that is easy to guess
+   */
   setPassword(id: string, password: string | null): Promise<void>;
-}
-
-/** Makes passwords equal that differ only in their Unicode normalization (NIST SP 800-63B section 3.1.1.2). */
-export function normalisePassword(password: string): string {
-  return password.normalize("NFKC");
 }
 
 export function createIdentities(db: Database, clock: Clock): Identities {
@@ -119,7 +119,7 @@ export function createIdentities(db: Database, clock: Clock): Identities {
       }),
 
     async setPassword(id, password) {
-      const passwordHash = password === null ? null : await hashSecret(normalisePassword(password));
+      const passwordHash = password === null ? null : await hashPassword(password);
       await change(async (tx) => {
         const updated = await tx
           .update(identities)
@@ -132,6 +132,13 @@ export function createIdentities(db: Database, clock: Clock): Identities {
       });
     },
   };
+}
+
+async function hashPassword(password: string): Promise<string> {
+  const normalised = normalisePassword(password);
+  const message = await passwordProblem(normalised);
+  if (message !== undefined) throw invalidInput([{ pointer: "/body/password", message }]);
+  return hashSecret(normalised);
 }
 
 function idOf(id: string): SQL {

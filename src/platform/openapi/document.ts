@@ -120,7 +120,6 @@ function createAjv(options: { coerceTypes: boolean }): Ajv2020 {
     ajv.addKeyword(keyword);
   }
   addFormats.default(ajv);
-  ajv.addFormat("password", true);
   // The one of ajv-formats also takes a URN, which no database does.
   ajv.addFormat("uuid", /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i);
   return ajv;

@@ -1,0 +1,30 @@
+/** Which passwords an identity may have, and how they are compared. */
+import { readFile } from "node:fs/promises";
+
+/** Makes passwords equal that differ only in their Unicode normalization (NIST SP 800-63B section 3.1.1.2). */
+export function normalisePassword(password: string): string {
+  return password.normalize("NFKC");
+}
+
+/** Read at first use, because few processes ever set a password. In lower case. */
+let commonPasswords: Promise<ReadonlySet<string>> | undefined;
+
+async function readCommonPasswords(): Promise<ReadonlySet<string>> {
+  const text = await readFile(new URL("../../../gen/common-passwords.json", import.meta.url), "utf8");
+  const { passwords }: { passwords: readonly string[] } = JSON.parse(text);
+  return new Set(passwords);
+}
+
+/**
+ * The problem of a password that is guessed first, as NIST SP 800-63B section 3.1.1.2 asks for; undefined if there
+ * is none. Case makes no difference: to begin a common password with a capital letter is as common.
+ * @param password normalised
+ */
+export async function passwordProblem(password: string): Promise<string | undefined> {
+  const folded = password.toLowerCase();
+  if (new Set(folded).size === 1) return "repeats one character; choose a password that is harder to guess";
+  commonPasswords ??= readCommonPasswords();
+  return (await commonPasswords).has(folded)
+    ? "is one of the most common passwords; choose one that is harder to guess"
+    : undefined;
+}
