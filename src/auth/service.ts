@@ -75,7 +75,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const verified = new VerifiedSecrets();
   const clients = createClientRepository(db);
   const authorizations = createAuthorizationRepository(db);
-  const accessTokens = createAccessTokens({ keys, issuer, clock });
+  const accessTokens = createAccessTokens({ keys, issuer, clock, type: settings.accessTokenType });
   const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, issuer });
   const identities = createIdentities(db, clock);
   const issued = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", [

@@ -2,7 +2,7 @@
  * The table of the auth service's settings: parsing, defaults, validation and documentation of each. Checks
  * that involve several settings are in settings.ts.
  */
-import { integer, plainText, sharedApiKey } from "../platform/settings/kinds.ts";
+import { integer, oneOf, plainText, sharedApiKey } from "../platform/settings/kinds.ts";
 import type { SettingsTable } from "../platform/settings/settings.ts";
 import { baseUrl, issuerUrl } from "../platform/settings/urls.ts";
 import { clientId, clientRegistrations, clientSecret, developmentInternalClient } from "./client-settings.ts";
@@ -77,6 +77,12 @@ export const authTable = {
     kind: publishedKeys,
     default: '{"keys":[]}',
     exampleFile: "published-keys.json",
+  },
+  ACCESS_TOKEN_TYPE: {
+    description:
+      "The `typ` of issued access tokens: that of RFC 9068, or `JWT` for resource servers that take no other.",
+    kind: oneOf(["at+jwt", "JWT"]),
+    default: "at+jwt",
   },
   OTP_VERIFICATION_TOKEN_ISSUER: {
     description: "The `iss` that an OTP verification token must have.",

@@ -52,6 +52,8 @@ export function resolveAuthSettings(
     /** The `iss` of tokens; without a trailing slash. */
     issuer: settings.OAUTH_SERVER_ISSUER,
     clients: settings.OAUTH_SERVER_CLIENTS,
+    /** `typ` of issued access tokens. */
+    accessTokenType: settings.ACCESS_TOKEN_TYPE,
     /** Its id is not that of a registered client. */
     internalClient: {
       clientId: settings.INTERNAL_CLIENT_ID,

@@ -57,7 +57,7 @@ export async function prepare(count: number, progress: (done: number) => void): 
 
   const directory = mkdtempSync(join(tmpdir(), "gatepost-bench-"));
   const keys = await createKeyStore(signing);
-  const accessTokens = createAccessTokens({ keys, issuer, clock: systemClock });
+  const accessTokens = createAccessTokens({ keys, issuer, clock: systemClock, type: "at+jwt" });
   const iat = Math.floor(Date.now() / 1000);
   const ids = Array.from({ length: count }, () => uuidv7(Date.now()));
   const tokens: string[] = [];

@@ -1,6 +1,6 @@
 /**
- * Access tokens: JWTs of RFC 9068, signed with RS256. The jti begins with the id of the authorization, whose
- * state decides whether the token is active.
+ * Access tokens: JWTs of RFC 9068 (but for their `typ`, where a setting says so), signed with RS256. The jti begins
+ * with the id of the authorization, whose state decides whether the token is active.
  */
 import { hash, sign } from "node:crypto";
 import { promisify } from "node:util";
@@ -49,23 +49,29 @@ const rememberedSets = 16_384;
 /** Seconds that the clocks of two processes may differ. */
 const clockSkewSeconds = 30;
 
+/** `typ` of RFC 9068, or of RFC 7519 for resource servers that take no other. */
+type AccessTokenType = "at+jwt" | "JWT";
+
 interface Dependencies {
   readonly keys: KeyStore;
   readonly issuer: string;
   readonly clock: Clock;
+  /** `typ` of the tokens that are signed. */
+  readonly type: AccessTokenType;
 }
 
-export function createAccessTokens({ keys, issuer, clock }: Dependencies): AccessTokens {
+export function createAccessTokens({ keys, issuer, clock, type }: Dependencies): AccessTokens {
   // A signature is verified once. The cache holds that it is valid, never that the token is active.
   const verified = new DigestCache(rememberedSets);
+  // Those of RFC 9068 always: where the type becomes JWT, the tokens that were issued before stay active.
+  const types = new Set<unknown>(["at+jwt", type]);
 
   async function isSignedHere(token: string): Promise<boolean> {
     const jws = readJws(token);
     const key = jws && keys.verificationKey(jws.header["kid"]);
-    if (!jws || !key) return false;
+    if (!jws || !key || !types.has(jws.header["typ"])) return false;
     const claims = await verifiedClaims(jws, key, {
       algorithms: ["RS256"],
-      typ: "at+jwt",
       issuer,
       currentDate: new Date(clock.now()),
       // For nbf: another machine's clock may be ahead. currentClaims checks the expiry, without tolerance.
@@ -84,7 +90,7 @@ export function createAccessTokens({ keys, issuer, clock }: Dependencies): Acces
   }
 
   const { keyId, privateKey } = keys.current;
-  const header = base64url(JSON.stringify({ alg: "RS256", typ: "at+jwt", kid: keyId }));
+  const header = base64url(JSON.stringify({ alg: "RS256", typ: type, kid: keyId }));
 
   return {
     // The compact serialization (RFC 7515 section 7.1), without jose: jose adds 35 us, an eighth of the time of

@@ -120,7 +120,13 @@ export const yesNo = v.pipe(
 /** One of a few words, in any case; the value is spelled as in the list. */
 export function oneOf<const T extends string>(values: readonly T[]) {
   const expects = `one of ${values.join(", ")}`;
-  return v.pipe(v.string(), v.toLowerCase(), v.picklist(values, must(expects)), v.description(expects));
+  const spelled = new Map<string, T>(values.map((value) => [value.toLowerCase(), value]));
+  return v.pipe(
+    v.string(),
+    v.transform((text) => spelled.get(text.toLowerCase()) ?? text),
+    v.picklist(values, must(expects)),
+    v.description(expects),
+  );
 }
 
 /** A host name or an IP address, without scheme and port. */
