@@ -140,9 +140,15 @@ export interface paths {
         put?: never;
         /**
          * Generate a token pair
-         * @description Issues an access token and a refresh token. The client authenticates with its Basic credentials;
-         *     wrong ones are a 400 `invalid_client`. An unknown parameter is ignored, an empty one counts as
-         *     absent, a repeated one is `invalid_request`.
+         * @description Issues an access token and a refresh token. The client authenticates with its Basic credentials, or with
+         *     `client_id` and `client_secret` in the body if it is registered for `client_secret_post`; never with both
+         *     (RFC 6749 section 2.3).
+         *
+         *     - **Wrong credentials** are a 400 `invalid_client`, with `WWW-Authenticate`. RFC 6749 section 5.2 would have
+         *       401 after Basic; the callers that this operation was made for know 400 alone.
+         *     - **An unknown parameter** is ignored, an empty one counts as absent (RFC 6749 section 3.2): standard clients
+         *       send parameters of extensions.
+         *     - **A repeated parameter** is `invalid_request`, known or not (RFC 6749 section 3.2).
          *
          *     The body is a form (RFC 6749 section 3.2). A JSON object with the same members is taken as well
          *     (`x-also-accepts`). It is not listed, since generated clients that see two media types send one
@@ -181,6 +187,9 @@ export interface paths {
          * @description Answers whether an access token is active (RFC 7662). Callers: the internal client, a client that
          *     may introspect, or the holder of the platform API key. Every inactive token (unknown, expired,
          *     revoked, signed by somebody else, a refresh token) is answered alike: `{"active":false}`.
+         *
+         *     Clients authenticate as at the token operation. An unknown parameter is ignored, a repeated one, known or
+         *     not, is `invalid_request` (RFC 6749 section 3.2).
          */
         post: operations["introspectToken"];
         delete?: never;
@@ -202,7 +211,12 @@ export interface paths {
          * Revoke a token
          * @description A refresh token ends its authorization and every access token of it; an access token ends itself.
          *     Callers: the client that the token was issued to, or the internal client. Repeating it is 200
-         *     again. An unknown, expired or garbled token, and another client's, is a 400.
+         *     again.
+         *
+         *     - **An unknown, expired or garbled token** is a 400 `invalid_token`, and another client's
+         *       `unauthorized_client`. RFC 7009 section 2.2 would have 200; here a caller learns that it has ended nothing.
+         *     - Clients authenticate as at the token operation. An unknown parameter is ignored, a repeated one, known or
+         *       not, is `invalid_request` (RFC 6749 section 3.2).
          */
         post: operations["revokeToken"];
         delete?: never;
@@ -394,6 +408,8 @@ export interface components {
              * @example profile
              */
             scope?: string;
+            client_id?: components["schemas"]["ClientIdInBody"];
+            client_secret?: components["schemas"]["ClientSecretInBody"];
         } & {
             [key: string]: unknown;
         };
@@ -425,9 +441,22 @@ export interface components {
              * @example access_token
              */
             token_type_hint?: string;
+            client_id?: components["schemas"]["ClientIdInBody"];
+            client_secret?: components["schemas"]["ClientSecretInBody"];
         } & {
             [key: string]: unknown;
         };
+        /**
+         * @description Only with `client_secret`; ignored otherwise.
+         * @example mobile-app
+         */
+        ClientIdInBody: string;
+        /**
+         * @description For clients whose `clientAuthenticationMethods` list `client_secret_post`, instead of the Authorization
+         *     header (RFC 6749 section 2.3.1).
+         * @example mobile-app-dev-secret
+         */
+        ClientSecretInBody: string;
         /** @description Validity information; an inactive token says nothing else. */
         Introspection: components["schemas"]["ActiveToken"] | components["schemas"]["InactiveToken"];
         /** @description An active access token. */
@@ -748,6 +777,23 @@ export interface components {
                 "X-Request-Id": components["headers"]["X-Request-Id"];
                 "Cache-Control": components["headers"]["NoStore"];
                 Pragma: components["headers"]["NoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["OAuthError"];
+            };
+        };
+        /** @description The request, the client, the grant or the scope is not valid; `error` says which. */
+        OAuthTokenBadRequest: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Cache-Control": components["headers"]["NoStore"];
+                Pragma: components["headers"]["NoCache"];
+                /**
+                 * @description The scheme that is expected; only where `error` is `invalid_client`.
+                 * @example Basic realm="gatepost", charset="UTF-8"
+                 */
+                "WWW-Authenticate"?: string;
                 [name: string]: unknown;
             };
             content: {
@@ -1257,7 +1303,7 @@ export interface operations {
                     "application/json": components["schemas"]["TokenPair"];
                 };
             };
-            400: components["responses"]["OAuthBadRequest"];
+            400: components["responses"]["OAuthTokenBadRequest"];
             405: components["responses"]["OAuthMethodNotAllowed"];
             406: components["responses"]["OAuthNotAcceptable"];
             413: components["responses"]["OAuthContentTooLarge"];

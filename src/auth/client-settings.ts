@@ -3,7 +3,7 @@
  * development mode, whose secrets production refuses.
  */
 import * as v from "valibot";
-import { differingIn, distinct, exactObject, json, only } from "../platform/settings/json.ts";
+import { differingIn, distinct, exactObject, json } from "../platform/settings/json.ts";
 import { type Environment, matching, must, stricterInProduction } from "../platform/settings/kinds.ts";
 
 /** The grants that a client can be permitted. */
@@ -81,8 +81,9 @@ const scope = matching(
   '1 to 64 visible ASCII characters without " and \\',
   /^[\x21\x23-\x5b\x5d-\x7e]{1,64}$/,
 );
-const methodExpects = "an array of client_secret_basic";
-const method = only("client_secret_basic", "client_secret_basic, the only method there is");
+const methods = ["client_secret_basic", "client_secret_post"] as const;
+const methodExpects = `an array of ${methods.join(" and ")}`;
+const method = v.picklist(methods, must(`one of ${methods.join(", ")}`));
 
 /** One client. Optional members have defaults. */
 const registration = (environment: Environment) =>
@@ -94,6 +95,7 @@ const registration = (environment: Environment) =>
       clientName: v.optional(
         matching("1 to 200 characters, none of them a control character", /^\P{Cc}{1,200}$/u),
       ),
+      /** How the client may send its id and secret (RFC 7591 section 2). */
       clientAuthenticationMethods: v.optional(
         v.pipe(distinct(methodExpects, method), v.minLength(1, must(methodExpects))),
         ["client_secret_basic"],

@@ -97,7 +97,7 @@ export function invalidGrant(): ServiceError {
 export function invalidClient(): ServiceError {
   return new ServiceError(
     AuthErrorKinds.invalidClient,
-    "Client authentication failed. Send the client's id and secret in the Authorization header, scheme Basic.",
+    "Client authentication failed. Send the client's id and secret in the Authorization header, scheme Basic, or as the client is registered to.",
   );
 }
 

@@ -4,7 +4,7 @@ import type { components, operations } from "../../gen/openapi/auth.ts";
 import { invalidInput } from "../platform/base/errors.ts";
 import { type Binding, bindContract } from "../platform/openapi/bind.ts";
 import { matchesEntityTag } from "../platform/openapi/entity-tag.ts";
-import type { Handlers, SecurityHandler } from "../platform/openapi/handlers.ts";
+import type { Call, Handlers, SecurityHandler } from "../platform/openapi/handlers.ts";
 import type { Authenticator } from "./clients/authenticate-client.ts";
 import { type Caller, mayIntrospect } from "./clients/client.ts";
 import { identityNotFound, invalidClient } from "./errors.ts";
@@ -50,7 +50,7 @@ function authSecurity(authenticator: Authenticator): Record<string, SecurityHand
 }
 
 function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> {
-  const { identities, generateTokens, introspect, revoke, keys, metadata } = dependencies;
+  const { authenticator, identities, generateTokens, introspect, revoke, keys, metadata } = dependencies;
   return {
     async createIdentity({ body: { id, ...fields } }) {
       return { status: 200, body: identityBody(await identities.create(id, fields)) };
@@ -83,16 +83,18 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       await identities.setPassword(id, null);
       return { status: 204 };
     },
-    async generateTokens({ body }, { caller, context }) {
-      return { status: 200, body: await generateTokens(caller, body, context) };
+    async generateTokens({ body }, call) {
+      const caller = await oauthCaller(authenticator, call, body);
+      return { status: 200, body: await generateTokens(caller, body, call.context) };
     },
-    async introspectToken({ body: { token } }, { caller }) {
-      if (!caller || !mayIntrospect(caller)) throw invalidClient();
-      return { status: 200, body: introspectionBody(await introspect(token)) };
+    async introspectToken({ body }, call) {
+      const caller = await oauthCaller(authenticator, call, body);
+      if (!mayIntrospect(caller)) throw invalidClient();
+      return { status: 200, body: introspectionBody(await introspect(body.token)) };
     },
-    async revokeToken({ body: { token } }, { caller }) {
-      if (!caller) throw invalidClient();
-      await revoke(caller, token);
+    async revokeToken({ body }, call) {
+      const caller = await oauthCaller(authenticator, call, body);
+      await revoke(caller, body.token);
       return { status: 200, body: { message: "The token has been revoked." } };
     },
     async getKeySet(_request, { header }) {
@@ -103,6 +105,32 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
     getOpenIdConfiguration: async () => ({ status: 200, body: metadata }),
     getAuthorizationServerMetadata: async () => ({ status: 200, body: metadata }),
   };
+}
+
+interface OAuthBody {
+  readonly client_id?: string | undefined;
+  readonly client_secret?: string | undefined;
+  readonly [unknown: string]: unknown;
+}
+
+/**
+ * The caller of an OAuth operation, by its headers or by the credentials in the body; both at once are refused
+ * (RFC 6749 section 2.3).
+ */
+async function oauthCaller(
+  authenticator: Authenticator,
+  { caller, header }: Call<Caller>,
+  body: OAuthBody,
+): Promise<Caller> {
+  const inBody = ["client_secret", "client_assertion"].find((name) => (body[name] ?? "") !== "");
+  if (inBody !== undefined && (header("authorization") ?? header("x-api-key")) !== undefined) {
+    const message = "authenticates the client a second time; send credentials in the headers or in the body";
+    throw invalidInput([{ pointer: `/body/${inBody}`, message }]);
+  }
+  const { client_id: id, client_secret: secret } = body;
+  const found = id && secret ? await authenticator.posted(id, secret) : caller;
+  if (!found) throw invalidClient();
+  return found;
 }
 
 function identityBody(identity: Identity): Schemas["Identity"] {

@@ -71,11 +71,11 @@ describe("a member that is not right is reported under its path, without its val
     [{ clientName: null }, "[1].clientName must be 1 to 200 characters, none of them a control character"],
     [
       { clientAuthenticationMethods: ["none"] },
-      "[1].clientAuthenticationMethods[0] must be client_secret_basic, the only method there is",
+      "[1].clientAuthenticationMethods[0] must be one of client_secret_basic, client_secret_post",
     ],
     [
       { clientAuthenticationMethods: [] },
-      "[1].clientAuthenticationMethods must be an array of client_secret_basic",
+      "[1].clientAuthenticationMethods must be an array of client_secret_basic and client_secret_post",
     ],
     [{ grantTypes: undefined }, "[1].grantTypes is missing"],
     [{ grantTypes: "auth" }, "[1].grantTypes must be an array of grant types"],

@@ -19,6 +19,7 @@ import {
   refreshTokenGrantRequest,
   revocationRequest,
   validateJwtAccessToken,
+  WWWAuthenticateChallengeError,
 } from "oauth4webapi";
 import createClient from "openapi-fetch";
 import { beforeAll, describe, expect, test } from "vitest";
@@ -145,7 +146,10 @@ describe.each(["oidc", "oauth2"] as const)("oauth4webapi, discovering by %s", (a
       return processGenericTokenEndpointResponse(as, client, response).catch((error: unknown) => error);
     };
     const { clientSecret } = odd;
-    expect(await request("wrong", "auth", { auth_id: "x" })).toMatchObject({ error: "invalid_client" });
+    // The challenge comes before the body for this client, whatever the status.
+    const challenged = await request("wrong", "auth", { auth_id: "x" });
+    expect(challenged).toBeInstanceOf(WWWAuthenticateChallengeError);
+    expect(challenged).toMatchObject({ status: 400, cause: [{ scheme: "basic" }] });
     expect(await request(clientSecret, "auth", { auth_id: "nobody" })).toMatchObject({
       error: "invalid_grant",
     });

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { AttemptLimit } from "../limits/attempts.ts";
 import { verifySecret } from "../password-hashing/argon2id.ts";
-import type { Caller, Client } from "./client.ts";
+import type { AuthenticationMethod, Caller, Client } from "./client.ts";
 import type { ClientRepository } from "./client-repository.ts";
 import type { VerifiedSecrets } from "./verified-secrets.ts";
 
@@ -28,6 +28,8 @@ interface Candidate {
 export interface Authenticator {
   /** Basic credentials of a registered client, or of the internal client. Not a promise if they are cached. */
   client(authorization: string | undefined): Caller | undefined | Promise<Caller | undefined>;
+  /** Credentials in the body of a request, of a client that lists `client_secret_post`. */
+  posted(id: string, secret: string): Promise<Caller | undefined>;
   /** Basic credentials of the internal client only. */
   internal(authorization: string | undefined): Promise<Caller | undefined>;
   /** The key of the platform security interface. */
@@ -64,6 +66,13 @@ function basicCredentials(authorization: string | undefined): Credentials[] {
   }
 }
 
+/** Whether a header that was verified for a client is still right: the client may have changed since. */
+function isStillValid(cached: { readonly secretHash: string }, client: Client): boolean {
+  return (
+    client.secretHash === cached.secretHash && client.authenticationMethods.includes("client_secret_basic")
+  );
+}
+
 export function createAuthenticator(dependencies: Dependencies): Authenticator {
   const { clients, verified, limit, internalClient, platformSecurityApiKey } = dependencies;
 
@@ -76,18 +85,24 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     return undefined;
   }
 
-  /** The readings whose id is that of an enabled client. */
-  async function candidatesOf(readings: readonly Credentials[]): Promise<Candidate[]> {
+  /** The readings whose id is that of an enabled client that lists the method. */
+  async function candidatesOf(
+    readings: readonly Credentials[],
+    method: AuthenticationMethod,
+  ): Promise<Candidate[]> {
     const found: Candidate[] = [];
     for (const { id, secret } of readings) {
       const client = id.includes("\0") ? undefined : await clients.findEnabled(id);
-      if (client) found.push({ client, secret });
+      if (client?.authenticationMethods.includes(method)) found.push({ client, secret });
     }
     return found;
   }
 
-  async function registered(readings: readonly Credentials[]): Promise<Caller | undefined> {
-    const candidates = await candidatesOf(readings);
+  async function registered(
+    readings: readonly Credentials[],
+    method: AuthenticationMethod,
+  ): Promise<Caller | undefined> {
+    const candidates = await candidatesOf(readings, method);
     for (const { client, secret } of candidates) {
       // A secret that was verified before is exempt from the limit, so that guessing at a client cannot lock
       // the client out. The limit bounds the time that wrong secrets cost in argon2; against guessing, secrets
@@ -111,10 +126,10 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
   async function authenticate(authorization: string): Promise<Caller | undefined> {
     const cached = verified.findHeader(authorization);
     const client = cached && (await clients.findEnabled(cached.clientId));
-    if (client && client.secretHash === cached.secretHash) return { kind: "client", client };
+    if (client && isStillValid(cached, client)) return { kind: "client", client };
     const readings = basicCredentials(authorization);
     const others = readings.filter(({ id }) => id !== internalClient.clientId);
-    const caller = (await internal(readings)) ?? (await registered(others));
+    const caller = (await internal(readings)) ?? (await registered(others, "client_secret_basic"));
     if (caller?.kind === "client") {
       verified.addHeader(authorization, caller.client.clientId, caller.client.secretHash);
     }
@@ -127,9 +142,10 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
       if (authorization === undefined || authorization.length > maxHeaderLength) return undefined;
       const cached = verified.findHeader(authorization);
       const client = cached && clients.cachedEnabled(cached.clientId);
-      if (client && client.secretHash === cached.secretHash) return { kind: "client", client };
+      if (client && isStillValid(cached, client)) return { kind: "client", client };
       return authenticate(authorization);
     },
+    posted: (id, secret) => registered([{ id, secret }], "client_secret_post"),
     platform: (apiKey) =>
       platformSecurityApiKey !== undefined && apiKey !== undefined && equal(apiKey, platformSecurityApiKey)
         ? { kind: "platform" }

@@ -8,6 +8,9 @@ import type { clients } from "../schema.ts";
 /** A client as it is stored. */
 export type Client = typeof clients.$inferSelect;
 
+/** How a client sends its id and secret (RFC 7591 section 2): in the Authorization header, or in the body. */
+export type AuthenticationMethod = "client_secret_basic" | "client_secret_post";
+
 /** The authenticated caller of a protected operation. */
 export type Caller =
   | { readonly kind: "internal" }

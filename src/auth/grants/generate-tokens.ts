@@ -2,7 +2,7 @@ import { invalidInput, ServiceError } from "../../platform/base/errors.ts";
 import type { RequestContext } from "../../platform/base/request-context.ts";
 import { type GrantType, grantTypes } from "../client-settings.ts";
 import type { Caller, Client } from "../clients/client.ts";
-import { AuthErrorKinds, invalidClient, invalidGrant } from "../errors.ts";
+import { AuthErrorKinds, invalidGrant } from "../errors.ts";
 import type { AttemptLimit } from "../limits/attempts.ts";
 import type { TokenPair } from "../tokens/token-issuer.ts";
 import type { Grant, Guessing, TokenParameters, TokenRequest } from "./grant.ts";
@@ -17,24 +17,12 @@ interface Dependencies {
   readonly issued: (grantType: GrantType, outcome: "issued" | "refused") => void;
 }
 
-export type GenerateTokens = (
-  caller: Caller | undefined,
-  body: TokenBody,
-  context: RequestContext,
-) => Promise<TokenPair>;
+export type GenerateTokens = (caller: Caller, body: TokenBody, context: RequestContext) => Promise<TokenPair>;
 
 /** Creates the pipeline for token requests of every grant type. */
 export function createGenerateTokens({ grants, clientLimit, issued }: Dependencies): GenerateTokens {
   return async (caller, body, context) => {
     const { grant_type, ...rest } = withoutEmpty(body);
-    if ("client_secret" in rest || "client_assertion" in rest) {
-      throw invalidInput([
-        {
-          pointer: "/body",
-          message: "authenticates the client a second time; use the Authorization header only",
-        },
-      ]);
-    }
     const parameters: TokenParameters = rest;
     if (grant_type === undefined)
       throw invalidInput([{ pointer: "/body/grant_type", message: "is required" }]);
@@ -102,8 +90,7 @@ function withoutEmpty(body: TokenBody): Partial<TokenBody> {
   return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== ""));
 }
 
-function permittedClient(caller: Caller | undefined, grantType: GrantType): Client {
-  if (!caller) throw invalidClient();
+function permittedClient(caller: Caller, grantType: GrantType): Client {
   if (caller.kind === "client" && caller.client.grantTypes.includes(grantType)) return caller.client;
   throw new ServiceError(
     AuthErrorKinds.unauthorizedClient,

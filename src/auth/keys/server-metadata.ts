@@ -7,7 +7,9 @@ import { type ClientRegistration, grantTypes } from "../client-settings.ts";
  */
 export function serverMetadata(issuer: string, clients: readonly ClientRegistration[]) {
   const scopes = [...new Set(clients.flatMap((client) => client.scopes))].sort();
-  const authenticationMethods = ["client_secret_basic"];
+  // The internal client, which is not listed, uses Basic.
+  const listed = clients.flatMap(({ clientAuthenticationMethods }) => clientAuthenticationMethods);
+  const authenticationMethods = [...new Set(["client_secret_basic", ...listed])];
   return {
     issuer,
     token_endpoint: `${issuer}/oauth2/v1/tokens`,

@@ -122,6 +122,7 @@ function bindOperation<O, Caller>(
   const { logger, observer, service, validateResponses } = binding;
   const responses = responsesOf(operation);
   const securityHandlers = securityOf(binding, operation);
+  const isProtected = securityHandlers.length > 0 && !operation.isSecurityOptional;
   const unauthenticated = `Credentials are missing or wrong. ${challengeOf(operation)?.advice}`;
   const returnsJson = Object.values(operation.responses).some(({ content }) => content?.["application/json"]);
   const hasSuccessBody = returnsJson && operation.responses["406"] !== undefined;
@@ -138,7 +139,7 @@ function bindOperation<O, Caller>(
       caller = isPending(found) ? await withTimeout(found) : found;
       if (caller !== undefined) break;
     }
-    if (caller === undefined && securityHandlers.length > 0) {
+    if (caller === undefined && isProtected) {
       throw new ServiceError(ErrorKinds.unauthenticated, unauthenticated);
     }
     if (hasSuccessBody && !acceptsJson(header("accept"))) {
@@ -210,7 +211,8 @@ function logError(context: RequestContext, operation: string, error: ServiceErro
 
 /** The handlers of the operation's security alternatives, in the document's order; none for a public operation. */
 function securityOf<O, Caller>({ security }: Binding<O, Caller>, operation: ContractOperation) {
-  return operation.security.map((names) => {
+  const named = operation.security.filter((names) => names.length > 0);
+  return named.map((names) => {
     const [name, ...more] = names;
     const handler = name === undefined ? undefined : security[name];
     if (!handler || more.length > 0)

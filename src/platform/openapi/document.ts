@@ -50,6 +50,8 @@ export interface ContractOperation {
   readonly alsoAt: string | undefined;
   /** Alternatives. Each lists schemes, all of which must succeed. Empty: public. */
   readonly security: readonly (readonly string[])[];
+  /** Whether one of the alternatives is empty: then the handler is called without a caller too, and decides. */
+  readonly isSecurityOptional: boolean;
   /** The schemes that `security` names, each once, in its order. */
   readonly schemes: readonly SecurityScheme[];
   readonly parameters: readonly ParameterObject[];
@@ -218,12 +220,14 @@ function describeOperation(
   if (!id) throw new Error(`${operation.method} ${operation.path} has no operationId`);
   const dereferenced = operation as Dereferenced;
   const { parameters = [], requestBody, responses = {} } = dereferenced;
+  const security = (operation.security ?? []).map((alternative) => Object.keys(alternative));
   const compiled = new Map<string, ValidateFunction | undefined>();
   return {
     id,
     method: operation.method,
     ...paths,
-    security: (operation.security ?? []).map((alternative) => Object.keys(alternative)),
+    security,
+    isSecurityOptional: security.some((alternative) => alternative.length === 0),
     schemes,
     parameters,
     bodyTypes: requestBody && [...Object.keys(requestBody.content), ...(requestBody["x-also-accepts"] ?? [])],

@@ -62,7 +62,7 @@ export interface Call<Caller> {
   readonly context: RequestContext;
   /** In upper case. An operation that is a GET is called for HEAD too, and must change nothing then. */
   readonly method: string;
-  /** Set on every operation that the document protects. */
+  /** Set on every operation that the document protects, unless it lists no scheme (`{}`) as an alternative. */
   readonly caller: Caller | undefined;
   readonly header: HeaderReader;
 }

@@ -48,7 +48,8 @@ export function responsesOf(operation: ContractOperation) {
       const declared = error.kind.status !== 401 || "401" in operation.responses;
       const status = declared ? error.kind.status : 400;
       const headers: Record<string, string> = { "X-Request-Id": context.requestId, ...fixed.get(status) };
-      const authenticate = challenge?.header(status, authorization);
+      // Also on that 400: who authenticates over HTTP is told by which scheme (RFC 6749 section 5.2).
+      const authenticate = challenge?.header(error.kind.status, authorization);
       if (authenticate !== undefined) headers["WWW-Authenticate"] = authenticate;
       return operation.errorFormat === "oauth"
         ? oauthError(status, headers, error)

@@ -78,6 +78,6 @@ export function differingIn<Item>(member: keyof Item & string, array = "") {
 }
 
 /** Exactly this word. */
-export function only<const T extends string>(word: T, expects: string = word) {
-  return v.literal(word, must(expects));
+export function only<const T extends string>(word: T) {
+  return v.literal(word, must(word));
 }

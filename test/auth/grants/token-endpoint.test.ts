@@ -243,7 +243,17 @@ describe.each(backends)("the token operation on %s", (backend) => {
       await expectError(call({ as: mobileApp, json: twice }), "invalid_request", /second time/);
     });
 
-    test("in the body or in the URL alone is none", async () => {
+    test("that fails is challenged by the scheme that is expected, with the 400 of the contract", async () => {
+      for (const as of [undefined, basic("mobile-app", "wrong"), "Bearer x"]) {
+        const { status, headers, body } = await call({ ...(as !== undefined && { as }), form: form() });
+        expect({ status, body }).toMatchObject({ status: 400, body: { error: "invalid_client" } });
+        expect(headers.get("www-authenticate")).toBe('Basic realm="gatepost", charset="UTF-8"');
+      }
+      const other = await call({ as: mobileApp, form: { ...form(), auth_id: "nobody" } });
+      expect([other.status, other.headers.get("www-authenticate")]).toEqual([400, null]);
+    });
+
+    test("in the body is none for a client that is not registered for it, nor in the URL", async () => {
       const credentials = { client_id: "mobile-app", client_secret: "mobile-app-dev-secret" };
       await expectError(call({ form: { ...form(), ...credentials } }), "invalid_client");
       const query = `?${new URLSearchParams(credentials)}`;

@@ -178,9 +178,10 @@ export const UserInfoSchema: GenMessage<UserInfo> = /*@__PURE__*/
  */
 export const IntrospectionService: GenService<{
   /**
-   * Introspect answers for one access token. A missing token is INTERNAL. Where
-   * the state of the token cannot be read, the answer is UNAVAILABLE, never an
-   * active token.
+   * Introspect answers for one access token. A missing or empty token is
+   * INTERNAL, not INVALID_ARGUMENT: the callers that this operation was made for
+   * know no other status for it. Where the state of the token cannot be read, the
+   * answer is UNAVAILABLE, never an active token.
    *
    * @generated from rpc auth.v1.IntrospectionService.Introspect
    */
