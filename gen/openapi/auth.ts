@@ -190,6 +190,8 @@ export interface paths {
          *
          *     Clients authenticate as at the token operation. An unknown parameter is ignored, a repeated one, known or
          *     not, is `invalid_request` (RFC 6749 section 3.2).
+         *
+         *     The body is a form (`application/x-www-form-urlencoded`), as RFC 7662 has it; another media type is a 415.
          */
         post: operations["introspectToken"];
         delete?: never;
@@ -217,6 +219,8 @@ export interface paths {
          *       `unauthorized_client`. RFC 7009 section 2.2 would have 200; here a caller learns that it has ended nothing.
          *     - Clients authenticate as at the token operation. An unknown parameter is ignored, a repeated one, known or
          *       not, is `invalid_request` (RFC 6749 section 3.2).
+         *
+         *     The body is a form (`application/x-www-form-urlencoded`), as RFC 7009 has it; another media type is a 415.
          */
         post: operations["revokeToken"];
         delete?: never;
@@ -428,6 +432,8 @@ export interface components {
             expires_in: number;
             /** @description Seconds until the refresh token expires. */
             refresh_expires_in: number;
+            /** @description What the access token is for, space-separated (RFC 6749 section 5.1); absent where it has no scope. */
+            scope?: string;
         };
         /** @description The token in question. */
         TokenReference: {

@@ -14,6 +14,8 @@ export interface TokenPair {
   token_type: "Bearer";
   expires_in: number;
   refresh_expires_in: number;
+  /** Space-separated; absent if the access token has none. */
+  scope?: string;
 }
 
 interface PairRequest {
@@ -48,6 +50,7 @@ export function createTokenIssuer({ db, clock, accessTokens, issuer }: Dependenc
   async function pair({ client, identityId, refreshToken, scopes }: PairRequest): Promise<TokenPair> {
     const { accessTokenSeconds, refreshTokenSeconds } = client.tokenSettings;
     const iat = unixSeconds(clock);
+    const scope = scopes.length > 0 ? scopes.join(" ") : undefined;
     const access_token = await accessTokens.sign({
       iss: issuer,
       sub: identityId,
@@ -57,7 +60,7 @@ export function createTokenIssuer({ db, clock, accessTokens, issuer }: Dependenc
       iat,
       jti: newJti(refreshToken.authorizationId),
       client_id: client.clientId,
-      scope: scopes.length > 0 ? scopes.join(" ") : undefined,
+      scope,
     });
     return {
       access_token,
@@ -65,6 +68,7 @@ export function createTokenIssuer({ db, clock, accessTokens, issuer }: Dependenc
       token_type: "Bearer",
       expires_in: accessTokenSeconds,
       refresh_expires_in: refreshTokenSeconds,
+      ...(scope !== undefined && { scope }),
     };
   }
 

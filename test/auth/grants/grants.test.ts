@@ -89,6 +89,7 @@ describe.each(backends)("grants on %s", (backend) => {
         token_type: "Bearer",
         expires_in: 900,
         refresh_expires_in: 2_592_000,
+        scope: "profile orders",
       });
       expect(await api.introspect(pair.access_token)).toMatchObject({
         active: true,
@@ -268,6 +269,7 @@ describe.each(backends)("grants on %s", (backend) => {
 
     const wide = pairOf(await api.token({ grant_type: "auth", auth_id }));
     const narrow = pairOf(await refresh(wide.refresh_token, "orders"));
+    expect(narrow.scope).toBe("orders");
     expect(await api.introspect(narrow.access_token)).toMatchObject({ scope: "orders" });
     const again = pairOf(await api.refresh(narrow.refresh_token));
     expect(await api.introspect(again.access_token)).toMatchObject({ scope: "profile orders" });
