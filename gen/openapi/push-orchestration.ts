@@ -143,7 +143,8 @@ export interface paths {
         };
         /**
          * List notifications with their progress
-         * @description A page of all notifications that were sent, test runs included, the newest first.
+         * @description A page of all notifications that were sent, test runs included, the newest first; or, with `idempotencyKey`, of
+         *     the one that was sent with this key: a client that cannot read the header `Notification-Id` finds it here.
          */
         get: operations["listNotifications"];
         put?: never;
@@ -1145,6 +1146,11 @@ export interface operations {
     listNotifications: {
         parameters: {
             query?: {
+                /**
+                 * @description The `Idempotency-Key` of a send of this client, as long as it is remembered; without one that is, the page
+                 *     is empty.
+                 */
+                idempotencyKey?: string;
                 /**
                  * @description Number of the page; the first is 0.
                  * @example 0

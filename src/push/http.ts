@@ -84,8 +84,9 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       const viewed = await history.summary(userOf(caller), isPage ? pageOf(query) : undefined);
       return { status: 200, body: { viewed } };
     },
-    async listNotifications({ query }) {
-      return { status: 200, body: await notifications.list(pageOf(query)) };
+    async listNotifications({ query: { idempotencyKey, ...query } }, { caller }) {
+      const key = idempotencyKey === undefined ? undefined : { clientId: clientOf(caller), idempotencyKey };
+      return { status: 200, body: await notifications.list(pageOf(query), key) };
     },
     async getNotification({ path: { id } }) {
       return { status: 200, body: await notifications.get(id.toLowerCase()) };

@@ -2,7 +2,6 @@
  * Accepts a notification that a client sends, in one short transaction that makes it durable. A client that did not
  * get the response repeats the request with the same idempotency key, and nothing is sent twice.
  */
-import { createHash } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import { uuidv7 } from "../../platform/crypto/uuid.ts";
@@ -13,6 +12,7 @@ import { computed, rows, selection } from "../../platform/database/statements.ts
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { idempotencyKeyReused } from "../errors.ts";
 import { idempotencyKeys } from "../schema.ts";
+import { bytes, hashOfKey, sha256 } from "./idempotency-key.ts";
 import { storeNotification } from "./store-notification.ts";
 
 /** The request of a client. */
@@ -81,14 +81,11 @@ function keyOf(
   { title, message, image, utcOffsets }: SendRequest,
 ): Key {
   const offsets = utcOffsets.toSorted((a, b) => a - b);
-  return { hash: sha256([clientId, idempotencyKey]), requestHash: sha256([title, message, image, offsets]) };
+  return {
+    hash: hashOfKey({ clientId, idempotencyKey }),
+    requestHash: sha256([title, message, image, offsets]),
+  };
 }
-
-function sha256(value: readonly unknown[]): Uint8Array {
-  return createHash("sha256").update(JSON.stringify(value)).digest();
-}
-
-const bytes = (value: Uint8Array) => sql`decode(${Buffer.from(value).toString("hex")}::text, 'hex')`;
 
 const row = names(idempotencyKeys);
 

@@ -10,6 +10,7 @@ import type { Logger } from "../../platform/observability/logger.ts";
 import { createAccept, type SendRequest } from "./accept-notification.ts";
 import { createControl } from "./control-notification.ts";
 import { createDeadLetters, type DeadLetter } from "./dead-letters.ts";
+import { type ClientKey, hashOfKey } from "./idempotency-key.ts";
 import type { Page, PageRequest } from "./page.ts";
 import { createProgress, type NotificationProgress } from "./progress.ts";
 import { createTestRuns } from "./test-run.ts";
@@ -25,8 +26,8 @@ export interface Notifications {
     send: SendRequest,
     idempotencyKey: string | undefined,
   ): Promise<{ notificationId: string }>;
-  /** The newest first. */
-  list(request: PageRequest): Promise<Page<NotificationProgress>>;
+  /** The newest first; with a key, only what was sent with it. */
+  list(request: PageRequest, key?: ClientKey): Promise<Page<NotificationProgress>>;
   /** @throws ServiceError `notification_not_found` */
   get(id: string): Promise<NotificationProgress>;
   /** @throws ServiceError `notification_not_found`, `notification_finished` */
@@ -68,7 +69,7 @@ export function createNotifications(dependencies: Dependencies): Notifications {
   };
   return {
     accept: createAccept(dependencies),
-    list: progress.list,
+    list: (request, key) => progress.list(request, key && hashOfKey(key)),
     get: progress.get,
     pause: (id) => controlled(id, control.pause),
     resume: (id) => controlled(id, control.resume),

@@ -11,6 +11,7 @@ import { computed, type RowOf, rawRows, rows, selection } from "../../platform/d
 import { notificationNotFound } from "../errors.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
 import { deliveryChunks, notifications } from "../schema.ts";
+import { notificationOfKey } from "./idempotency-key.ts";
 import { isNotificationId, type NotificationState, notificationState } from "./lock-notification.ts";
 import type { Page, PageRequest } from "./page.ts";
 
@@ -101,22 +102,23 @@ const described = selection(describedFields);
 const counted = selection({ total: computed(integer, sql`total`) });
 
 interface Progress {
-  /** The newest first. */
-  list(request: PageRequest): Promise<Page<NotificationProgress>>;
+  /** The newest first. @param sentWith the hash of an idempotency key: only what was sent with it */
+  list(request: PageRequest, sentWith?: Uint8Array): Promise<Page<NotificationProgress>>;
   /** @throws ServiceError `notification_not_found` */
   get(id: string): Promise<NotificationProgress>;
 }
 
 export function createProgress(db: Database): Progress {
   return {
-    async list({ page, size }) {
+    async list({ page, size }, sentWith) {
+      const wanted = sentWith ? sql`${notification.id} = (${notificationOfKey(sentWith)})` : sql`true`;
       const found = await rawRows(
         db,
         sql`
           select ${described}, ${counted}
-          from (select count(*)::int as total from ${notifications}) as counted
+          from (select count(*)::int as total from ${notifications} where ${wanted}) as counted
           left join (
-            select * from ${notifications}
+            select * from ${notifications} where ${wanted}
             order by ${notification.id} desc limit ${size}::int offset ${page * size}::bigint
           ) as n on true
           order by ${n.id} desc`,

@@ -43,6 +43,11 @@ describe.each(backends)("on %s", (backend) => {
     const [first] = operators;
     const id = await first.send({ utcOffsets: [75] }, key);
     const { totalElements } = await first.list();
+    const sentWith = { as: first.as, query: "?idempotencyKey=another" };
+    expect((await first.call("listNotifications", sentWith)).body).toMatchObject({
+      totalElements: 1,
+      content: [{ id }],
+    });
     for (const { call, as } of operators) {
       for (const change of [
         { title: "Good evening" },

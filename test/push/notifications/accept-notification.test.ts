@@ -65,6 +65,21 @@ describe.each(backends)("accepting notifications on %s", (backend) => {
     expect(await count()).toBe(1);
   });
 
+  test("a key finds what its client has sent with it, and nothing else", async () => {
+    const { notificationId } = await accept("ours");
+    const other = await accept("ours", {}, "other");
+    await accept("another");
+    const sentWith = async (idempotencyKey: string, clientId = "backoffice") => {
+      const key = { clientId, idempotencyKey };
+      const { content, ...page } = await lab.notifications.list({ page: 0, size: 20 }, key);
+      return { ...page, ids: content.map(({ id }) => id) };
+    };
+    const one = { number: 0, size: 20, totalElements: 1 };
+    expect(await sentWith("ours")).toEqual({ ...one, ids: [notificationId] });
+    expect(await sentWith("ours", "other")).toEqual({ ...one, ids: [other.notificationId] });
+    expect(await sentWith("nobody's")).toEqual({ ...one, totalElements: 0, ids: [] });
+  });
+
   test("50 parallel calls with one key are one notification, one event, one job", async () => {
     const answers = await Promise.all(Array.from({ length: 50 }, () => accept("same")));
     expect(new Set(answers.map(({ notificationId }) => notificationId)).size).toBe(1);
