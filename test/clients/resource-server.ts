@@ -12,6 +12,7 @@ import { setTimeout } from "node:timers/promises";
 import { generateKeyPair, type JWTPayload, SignJWT } from "jose";
 import { type Front, openFront } from "../support/front.ts";
 import type { Program } from "../support/program.ts";
+import { createAccount, revoke, signIn } from "./accounts.ts";
 import type { World } from "./language.ts";
 
 /** One of the audiences of the development client `mobile-app`. */
@@ -28,7 +29,25 @@ export async function checkResourceServer(
   world: World,
   protection: Protection,
   command: readonly [string, ...string[]],
-  options: { readonly cwd?: string; readonly env?: Readonly<Record<string, string>> } = {},
+  options: Options = {},
+): Promise<void> {
+  await withResourceServer(world, command, options, (url, way) => checkAnswers(world, protection, url, way));
+}
+
+interface Options {
+  readonly cwd?: string;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/**
+ * Starts a resource server, which reaches auth over `way`, and stops it after the work.
+ * @throws what the work throws, with what the resource server wrote
+ */
+export async function withResourceServer(
+  world: World,
+  command: readonly [string, ...string[]],
+  options: Options,
+  work: (url: string, way: Front) => Promise<void>,
 ): Promise<void> {
   const way = await openFront();
   way.leadTo(Number(new URL(world.authUrl).port));
@@ -41,7 +60,7 @@ export async function checkResourceServer(
     },
   });
   try {
-    await checkAnswers(world, protection, await becomesReachable(program), way);
+    await work(await becomesReachable(program), way);
   } catch (error) {
     throw new Error(`${String(error)}\nThe resource server wrote:\n${program.output().slice(-4_000)}`, {
       cause: error,
@@ -109,37 +128,17 @@ async function forgeTokens(world: World, good: string): Promise<Map<string, stri
 }
 
 async function issueTokens(authUrl: string) {
-  const user = `u-${randomUUID()}`;
-  const phone = `+1202${String(Math.floor(Math.random() * 8_000_000) + 2_000_000)}`;
-  const password = "correct horse battery";
-  await post(`${authUrl}/v1/identities`, "internal", { id: user, phone });
-  await post(`${authUrl}/v1/identities/${user}/password`, "internal", { password }, "PUT");
-  const byId = new URLSearchParams({ grant_type: "auth", auth_id: user });
-  const byPassword = new URLSearchParams({ grant_type: "password", username: user, password });
-  const issue = async (client: string, grant: URLSearchParams) => {
-    const response = await post(`${authUrl}/oauth2/v1/tokens`, client, grant);
-    const { access_token }: { access_token: string } = JSON.parse(response);
-    return access_token;
+  const account = await createAccount(authUrl);
+  const good = await signIn(authUrl, account, "mobile-app");
+  const revoked = await signIn(authUrl, account, "mobile-app");
+  await revoke(authUrl, "mobile-app", revoked.access_token);
+  const ofAnotherAudience = await signIn(authUrl, account, "backoffice");
+  return {
+    user: account.user,
+    good: good.access_token,
+    revoked: revoked.access_token,
+    ofAnotherAudience: ofAnotherAudience.access_token,
   };
-  const good = await issue("mobile-app", byId);
-  const revoked = await issue("mobile-app", byId);
-  await post(`${authUrl}/oauth2/v1/revoke`, "mobile-app", new URLSearchParams({ token: revoked }));
-  return { user, good, revoked, ofAnotherAudience: await issue("backoffice", byPassword) };
-}
-
-async function post(url: string, client: string, body: object, method = "POST"): Promise<string> {
-  const isForm = body instanceof URLSearchParams;
-  const response = await fetch(url, {
-    method,
-    headers: {
-      authorization: `Basic ${btoa(`${client}:${client}-dev-secret`)}`,
-      ...(!isForm && { "content-type": "application/json" }),
-    },
-    body: isForm ? body : JSON.stringify(body),
-  });
-  const text = await response.text();
-  if (!response.ok) throw new Error(`${method} ${url} was answered with ${response.status}: ${text}`);
-  return text;
 }
 
 async function call(url: string, authorization: string | undefined) {
@@ -148,13 +147,23 @@ async function call(url: string, authorization: string | undefined) {
   return { status: response.status, text, challenge: response.headers.get("www-authenticate") };
 }
 
-async function expectUser(what: string, url: string, authorization: string, user: string): Promise<void> {
+/** 200 with the user's id. */
+export async function expectUser(
+  what: string,
+  url: string,
+  authorization: string,
+  user: string,
+): Promise<void> {
   const { status, text } = await call(url, authorization);
   assert.equal(`${status} ${text.trim()}`, `200 ${user}`, what);
 }
 
 /** 401 with a challenge, as RFC 6750 section 3 has it. */
-async function expectRefusal(what: string, url: string, authorization: string | undefined): Promise<void> {
+export async function expectRefusal(
+  what: string,
+  url: string,
+  authorization: string | undefined,
+): Promise<void> {
   const { status, challenge } = await call(url, authorization);
   assert.equal(status, 401, what);
   assert.match(challenge ?? "no WWW-Authenticate", /^Bearer/, what);

@@ -1,0 +1,32 @@
+/** Maven, which builds what is in this folder below the folder of build results. */
+import { join } from "node:path";
+import type { World } from "../language.ts";
+
+export interface MavenRun {
+  /** The project: a folder of `world.sources` with a pom.xml, which takes its `directory` from `buildDirectory`. */
+  readonly project: string;
+  readonly goal: "package" | "test";
+  /** Below `world.build`; the project's name unless another is given. */
+  readonly output?: string;
+  readonly properties?: Readonly<Record<string, string>>;
+  /** For the programs that are run, beside what every client program is given. */
+  readonly environment?: Readonly<Record<string, string>>;
+}
+
+/** @returns the absolute path of the folder of build results */
+export async function maven(
+  world: World,
+  { project, goal, output = project, properties = {}, environment = {} }: MavenRun,
+): Promise<string> {
+  const build = join(world.build, output);
+  const arguments_ = [
+    "--quiet",
+    "--batch-mode",
+    `--file=${join(world.sources, project, "pom.xml")}`,
+    `-DbuildDirectory=${build}`,
+    ...Object.entries(properties).map(([name, value]) => `-D${name}=${value}`),
+    goal,
+  ];
+  await world.run(["mvn", ...arguments_], { env: environment });
+  return build;
+}

@@ -1,0 +1,43 @@
+package gatepost.api;
+
+import static org.springframework.security.config.Customizer.withDefaults;
+
+import java.util.Objects;
+import org.springframework.beans.factory.annotation.Value;
+import org.springframework.context.annotation.Bean;
+import org.springframework.context.annotation.Configuration;
+import org.springframework.context.annotation.Profile;
+import org.springframework.security.config.annotation.web.builders.HttpSecurity;
+import org.springframework.security.oauth2.jwt.JwtClaimValidator;
+import org.springframework.security.oauth2.jwt.JwtDecoder;
+import org.springframework.security.oauth2.jwt.JwtValidators;
+import org.springframework.security.oauth2.jwt.NimbusJwtDecoder;
+import org.springframework.security.web.SecurityFilterChain;
+
+/** Local: by the key set, which is fetched now and then. */
+@Configuration
+@Profile("key-set")
+class KeySetSecurity {
+  @Bean
+  SecurityFilterChain security(HttpSecurity http) throws Exception {
+    return http.authorizeHttpRequests(requests -> requests.anyRequest().authenticated())
+        .oauth2ResourceServer(server -> server.jwt(withDefaults()))
+        .build();
+  }
+
+  /** Spring's own decoder takes tokens of the type JWT and refuses at+jwt (RFC 9068); this one is the reverse. */
+  @Bean
+  JwtDecoder decoder(
+      @Value("${gatepost.auth-url}") String authUrl,
+      @Value("${gatepost.issuer}") String issuer,
+      @Value("${gatepost.audience}") String audience) {
+    var decoder = NimbusJwtDecoder.withJwkSetUri(authUrl + "/v1/jwks").validateType(false).build();
+    decoder.setJwtValidator(
+        JwtValidators.createAtJwtValidator()
+            .issuer(issuer)
+            .audience(audience)
+            .validators(all -> all.put("client_id", new JwtClaimValidator<>("client_id", Objects::nonNull)))
+            .build());
+    return decoder;
+  }
+}
