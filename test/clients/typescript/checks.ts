@@ -3,7 +3,8 @@
  * copied to the build folder, a project with its own node_modules, as a user of the generators has one.
  */
 import { cpSync, existsSync, readFileSync, rmSync } from "node:fs";
-import { join } from "node:path";
+import { delimiter, join } from "node:path";
+import { ROOT } from "../../../scripts/command.ts";
 import type { Check, Language, World } from "../language.ts";
 
 const HOLDS = "generates, compiles in the strictest mode, walks through both services";
@@ -25,9 +26,13 @@ async function prepare(world: World): Promise<void> {
   cpSync(join(world.sources, "package-lock.json"), installed);
 }
 
+/** Packages with their versions, as the table shows them. */
+const toolOf = (packages: readonly string[]) =>
+  packages.map((name) => `${name} ${versions[name]}`).join(", ");
+
 /**
  * @param packages the packages that make up the tool
- * @param folder has `main.ts`, the walk
+ * @param folder has `main.ts`, the walk, and may have `connect.ts`, the program that docs/clients shows
  */
 function check(
   folder: string,
@@ -36,7 +41,7 @@ function check(
   generate: (world: World, cwd: string) => Promise<void>,
 ): Check {
   return {
-    tool: packages.map((name) => `${name} ${versions[name]}`).join(", "),
+    tool: toolOf(packages),
     holds: HOLDS,
     short,
     async run(world) {
@@ -44,7 +49,9 @@ function check(
       rmSync(join(cwd, "generated"), { recursive: true, force: true });
       await generate(world, cwd);
       await world.run([program(world, "tsc"), "--project", "."], { cwd });
-      await world.run([program(world, "tsx"), "main.ts"], { cwd });
+      for (const file of ["main.ts", "connect.ts"]) {
+        if (existsSync(join(cwd, file))) await world.run([program(world, "tsx"), file], { cwd });
+      }
     },
   };
 }
@@ -58,11 +65,26 @@ async function generateOpenapiTypes(world: World, cwd: string): Promise<void> {
   }
 }
 
+/** Spectral is a program of 190 packages: here it costs nobody who installs the project. */
+const spectral: Check = {
+  tool: toolOf(["@stoplight/spectral-cli", "@stoplight/spectral-owasp-ruleset"]),
+  holds: "finds nothing in the documents but what spectral/ruleset.yaml argues for",
+  short: true,
+  async run(world) {
+    const cwd = join(world.build, "spectral");
+    cpSync(world.documents, cwd, { recursive: true });
+    const documents = ["auth.yaml", "push.yaml"] as const;
+    const strict = ["--ruleset", "ruleset.yaml", "--fail-severity", "hint"] as const;
+    await world.run([program(world, "spectral"), "lint", ...documents, ...strict], { cwd });
+  },
+};
+
 export const language: Language = {
   name: "typescript",
   toolchain: [{ name: "npm", install: "https://nodejs.org/en/download" }],
   prepare,
   checks: [
+    spectral,
     check("openapi-fetch", ["openapi-typescript", "openapi-fetch"], false, generateOpenapiTypes),
     check("hey-api", ["@hey-api/openapi-ts"], true, async (world, cwd) => {
       for (const name of ["auth", "push"]) {
@@ -81,18 +103,11 @@ export const language: Language = {
     }),
     check("connect", ["@connectrpc/connect-web", "@bufbuild/protoc-gen-es"], false, async (world, cwd) => {
       await generateOpenapiTypes(world, join(world.build, "openapi-fetch"));
-      await world.run(
-        [
-          "buf",
-          "generate",
-          world.protos,
-          "--path",
-          join(world.protos, "auth"),
-          "--path",
-          join(world.protos, "push"),
-        ],
-        { cwd },
-      );
+      const paths = ["auth", "push"].flatMap((name) => ["--path", join(world.protos, name)]);
+      // buf is the root's; the plugin is this project's, as it is in a user's project.
+      const bins = [world.build, ROOT].map((folder) => join(folder, "node_modules", ".bin"));
+      const env = { PATH: [...bins, process.env["PATH"]].join(delimiter) };
+      await world.run(["buf", "generate", world.protos, ...paths], { cwd, env });
     }),
   ],
 };
