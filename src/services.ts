@@ -68,6 +68,7 @@ export async function readSettings(env: EnvironmentVariables): Promise<Settings>
   const push = services.value?.includes("push")
     ? (await import("./push/settings.ts")).resolvePushSettings(env, server.value, {
         issuer: auth?.value?.issuer,
+        clients: auth?.value?.clients,
         generated,
       })
     : undefined;

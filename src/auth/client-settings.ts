@@ -24,7 +24,7 @@ export const developmentClients = [
     clientName: "Mobile app (development)",
     grantTypes,
     scopes: ["profile", "orders"],
-    clientSettings: { audiences: ["storefront"] },
+    clientSettings: { audiences: ["storefront", "push"] },
   },
   {
     clientId: "backoffice",
@@ -32,6 +32,7 @@ export const developmentClients = [
     clientName: "Back office (development)",
     grantTypes: ["password", "refresh_token"],
     scopes: ["notifications:send"],
+    clientSettings: { audiences: ["push"] },
   },
 ] as const;
 

@@ -4,7 +4,7 @@
  */
 import { integer, listOf, matching, plainText, sharedApiKey } from "../platform/settings/kinds.ts";
 import type { SettingsTable } from "../platform/settings/settings.ts";
-import { issuerUrl, serverUrl } from "../platform/settings/urls.ts";
+import { foreignIssuerUrl, serverUrl } from "../platform/settings/urls.ts";
 
 /** The id of a user: the `sub` of a token. A comma would end it in a list. */
 const userId = matching("1 to 128 printable ASCII characters without a comma", /^[ -+\--~]{1,128}$/);
@@ -12,15 +12,35 @@ const userId = matching("1 to 128 printable ASCII characters without a comma", /
 /** The push service's settings, row by row. */
 export const pushTable = {
   IDENTITY_PROVIDER_ISSUER_URI: {
-    description: "The `iss` of the access tokens that callers present; its key set is found by discovery.",
-    kind: issuerUrl,
+    description:
+      "The `iss` of the access tokens that callers present, exactly as it stands there; its key set is found by discovery.",
+    kind: foreignIssuerUrl,
     development: "<OAUTH_SERVER_ISSUER>",
     required: true,
     example: "https://auth.example.com/api/auth",
   },
+  TOKEN_AUDIENCE: {
+    description:
+      "What the `aud` of access tokens must name; without it, only tokens whose `typ` is at+jwt are accepted, whatever their `aud`.",
+    kind: plainText,
+    development: "<audience of the development clients>",
+    example: "push",
+  },
+  IDENTITY_PROVIDER_CLIENT_ID: {
+    description:
+      "The client of this service at the issuer, whose introspection endpoint then shows whether a token was revoked; not together with PLATFORM_SECURITY_URL.",
+    kind: plainText,
+    example: "push-service",
+  },
+  IDENTITY_PROVIDER_CLIENT_SECRET: {
+    description: "The secret of IDENTITY_PROVIDER_CLIENT_ID; required with it.",
+    kind: plainText,
+    secret: true,
+    exampleFile: "identity-provider-client-secret",
+  },
   PLATFORM_SECURITY_URL: {
     description:
-      "The gRPC service whose introspection shows whether a token was revoked; without it, tokens are checked by signature and claims only.",
+      "The gRPC service whose introspection shows whether a token was revoked; without it and IDENTITY_PROVIDER_CLIENT_ID, tokens are checked by signature and claims only.",
     kind: serverUrl,
     development: "<http://HOST:GRPC_PORT>",
     example: "http://auth.internal:9090",

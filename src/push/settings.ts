@@ -21,9 +21,16 @@ export type PushSettings = Exclude<ReturnType<typeof resolvePushSettings>["value
 export interface PushContext {
   /** The issuer of the auth service in the same process; undefined if there is none. */
   readonly issuer?: string | undefined;
+  /** The clients of the auth service in the same process; undefined if there is none. */
+  readonly clients?:
+    | readonly { readonly clientSettings: { readonly audiences: readonly string[] } }[]
+    | undefined;
   /** Generates the values that are not set. Called in development mode only. May throw a SettingsError. */
   readonly generated: () => { readonly apiKey: string };
 }
+
+/** The audience of the clients of development mode: this service. */
+const developmentAudience = "push";
 
 /** Reads the settings of the push service, its database and its providers. Returns problems instead of throwing them. */
 export function resolvePushSettings(env: EnvironmentVariables, server: ServerSettings, context: PushContext) {
@@ -38,6 +45,13 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
       OAUTH_SERVER_ISSUER: () => context.issuer ?? `${originOf(server)}/api/auth`,
       "http://HOST:GRPC_PORT": () => originOf({ ...server, port: server.grpcPort }),
       "generated API key": () => context.generated().apiKey,
+      // Clients that an operator lists may have no audience, or others.
+      "audience of the development clients": () =>
+        context.clients?.every(({ clientSettings }) =>
+          clientSettings.audiences.includes(developmentAudience),
+        ) === false
+          ? undefined
+          : developmentAudience,
     },
   });
   const problems = [
@@ -50,17 +64,14 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
   if (database.value === undefined || settings === undefined || providers.value === undefined) {
     return { value: undefined, problems };
   }
-  const { PLATFORM_SECURITY_URL: url, PLATFORM_SECURITY_API_KEY: apiKey } = settings;
-  // Development's own auth service cannot introspect the tokens of another issuer.
-  const hasForeignIssuer =
-    table.isGiven("IDENTITY_PROVIDER_ISSUER_URI") && !table.isGiven("PLATFORM_SECURITY_URL");
-  const isIntrospected = url !== undefined && apiKey !== undefined && !hasForeignIssuer;
   const value = {
     database: database.value,
-    /** The `iss` of tokens; without a trailing slash. */
+    /** The `iss` of tokens, as it is written. */
     issuer: settings.IDENTITY_PROVIDER_ISSUER_URI,
-    /** The service that introspects tokens; undefined: revocation is not checked. */
-    security: isIntrospected ? { url, apiKey } : undefined,
+    /** What `aud` of tokens must name; undefined: only tokens of the type at+jwt are accepted. */
+    audience: isForeign(table, "TOKEN_AUDIENCE") ? undefined : settings.TOKEN_AUDIENCE,
+    /** What introspects tokens; undefined: revocation is not checked. */
+    security: securityOf(table, settings),
     /** Always differs from `backofficeClientId`. */
     userAppClientId: settings.USER_APP_CLIENT_ID,
     backofficeClientId: settings.BACKOFFICE_CLIENT_ID,
@@ -80,8 +91,24 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
   return { value, problems };
 }
 
+type PushTable = TableReading<typeof pushTable>;
+
+/** Whether a default is development's, for tokens of its own auth service, and the issuer is another one. */
+function isForeign({ isGiven }: PushTable, name: keyof typeof pushTable): boolean {
+  return isGiven("IDENTITY_PROVIDER_ISSUER_URI") && !isGiven(name);
+}
+
+function securityOf(table: PushTable, settings: Exclude<PushTable["value"], undefined>) {
+  const { IDENTITY_PROVIDER_CLIENT_ID: clientId, IDENTITY_PROVIDER_CLIENT_SECRET: clientSecret } = settings;
+  if (clientId !== undefined && clientSecret !== undefined) return { clientId, clientSecret };
+  const { PLATFORM_SECURITY_URL: url, PLATFORM_SECURITY_API_KEY: apiKey } = settings;
+  if (url === undefined || apiKey === undefined || isForeign(table, "PLATFORM_SECURITY_URL"))
+    return undefined;
+  return { url, apiKey };
+}
+
 function crossChecks(
-  { valid, isGiven, problem }: TableReading<typeof pushTable>,
+  { valid, isGiven, problem }: PushTable,
   { environment }: ServerSettings,
 ): readonly SettingProblem[] {
   const problems: SettingProblem[] = [];
@@ -91,6 +118,19 @@ function crossChecks(
   const isIntrospected = isGiven("PLATFORM_SECURITY_URL");
   if (environment === "production" && isIntrospected && !isGiven("PLATFORM_SECURITY_API_KEY")) {
     problems.push(problem("PLATFORM_SECURITY_API_KEY", "is missing, but PLATFORM_SECURITY_URL is set"));
+  }
+  const [clientId, clientSecret] = [
+    "IDENTITY_PROVIDER_CLIENT_ID",
+    "IDENTITY_PROVIDER_CLIENT_SECRET",
+  ] as const;
+  for (const [name, other] of [
+    [clientId, clientSecret],
+    [clientSecret, clientId],
+  ] as const) {
+    if (isGiven(other) && !isGiven(name)) problems.push(problem(name, `is missing, but ${other} is set`));
+  }
+  if (isIntrospected && isGiven(clientId)) {
+    problems.push(problem(clientId, "must not be set together with PLATFORM_SECURITY_URL"));
   }
   return problems;
 }

@@ -49,7 +49,7 @@ describe("development", () => {
         clientAuthenticationMethods: ["client_secret_basic"],
         grantTypes: ["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"],
         scopes: ["profile", "orders"],
-        clientSettings: { audiences: ["storefront"], mayIntrospect: false },
+        clientSettings: { audiences: ["storefront", "push"], mayIntrospect: false },
         tokenSettings,
       },
       {
@@ -59,7 +59,7 @@ describe("development", () => {
         clientAuthenticationMethods: ["client_secret_basic"],
         grantTypes: ["password", "refresh_token"],
         scopes: ["notifications:send"],
-        clientSettings: { audiences: [], mayIntrospect: false },
+        clientSettings: { audiences: ["push"], mayIntrospect: false },
         tokenSettings,
       },
     ]);

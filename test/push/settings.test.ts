@@ -42,6 +42,7 @@ describe("in development mode", () => {
     expect(await read(development())).toEqual({
       database: { kind: "embedded", dataDir: join(dataDir, "push") },
       issuer: "http://127.0.0.1:8080/api/auth",
+      audience: "push",
       security: { url: "http://127.0.0.1:9090", apiKey: developmentSecrets(dataDir).apiKey },
       userAppClientId: "mobile-app",
       backofficeClientId: "backoffice",
@@ -68,11 +69,33 @@ describe("in development mode", () => {
     expect((await read(development(elsewhere))).issuer).toBe("http://127.0.0.1:8090/api/auth");
   });
 
-  test("another issuer's tokens are not asked about here", async () => {
+  test("another issuer's tokens are not asked about here, and need not be for our audience", async () => {
     const env = development({ IDENTITY_PROVIDER_ISSUER_URI: "https://id.example.com" });
-    expect(await read(env)).toMatchObject({ issuer: "https://id.example.com", security: undefined });
+    const foreign = { issuer: "https://id.example.com", security: undefined, audience: undefined };
+    expect(await read(env)).toMatchObject(foreign);
+    expect(await read({ ...env, TOKEN_AUDIENCE: "api" })).toMatchObject({ ...foreign, audience: "api" });
     const both = { ...env, PLATFORM_SECURITY_URL: "http://id.example.com:9090/" };
     expect(await read(both)).toMatchObject({ security: { url: "http://id.example.com:9090" } });
+  });
+
+  test("the audience is that of the clients, unless they were listed with others", async () => {
+    const client = { clientId: "mobile-app", clientSecret: "a-secret", grantTypes: ["auth"] };
+    const listed = (clientSettings: object) =>
+      read(development({ OAUTH_SERVER_CLIENTS: JSON.stringify([{ ...client, clientSettings }]) }));
+    expect((await listed({ audiences: ["push"] })).audience).toBe("push");
+    expect((await listed({ audiences: ["storefront"] })).audience).toBeUndefined();
+    expect((await listed({})).audience).toBeUndefined();
+  });
+
+  test("with credentials of ours the issuer itself is asked", async () => {
+    const credentials = { IDENTITY_PROVIDER_CLIENT_ID: "push", IDENTITY_PROVIDER_CLIENT_SECRET: "s3cret" };
+    const expected = { security: { clientId: "push", clientSecret: "s3cret" } };
+    expect(await read(development(credentials))).toMatchObject(expected);
+    const foreign = { ...credentials, IDENTITY_PROVIDER_ISSUER_URI: "https://tenant.eu.auth0.com/" };
+    expect(await read(development(foreign))).toMatchObject({
+      ...expected,
+      issuer: "https://tenant.eu.auth0.com/",
+    });
   });
 
   test("addresses that follow from a port follow the one that the system chose", async () => {
@@ -131,6 +154,9 @@ describe("in production mode", () => {
     ["PLATFORM_SECURITY_API_KEY", "short", "must be 16 to 256 visible ASCII characters"],
     ["PLATFORM_SECURITY_API_KEY", "dev-0123456789abcdef", "must not be a key made by development mode"],
     ["IDENTITY_PROVIDER_ISSUER_URI", "http://id.example.com", "must begin with https in production"],
+    ["IDENTITY_PROVIDER_ISSUER_URI", "https://ID.example.com/", "must be spelled https://id.example.com/"],
+    ["IDENTITY_PROVIDER_ISSUER_URI", "https://id.example.com?a", "must be an http or https URL without user"],
+    ["IDENTITY_PROVIDER_CLIENT_ID", "push", "must not be set together with PLATFORM_SECURITY_URL"],
     ["BACKOFFICE_CLIENT_ID", "app", "must differ from USER_APP_CLIENT_ID"],
     ["TEST_NOTIFICATION_USER_IDS", "u-1,ü", "[1] must be 1 to 128 printable ASCII characters"],
     ["HISTORY_RETENTION_DAYS", "0", "must be an integer from 1 to 3650"],
@@ -141,13 +167,21 @@ describe("in production mode", () => {
     ["SERVICES", "push,mail", "[1] must be one of auth, push"],
     ["SERVICES", ",", "[0] must be one of auth, push"],
   ])("%s=%s is refused", async (name, value, what) => {
-    const lines = await problemLines(() => readSettings({ ...env(), [name]: value }));
+    const asked = name === "IDENTITY_PROVIDER_CLIENT_ID" && { PLATFORM_SECURITY_URL: "http://auth:9090" };
+    const lines = await problemLines(() => readSettings({ ...env(), ...asked, [name]: value }));
     expect(lines.filter((line) => line.startsWith(`${name} ${what}`))).toHaveLength(1);
   });
 
-  test("an address to ask at needs a key to ask with", async () => {
+  test("an address to ask at needs a key to ask with, and a client its secret", async () => {
     const lines = await problemLines(() => read({ ...env(), PLATFORM_SECURITY_URL: "http://auth:9090" }));
     expect(lines).toContain("PLATFORM_SECURITY_API_KEY is missing, but PLATFORM_SECURITY_URL is set");
+    const [id, secret] = ["IDENTITY_PROVIDER_CLIENT_ID", "IDENTITY_PROVIDER_CLIENT_SECRET"];
+    expect(await problemLines(() => read({ ...env(), [id]: "push" }))).toContain(
+      `${secret} is missing, but ${id} is set`,
+    );
+    expect(await problemLines(() => read({ ...env(), [secret]: "s3cret" }))).toContain(
+      `${id} is missing, but ${secret} is set`,
+    );
   });
 
   test("a name with the prefix PUSH_ goes before the plain one, and has no part in auth's settings", async () => {
@@ -170,8 +204,9 @@ describe("in production mode", () => {
   test("compose hands every setting on that a deployment may set, and its env file explains each", () => {
     const file = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
     const { environment } = parse(file("compose.yaml"), { merge: true }).services.gatepost;
-    // One is for tests of this service; the other is right as it is.
+    // One is for tests of this service; the next is right as it is; the others are for another identity provider.
     const ours = ["FCM_ENDPOINT", "JANITOR_INTERVAL_SECONDS"];
+    ours.push("IDENTITY_PROVIDER_CLIENT_ID", "IDENTITY_PROVIDER_CLIENT_SECRET");
     for (const name of Object.keys({ ...pushTable, ...providerTable })) {
       if (ours.includes(name)) continue;
       expect(environment, name).toHaveProperty(name);

@@ -53,21 +53,34 @@ export function isLoopback(url: URL): boolean {
   return /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);
 }
 
-const issuerExpects = "an http or https URL without user, query, fragment and trailing slash";
-const canonical = (text: string): string => new URL(text).href.replace(/\/$/, "");
-const canonicalIssuer = v.pipe(
-  checked(issuerExpects, (text) => webUrl(text) !== undefined && !/[?#]|\/$/.test(text)),
-  v.check(
-    (text) => canonical(text) === text,
-    ({ input }) => `must be spelled ${canonical(input)}`,
-  ),
-);
+/** The URL parser's spelling, with a slash at its end only if the text has one. */
+function canonical(text: string): string {
+  const { href } = new URL(text);
+  return text.endsWith("/") ? href : href.replace(/\/$/, "");
+}
+
+function issuer(expects: string, fits: (text: string) => boolean) {
+  const spelled = v.pipe(
+    checked(expects, (text) => webUrl(text) !== undefined && !/[?#]/.test(text) && fits(text)),
+    v.check(
+      (text) => canonical(text) === text,
+      ({ input }) => `must be spelled ${canonical(input)}`,
+    ),
+  );
+  return stricterInProduction(spelled, (text) => {
+    const url = new URL(text);
+    return url.protocol === "https:" || isLoopback(url) ? undefined : "must begin with https in production";
+  });
+}
 
 /**
  * An issuer identifier (RFC 8414 section 2, OpenID Connect Discovery section 3). It is compared character
  * by character, so only the canonical spelling is accepted. Production accepts http only on a loopback host.
  */
-export const issuerUrl = stricterInProduction(canonicalIssuer, (text) => {
-  const url = new URL(text);
-  return url.protocol === "https:" || isLoopback(url) ? undefined : "must begin with https in production";
-});
+export const issuerUrl = issuer(
+  "an http or https URL without user, query, fragment and trailing slash",
+  (text) => !text.endsWith("/"),
+);
+
+/** The issuer identifier of somebody else, which may end with a slash, as those of Auth0 do. */
+export const foreignIssuerUrl = issuer("an http or https URL without user, query and fragment", () => true);

@@ -1,12 +1,14 @@
 /**
- * Verifies access tokens (RFC 9068) of the identity provider by their signature and claims. Revocation is checked
- * elsewhere, by introspection.
+ * Verifies access tokens of the identity provider by their signature and claims: those of RFC 9068, and those that
+ * identity providers issued before it. Revocation is checked elsewhere, by introspection.
  */
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
 import { readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
+import type { Logger } from "../../platform/observability/logger.ts";
 import type { KeySet } from "./key-set.ts";
+import { isOtherToken, kindOfType } from "./token-kind.ts";
 import type { VerificationKey } from "./verification-key.ts";
 
 /** The claims that identify a caller. */
@@ -32,40 +34,62 @@ interface Verified {
 
 interface Dependencies {
   readonly issuer: string;
+  /** What `aud` must name; undefined: only tokens of the type at+jwt are accepted, whatever their audience. */
+  readonly audience: string | undefined;
   readonly keySet: KeySet;
   readonly clock: Clock;
+  readonly logger: Logger;
   /** Most verified tokens in the cache, which is keyed by the digest of the token. */
   readonly cacheSize?: number;
 }
 
 export function createVerifyAccessToken({
   issuer,
+  audience,
   keySet,
   clock,
+  logger,
   cacheSize = 20_000,
 }: Dependencies): VerifyAccessToken {
   // Caches that a signature is valid, so that it is verified once; never that the token is active.
   const verified = new LRUCache<string, Verified>({ max: cacheSize });
 
+  let isTold = false;
+  function tellOnce(): void {
+    if (isTold) return;
+    isTold = true;
+    logger.warn(
+      { issuer },
+      "A token was refused whose typ is not at+jwt: without TOKEN_AUDIENCE no other is accepted",
+    );
+  }
+
   async function verify(token: string): Promise<Verified | undefined> {
     const jws = readJws(token);
     const { kid, typ } = jws?.header ?? {};
-    if (!jws || typeof kid !== "string" || typ !== "at+jwt") return undefined;
+    const kind = kindOfType(typ);
+    if (!jws || typeof kid !== "string" || !kind) return undefined;
+    const isMarked = kind === "access";
+    if (!isMarked && audience === undefined) {
+      tellOnce();
+      return undefined;
+    }
     const key = await keySet.key(kid);
     const claims =
       key &&
       (await verifiedClaims(jws, key.key, {
         algorithms: key.algorithms,
-        typ: "at+jwt",
         issuer,
+        ...(audience !== undefined && { audience }),
         currentDate: new Date(clock.now()),
         clockTolerance: clockSkewSeconds,
-        requiredClaims: ["sub", "exp", "iat", "jti", "client_id"],
+        requiredClaims: ["sub", "exp", "iat"],
       }));
-    if (!claims) return undefined;
-    const { sub, client_id: clientId, jti, exp, iat, nbf = iat } = claims;
-    if (!isId(sub) || !isId(clientId) || !isId(jti) || !isTime(exp) || !isTime(iat) || !isTime(nbf))
-      return undefined;
+    if (!claims || isOtherToken(claims, isMarked)) return undefined;
+    const { sub, azp, client_id: clientId = azp, exp, iat, nbf = iat } = claims;
+    // The client of RFC 9068, or the authorized party that OpenID Connect has for it; never two different ones.
+    if (!isId(sub) || !isId(clientId) || (azp !== undefined && azp !== clientId)) return undefined;
+    if (!isTime(exp) || !isTime(iat) || !isTime(nbf)) return undefined;
     return { claims: { sub, clientId, exp, notBefore: Math.max(iat, nbf) }, key };
   }
 

@@ -6,7 +6,8 @@ import type { Clock } from "../../platform/base/clock.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import { wrongApplication } from "../errors.ts";
 import { createVerifyAccessToken, type TokenClaims } from "./access-token.ts";
-import { createIntrospectionClient } from "./introspection-client.ts";
+import { createIntrospectionClient, type Introspection } from "./introspection-client.ts";
+import { createIntrospectionEndpoint, type IntrospectionCredentials } from "./introspection-endpoint.ts";
 import { createKeySet } from "./key-set.ts";
 
 /**
@@ -24,10 +25,15 @@ export interface Callers {
 interface Dependencies {
   /** The `iss` of tokens. */
   readonly issuer: string;
+  /** What `aud` must name; undefined: it is not looked at, and only tokens of the type at+jwt are accepted. */
+  readonly audience: string | undefined;
   readonly userAppClientId: string;
   readonly backofficeClientId: string;
-  /** The service that introspects tokens; undefined: revocation is not checked. */
-  readonly security: { readonly url: string; readonly apiKey: string } | undefined;
+  /**
+   * What introspects tokens: the platform's service over gRPC, or with credentials of ours the issuer itself.
+   * Undefined: revocation is not checked.
+   */
+  readonly security: { readonly url: string; readonly apiKey: string } | IntrospectionCredentials | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -37,17 +43,18 @@ const bearer = /^bearer ([A-Za-z0-9._~+/-]+=*)$/i;
 
 /** `close` ends the connection to the introspection service. */
 export function createCallers(dependencies: Dependencies): Callers & { close(): void } {
-  const { issuer, userAppClientId, backofficeClientId, security, clock, logger } = dependencies;
-  const verify = createVerifyAccessToken({ issuer, clock, keySet: createKeySet({ issuer, clock, logger }) });
-  const introspection = security && createIntrospectionClient(security.url, security.apiKey);
+  const { issuer, audience, userAppClientId, backofficeClientId, security, clock, logger } = dependencies;
+  const keySet = createKeySet({ issuer, clock, logger });
+  const verify = createVerifyAccessToken({ issuer, audience, keySet, clock, logger });
+  const introspection = security && introspectionBy(security, issuer);
 
   async function claimsOf(authorization: string | undefined): Promise<TokenClaims | undefined> {
     const [, token] = bearer.exec(authorization ?? "") ?? [];
     const claims = token === undefined ? undefined : await verify(token);
     if (token === undefined || !claims || !introspection) return claims;
     const active = await introspection.introspect(token);
-    const isSame = active?.sub === claims.sub && active.clientId === claims.clientId;
-    return isSame ? claims : undefined;
+    const { sub = claims.sub, clientId = claims.clientId } = active ?? {};
+    return active && sub === claims.sub && clientId === claims.clientId ? claims : undefined;
   }
 
   async function callerOf(
@@ -70,4 +77,13 @@ export function createCallers(dependencies: Dependencies): Callers & { close(): 
     },
     close: () => introspection?.close(),
   };
+}
+
+function introspectionBy(
+  security: Exclude<Dependencies["security"], undefined>,
+  issuer: string,
+): Introspection {
+  return "url" in security
+    ? createIntrospectionClient(security.url, security.apiKey)
+    : createIntrospectionEndpoint(issuer, security);
 }

@@ -12,13 +12,13 @@ import { unavailable } from "../../platform/base/errors.ts";
 /** Milliseconds that a call may take. */
 const deadlineMs = 2_000;
 
-/** The subject and client of an active token. */
+/** The subject and client of an active token; undefined where the service does not say. */
 interface ActiveToken {
-  readonly sub: string;
-  readonly clientId: string;
+  readonly sub: string | undefined;
+  readonly clientId: string | undefined;
 }
 
-interface IntrospectionClient {
+export interface Introspection {
   /**
    * Introspects the token. Results are not cached, as a token may be revoked at any moment.
    * @returns undefined if the token is not active
@@ -29,7 +29,7 @@ interface IntrospectionClient {
 }
 
 /** @param url scheme, host and port; https is TLS with the certificate authorities that Node.js trusts */
-export function createIntrospectionClient(url: string, apiKey: string): IntrospectionClient {
+export function createIntrospectionClient(url: string, apiKey: string): Introspection {
   const { protocol, host, hostname, port } = new URL(url);
   const isSecure = protocol === "https:";
   const address = port === "" ? `${hostname}:${isSecure ? 443 : 80}` : host;

@@ -86,7 +86,7 @@ describe.each(backends)("introspection on %s", (backend) => {
     expect(answers[0]).toEqual({
       active: true,
       sub: id,
-      aud: ["mobile-app", "storefront"],
+      aud: ["mobile-app", "storefront", "push"],
       userInfo: { userId: id },
       nbf: now,
       iss: store.env["OAUTH_SERVER_ISSUER"],

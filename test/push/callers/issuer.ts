@@ -1,7 +1,8 @@
 /** An identity provider for tests: discovery and a key set on a real port, and tokens by its keys. */
 import { generateKeyPairSync, type KeyObject, type KeyPairKeyObjectResult, randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { createServer, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { text } from "node:stream/consumers";
 import { compact, type Genuine } from "../../auth/tokens/forged-jwts.ts";
 
 /** How it answers: as it should, not at all, with errors, or with what must not be believed. */
@@ -29,6 +30,10 @@ export interface Issuer {
   /** What it publishes. */
   keys: SigningKey[];
   mood: Mood;
+  /** What its introspection endpoint answers: a status and a text. */
+  introspection: { readonly status: number; readonly text: string };
+  /** What the endpoint was asked. */
+  readonly asked: { authorization: string | undefined; body: string }[];
   /** How often its key set was asked for. */
   keySetFetches(): number;
   /** Everything that was asked for. */
@@ -54,10 +59,17 @@ export async function startIssuer(): Promise<Issuer> {
       response.writeHead(307, { location: `${issuer}/elsewhere${path.endsWith("keys") ? "/keys" : ""}` });
       return void response.end();
     }
+    if (path.endsWith("introspect")) return void introspect(request, response);
     if (path.endsWith("keys")) return void json(response, { keys: self.keys.map(({ jwk }) => jwk) });
     const speaksFor = mood === "speaking for another" ? "https://id.example.com" : issuer;
-    json(response, { issuer: speaksFor, jwks_uri: `${issuer}/keys` });
+    const introspection_endpoint = `${issuer}/introspect`;
+    json(response, { issuer: speaksFor, jwks_uri: `${issuer}/keys`, introspection_endpoint });
   });
+  async function introspect(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    self.asked.push({ authorization: request.headers.authorization, body: await text(request) });
+    response.writeHead(self.introspection.status, { "content-type": "application/json" });
+    response.end(self.introspection.text);
+  }
   await once(server.listen(0, "127.0.0.1"), "listening");
   const address = server.address();
   if (typeof address !== "object" || address === null) throw new Error("not listening");
@@ -80,6 +92,8 @@ export async function startIssuer(): Promise<Issuer> {
     issuer,
     keys: [],
     mood: "well",
+    introspection: { status: 200, text: '{"active":true}' },
+    asked: [],
     keySetFetches: () => requests.filter((path) => path.endsWith("keys")).length,
     requests: () => requests,
     token({ kid, privateKey }, now, changes = {}, header = {}) {

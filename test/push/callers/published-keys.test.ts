@@ -25,6 +25,7 @@ beforeEach(() => {
   log = captureLog();
   callers = createCallers({
     issuer: issuer.issuer,
+    audience: undefined,
     userAppClientId: "app",
     backofficeClientId: "office",
     security: undefined,

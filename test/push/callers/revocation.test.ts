@@ -103,9 +103,11 @@ describe("the auth service on another machine", () => {
     return started;
   }
 
-  function callersOf(security: { url: string; apiKey: string } | undefined): Callers {
+  type Security = Parameters<typeof createCallers>[0]["security"];
+  function callersOf(security: Security): Callers {
     const callers = createCallers({
       issuer: server.settings.issuer,
+      audience: "push",
       userAppClientId: "mobile-app",
       backofficeClientId: "backoffice",
       security,
@@ -153,6 +155,18 @@ describe("the auth service on another machine", () => {
   test("one that does not know our key cannot be asked: nothing is taken", async () => {
     const callers = callersOf({ url: grpc.origin, apiKey: "another-key-entirely" });
     await expect(callers.user(`Bearer ${token}`)).rejects.toMatchObject(unavailable);
+  });
+
+  test("its endpoint of RFC 7662 is asked as well, with a client's credentials", async () => {
+    const callers = callersOf({ clientId: "internal", clientSecret: "internal-dev-secret" });
+    const api = authApi(server.base);
+    const fresh = (await api.newPair((await api.newIdentity()).id)).access_token;
+    expect(await callers.user(`Bearer ${token}`)).toMatchObject({ clientId: "mobile-app" });
+    expect(await callers.user(`Bearer ${fresh}`)).toMatchObject({ clientId: "mobile-app" });
+    await api.call("revokeToken", { as: internal, form: { token: fresh } });
+    expect(await callers.user(`Bearer ${fresh}`)).toBeUndefined();
+    const strangers = callersOf({ clientId: "internal", clientSecret: "another-secret" });
+    await expect(strangers.user(`Bearer ${token}`)).rejects.toMatchObject(unavailable);
   });
 
   test("without its address tokens are checked by signature and claims only", async () => {

@@ -105,6 +105,7 @@ describe("a token that was changed", () => {
     log = captureLog();
     const created = createCallers({
       issuer: issuer.issuer,
+      audience: undefined,
       userAppClientId: "app",
       backofficeClientId: "office",
       security: undefined,

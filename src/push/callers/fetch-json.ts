@@ -1,0 +1,36 @@
+/** Milliseconds that a request may take. */
+const timeoutMs = 2_000;
+/** Largest response in bytes; real ones are far smaller. */
+const maxBytes = 256 * 1024;
+
+/**
+ * The JSON object that the identity provider returns with status 200. Redirects are not followed.
+ * @throws Error if it returns anything else, or not in time
+ */
+export async function fetchJson(
+  address: string,
+  request: {
+    readonly method?: "POST";
+    readonly headers?: Readonly<Record<string, string>>;
+    readonly body?: URLSearchParams;
+  } = {},
+): Promise<Readonly<Record<string, unknown>>> {
+  const headers = new Headers(request.headers);
+  headers.set("accept", "application/json");
+  const signal = AbortSignal.timeout(timeoutMs);
+  const response = await fetch(address, { ...request, headers, redirect: "error", signal });
+  if (response.status !== 200) {
+    await response.body?.cancel();
+    throw new Error(`${address} returned status ${response.status}`);
+  }
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of response.body ?? []) {
+    size += chunk.byteLength;
+    if (size > maxBytes) throw new Error(`${address} returned more than ${maxBytes} bytes`);
+    chunks.push(chunk);
+  }
+  const value: unknown = JSON.parse(Buffer.concat(chunks).toString("utf8"));
+  if (typeof value !== "object" || value === null) throw new Error(`${address} returned no JSON object`);
+  return { ...value };
+}

@@ -1,0 +1,48 @@
+/** A client of the identity provider's introspection endpoint (RFC 7662), which is found by discovery. */
+import { unavailable } from "../../platform/base/errors.ts";
+import { findEndpoint } from "./discovery.ts";
+import { fetchJson } from "./fetch-json.ts";
+import type { Introspection } from "./introspection-client.ts";
+
+/** Our client at the identity provider; it authenticates with HTTP Basic (RFC 6749 section 2.3.1). */
+export interface IntrospectionCredentials {
+  readonly clientId: string;
+  readonly clientSecret: string;
+}
+
+export function createIntrospectionEndpoint(
+  issuer: string,
+  { clientId, clientSecret }: IntrospectionCredentials,
+): Introspection {
+  const encoded = [clientId, clientSecret].map((text) =>
+    new URLSearchParams([["", text]]).toString().slice(1),
+  );
+  const authorization = `Basic ${Buffer.from(encoded.join(":")).toString("base64")}`;
+  let endpoint: string | undefined;
+
+  return {
+    async introspect(token) {
+      try {
+        endpoint ??= await findEndpoint(issuer, "introspection_endpoint");
+        const body = new URLSearchParams({ token, token_type_hint: "access_token" });
+        const answer = await fetchJson(endpoint, { method: "POST", headers: { authorization }, body });
+        const { active, sub, client_id } = answer;
+        if (typeof active !== "boolean")
+          throw new Error(`${endpoint} does not say whether a token is active`);
+        // Only `active` is required.
+        return active ? { sub: textOf(sub), clientId: textOf(client_id) } : undefined;
+      } catch (error) {
+        throw unavailable("The identity provider", error);
+      }
+    },
+    close: () => undefined,
+  };
+}
+
+/** A member that may be absent, but is no other type than text. */
+function textOf(member: unknown): string | undefined {
+  if (member === undefined || member === null) return undefined;
+  if (typeof member !== "string")
+    throw new Error("The introspection endpoint named a subject or client that is no text");
+  return member;
+}

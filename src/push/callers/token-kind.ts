@@ -1,0 +1,34 @@
+/** Tells access tokens from the other tokens that an issuer signs with the same keys. */
+import type { JWTPayload } from "jose";
+
+/**
+ * What the header's `typ` says (RFC 7515 section 4.1.9: in any case, with or without `application/`): `access` is
+ * the type of RFC 9068, by which nothing but an access token is marked; `any` is JWT or none; undefined is another
+ * type, which cannot be that of an access token.
+ */
+export function kindOfType(typ: unknown): "access" | "any" | undefined {
+  if (typ === undefined) return "any";
+  if (typeof typ !== "string") return undefined;
+  const type = typ.toLowerCase().replace(/^application\//, "");
+  if (type === "at+jwt") return "access";
+  return type === "jwt" ? "any" : undefined;
+}
+
+/** Claims of ID tokens (OpenID Connect Core sections 2 and 3.3.2.11), and of logout and other event tokens (RFC 8417). */
+const otherClaims = ["at_hash", "c_hash", "s_hash", "events"];
+
+/**
+ * Whether the claims are those of another token than an access token.
+ *
+ * @param isMarked whether the header's type says that it is an access token
+ */
+export function isOtherToken(claims: JWTPayload, isMarked: boolean): boolean {
+  if (otherClaims.some((name) => claims[name] !== undefined)) return true;
+  // Keycloak marks its tokens: Bearer, ID, Refresh, Offline, Logout. So does Amazon Cognito: access, id.
+  const { typ, token_use: use } = claims;
+  if (typ !== undefined && String(typ).toLowerCase() !== "bearer") return true;
+  if (use !== undefined && use !== "access") return true;
+  // Keycloak's access tokens may have the nonce of ID tokens; those that nothing marks have none.
+  const isAccess = isMarked || typ !== undefined || use !== undefined;
+  return !isAccess && claims["nonce"] !== undefined;
+}
