@@ -69,6 +69,11 @@ const STAYING_WORDS: readonly { readonly file: string; readonly words: RegExp; r
     why: "Defaults of the database's settings, which are the program's own name; a service as an example.",
   },
   {
+    file: "src/platform/openapi/request-body.ts",
+    words: /^identity$/,
+    why: "The content coding of HTTP that changes nothing (RFC 9110 section 12.5.3).",
+  },
+  {
     file: "src/platform/settings/settings.ts",
     words: /^(auth|AUTH_)$/,
     why: "A service as an example of a prefix.",

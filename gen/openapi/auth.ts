@@ -147,7 +147,7 @@ export interface paths {
          *     - **Wrong credentials** are a 400 `invalid_client`, with `WWW-Authenticate`. RFC 6749 section 5.2 would have
          *       401 after Basic; the callers that this operation was made for know 400 alone.
          *     - **An unknown parameter** is ignored, an empty one counts as absent (RFC 6749 section 3.2): standard clients
-         *       send parameters of extensions.
+         *       send parameters of extensions. So does null in a JSON object, which some clients send for what is not set.
          *     - **A repeated parameter** is `invalid_request`, known or not (RFC 6749 section 3.2).
          *
          *     The body is a form (RFC 6749 section 3.2). A JSON object with the same members is taken as well
@@ -314,7 +314,7 @@ export interface components {
          * @description E-mail address, unique without regard to case.
          */
         Email: string;
-        /** @description A map of property names to any JSON values; at most 16 KiB as JSON, 32 levels deep. */
+        /** @description A map of property names to any JSON values; at most 16 KiB as JSON, 32 levels deep. Numbers are doubles; one with more digits is a 400. */
         Metadata: {
             [key: string]: unknown;
         };
@@ -327,7 +327,7 @@ export interface components {
              * @description E-mail address, unique without regard to case.
              */
             email?: string | null;
-            /** @description A map of property names to any JSON values; at most 16 KiB as JSON, 32 levels deep. */
+            /** @description A map of property names to any JSON values; at most 16 KiB as JSON, 32 levels deep. Numbers are doubles; one with more digits is a 400. */
             metadata?: {
                 [key: string]: unknown;
             } | null;
@@ -341,7 +341,7 @@ export interface components {
              * @description E-mail address, unique without regard to case.
              */
             email?: string | null;
-            /** @description A map of property names to any JSON values; at most 16 KiB as JSON, 32 levels deep. */
+            /** @description A map of property names to any JSON values; at most 16 KiB as JSON, 32 levels deep. Numbers are doubles; one with more digits is a 400. */
             metadata?: {
                 [key: string]: unknown;
             } | null;
@@ -735,7 +735,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body's media type is not one of the operation's. */
+        /** @description The body's media type is not one of the operation's, or the body is compressed or in another charset than UTF-8. */
         UnsupportedMediaType: {
             headers: {
                 "X-Request-Id": components["headers"]["X-Request-Id"];
@@ -856,7 +856,7 @@ export interface components {
                 "application/json": components["schemas"]["OAuthError"];
             };
         };
-        /** @description The body's media type is not one of the operation's. */
+        /** @description The body's media type is not one of the operation's, or the body is compressed or in another charset than UTF-8. */
         OAuthUnsupportedMediaType: {
             headers: {
                 "X-Request-Id": components["headers"]["X-Request-Id"];

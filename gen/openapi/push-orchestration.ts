@@ -743,7 +743,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body's media type is not one of the operation's. */
+        /** @description The body's media type is not one of the operation's, or the body is compressed or in another charset than UTF-8. */
         UnsupportedMediaType: {
             headers: {
                 "X-Request-Id": components["headers"]["X-Request-Id"];

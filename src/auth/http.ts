@@ -122,7 +122,7 @@ async function oauthCaller(
   { caller, header }: Call<Caller>,
   body: OAuthBody,
 ): Promise<Caller> {
-  const inBody = ["client_secret", "client_assertion"].find((name) => (body[name] ?? "") !== "");
+  const inBody = ["client_secret", "client_assertion"].find((name) => body[name] !== undefined);
   if (inBody !== undefined && (header("authorization") ?? header("x-api-key")) !== undefined) {
     const message = "authenticates the client a second time; send credentials in the headers or in the body";
     throw invalidInput([{ pointer: `/body/${inBody}`, message }]);

@@ -7,6 +7,7 @@ import type { Readable } from "node:stream";
 import type { ErrorObject, ValidateFunction } from "ajv";
 import { ErrorKinds, type InputError, invalidInput, ServiceError } from "../base/errors.ts";
 import { repeatedMember } from "../base/json-members.ts";
+import { ImpreciseNumber, parsePrecisely } from "../base/json-numbers.ts";
 import type { ContractOperation } from "./document.ts";
 import type { HeaderReader } from "./headers.ts";
 import type { ParameterValues } from "./parameters.ts";
@@ -80,6 +81,8 @@ function readBytes(stream: Readable): Promise<Buffer> {
 function scalarProblem(value: unknown): string | undefined {
   if (typeof value === "string") return textProblem(value);
   if (typeof value === "number" && !Number.isFinite(value)) return "is a number out of range";
+  if (value instanceof ImpreciseNumber)
+    return "is a number with more digits than are kept; send it as a string";
   return undefined;
 }
 
@@ -91,7 +94,7 @@ function jsonProblem(root: unknown): InputError | undefined {
     const problem = scalarProblem(value);
     if (problem) return { pointer, message: problem };
     if (typeof value !== "object" || value === null) continue;
-    if (depth > maxDepth) return { pointer: "/body", message: `is nested deeper than ${maxDepth} levels` };
+    if (depth > maxDepth) return { pointer, message: `is nested deeper than ${maxDepth} levels` };
     for (const [key, member] of Object.entries(value)) {
       const message = textProblem(key);
       if (message) return { pointer, message: `has a member name that ${message}` };
@@ -104,7 +107,7 @@ function jsonProblem(root: unknown): InputError | undefined {
 function parseJson(text: string): unknown {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parsePrecisely(text);
   } catch (error) {
     const position = /position (\d+)/.exec(String(error))?.[1];
     const where = position ? ` (at character ${position})` : "";
@@ -125,6 +128,12 @@ function parseForm(text: string): Record<string, string> {
   for (const pair of text.split("&")) if (pair !== "") addField(fields, pair);
   for (const name in fields) if (fields[name] === "") delete fields[name];
   return fields;
+}
+
+/** A JSON object in the place of a form: an empty member counts as absent, and so does null, which no form has. */
+function asForm(value: unknown): unknown {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== "" && member !== null));
 }
 
 function addField(fields: Record<string, string>, pair: string): void {
@@ -154,10 +163,12 @@ export async function readBody(
   operation: ContractOperation,
 ): Promise<unknown> {
   if (!operation.bodyTypes) return undefined;
-  const mediaType = mediaTypeOf(header("content-type"));
+  const contentType = header("content-type");
+  const mediaType = mediaTypeOf(contentType);
   if (mediaType !== undefined && !operation.bodyTypes.includes(mediaType)) {
     throw unsupportedMediaType(operation.bodyTypes);
   }
+  refuseEncodings(contentType, header("content-encoding"));
   // Only reading shows whether there is a body: HTTP/2 need not declare it.
   const declaredLength = header("content-length");
   if (Number(declaredLength) > maxBodyBytes) throw tooLarge();
@@ -172,6 +183,21 @@ function mediaTypeOf(contentType: string | undefined): string | undefined {
   return contentType.split(";", 1)[0]?.trim().toLowerCase();
 }
 
+/** The character sets whose bytes are UTF-8. */
+const utf8Names = /^"?(utf-?8|us-ascii)"?$/i;
+
+/** @throws unsupported_media_type (RFC 9110 section 15.5.16) for a body that is compressed, or not in UTF-8 */
+function refuseEncodings(contentType: string | undefined, contentEncoding = "identity"): void {
+  if (!/^(identity)?$/i.test(contentEncoding.trim())) {
+    const detail = "The body must not be compressed: send it without Content-Encoding.";
+    throw new ServiceError(ErrorKinds.unsupportedMediaType, detail);
+  }
+  const charset = /;\s*charset\s*=\s*([^;]*)/i.exec(contentType ?? "")?.[1]?.trim();
+  if (charset !== undefined && !utf8Names.test(charset)) {
+    throw new ServiceError(ErrorKinds.unsupportedMediaType, "The charset of the Content-Type must be utf-8.");
+  }
+}
+
 /** @param mediaType one that the operation accepts; undefined if the request has no Content-Type */
 function parseBody(
   bytes: Buffer,
@@ -180,7 +206,9 @@ function parseBody(
 ): unknown {
   const text = textOf(bytes);
   if (text === "" && !bodyRequired) return undefined;
-  if (mediaType !== undefined) return mediaType === formType ? parseForm(text) : parseJson(text);
+  if (mediaType === formType) return parseForm(text);
+  if (mediaType !== undefined)
+    return bodyTypes.includes(formType) ? asForm(parseJson(text)) : parseJson(text);
   if (text === "") throw invalidInput([{ pointer: "/body", message: "is required" }]);
   throw unsupportedMediaType(bodyTypes);
 }
@@ -201,7 +229,10 @@ export function validate(validators: readonly ValidateFunction[], values: Reques
   for (const validator of validators) {
     if (validator(values)) continue;
     errors ??= [];
-    for (const error of validator.errors ?? []) addError(errors, inputError(error));
+    for (const error of validator.errors ?? []) {
+      // Its schema, `then` or `else`, has reported what is wrong.
+      if (error.keyword !== "if") addError(errors, inputError(error));
+    }
   }
   if (errors) throw invalidInput(errors);
 }
@@ -224,6 +255,8 @@ function inputError({ instancePath, keyword, params, message = "is not valid" }:
       };
     case "minProperties":
       return { pointer, message: `must have at least ${params["limit"]} member` };
+    case "not":
+      return { pointer, message: "must not be this value" };
     case "const":
       return { pointer, message: `must be ${JSON.stringify(params["allowedValue"])}` };
     case "enum":

@@ -102,6 +102,14 @@ describe.each(backends)("the token operation on %s", (backend) => {
       await expectError(call({ as: mobileApp, raw: "", headers: urlEncoded }), "invalid_request");
     });
 
+    test("null in a JSON body counts as absent, as a client's optional members are sent", async () => {
+      const nulls = { username: null, password: null, refresh_token: null, scope: null, client_secret: null };
+      expect(await scopeOf(call({ as: mobileApp, json: { ...form(), ...nulls } }))).toBe("profile orders");
+      const missing = call({ as: mobileApp, json: { grant_type: "auth", auth_id: null } });
+      await expectError(missing, "invalid_request", /\/body\/auth_id is required/);
+      await expectError(call({ as: mobileApp, json: { grant_type: null } }), "invalid_request", /grant_type/);
+    });
+
     test("an unknown parameter is ignored, whatever it is called", async () => {
       const unknown = { audience: "x", client_id: "backoffice", constructor: "1", "": "1", "a[b]": "1" };
       await accessTokenOf(call({ as: mobileApp, form: { ...form(), ...unknown } }));

@@ -146,8 +146,9 @@ describe("JSON bodies", () => {
     ['{"name":"n\\u0000"}', "/body/name", "contains a NUL character"],
     ['{"name":"n","data":{"a":[1,"\\ud800"]}}', "/body/data/a/1", "contains half of a surrogate pair"],
     ['{"name":"n","data":{"\\udc00":1}}', "/body/data", /^has a member name that contains half/],
-    [deep(33), "/body", "is nested deeper than 32 levels"],
-    [deep(10_000), "/body", "is nested deeper than 32 levels"],
+    [deep(33), `/body/data${"/0".repeat(32)}`, "is nested deeper than 32 levels"],
+    [deep(10_000), `/body/data${"/0".repeat(32)}`, "is nested deeper than 32 levels"],
+    ['{"name":"n","data":{"a":[1,9007199254740993]}}', "/body/data/a/1", /more digits than are kept/],
     ["[".repeat(65_000), "/body", /^is not valid JSON/],
   ])("refuses %.40s", async (text, pointer, message) => {
     expect(await send("/v1/items", text)).toMatchObject(refused(pointer, message));
@@ -212,6 +213,8 @@ describe("media types and sizes of bodies", () => {
 
   it("takes what the document says in x-also-accepts, held to the schema of what it lists", async () => {
     expect((await send("/v1/tokens", '{"grant":"g","x":[1]}')).body).toEqual({ got: { grant: "g", x: [1] } });
+    const absent = '{"grant":"g","scope":null,"more":"","deep":[null]}';
+    expect((await send("/v1/tokens", absent)).body).toEqual({ got: { grant: "g", deep: [null] } });
     expect(await send("/v1/tokens", '{"grant":1}')).toMatchObject({
       status: 400,
       body: { error_description: "The request is not valid: /body/grant must be string." },
@@ -261,6 +264,42 @@ describe("media types and sizes of bodies", () => {
   it("responds to a client that reads only after it has sent everything", async () => {
     const large = Buffer.alloc(20_000_000, "n");
     for (let times = 0; times < 3; times++) expect((await send("/v1/items", large)).status).toBe(413);
+  });
+});
+
+describe("encodings of bodies", () => {
+  const types = { item: "application/json", form: "application/x-www-form-urlencoded" };
+  const sendAs = (type: string, headers: Record<string, string> = {}) => {
+    const isForm = type.startsWith(types.form);
+    const body = isForm ? "grant=g" : '{"name":"n"}';
+    const path = isForm ? "/v1/tokens" : "/v1/items";
+    return call(path, { method: "POST", body, headers: { "content-type": type, ...headers } });
+  };
+
+  it.each(["utf-8", "UTF-8", '"utf-8"', "utf8", "us-ascii", "utf-8; x=1"])(
+    "takes charset=%s",
+    async (charset) => {
+      expect((await sendAs(`${types.item}; charset=${charset}`)).status).toBe(201);
+      expect((await sendAs(`${types.form};charset=${charset}`)).status).toBe(200);
+    },
+  );
+
+  it.each(["iso-8859-1", "utf-16", "", "utf-8x"])("refuses charset=%s", async (charset) => {
+    const answer = await sendAs(`${types.item}; Charset = ${charset}`);
+    expect(answer).toMatchObject({ status: 415, body: { code: "unsupported_media_type" } });
+    expect(answer.body.detail).toBe("The charset of the Content-Type must be utf-8.");
+    expect((await sendAs(`${types.form}; charset=${charset}`)).status).toBe(415);
+  });
+
+  it.each(["gzip", "br", "gzip, identity", "x"])("refuses Content-Encoding: %s", async (encoding) => {
+    const answer = await sendAs(types.item, { "content-encoding": encoding });
+    expect(answer).toMatchObject({ status: 415, body: { code: "unsupported_media_type" } });
+    expect(answer.body.detail).toBe("The body must not be compressed: send it without Content-Encoding.");
+    expect((await sendAs(types.form, { "content-encoding": encoding })).status).toBe(415);
+  });
+
+  it.each(["identity", "Identity", ""])("takes Content-Encoding: %s", async (encoding) => {
+    expect((await sendAs(types.item, { "content-encoding": encoding })).status).toBe(201);
   });
 });
 
