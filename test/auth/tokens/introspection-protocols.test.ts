@@ -6,11 +6,14 @@ import { execFile } from "node:child_process";
 import { generateKeyPairSync } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { create, toBinary } from "@bufbuild/protobuf";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { ConnectError } from "@connectrpc/connect";
 import { decodeJwt, importPKCS8, SignJWT, UnsecuredJWT } from "jose";
 import { beforeAll, describe, expect, test } from "vitest";
-import { IntrospectRequestSchema } from "../../../gen/proto/auth/v1/introspection_pb.ts";
+import {
+  IntrospectRequestSchema,
+  IntrospectResponseSchema,
+} from "../../../gen/proto/auth/v1/introspection_pb.ts";
 import { type AuthApi, authApi, basic, internal, mobileApp } from "../../support/auth-api.ts";
 import { withClients } from "../../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
@@ -125,6 +128,27 @@ describe.each(backends)("introspection on %s", (backend) => {
       body: JSON.stringify({ token }),
     });
     expect(await response.json()).toMatchObject({ iat: `${iat}`, exp: `${exp}`, nbf: `${nbf}` });
+  });
+
+  test("the time claims of an inactive token are absent, not an empty text, to who reads the message", async () => {
+    const claimsOf = async (token: string) => {
+      const response = await fetch(`${server.origin}${method}`, {
+        method: "POST",
+        headers: { authorization: internal, "content-type": "application/proto" },
+        body: toBinary(IntrospectRequestSchema, create(IntrospectRequestSchema, { token })),
+      });
+      const bytes = new Uint8Array(await response.arrayBuffer());
+      const { active, nbf, exp, iat } = fromBinary(IntrospectResponseSchema, bytes);
+      return { active, claims: [nbf, exp, iat].map((claim) => typeof claim) };
+    };
+    expect(await claimsOf(await newToken())).toEqual({
+      active: true,
+      claims: ["string", "string", "string"],
+    });
+    expect(await claimsOf("garbage")).toEqual({
+      active: false,
+      claims: ["undefined", "undefined", "undefined"],
+    });
   });
 
   test("a hint, right or wrong, changes nothing", async () => {

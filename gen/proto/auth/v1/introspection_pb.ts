@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file auth/v1/introspection.proto.
  */
 export const file_auth_v1_introspection: GenFile = /*@__PURE__*/
-  fileDesc("ChthdXRoL3YxL2ludHJvc3BlY3Rpb24ucHJvdG8SB2F1dGgudjEiOwoRSW50cm9zcGVjdFJlcXVlc3QSDQoFdG9rZW4YASABKAkSFwoPdG9rZW5fdHlwZV9oaW50GAIgASgJIu0BChJJbnRyb3NwZWN0UmVzcG9uc2USDgoGYWN0aXZlGAEgASgIEgsKA3N1YhgCIAEoCRILCgNhdWQYAyADKAkSJAoJdXNlcl9pbmZvGAQgASgLMhEuYXV0aC52MS5Vc2VySW5mbxILCgNuYmYYBSABKAkSCwoDaXNzGAYgASgJEgsKA2V4cBgHIAEoCRILCgNpYXQYCCABKAkSCwoDanRpGAkgASgJEhEKCWNsaWVudF9pZBgKIAEoCRISCgp0b2tlbl90eXBlGAsgASgJEg0KBXNjb3BlGAwgASgJEhAKCHVzZXJuYW1lGA0gASgJIhsKCFVzZXJJbmZvEg8KB3VzZXJfaWQYASABKAkyXwoUSW50cm9zcGVjdGlvblNlcnZpY2USRwoKSW50cm9zcGVjdBIaLmF1dGgudjEuSW50cm9zcGVjdFJlcXVlc3QaGy5hdXRoLnYxLkludHJvc3BlY3RSZXNwb25zZSIAYgZwcm90bzM");
+  fileDesc("ChthdXRoL3YxL2ludHJvc3BlY3Rpb24ucHJvdG8SB2F1dGgudjEiOwoRSW50cm9zcGVjdFJlcXVlc3QSDQoFdG9rZW4YASABKAkSFwoPdG9rZW5fdHlwZV9oaW50GAIgASgJIpQCChJJbnRyb3NwZWN0UmVzcG9uc2USDgoGYWN0aXZlGAEgASgIEgsKA3N1YhgCIAEoCRILCgNhdWQYAyADKAkSJAoJdXNlcl9pbmZvGAQgASgLMhEuYXV0aC52MS5Vc2VySW5mbxIQCgNuYmYYBSABKAlIAIgBARILCgNpc3MYBiABKAkSEAoDZXhwGAcgASgJSAGIAQESEAoDaWF0GAggASgJSAKIAQESCwoDanRpGAkgASgJEhEKCWNsaWVudF9pZBgKIAEoCRISCgp0b2tlbl90eXBlGAsgASgJEg0KBXNjb3BlGAwgASgJEhAKCHVzZXJuYW1lGA0gASgJQgYKBF9uYmZCBgoEX2V4cEIGCgRfaWF0IhsKCFVzZXJJbmZvEg8KB3VzZXJfaWQYASABKAkyXwoUSW50cm9zcGVjdGlvblNlcnZpY2USRwoKSW50cm9zcGVjdBIaLmF1dGgudjEuSW50cm9zcGVjdFJlcXVlc3QaGy5hdXRoLnYxLkludHJvc3BlY3RSZXNwb25zZSIAQkkKEGdhdGVwb3N0LmF1dGgudjFQAVoXZ2F0ZXBvc3QvYXV0aC92MTthdXRodjGqAhBHYXRlcG9zdC5BdXRoLlYxugIGR1BBdXRoYgZwcm90bzM");
 
 /**
  * IntrospectRequest names the token in question.
@@ -76,11 +76,12 @@ export type IntrospectResponse = Message<"auth.v1.IntrospectResponse"> & {
   userInfo?: UserInfo | undefined;
 
   /**
-   * Unix time from which the token is valid, an integer as a string.
+   * Unix time from which the token is valid, an integer as a string; not set
+   * where the token is not active.
    *
-   * @generated from field: string nbf = 5;
+   * @generated from field: optional string nbf = 5;
    */
-  nbf: string;
+  nbf?: string | undefined;
 
   /**
    * URI of the issuer.
@@ -90,18 +91,18 @@ export type IntrospectResponse = Message<"auth.v1.IntrospectResponse"> & {
   iss: string;
 
   /**
-   * Unix time of expiry, an integer as a string.
+   * Unix time of expiry, likewise.
    *
-   * @generated from field: string exp = 7;
+   * @generated from field: optional string exp = 7;
    */
-  exp: string;
+  exp?: string | undefined;
 
   /**
-   * Unix time of issue, an integer as a string.
+   * Unix time of issue, likewise.
    *
-   * @generated from field: string iat = 8;
+   * @generated from field: optional string iat = 8;
    */
-  iat: string;
+  iat?: string | undefined;
 
   /**
    * Unique token identifier.
@@ -172,7 +173,8 @@ export const UserInfoSchema: GenMessage<UserInfo> = /*@__PURE__*/
  *
  * Credentials are sent as metadata: `authorization` with a registered client's
  * Basic credentials, or `x-api-key` with the key of the platform security
- * interface. Missing or wrong ones are UNAUTHENTICATED.
+ * interface. Missing or wrong ones are UNAUTHENTICATED, and too many wrong ones
+ * RESOURCE_EXHAUSTED, for the seconds that the metadata `retry-after` says.
  *
  * @generated from service auth.v1.IntrospectionService
  */
@@ -180,8 +182,9 @@ export const IntrospectionService: GenService<{
   /**
    * Introspect answers for one access token. A missing or empty token is
    * INTERNAL, not INVALID_ARGUMENT: the callers that this operation was made for
-   * know no other status for it. Where the state of the token cannot be read, the
-   * answer is UNAVAILABLE, never an active token.
+   * know no other status for it. A message over 64 KiB is RESOURCE_EXHAUSTED.
+   * Where the state of the token cannot be read, the answer is UNAVAILABLE, never
+   * an active token.
    *
    * @generated from rpc auth.v1.IntrospectionService.Introspect
    */
