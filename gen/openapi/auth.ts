@@ -129,6 +129,44 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/identities/{id}/attempts": {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Identifier of the identity.
+                 * @example 7f0d4c1e-usr
+                 */
+                id: components["parameters"]["IdentityIdPath"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Unlock an identity
+         * @description Forgets the wrong passwords and one-time codes that count against the identity, so that it may try again at
+         *     once. Repeating it is 204 again.
+         */
+        delete: operations["clearIdentityAttempts"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/oauth2/v1/tokens": {
         parameters: {
             query?: never;
@@ -745,17 +783,6 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Too many failed attempts with these credentials. */
-        TooManyRequests: {
-            headers: {
-                "X-Request-Id": components["headers"]["X-Request-Id"];
-                "Retry-After": components["headers"]["Retry-After"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["Problem"];
-            };
-        };
         /** @description Something went wrong inside. Nothing is said but the request id. */
         InternalServerError: {
             headers: {
@@ -1017,7 +1044,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -1065,7 +1091,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             405: components["responses"]["MethodNotAllowed"];
             406: components["responses"]["NotAcceptable"];
-            429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -1111,7 +1136,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             405: components["responses"]["MethodNotAllowed"];
             406: components["responses"]["NotAcceptable"];
-            429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -1154,7 +1178,6 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -1190,7 +1213,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             404: components["responses"]["NotFound"];
             405: components["responses"]["MethodNotAllowed"];
-            429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -1232,7 +1254,6 @@ export interface operations {
             405: components["responses"]["MethodNotAllowed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -1268,7 +1289,41 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             404: components["responses"]["NotFound"];
             405: components["responses"]["MethodNotAllowed"];
-            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    clearIdentityAttempts: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Identifier of the identity.
+                 * @example 7f0d4c1e-usr
+                 */
+                id: components["parameters"]["IdentityIdPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            404: components["responses"]["NotFound"];
+            405: components["responses"]["MethodNotAllowed"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };
@@ -1361,7 +1416,6 @@ export interface operations {
             406: components["responses"]["OAuthNotAcceptable"];
             413: components["responses"]["OAuthContentTooLarge"];
             415: components["responses"]["OAuthUnsupportedMediaType"];
-            429: components["responses"]["OAuthTooManyRequests"];
             500: components["responses"]["OAuthInternalServerError"];
             503: components["responses"]["OAuthServiceUnavailable"];
         };
@@ -1408,7 +1462,6 @@ export interface operations {
             406: components["responses"]["OAuthNotAcceptable"];
             413: components["responses"]["OAuthContentTooLarge"];
             415: components["responses"]["OAuthUnsupportedMediaType"];
-            429: components["responses"]["OAuthTooManyRequests"];
             500: components["responses"]["OAuthInternalServerError"];
             503: components["responses"]["OAuthServiceUnavailable"];
         };

@@ -6,6 +6,10 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import { type SQL, sql } from "drizzle-orm";
 import {
+  AccountLockedSchema,
+  AttemptFailedSchema,
+  AttemptKind,
+  AttemptKindSchema,
   AuthorizationGrantedSchema,
   AuthorizationRefreshedSchema,
   AuthorizationReuseDetectedSchema,
@@ -30,6 +34,8 @@ export const AuthEvents = {
     AuthorizationReuseDetectedSchema,
   ),
   authorizationRevoked: eventKind("auth.authorization.revoked.v1", AuthorizationRevokedSchema),
+  attemptFailed: eventKind("auth.attempt.failed.v1", AttemptFailedSchema),
+  accountLocked: eventKind("auth.account.locked.v1", AccountLockedSchema),
 } as const;
 
 /**
@@ -54,5 +60,13 @@ export type RevocationReason = Exclude<keyof typeof ReasonValues, "UNSPECIFIED">
 export function reasonName(reason: RevocationReason): string {
   const value = RevocationReasonSchema.value[ReasonValues[reason]];
   if (!value) throw new Error(`events.proto has no reason ${reason}`);
+  return value.name;
+}
+
+/** The name of what was guessed in the JSON format of the message. */
+export function attemptKindName(kind: "password" | "code"): string {
+  const number = { password: AttemptKind.PASSWORD, code: AttemptKind.CODE }[kind];
+  const value = AttemptKindSchema.value[number];
+  if (!value) throw new Error(`events.proto has no kind ${kind}`);
   return value.name;
 }

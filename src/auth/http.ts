@@ -12,6 +12,7 @@ import type { GenerateTokens } from "./grants/generate-tokens.ts";
 import type { Identities } from "./identities/identities.ts";
 import { authenticationTypesOf, type Identity } from "./identities/identity.ts";
 import type { KeyStore } from "./keys/key-store.ts";
+import type { Guessing } from "./limits/guessing.ts";
 import type { Introspect, Introspection } from "./tokens/introspect.ts";
 import type { Revoke } from "./tokens/revoke.ts";
 
@@ -20,6 +21,7 @@ type Schemas = components["schemas"];
 interface Dependencies {
   readonly authenticator: Authenticator;
   readonly identities: Identities;
+  readonly guessing: Guessing;
   readonly generateTokens: GenerateTokens;
   readonly introspect: Introspect;
   readonly revoke: Revoke;
@@ -50,7 +52,8 @@ function authSecurity(authenticator: Authenticator): Record<string, SecurityHand
 }
 
 function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> {
-  const { authenticator, identities, generateTokens, introspect, revoke, keys, metadata } = dependencies;
+  const { authenticator, identities, guessing, generateTokens, introspect, revoke, keys, metadata } =
+    dependencies;
   return {
     async createIdentity({ body: { id, ...fields } }) {
       return { status: 200, body: identityBody(await identities.create(id, fields)) };
@@ -81,6 +84,11 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
     },
     async removeIdentityPassword({ path: { id } }) {
       await identities.setPassword(id, null);
+      return { status: 204 };
+    },
+    async clearIdentityAttempts({ path: { id } }) {
+      await identities.get(id);
+      await guessing.unlock(id);
       return { status: 204 };
     },
     async generateTokens({ body }, call) {

@@ -54,7 +54,7 @@ function stepsOf({ clock, longestGrace }: Dependencies): SQL[] {
       select ${proof.proofHash} from ${redeemedOtpProofs}
       where ${proof.expiresAt} < ${longAgo}::timestamptz ${batch}) returning 1 as one`,
     sql`delete from ${attempts} where ${attempt.key} in (
-      select ${attempt.key} from ${attempts} where ${attempt.expire} <= ${at}::timestamptz ${batch})
+      select ${attempt.key} from ${attempts} where ${attempt.expire} <= now() ${batch})
       returning 1 as one`,
     // Token pairs that were kept for a retry, once even the longest grace window has closed.
     sql`update ${authorizations} set ${authorization.superseded} = '[]' where ${authorization.id} in (

@@ -105,7 +105,7 @@ export const redeemedOtpProofs = auth.table(
   (table) => [index("redeemed_otp_proofs_expiry").on(table.expiresAt)],
 );
 
-/** Counters of attempts, with the columns that rate-limiter-flexible needs; keys are hashes. */
+/** Counters of attempts, each in a window that ends at `expire`; keys are HMACs. */
 export const attempts = auth.table(
   "attempts",
   { key: text("key").primaryKey(), points: integer("points").notNull(), expire: instant("expire") },

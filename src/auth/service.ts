@@ -23,7 +23,9 @@ import { createIdentities } from "./identities/identities.ts";
 import { startJanitor } from "./janitor.ts";
 import { createKeyStore } from "./keys/key-store.ts";
 import { serverMetadata } from "./keys/server-metadata.ts";
-import { type AttemptRule, attemptRules, createAttemptLimit } from "./limits/attempts.ts";
+import { createAttemptCounters } from "./limits/attempt-counters.ts";
+import { createGuessObserver } from "./limits/guess-observer.ts";
+import { createGuessing, guessingRules } from "./limits/guessing.ts";
 import { authRpc } from "./rpc.ts";
 import { outbox } from "./schema.ts";
 import type { AuthSettings } from "./settings.ts";
@@ -83,12 +85,16 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     "outcome",
   ]);
 
-  const limitOf = (rule: AttemptRule) => createAttemptLimit(db, settings.internalClient.clientSecret, rule);
-
+  const counters = createAttemptCounters(db, settings.internalClient.clientSecret);
+  const guessing = createGuessing({
+    rules: guessingRules,
+    counters,
+    hasLiveAuthorization: authorizations.hasLive,
+    observer: createGuessObserver({ db, clock, metrics, logger }),
+  });
   const authenticator = createAuthenticator({
     clients,
     verified,
-    limit: limitOf(attemptRules.secret),
     internalClient: settings.internalClient,
     platformSecurityApiKey: settings.platformSecurityApiKey,
   });
@@ -99,17 +105,15 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       rotateRefreshToken: createRotateRefreshToken({ db, clock, authorizations, issuer: tokenIssuer }),
       checkOneTimeCode: createCheckOneTimeCode(settings.otp.verifierUrl),
       verifyOtpProof: createVerifyOtpProof(settings.otp, clock),
-      passwordLimit: limitOf(attemptRules.password),
-      codeLimit: limitOf(attemptRules.code),
+      guessing,
     }),
-    clientLimit: limitOf(attemptRules.client),
     issued: (grant_type, outcome) => issued.inc({ grant_type, outcome }),
   });
   const introspect = createIntrospect({ accessTokens, authorizations });
   const revoke = createRevoke({ db, clock, accessTokens, authorizations });
   const metadata = serverMetadata(issuer, settings.clients);
   const http = authHttp(
-    { authenticator, identities, generateTokens, introspect, revoke, keys, metadata },
+    { authenticator, identities, guessing, generateTokens, introspect, revoke, keys, metadata },
     { document, logger, observer: metrics.http, validateResponses },
   );
 
@@ -144,7 +148,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
           source: issuer,
           deliver: deliverToAll([
             ...subscribers,
-            logEvents(logger, [AuthEvents.authorizationReuseDetected.type]),
+            logEvents(logger, [AuthEvents.authorizationReuseDetected.type, AuthEvents.accountLocked.type]),
           ]),
           logger,
           isOnlyProcess: settings.database.kind === "embedded",

@@ -5,6 +5,7 @@
 import { type DescMessage, fromJson } from "@bufbuild/protobuf";
 import { beforeAll, describe, expect, test } from "vitest";
 import { file_auth_v1_events, RevocationReasonSchema } from "../../gen/proto/auth/v1/events_pb.ts";
+import { guessingRules } from "../../src/auth/limits/guessing.ts";
 import { decodeRefreshToken } from "../../src/auth/tokens/refresh-token.ts";
 import {
   type AuthApi,
@@ -76,6 +77,12 @@ async function live(api: AuthApi, origin: string) {
   await grant({ grant_type: "refresh_token", refresh_token: first.refresh_token });
   await api.call("revokeToken", { as: mobileApp, form: { token: second.refresh_token } });
   await api.call("revokeToken", { as: mobileApp, form: { token: second.refresh_token } });
+  // Judged are as many as the limit allows, and no more.
+  for (let n = 0; n <= guessingRules.code.failures; n += 1) {
+    await api.token({ grant_type: "phone_otp", phone: phones[1], password: "no code" });
+  }
+  await api.token({ grant_type: "password", username: phones[1], password: "wrong" });
+  await api.token({ grant_type: "password", username: `${id}-unknown`, password: "wrong" });
   const byPassword = await grant({ grant_type: "password", username: id, password });
   await api.call("removeIdentityPassword", { as: internal, path });
   const stolen = await grant({ grant_type: "auth", auth_id: id }, strict);
@@ -101,6 +108,11 @@ function expected(id: string, [first, byPassword, stolen, last]: readonly string
     clientId,
   });
   const reason = (name: string) => ({ reason: `REVOCATION_REASON_${name}` });
+  const attempt = (what: "failed" | "locked", kind: string) =>
+    [
+      what === "failed" ? "attempt.failed" : "account.locked",
+      { ...identity, clientId: "mobile-app", kind: `ATTEMPT_KIND_${kind}` },
+    ] as const;
   return [
     ["identity.created", identity],
     ["identity.updated", { ...identity, changedFields: ["phone", "email"] }],
@@ -109,6 +121,9 @@ function expected(id: string, [first, byPassword, stolen, last]: readonly string
     ["authorization.granted", { ...of(first), grantType: "auth" }],
     ["authorization.refreshed", of(first)],
     ["authorization.revoked", { ...of(first), ...reason("CLIENT") }],
+    ...Array.from({ length: guessingRules.code.failures }, () => attempt("failed", "CODE")),
+    attempt("locked", "CODE"),
+    attempt("failed", "PASSWORD"),
     ["authorization.granted", { ...of(byPassword), grantType: "password" }],
     ["authorization.revoked", { ...of(byPassword), ...reason("PASSWORD_CHANGED") }],
     ["identity.updated", { ...identity, changedFields: ["password"] }],
@@ -176,7 +191,7 @@ describe.each(backends)("events on %s", (backend) => {
     await api.call("createIdentity", { as: internal, json: { id: `${id}-2`, phone } });
     await api.call("updateIdentity", { as: internal, path: { id }, json: { id: "another" } });
     await api.call("updateIdentity", { as: internal, path: { id }, json: { phone: "1" } });
-    await api.token({ grant_type: "password", username: id, password: "x" });
+    await api.token({ grant_type: "password", username: `${id}-unknown`, password: "x" });
     await api.token({ grant_type: "auth", auth_id: id, scope: "admin" });
     await api.refresh("gpr_garbage");
     await api.introspect(access_token);

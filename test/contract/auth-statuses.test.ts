@@ -4,7 +4,7 @@
  */
 import { randomUUID } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
-import { attemptRules } from "../../src/auth/limits/attempts.ts";
+import { guessingRules } from "../../src/auth/limits/guessing.ts";
 import { basic, type CallOptions, internal, mobileApp, newPhone } from "../support/auth-api.ts";
 import { readContract } from "../support/contract-check.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
@@ -45,6 +45,7 @@ const wellFormed: Record<string, () => CallOptions> = {
   deleteIdentity: () => ({ as: internal, path: nobody }),
   setIdentityPassword: () => ({ as: internal, path: nobody, json: { password: "correct horse" } }),
   removeIdentityPassword: () => ({ as: internal, path: nobody }),
+  clearIdentityAttempts: () => ({ as: internal, path: nobody }),
   generateTokens: () => ({ as: mobileApp, form: { grant_type: "auth", auth_id: "nobody" } }),
   introspectToken: () => ({ as: internal, form: { token: known.token } }),
   revokeToken: () => ({ as: internal, form: { token: known.token } }),
@@ -59,6 +60,7 @@ const aboutOne = [
   "deleteIdentity",
   "setIdentityPassword",
   "removeIdentityPassword",
+  "clearIdentityAttempts",
 ];
 const aboutIdentities = ["createIdentity", "findIdentityByPhone", ...aboutOne];
 const oauth = ["generateTokens", "introspectToken", "revokeToken"];
@@ -101,6 +103,10 @@ const successes: Case[] = [
     as: internal,
     path: await someoneNew(),
     json: { password: "correct horse" },
+  })),
+  one("clearIdentityAttempts", 204, "for one that is not locked", async () => ({
+    as: internal,
+    path: await someoneNew(),
   })),
   one("removeIdentityPassword", 204, "for one without a password", async () => ({
     as: internal,
@@ -204,25 +210,13 @@ const refusals: Case[] = [
   ),
 ];
 
-const slowDown = either("too_many_requests", "slow_down");
-const limited: Case[] = [
-  ...each(with401, { status: 429, when: "to who guesses at the secret", code: slowDown }, (request) => ({
-    ...request,
-    as: guess,
-  })),
-  ...each(
-    ["generateTokens"],
-    { status: 429, when: "to who guesses at the client's secret", code: slowDown },
-    (request) => ({ ...request, as: basic("mobile-app", "wrong") }),
-  ),
-  one(
-    "generateTokens",
-    429,
-    "to who guesses at a password",
-    () => ({ as: mobileApp, form: { grant_type: "password", username: known.id, password: "wrong" } }),
-    "slow_down",
-  ),
-];
+const limited = one(
+  "generateTokens",
+  429,
+  "to who guesses at a password",
+  () => ({ as: mobileApp, form: { grant_type: "password", username: known.id, password: "wrong" } }),
+  "slow_down",
+);
 
 const faults: Case[] = [
   ...each(withDatabase, {
@@ -251,23 +245,14 @@ describe("a request that may not be is refused", () => {
   test.each(refusals)("$operation answers $status $when", async (one) => void (await answers(one)));
 });
 
-describe("guessing is stopped", () => {
-  beforeAll(async () => {
-    const guesses = (count: number, make: (secret: string) => Promise<unknown>) =>
-      Promise.all(Array.from({ length: count }, (_, index) => make(`guess ${index}`)));
-    const { secret, password } = attemptRules;
-    await guesses(secret.failures, (text) =>
-      healthy().call("getIdentity", { as: basic("internal", text), path: nobody }),
-    );
-    await guesses(secret.failures, (text) =>
-      healthy().token({ grant_type: "auth", auth_id: "nobody" }, basic("mobile-app", text)),
-    );
-    await guesses(password.failures, (text) =>
-      healthy().token({ grant_type: "password", username: known.id, password: text }),
-    );
-  });
-
-  test.each(limited)("$operation answers $status $when", async (one) => void (await answers(one)));
+test("guessing is stopped: generateTokens answers 429", async () => {
+  const { failures } = guessingRules.password;
+  await Promise.all(
+    Array.from({ length: failures }, (_, n) =>
+      healthy().token({ grant_type: "password", username: known.id, password: `guess ${n}` }),
+    ),
+  );
+  await answers(limited);
 });
 
 describe("a fault is answered as the document says; its cause stands in the log under the request's id, and nowhere else", () => {

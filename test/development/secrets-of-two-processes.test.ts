@@ -3,7 +3,6 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { attemptRules } from "../../src/auth/limits/attempts.ts";
 import { authMigrations } from "../../src/auth/service.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { authApi, basic, mobileApp } from "../support/auth-api.ts";
@@ -54,12 +53,14 @@ test.runIf(backends.includes("PostgreSQL"))(
     const apis = servers.map(({ base }) => authApi(base));
     const [api = expect.fail("not started")] = apis;
     const { id } = await api.newIdentity();
-    const wrong = await Promise.all(
-      Array.from({ length: attemptRules.secret.failures + 5 }, (_, n) =>
-        api.token({ grant_type: "auth", auth_id: id }, basic("mobile-app", `guess ${n}`)),
-      ),
-    );
-    expect(wrong.filter(({ status }) => status === 429)).toHaveLength(5);
+    for (const one of apis) {
+      const wrong = await Promise.all(
+        Array.from({ length: 25 }, (_, n) =>
+          one.token({ grant_type: "auth", auth_id: id }, basic("mobile-app", `guess ${n}`)),
+        ),
+      );
+      expect(wrong.filter(({ status }) => status < 400)).toEqual([]);
+    }
     for (const one of [...apis, ...apis]) await one.newPair(id, mobileApp);
     await Promise.all(servers.map((server) => server.stop()));
     await store.drop();

@@ -1,5 +1,4 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import type { AttemptLimit } from "../limits/attempts.ts";
 import { verifySecret } from "../password-hashing/argon2id.ts";
 import type { AuthenticationMethod, Caller, Client } from "./client.ts";
 import type { ClientRepository } from "./client-repository.ts";
@@ -13,8 +12,6 @@ interface Credentials {
 interface Dependencies {
   readonly clients: ClientRepository;
   readonly verified: VerifiedSecrets;
-  /** Counts wrong secrets, by client id. */
-  readonly limit: AttemptLimit;
   readonly internalClient: { readonly clientId: string; readonly clientSecret: string };
   readonly platformSecurityApiKey: string | undefined;
 }
@@ -31,7 +28,7 @@ export interface Authenticator {
   /** Credentials in the body of a request, of a client that lists `client_secret_post`. */
   posted(id: string, secret: string): Promise<Caller | undefined>;
   /** Basic credentials of the internal client only. */
-  internal(authorization: string | undefined): Promise<Caller | undefined>;
+  internal(authorization: string | undefined): Caller | undefined;
   /** The key of the platform security interface. */
   platform(apiKey: string | undefined): Caller | undefined;
 }
@@ -74,15 +71,12 @@ function isStillValid(cached: { readonly secretHash: string }, client: Client): 
 }
 
 export function createAuthenticator(dependencies: Dependencies): Authenticator {
-  const { clients, verified, limit, internalClient, platformSecurityApiKey } = dependencies;
+  const { clients, verified, internalClient, platformSecurityApiKey } = dependencies;
 
-  /** Counts a header as one attempt, even if it has two readings. */
-  async function internal(readings: readonly Credentials[]): Promise<Caller | undefined> {
+  function internal(readings: readonly Credentials[]): Caller | undefined {
     const { clientId, clientSecret } = internalClient;
-    const own = readings.filter(({ id }) => id === clientId);
-    if (own.some(({ secret }) => equal(secret, clientSecret))) return { kind: "internal" };
-    if (own.length > 0) await limit.begin(clientId);
-    return undefined;
+    const isRight = readings.some(({ id, secret }) => id === clientId && equal(secret, clientSecret));
+    return isRight ? { kind: "internal" } : undefined;
   }
 
   /** The readings whose id is that of an enabled client that lists the method. */
@@ -104,20 +98,15 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
   ): Promise<Caller | undefined> {
     const candidates = await candidatesOf(readings, method);
     for (const { client, secret } of candidates) {
-      // A secret that was verified before is exempt from the limit, so that guessing at a client cannot lock
-      // the client out. The limit bounds the time that wrong secrets cost in argon2; against guessing, secrets
-      // are protected by their length.
       if (verified.isVerified(client.clientId, client.secretHash, secret)) return { kind: "client", client };
     }
-    // Nor is a verified secret a guess if another process has stored a different hash of it.
-    const guesses = candidates.filter(({ client, secret }) => !verified.wasVerified(client.clientId, secret));
-    const counted = new Set(guesses.map(({ client }) => client.clientId));
-    for (const id of counted) await limit.begin(id);
+    // Where the right secret is known, any other one is wrong, and costs no argon2. The rest are hashes that another
+    // process has stored. There is no limit on guessing: it could not tell the client from somebody who guesses, and
+    // would lock the client out. A secret is protected by its length.
     for (const { client, secret } of candidates) {
       const { clientId, secretHash } = client;
-      if (!(await verifySecret(secretHash, secret))) continue;
+      if (verified.isKnown(clientId, secretHash) || !(await verifySecret(secretHash, secret))) continue;
       verified.add(clientId, secretHash, secret);
-      if (counted.has(clientId)) await limit.withdraw(clientId);
       return { kind: "client", client };
     }
     return undefined;
@@ -129,7 +118,7 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     if (client && isStillValid(cached, client)) return { kind: "client", client };
     const readings = basicCredentials(authorization);
     const others = readings.filter(({ id }) => id !== internalClient.clientId);
-    const caller = (await internal(readings)) ?? (await registered(others, "client_secret_basic"));
+    const caller = internal(readings) ?? (await registered(others, "client_secret_basic"));
     if (caller?.kind === "client") {
       verified.addHeader(authorization, caller.client.clientId, caller.client.secretHash);
     }

@@ -35,12 +35,12 @@ export class VerifiedSecrets {
 
   /** True if this secret was verified against this hash; false does not mean that it is wrong. */
   isVerified(clientId: string, secretHash: string, secret: string): boolean {
-    return this.#verified.get(clientId)?.secretHash === secretHash && this.wasVerified(clientId, secret);
+    const known = this.#verified.get(clientId);
+    return known?.secretHash === secretHash && timingSafeEqual(known.digest, this.#digest(secret));
   }
 
-  /** True if this secret was verified before, against any hash: a caller that presents it is not guessing. */
-  wasVerified(clientId: string, secret: string): boolean {
-    const known = this.#verified.get(clientId);
-    return known !== undefined && timingSafeEqual(known.digest, this.#digest(secret));
+  /** True if the secret of this hash was verified: every other secret is wrong. */
+  isKnown(clientId: string, secretHash: string): boolean {
+    return this.#verified.get(clientId)?.secretHash === secretHash;
   }
 }

@@ -3,24 +3,21 @@ import type { RequestContext } from "../../platform/base/request-context.ts";
 import { type GrantType, grantTypes } from "../client-settings.ts";
 import type { Caller, Client } from "../clients/client.ts";
 import { AuthErrorKinds, invalidGrant } from "../errors.ts";
-import type { AttemptLimit } from "../limits/attempts.ts";
 import type { TokenPair } from "../tokens/token-issuer.ts";
-import type { Grant, Guessing, TokenParameters, TokenRequest } from "./grant.ts";
+import type { Grant, TokenParameters, TokenRequest } from "./grant.ts";
 
 /** The body of a token request; members beyond the known ones are ignored. */
 type TokenBody = TokenParameters & { readonly grant_type: string };
 
 interface Dependencies {
   readonly grants: Readonly<Record<GrantType, Grant>>;
-  /** Failures of all accounts together, by client. */
-  readonly clientLimit: AttemptLimit;
   readonly issued: (grantType: GrantType, outcome: "issued" | "refused") => void;
 }
 
 export type GenerateTokens = (caller: Caller, body: TokenBody, context: RequestContext) => Promise<TokenPair>;
 
 /** Creates the pipeline for token requests of every grant type. */
-export function createGenerateTokens({ grants, clientLimit, issued }: Dependencies): GenerateTokens {
+export function createGenerateTokens({ grants, issued }: Dependencies): GenerateTokens {
   return async (caller, body, context) => {
     const { grant_type, ...rest } = body;
     const parameters: TokenParameters = rest;
@@ -38,47 +35,11 @@ export function createGenerateTokens({ grants, clientLimit, issued }: Dependenci
       context,
       chooseScopes: (permitted) => chooseScopes(parameters.scope, permitted),
     };
-    const { guessing } = grant;
-    const pair = await (guessing
-      ? limited(guessing, request, () => grant.redeem(request))
-      : grant.redeem(request));
+    const pair = await grant.redeem(request);
     issued(grantType, pair ? "issued" : "refused");
     if (!pair) throw invalidGrant();
     return pair;
   };
-
-  /** Counts the attempt before it is made, because it can be a guess; takes it back if it succeeds. */
-  async function limited(
-    guessing: Guessing,
-    { client: { clientId }, parameters }: TokenRequest,
-    redeem: () => Promise<TokenPair | undefined>,
-  ): Promise<TokenPair | undefined> {
-    const account = guessing.account(parameters);
-    const withdraw = async (limit: AttemptLimit, key: string) => limit.withdraw(key).catch(() => undefined);
-    const count = await guessing.limit.begin(account);
-    let isCounted = true;
-    try {
-      await clientLimit.begin(clientId);
-    } catch (error) {
-      isCounted = false;
-      if (count > 1) {
-        await withdraw(guessing.limit, account);
-        throw error;
-      }
-    }
-    try {
-      const pair = await redeem();
-      if (pair) {
-        await guessing.limit.succeed(account);
-        if (isCounted) await clientLimit.withdraw(clientId);
-      }
-      return pair;
-    } catch (error) {
-      await withdraw(guessing.limit, account);
-      if (isCounted) await withdraw(clientLimit, clientId);
-      throw error;
-    }
-  }
 }
 
 function permittedClient(caller: Caller, grantType: GrantType): Client {

@@ -1,11 +1,10 @@
 /**
  * The grants of the token endpoint. Every request passes one pipeline (generate-tokens.ts): parse, client,
- * permission, parameters, attempts, grant, issue. A grant is a small object that only declares its parameters
- * and authenticates the subject, so no grant can omit a check.
+ * permission, parameters, grant, issue. A grant is a small object that only declares its parameters, what of it
+ * can be guessed, and authenticates the subject, so no grant can omit a check.
  */
 import type { RequestContext } from "../../platform/base/request-context.ts";
 import type { Client } from "../clients/client.ts";
-import type { AttemptLimit } from "../limits/attempts.ts";
 import type { TokenPair } from "../tokens/token-issuer.ts";
 
 /** The parameters of the contract that grants use. */
@@ -28,18 +27,9 @@ export interface TokenRequest {
   chooseScopes(permitted: readonly string[]): readonly string[];
 }
 
-/** How guessing is limited. */
-export interface Guessing {
-  readonly limit: AttemptLimit;
-  /** The account that is guessed at, in its canonical spelling. */
-  account(parameters: TokenParameters): string;
-}
-
 export interface Grant {
   /** Required parameters. */
   readonly requires: readonly (keyof TokenParameters)[];
-  /** For grants whose input can be guessed. */
-  readonly guessing?: Guessing;
   /** Exchanges the presented grant for tokens; undefined means `invalid_grant`. */
   redeem(request: TokenRequest): Promise<TokenPair | undefined>;
 }

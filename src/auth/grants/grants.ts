@@ -1,9 +1,10 @@
 /** The five grants of the token endpoint. */
 import type { GrantType } from "../client-settings.ts";
 import type { Identities } from "../identities/identities.ts";
+import type { Identity } from "../identities/identity.ts";
 import { normalisePassword } from "../identities/password.ts";
 import { canonicalPhone } from "../identities/phone.ts";
-import type { AttemptLimit } from "../limits/attempts.ts";
+import type { Guessing, GuessKind } from "../limits/guessing.ts";
 import { hashSecret, verifySecret } from "../password-hashing/argon2id.ts";
 import type { AuthenticatedSubject } from "../tokens/create-authorization.ts";
 import type { RotateRefreshToken } from "../tokens/rotate-refresh-token.ts";
@@ -18,33 +19,27 @@ interface Dependencies {
   readonly rotateRefreshToken: RotateRefreshToken;
   readonly checkOneTimeCode: CheckOneTimeCode;
   readonly verifyOtpProof: VerifyOtpProof;
-  readonly passwordLimit: AttemptLimit;
-  readonly codeLimit: AttemptLimit;
+  readonly guessing: Guessing;
 }
 
 /** A grant that creates a new authorization for the subject that it authenticates. */
-function authorizationGrant(
-  type: GrantType,
-  issuer: TokenIssuer,
-  definition: Omit<Grant, "redeem"> & {
-    authenticate(request: TokenRequest): Promise<AuthenticatedSubject | undefined>;
-  },
-): Grant {
-  const { authenticate, ...rest } = definition;
-  return {
-    ...rest,
-    async redeem(request) {
-      // Check the scope first: a request that is refused for its scope must not use up a one-time code.
-      const scopes = request.chooseScopes(request.client.scopes);
-      const subject = await authenticate(request);
-      return subject && issuer.authorize(request.client, type, subject, scopes);
-    },
-  };
+interface AuthorizationGrant {
+  readonly requires: Grant["requires"];
+  authenticate(request: TokenRequest): Promise<AuthenticatedSubject | undefined>;
 }
 
-/** The canonical spelling of an account, so that another spelling does not evade the limit. */
-function accountOf(name: string): string {
-  return canonicalPhone(name) ?? name.trim().toLowerCase();
+/** A grant with a secret that can be guessed: the account is found first, so that its guesses are limited. */
+interface GuessableGrant {
+  readonly requires: Grant["requires"];
+  readonly guess: GuessKind;
+  find(parameters: TokenParameters): Promise<GuessedAccount>;
+  authenticate(request: TokenRequest, account: GuessedAccount): Promise<AuthenticatedSubject | undefined>;
+}
+
+interface GuessedAccount {
+  /** In its canonical spelling. */
+  readonly name: string;
+  readonly identity: Identity | undefined;
 }
 
 /** Reads a parameter that the pipeline has checked to be present. */
@@ -55,20 +50,53 @@ function required(parameters: TokenParameters, name: keyof TokenParameters): str
 }
 
 export async function createGrants(dependencies: Dependencies): Promise<Record<GrantType, Grant>> {
-  const { identities, issuer, rotateRefreshToken, checkOneTimeCode, verifyOtpProof } = dependencies;
+  const { identities, issuer, rotateRefreshToken, checkOneTimeCode, verifyOtpProof, guessing } = dependencies;
   // Verified if there is no identity, so that an unknown username takes as long as a known one.
   const dummyHash = await hashSecret(crypto.randomUUID());
 
+  function authorizationGrant(type: GrantType, { requires, authenticate }: AuthorizationGrant): Grant {
+    return {
+      requires,
+      async redeem(request) {
+        // Check the scope first: a request that is refused for its scope must not use up a one-time code.
+        const scopes = request.chooseScopes(request.client.scopes);
+        const subject = await authenticate(request);
+        const pair = subject && (await issuer.authorize(request.client, type, subject, scopes));
+        if (pair && subject.phone !== undefined) await guessing.proven(subject.identityId);
+        return pair;
+      },
+    };
+  }
+
+  function guessableGrant(type: GrantType, { guess, find, authenticate, requires }: GuessableGrant): Grant {
+    return {
+      requires,
+      async redeem(request) {
+        const account = await find(request.parameters);
+        const { name, identity } = account;
+        const { redeem } = authorizationGrant(type, {
+          requires,
+          authenticate: (checked) => authenticate(checked, account),
+        });
+        const { clientId } = request.client;
+        return guessing.limit({ kind: guess, clientId, account: { name, identityId: identity?.id } }, () =>
+          redeem(request),
+        );
+      },
+    };
+  }
+
   return {
     /** RFC 6749 section 4.3; RFC 9700 section 2.4 advises against it. */
-    password: authorizationGrant("password", issuer, {
+    password: guessableGrant("password", {
       requires: ["username", "password"],
-      guessing: {
-        limit: dependencies.passwordLimit,
-        account: (parameters) => accountOf(required(parameters, "username")),
+      guess: "password",
+      async find(parameters) {
+        const username = required(parameters, "username");
+        const name = canonicalPhone(username) ?? (username.includes("@") ? username.toLowerCase() : username);
+        return { name, identity: await identities.findByUsername(username) };
       },
-      async authenticate({ parameters }) {
-        const identity = await identities.findByUsername(required(parameters, "username"));
+      async authenticate({ parameters }, { identity }) {
         const passwordHash = identity?.passwordHash ?? dummyHash;
         const password = normalisePassword(required(parameters, "password"));
         const isRight = await verifySecret(passwordHash, password);
@@ -83,28 +111,29 @@ export async function createGrants(dependencies: Dependencies): Promise<Record<G
         rotateRefreshToken(client, required(parameters, "refresh_token"), chooseScopes),
     },
 
-    phone_otp: authorizationGrant("phone_otp", issuer, {
+    phone_otp: guessableGrant("phone_otp", {
       requires: ["phone"],
-      guessing: {
-        limit: dependencies.codeLimit,
-        account: (parameters) => accountOf(required(parameters, "phone")),
+      guess: "code",
+      async find(parameters) {
+        const typed = required(parameters, "phone");
+        const phone = canonicalPhone(typed);
+        return { name: phone ?? typed, identity: phone ? await identities.findByPhone(phone) : undefined };
       },
-      async authenticate({ parameters, context }) {
+      async authenticate({ parameters, context }, { identity }) {
         const phone = canonicalPhone(required(parameters, "phone"));
         if (!phone) return undefined;
-        // Call the verifier before the look-up: a phone without an identity then takes as long as one with.
+        // The verifier is asked about every phone: one without an identity then takes as long as one with.
         const verified = await checkOneTimeCode(phone, parameters.password, context);
-        const identity = await identities.findByPhone(phone);
         return verified && identity ? { identityId: identity.id, phone } : undefined;
       },
     }),
 
-    auth: authorizationGrant("auth", issuer, {
+    auth: authorizationGrant("auth", {
       requires: ["auth_id"],
       authenticate: async ({ parameters }) => ({ identityId: required(parameters, "auth_id") }),
     }),
 
-    phone_otp_token: authorizationGrant("phone_otp_token", issuer, {
+    phone_otp_token: authorizationGrant("phone_otp_token", {
       requires: ["phone", "otp_verification_token"],
       async authenticate({ parameters }) {
         const phone = canonicalPhone(required(parameters, "phone"));

@@ -28,6 +28,8 @@ export interface AuthorizationRepository {
    * reflects everything that any process has committed before the call.
    */
   readonly isLive: BatchedLookup<string, true>;
+  /** Whether the client has an authorization for the identity that has neither ended nor expired. */
+  hasLive(identityId: string, clientId: string): Promise<boolean>;
 }
 
 export function createAuthorizationRepository(db: Database): AuthorizationRepository {
@@ -37,6 +39,17 @@ export function createAuthorizationRepository(db: Database): AuthorizationReposi
       return found;
     },
     isLive: batched({ load: (jtis: readonly string[]) => liveTokens(db, jtis) }),
+    async hasLive(identityId, clientId) {
+      const [found] = await db
+        .select({ id: authorizations.id })
+        .from(authorizations)
+        .where(
+          sql`${authorizations.identityId} = ${identityId} and ${authorizations.clientId} = ${clientId}
+            and ${authorizations.revokedAt} is null and ${authorizations.expiresAt} > now()`,
+        )
+        .limit(1);
+      return found !== undefined;
+    },
   };
 }
 

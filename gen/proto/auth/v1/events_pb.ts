@@ -10,7 +10,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file auth/v1/events.proto.
  */
 export const file_auth_v1_events: GenFile = /*@__PURE__*/
-  fileDesc("ChRhdXRoL3YxL2V2ZW50cy5wcm90bxIHYXV0aC52MSImCg9JZGVudGl0eUNyZWF0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkiPgoPSWRlbnRpdHlVcGRhdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhYKDmNoYW5nZWRfZmllbGRzGAIgAygJIiYKD0lkZW50aXR5RGVsZXRlZBITCgtpZGVudGl0eV9pZBgBIAEoCSJsChRBdXRob3JpemF0aW9uR3JhbnRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpncmFudF90eXBlGAQgASgJIloKFkF1dGhvcml6YXRpb25SZWZyZXNoZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkiXgoaQXV0aG9yaXphdGlvblJldXNlRGV0ZWN0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkigwEKFEF1dGhvcml6YXRpb25SZXZva2VkEhMKC2lkZW50aXR5X2lkGAEgASgJEhgKEGF1dGhvcml6YXRpb25faWQYAiABKAkSEQoJY2xpZW50X2lkGAMgASgJEikKBnJlYXNvbhgEIAEoDjIZLmF1dGgudjEuUmV2b2NhdGlvblJlYXNvbirnAQoQUmV2b2NhdGlvblJlYXNvbhIhCh1SRVZPQ0FUSU9OX1JFQVNPTl9VTlNQRUNJRklFRBAAEhwKGFJFVk9DQVRJT05fUkVBU09OX0NMSUVOVBABEhsKF1JFVk9DQVRJT05fUkVBU09OX1JFVVNFEAISJgoiUkVWT0NBVElPTl9SRUFTT05fSURFTlRJVFlfREVMRVRFRBADEiYKIlJFVk9DQVRJT05fUkVBU09OX1BBU1NXT1JEX0NIQU5HRUQQBBIlCiFSRVZPQ0FUSU9OX1JFQVNPTl9DTElFTlRfRElTQUJMRUQQBUJJChBnYXRlcG9zdC5hdXRoLnYxUAFaF2dhdGVwb3N0L2F1dGgvdjE7YXV0aHYxqgIQR2F0ZXBvc3QuQXV0aC5WMboCBkdQQXV0aGIGcHJvdG8z");
+  fileDesc("ChRhdXRoL3YxL2V2ZW50cy5wcm90bxIHYXV0aC52MSImCg9JZGVudGl0eUNyZWF0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkiPgoPSWRlbnRpdHlVcGRhdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhYKDmNoYW5nZWRfZmllbGRzGAIgAygJIiYKD0lkZW50aXR5RGVsZXRlZBITCgtpZGVudGl0eV9pZBgBIAEoCSJsChRBdXRob3JpemF0aW9uR3JhbnRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpncmFudF90eXBlGAQgASgJIloKFkF1dGhvcml6YXRpb25SZWZyZXNoZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkiXgoaQXV0aG9yaXphdGlvblJldXNlRGV0ZWN0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkigwEKFEF1dGhvcml6YXRpb25SZXZva2VkEhMKC2lkZW50aXR5X2lkGAEgASgJEhgKEGF1dGhvcml6YXRpb25faWQYAiABKAkSEQoJY2xpZW50X2lkGAMgASgJEikKBnJlYXNvbhgEIAEoDjIZLmF1dGgudjEuUmV2b2NhdGlvblJlYXNvbiJbCg1BdHRlbXB0RmFpbGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhEKCWNsaWVudF9pZBgCIAEoCRIiCgRraW5kGAMgASgOMhQuYXV0aC52MS5BdHRlbXB0S2luZCJbCg1BY2NvdW50TG9ja2VkEhMKC2lkZW50aXR5X2lkGAEgASgJEhEKCWNsaWVudF9pZBgCIAEoCRIiCgRraW5kGAMgASgOMhQuYXV0aC52MS5BdHRlbXB0S2luZCpdCgtBdHRlbXB0S2luZBIcChhBVFRFTVBUX0tJTkRfVU5TUEVDSUZJRUQQABIZChVBVFRFTVBUX0tJTkRfUEFTU1dPUkQQARIVChFBVFRFTVBUX0tJTkRfQ09ERRACKucBChBSZXZvY2F0aW9uUmVhc29uEiEKHVJFVk9DQVRJT05fUkVBU09OX1VOU1BFQ0lGSUVEEAASHAoYUkVWT0NBVElPTl9SRUFTT05fQ0xJRU5UEAESGwoXUkVWT0NBVElPTl9SRUFTT05fUkVVU0UQAhImCiJSRVZPQ0FUSU9OX1JFQVNPTl9JREVOVElUWV9ERUxFVEVEEAMSJgoiUkVWT0NBVElPTl9SRUFTT05fUEFTU1dPUkRfQ0hBTkdFRBAEEiUKIVJFVk9DQVRJT05fUkVBU09OX0NMSUVOVF9ESVNBQkxFRBAFQkkKEGdhdGVwb3N0LmF1dGgudjFQAVoXZ2F0ZXBvc3QvYXV0aC92MTthdXRodjGqAhBHYXRlcG9zdC5BdXRoLlYxugIGR1BBdXRoYgZwcm90bzM");
 
 /**
  * IdentityCreated: `auth.identity.created.v1`.
@@ -239,6 +239,120 @@ export const AuthorizationRevokedSchema: GenMessage<AuthorizationRevoked> = /*@_
   messageDesc(file_auth_v1_events, 6);
 
 /**
+ * AttemptFailed: `auth.attempt.failed.v1`. A password or a one-time code of an
+ * identity was wrong. Attempts that a limit refuses are not judged, and have no
+ * event.
+ *
+ * @generated from message auth.v1.AttemptFailed
+ */
+export type AttemptFailed = Message<"auth.v1.AttemptFailed"> & {
+  /**
+   * Id of the identity.
+   *
+   * @generated from field: string identity_id = 1;
+   */
+  identityId: string;
+
+  /**
+   * Client that sent the attempt.
+   *
+   * @generated from field: string client_id = 2;
+   */
+  clientId: string;
+
+  /**
+   * What was wrong.
+   *
+   * @generated from field: auth.v1.AttemptKind kind = 3;
+   */
+  kind: AttemptKind;
+};
+
+/**
+ * Describes the message auth.v1.AttemptFailed.
+ * Use `create(AttemptFailedSchema)` to create a new message.
+ */
+export const AttemptFailedSchema: GenMessage<AttemptFailed> = /*@__PURE__*/
+  messageDesc(file_auth_v1_events, 7);
+
+/**
+ * AccountLocked: `auth.account.locked.v1`. Too many attempts were wrong: until
+ * the window of the limit ends, this kind of attempt is refused for the identity.
+ *
+ * @generated from message auth.v1.AccountLocked
+ */
+export type AccountLocked = Message<"auth.v1.AccountLocked"> & {
+  /**
+   * Id of the identity.
+   *
+   * @generated from field: string identity_id = 1;
+   */
+  identityId: string;
+
+  /**
+   * Client that sent the last attempt.
+   *
+   * @generated from field: string client_id = 2;
+   */
+  clientId: string;
+
+  /**
+   * What is refused.
+   *
+   * @generated from field: auth.v1.AttemptKind kind = 3;
+   */
+  kind: AttemptKind;
+};
+
+/**
+ * Describes the message auth.v1.AccountLocked.
+ * Use `create(AccountLockedSchema)` to create a new message.
+ */
+export const AccountLockedSchema: GenMessage<AccountLocked> = /*@__PURE__*/
+  messageDesc(file_auth_v1_events, 8);
+
+/**
+ * AttemptKind says what was guessed.
+ *
+ * @generated from enum auth.v1.AttemptKind
+ */
+export const AttemptKind = {
+  /**
+   * Not set.
+   *
+   * @generated from enum value: ATTEMPT_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * The password of the identity.
+   *
+   * @generated from enum value: ATTEMPT_KIND_PASSWORD = 1;
+   */
+  PASSWORD: 1,
+
+  /**
+   * A one-time code of the identity's phone.
+   *
+   * @generated from enum value: ATTEMPT_KIND_CODE = 2;
+   */
+  CODE: 2,
+} as const;
+
+/**
+ * AttemptKind says what was guessed.
+ *
+ * @generated from enum auth.v1.AttemptKind
+ */
+export type AttemptKind = (typeof AttemptKind)[keyof typeof AttemptKind] | UnknownEnum;
+
+/**
+ * Describes the enum auth.v1.AttemptKind.
+ */
+export const AttemptKindSchema: GenEnum<AttemptKind> = /*@__PURE__*/
+  enumDesc(file_auth_v1_events, 0);
+
+/**
  * RevocationReason says why an authorization ended.
  *
  * @generated from enum auth.v1.RevocationReason
@@ -298,5 +412,5 @@ export type RevocationReason = (typeof RevocationReason)[keyof typeof Revocation
  * Describes the enum auth.v1.RevocationReason.
  */
 export const RevocationReasonSchema: GenEnum<RevocationReason> = /*@__PURE__*/
-  enumDesc(file_auth_v1_events, 0);
+  enumDesc(file_auth_v1_events, 1);
 

@@ -1,0 +1,149 @@
+/** Guessing client secrets; and that no response to a guess, and no time that it takes, gives a hint. */
+import { randomUUID } from "node:crypto";
+import { beforeAll, describe, expect, test } from "vitest";
+import {
+  type Answer,
+  type AuthApi,
+  authApi,
+  backoffice,
+  basic,
+  internal,
+  mobileApp,
+  newPhone,
+} from "../../support/auth-api.ts";
+import { withClients } from "../../support/auth-fleet.ts";
+import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
+import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+
+function times<T>(count: number, work: (index: number) => Promise<T>): Promise<T[]> {
+  return Promise.all(Array.from({ length: count }, (_, index) => work(index)));
+}
+
+async function oneByOne<T, R>(items: Iterable<T>, work: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = [];
+  for (const item of items) results.push(await work(item));
+  return results;
+}
+
+const statuses = (responses: readonly Answer[]) => responses.map(({ status }) => status).sort();
+const repeat = (count: number, status: number) => Array.from({ length: count }, () => status);
+
+function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
+}
+
+/** The response without what differs between any two requests. */
+function visible({ status, text, headers }: Answer) {
+  const { "x-request-id": _id, date: _date, ...rest } = Object.fromEntries(headers);
+  return { status, text, headers: rest };
+}
+
+describe.each(backends)("guessing on %s", (backend) => {
+  let server: AuthServer;
+  let api: AuthApi;
+  const plus = { clientId: "plus", clientSecret: "a+b%20c", grantTypes: ["auth"] };
+  const cleanup = suiteCleanup();
+  beforeAll(async () => {
+    server = await startAuthServer(backend, { env: withClients(plus) });
+    cleanup.defer(() => server.stop());
+    api = authApi(server.base);
+  });
+
+  const guess = (username: string, password: string = randomUUID(), as = backoffice) =>
+    api.token({ grant_type: "password", username, password }, as);
+  const guessCode = (phone: string, password = "000000", as = mobileApp) =>
+    api.token({ grant_type: "phone_otp", phone, password }, as);
+
+  /** An identity with the password `right horse`. */
+  async function someone(fields: { email?: string } = {}) {
+    const identity = await api.newIdentity(fields);
+    const json = { password: "right horse" };
+    await api.call("setIdentityPassword", { as: internal, path: { id: identity.id }, json });
+    return identity;
+  }
+
+  describe("at a client's secret", () => {
+    const use = (as: string) => api.token({ grant_type: "auth", auth_id: "nobody" }, as);
+
+    test("is in vain, however often and whoever the client, and does not lock the client out", async () => {
+      const clients = ["plus", "mobile-app", "unknown", "internal"];
+      const responses = await times(100, (n) => use(basic(clients[n % 4] ?? "", `guess ${n}`)));
+      expect(statuses(responses)).toEqual(repeat(100, 400));
+      expect(new Set(responses.map(({ text }) => JSON.parse(text).error))).toEqual(
+        new Set(["invalid_client"]),
+      );
+      const { id } = await api.newIdentity();
+      // Also if it is encoded in the other way.
+      for (const secret of [plus.clientSecret, encodeURIComponent(plus.clientSecret)]) {
+        await times(5, () => api.newPair(id, basic("plus", secret)));
+      }
+      expect((await use(backoffice)).body).toMatchObject({ error: "unauthorized_client" });
+    });
+
+    test("costs no argon2: a wrong one of a client takes no longer than one of nobody", async () => {
+      const time = async (as: string) => {
+        const started = performance.now();
+        expect((await use(as)).status).toBe(400);
+        return performance.now() - started;
+      };
+      const samples = await oneByOne(Array(40).keys(), async (n) => [
+        await time(basic("mobile-app", `guess ${n}`)),
+        await time(basic("unknown", `guess ${n}`)),
+      ]);
+      const [known, unknown] = [0, 1].map((which) => median(samples.map((pair) => pair[which] ?? 0)));
+      // argon2 takes several times as long as such a request.
+      expect((known ?? 0) / (unknown ?? 1)).toBeLessThan(2);
+    });
+
+    test("of the internal client is refused at every operation, and the client goes on", async () => {
+      const as = basic("internal", "guess");
+      const operations = ["getIdentity", "introspectToken", "revokeToken"];
+      const responses = await times(50, (n) =>
+        api.call(operations[n % 3] ?? "", {
+          as,
+          ...(n % 3 === 0 ? { path: { id: "nobody" } } : { form: { token: "x" } }),
+        }),
+      );
+      expect(statuses(responses)).toEqual(repeat(50, 401));
+      const { id } = await api.newIdentity();
+      expect(await api.introspect((await api.newPair(id)).access_token)).toMatchObject({ active: true });
+    });
+  });
+
+  describe("learns nothing", () => {
+    test("from the response: for any account and any error it is the same but for the request's id", async () => {
+      const { id, phone } = await someone();
+      const { id: without } = await api.newIdentity();
+      const email = `${randomUUID()}@example.com`;
+      await someone({ email });
+      const usernames = [id, phone, email, without, randomUUID(), newPhone(), `${randomUUID()}@example.com`];
+      const responses = await oneByOne(usernames, (username) => guess(username));
+      const byCode = await oneByOne([phone, newPhone(), "not a phone"], (text) => guessCode(text));
+      const byAuth = await api.token({ grant_type: "auth", auth_id: randomUUID() });
+      const byToken = await api.refresh(`gpr_${"A".repeat(128)}`);
+      const form = { grant_type: "phone_otp_token", otp_verification_token: "x" };
+      const byProof = await oneByOne([phone, newPhone()], (one) => api.token({ ...form, phone: one }));
+      const all = [...responses, ...byCode, byAuth, byToken, ...byProof].map(visible);
+      expect(all).toEqual(all.map(() => all[0]));
+      expect(all[0]).toMatchObject({ status: 400 });
+    });
+
+    test("from the time: an unknown username takes as long as a known one", async () => {
+      const known = await oneByOne(Array(25), async () => (await someone()).id);
+      const time = async (username: string) => {
+        const started = performance.now();
+        expect((await guess(username)).status).toBe(400);
+        return performance.now() - started;
+      };
+      const samples = await oneByOne(known, async (username) => [
+        await time(username),
+        await time(randomUUID()),
+      ]);
+      const [forKnown, forUnknown] = [0, 1].map((which) => median(samples.map((pair) => pair[which] ?? 0)));
+      const ratio = (forKnown ?? 0) / (forUnknown ?? 0);
+      expect(ratio).toBeGreaterThan(1 / 1.6);
+      expect(ratio).toBeLessThan(1.6);
+    });
+  });
+});
