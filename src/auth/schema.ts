@@ -98,7 +98,7 @@ export const revokedAccessTokens = auth.table(
 export const redeemedOtpProofs = auth.table(
   "redeemed_otp_proofs",
   {
-    /** SHA-256 of issuer and jti. */
+    /** SHA-256 of issuer and jti, or of issuer and proof. */
     proofHash: bytea("proof_hash").primaryKey(),
     expiresAt: instant("expires_at").notNull(),
   },

@@ -96,6 +96,12 @@ export const authTable = {
     required: true,
     exampleFile: "otp-public-key.pem",
   },
+  OTP_VERIFICATION_TOKEN_MAX_SECONDS: {
+    description:
+      "Seconds after which an OTP verification token is refused, from its `iat` on; one without `iat` must expire within them.",
+    kind: integer(30, 86_400),
+    default: "600",
+  },
   OTP_VERIFIER_URL: {
     description: "Where the OTP verification service is reached.",
     kind: baseUrl,

@@ -72,6 +72,8 @@ export function resolveAuthSettings(
     otp: {
       issuer: settings.OTP_VERIFICATION_TOKEN_ISSUER,
       publicKey: settings.OTP_VERIFICATION_TOKEN_PUBLIC_KEY,
+      /** Greatest age of a proof, in seconds. */
+      maxSeconds: settings.OTP_VERIFICATION_TOKEN_MAX_SECONDS,
       /** Without a trailing slash. */
       verifierUrl,
       /** Whether `verifierUrl` is that of the verifier built into this server; never in production. */

@@ -31,11 +31,13 @@ describe("development", () => {
       database: { kind: "embedded", dataDir: join(dataDir, "auth") },
       issuer: "http://127.0.0.1:8080/api/auth",
       internalClient: { clientId: "internal", clientSecret: "internal-dev-secret" },
+      accessTokenType: "at+jwt",
       platformSecurityApiKey: secrets.apiKey,
       signing: { ...secrets.signing, publishedKeys: [] },
       otp: {
         issuer: "otp-verifier",
         publicKey: secrets.otp.publicKey,
+        maxSeconds: 600,
         verifierUrl: "http://127.0.0.1:8080/otp-verifier",
         builtIn: true,
       },

@@ -4,8 +4,6 @@ import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
 import { readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 
-/** Seconds between `iat` (or now) and `exp` of a proof, at most. */
-const maxLifetimeSeconds = 600;
 /** Seconds that the clocks of the two services may differ. */
 const clockSkewSeconds = 30;
 
@@ -14,8 +12,9 @@ const accessTokenType = /^(application\/)?at\+jwt$/i;
 
 /** A verified proof. The database decides whether it was redeemed before. */
 interface OtpProof {
-  /** SHA-256 of issuer and jti. */
+  /** SHA-256 of issuer and jti, or where there is no jti of issuer and all that was signed. */
   readonly hash: Buffer;
+  /** From then on the proof is refused for its age. */
   readonly expiresAt: Date;
 }
 
@@ -38,21 +37,41 @@ function algorithmOf(key: KeyObject): string {
   }
 }
 
-/** The phone in the claims, as it is spelled there: `phone_number`, else `sub`; undefined if it is no string. */
-function provenPhone({ phone_number, sub }: JWTPayload): string | undefined {
-  if (phone_number === undefined) return sub;
-  return typeof phone_number === "string" ? phone_number : undefined;
+/** The phone in the claims, in canonical form. The first of the claims that is there must have it. */
+function provenPhone({ phone_number, phone, sub }: JWTPayload): string | undefined {
+  const proven = [phone_number, phone, sub].find((claim) => claim !== undefined);
+  return typeof proven === "string" ? canonicalPhone(proven) : undefined;
 }
 
-/** Whether the proof is valid now, and for no longer than allowed. The skew is for clocks that run ahead. */
-function hasValidLifetime({ exp = 0, iat }: JWTPayload, now: number): boolean {
-  if (!Number.isInteger(exp) || exp <= now) return false;
-  if (iat !== undefined && iat > now + clockSkewSeconds) return false;
-  return exp - Math.min(iat ?? now, now) <= maxLifetimeSeconds;
+/**
+ * The second in which a proof ends that is valid now; undefined if it is not. Its age counts from `iat`; where there
+ * is none, `exp` shows how old it can be. The skew is for clocks that run ahead.
+ */
+function endOf({ exp, iat }: JWTPayload, now: number, maxSeconds: number): number | undefined {
+  if (!isTimeOrAbsent(exp) || !isTimeOrAbsent(iat)) return undefined;
+  if (iat === undefined) return exp !== undefined && exp > now && exp <= now + maxSeconds ? exp : undefined;
+  // A proof is still accepted in the second in which it reaches the greatest age.
+  const end = Math.min(exp ?? Number.POSITIVE_INFINITY, iat + maxSeconds + 1);
+  return iat <= now + clockSkewSeconds && end > now ? end : undefined;
+}
+
+function isTimeOrAbsent(claim: unknown): claim is number | undefined {
+  return claim === undefined || Number.isSafeInteger(claim);
+}
+
+/**
+ * What identifies a proof. Without a jti that is what was signed, and not the whole token: of one ECDSA signature
+ * anybody can make another that is valid too.
+ */
+function hashOf(issuer: string, jti: string | undefined, token: string): Buffer {
+  const signed = token.slice(0, token.lastIndexOf("."));
+  return createHash("sha256")
+    .update(JSON.stringify(jti === undefined ? [issuer, "", signed] : [issuer, jti]))
+    .digest();
 }
 
 export function createVerifyOtpProof(
-  settings: { issuer: string; publicKey: string },
+  settings: { issuer: string; publicKey: string; maxSeconds: number },
   clock: Clock,
 ): VerifyOtpProof {
   const key = createPublicKey(settings.publicKey);
@@ -67,20 +86,17 @@ export function createVerifyOtpProof(
       issuer: settings.issuer,
       currentDate: new Date(clock.now()),
       clockTolerance: clockSkewSeconds,
-      requiredClaims: ["exp", "jti"],
     });
   }
 
   return async (token, phone) => {
     const claims = await claimsOf(token);
-    if (!claims || phone === undefined || !hasValidLifetime(claims, unixSeconds(clock))) return undefined;
-    const { exp = 0, jti } = claims;
-    const proven = provenPhone(claims);
-    if (typeof jti !== "string" || jti === "" || typeof proven !== "string") return undefined;
-    if (canonicalPhone(proven) !== phone) return undefined;
-    const hash = createHash("sha256")
-      .update(JSON.stringify([settings.issuer, jti]))
-      .digest();
-    return { hash, expiresAt: new Date((exp + clockSkewSeconds) * 1000) };
+    if (!claims || phone === undefined || provenPhone(claims) !== phone) return undefined;
+    const { jti } = claims;
+    if (jti !== undefined && (typeof jti !== "string" || jti === "")) return undefined;
+    const end = endOf(claims, unixSeconds(clock), settings.maxSeconds);
+    if (end === undefined) return undefined;
+    const expiresAt = new Date((end + clockSkewSeconds) * 1000);
+    return { hash: hashOf(settings.issuer, jti, token), expiresAt };
   };
 }

@@ -1,7 +1,7 @@
 /** The grants that check a phone: one-time codes, an OTP verifier that misbehaves, and proofs. */
 import { createPrivateKey, createPublicKey, generateKeyPairSync, randomUUID } from "node:crypto";
 import { createServer, type RequestListener, type Server } from "node:http";
-import { SignJWT, UnsecuredJWT } from "jose";
+import { jwtVerify, SignJWT, UnsecuredJWT } from "jose";
 import { beforeAll, describe, expect, test } from "vitest";
 import { developmentSecrets } from "../../../src/development/secrets.ts";
 import {
@@ -155,8 +155,14 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
       pairOf(await redeem(phone, proof));
     });
 
-    test("the phone is phone_number, and sub only where there is none", async () => {
+    test("the phone is phone_number, else phone, else sub", async () => {
       const { phone } = await api.newIdentity();
+      const none = { phone_number: undefined, sub: undefined };
+      pairOf(await redeem(phone, await prove(phone, { ...none, phone })));
+      pairOf(await redeem(phone, await prove(phone, { ...none, phone, sub: "somebody" })));
+      expectRefused(await redeem(phone, await prove(phone, { phone: newPhone(), phone_number: undefined })));
+      expectRefused(await redeem(phone, await prove(phone, { phone: [phone], phone_number: undefined })));
+      expectRefused(await redeem(phone, await prove(phone, { phone, phone_number: newPhone() })));
       pairOf(await redeem(phone, await prove(phone, { sub: "somebody" })));
       pairOf(await redeem(phone, await prove(phone, { phone_number: undefined })));
       expectRefused(await redeem(phone, await prove(phone, { phone_number: newPhone() })));
@@ -167,17 +173,64 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
       }
     });
 
+    test("the phone is the same in any spelling, also without the plus sign", async () => {
+      const { phone } = await api.newIdentity();
+      for (const spelled of [phone.slice(1), `00${phone.slice(1)}`, phone.replace("+1", "+1 ")]) {
+        pairOf(await redeem(phone, await prove(phone, { phone_number: spelled })));
+        pairOf(await redeem(spelled, await prove(phone, { phone_number: undefined, sub: spelled })));
+      }
+    });
+
+    test("a proof without jti works once, also in another signature, and not for another phone", async () => {
+      const { phone } = await api.newIdentity();
+      const proof = await prove(phone, { jti: undefined });
+      pairOf(await redeem(phone, proof));
+      expectRefused(await redeem(phone, proof));
+      // Of an ECDSA signature (r, s) anybody can make (r, n - s), which is valid too.
+      const [signed = "", signature = ""] = proof.split(/\.(?=[^.]*$)/);
+      const bytes = Buffer.from(signature, "base64url");
+      const order = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
+      const s = order - BigInt(`0x${bytes.toString("hex", 32)}`);
+      bytes.write(s.toString(16).padStart(64, "0"), 32, "hex");
+      const other = `${signed}.${bytes.toString("base64url")}`;
+      const verifies = await jwtVerify(other, createPublicKey(key()), { currentDate: new Date(clock.now()) });
+      expect(verifies.payload).toMatchObject({ phone_number: phone });
+      expectRefused(await redeem(phone, other));
+      clock.move(1);
+      pairOf(await redeem(phone, await prove(phone, { jti: undefined })));
+    });
+
+    test("a proof without jti that is presented twenty times at once works once", async () => {
+      const { phone } = await api.newIdentity();
+      const proof = await prove(phone, { jti: undefined });
+      const answers = await Promise.all(Array.from({ length: 20 }, () => redeem(phone, proof)));
+      expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
+      expect(answers.filter(({ status }) => status === 400)).toHaveLength(19);
+    });
+
+    test("a proof is refused once it is older than ten minutes, and is not redeemed twice at its end", async () => {
+      const { phone } = await api.newIdentity();
+      const long = { iat: now(), exp: now() + 3600 };
+      const [first, second] = [await prove(phone, long), await prove(phone, long)];
+      clock.move(600);
+      pairOf(await redeem(phone, first));
+      expectRefused(await redeem(phone, first));
+      clock.move(1);
+      expectRefused(await redeem(phone, second));
+    });
+
     test.each<[string, () => Claims]>([
       ["of another issuer", () => ({ iss: "otp-verifier/" })],
       ["of no issuer", () => ({ iss: undefined })],
-      ["without exp", () => ({ exp: undefined })],
-      ["without jti", () => ({ jti: undefined })],
+      ["without exp and iat", () => ({ exp: undefined, iat: undefined })],
       ["with an empty jti", () => ({ jti: "" })],
       ["whose jti is a number", () => ({ jti: 7 })],
       ["that has just expired", () => ({ exp: now() })],
-      ["that lives longer than ten minutes", () => ({ exp: now() + 601 })],
+      ["that is older than ten minutes", () => ({ iat: now() - 601 })],
+      ["that is older than ten minutes, without exp", () => ({ iat: now() - 601, exp: undefined })],
       ["that lives longer than ten minutes, without iat", () => ({ iat: undefined, exp: now() + 601 })],
-      ["that lived longer than ten minutes, near its end", () => ({ iat: now() - 500, exp: now() + 101 })],
+      ["whose iat is text", () => ({ iat: String(now()) })],
+      ["whose iat is no integer", () => ({ iat: now() - 0.5 })],
       ["issued in the future, beyond the skew", () => ({ iat: now() + 31 })],
       ["not valid before later, beyond the skew", () => ({ nbf: now() + 31 })],
       ["whose exp is no integer", () => ({ exp: now() + 100.5 })],
@@ -187,7 +240,9 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
     });
 
     test.each<[string, () => Claims]>([
-      ["that lives ten minutes", () => ({ exp: now() + 600 })],
+      ["that lives an hour, ten minutes of it past", () => ({ iat: now() - 600, exp: now() + 3000 })],
+      ["without exp", () => ({ exp: undefined })],
+      ["without jti", () => ({ jti: undefined })],
       ["without iat", () => ({ iat: undefined })],
       ["from a clock that is ahead within the skew", () => ({ iat: now() + 30, nbf: now() + 30 })],
       ["in its last second", () => ({ exp: now() + 1 })],
