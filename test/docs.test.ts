@@ -2,6 +2,7 @@
 import { existsSync, globSync, readFileSync, statSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { expect, it } from "vitest";
+import type { Language } from "./clients/language.ts";
 import { root } from "./support/program.ts";
 
 const documents = globSync(["*.md", "docs/**/*.md", "src/**/*.md"], { cwd: root });
@@ -77,6 +78,14 @@ it.each(["docs/auth/protect-your-api/", "docs/clients/"])("%s shows no code that
   expect(ofFolder.length).toBeGreaterThan(3);
   const notRun = ofFolder.filter(({ info }) => !/^(sh|text)$| file=test\/clients\//.test(info));
   expect(notRun).toEqual([]);
+});
+
+/** Languages whose tools the table of docs/clients names as `npm run test:clients` does, with their versions. */
+it.each(["rust", "typescript"])("docs/clients names the tools that are checked in %s", async (name) => {
+  const { language }: { language: Language } = await import(`./clients/${name}/checks.ts`);
+  const table = readFileSync(join(root, "docs/clients/README.md"), "utf8");
+  expect(language.checks.length).toBeGreaterThan(1);
+  expect(language.checks.filter(({ tool }) => !table.includes(`| ${tool} |`))).toEqual([]);
 });
 
 it("the index names every page", () => {
