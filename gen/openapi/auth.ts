@@ -357,7 +357,7 @@ export interface components {
             [key: string]: unknown;
         };
         /** @description An identity to create. */
-        NewIdentity: {
+        IdentityCreation: {
             id: components["schemas"]["IdentityId"];
             phone: components["schemas"]["PhoneInput"];
             /**
@@ -391,8 +391,13 @@ export interface components {
             email?: components["schemas"]["Email"];
             metadata?: components["schemas"]["Metadata"];
             /** @description How this identity can authenticate. */
-            readonly authenticationTypes: ("PHONE_OTP" | "PASSWORD")[];
+            readonly authenticationTypes: components["schemas"]["AuthenticationType"][];
         };
+        /**
+         * @description One way in which an identity can authenticate.
+         * @enum {string}
+         */
+        AuthenticationType: "PHONE_OTP" | "PASSWORD";
         /** @description An identity found by its phone number. */
         FoundIdentity: {
             id: components["schemas"]["IdentityId"];
@@ -400,7 +405,7 @@ export interface components {
             email?: components["schemas"]["Email"];
         };
         /** @description The password to set. */
-        NewPassword: {
+        IdentityPassword: {
             /**
              * @description 8 to 128 characters. Refused are one character repeated, and the 10,000 most common passwords in any
              *     case (NIST SP 800-63B section 3.1.1.2). Without `format`, from which generators make types that hide
@@ -452,8 +457,6 @@ export interface components {
             scope?: string;
             client_id?: components["schemas"]["ClientIdInBody"];
             client_secret?: components["schemas"]["ClientSecretInBody"];
-        } & {
-            [key: string]: unknown;
         };
         /** @description An access token and the refresh token that replaces the pair. */
         TokenPair: {
@@ -461,18 +464,25 @@ export interface components {
             access_token: string;
             /** @description Opaque, for obtaining the next pair. */
             refresh_token: string;
+            token_type: components["schemas"]["TokenType"];
             /**
-             * @description Always Bearer.
-             * @constant
+             * Format: int64
+             * @description Seconds until the access token expires.
              */
-            token_type: "Bearer";
-            /** @description Seconds until the access token expires. */
             expires_in: number;
-            /** @description Seconds until the refresh token expires. */
+            /**
+             * Format: int64
+             * @description Seconds until the refresh token expires.
+             */
             refresh_expires_in: number;
             /** @description What the access token is for, space-separated (RFC 6749 section 5.1); absent where it has no scope. */
             scope?: string;
         };
+        /**
+         * @description How an access token is presented (RFC 6750).
+         * @enum {string}
+         */
+        TokenType: "Bearer";
         /** @description The token in question. */
         TokenReference: {
             /**
@@ -487,8 +497,6 @@ export interface components {
             token_type_hint?: string;
             client_id?: components["schemas"]["ClientIdInBody"];
             client_secret?: components["schemas"]["ClientSecretInBody"];
-        } & {
-            [key: string]: unknown;
         };
         /**
          * @description Only with `client_secret`; ignored otherwise.
@@ -501,63 +509,56 @@ export interface components {
          * @example mobile-app-dev-secret
          */
         ClientSecretInBody: string;
-        /** @description Validity information; an inactive token says nothing else. */
-        Introspection: components["schemas"]["ActiveToken"] | components["schemas"]["InactiveToken"];
-        /** @description An active access token. */
-        ActiveToken: {
-            /**
-             * @description The token is valid.
-             * @constant
-             */
-            active: true;
+        /**
+         * @description Validity information. An inactive token has `active` and nothing else; an active one has all members
+         *     but `scope`, which is absent where the token has none. An active one also has `client_id` and
+         *     `token_type`, which say the same as `clientId` and `tokenType` under their names in RFC 7662. They are
+         *     described by a pattern, as in most languages the two of a pair would be one name.
+         */
+        Introspection: {
+            /** @description Whether the token is valid. */
+            active: boolean;
             /** @description The user that the token was issued to (auth id). */
-            sub: string;
+            sub?: string;
             /** @description Client ids that the token is meant for. */
-            aud: string[];
-            /** @description The user. */
-            userInfo: {
-                /** @description The user that the token was issued to. */
-                userId: string;
-            };
-            /** @description Unix time from which the token is valid. */
-            nbf: number;
+            aud?: string[];
+            userInfo?: components["schemas"]["UserInfo"];
+            /**
+             * Format: int64
+             * @description Unix time from which the token is valid.
+             */
+            nbf?: number;
             /**
              * Format: uri
              * @description URI of the issuer.
              */
-            iss: string;
-            /** @description Unix time of expiry. */
-            exp: number;
-            /** @description Unix time of issue. */
-            iat: number;
+            iss?: string;
+            /**
+             * Format: int64
+             * @description Unix time of expiry.
+             */
+            exp?: number;
+            /**
+             * Format: int64
+             * @description Unix time of issue.
+             */
+            iat?: number;
             /** @description Unique token identifier. */
-            jti: string;
+            jti?: string;
             /** @description Client that requested the token. */
-            clientId: string;
-            /**
-             * @description Token type.
-             * @constant
-             */
-            tokenType: "Bearer";
-            /** @description clientId under its RFC 7662 name. */
-            client_id: string;
-            /**
-             * @description tokenType under its RFC 7662 name.
-             * @constant
-             */
-            token_type: "Bearer";
+            clientId?: string;
+            tokenType?: components["schemas"]["TokenType"];
             /** @description Space-separated; absent where the token has none. */
             scope?: string;
             /** @description The identity's id. */
-            username: string;
+            username?: string;
+        } & {
+            [key: string]: unknown;
         };
-        /** @description Not valid, for whatever reason. */
-        InactiveToken: {
-            /**
-             * @description The token is not valid.
-             * @constant
-             */
-            active: false;
+        /** @description The user. */
+        UserInfo: {
+            /** @description The user that the token was issued to. */
+            userId: string;
         };
         /** @description Confirmation. */
         Revocation: {
@@ -567,29 +568,31 @@ export interface components {
         /** @description A JSON Web Key Set (RFC 7517). */
         KeySet: {
             /** @description Public keys. */
-            keys: {
-                /**
-                 * @description Key type.
-                 * @constant
-                 */
-                kty: "RSA";
-                /** @description Key id. */
-                kid: string;
-                /**
-                 * @description For signatures.
-                 * @constant
-                 */
-                use: "sig";
-                /**
-                 * @description The algorithm of the signatures.
-                 * @constant
-                 */
-                alg: "RS256";
-                /** @description Modulus. */
-                n: string;
-                /** @description Exponent. */
-                e: string;
-            }[];
+            keys: components["schemas"]["JsonWebKey"][];
+        };
+        /** @description A public RSA key. */
+        JsonWebKey: {
+            /**
+             * @description Key type.
+             * @constant
+             */
+            kty: "RSA";
+            /** @description Key id. */
+            kid: string;
+            /**
+             * @description For signatures.
+             * @constant
+             */
+            use: "sig";
+            /**
+             * @description The algorithm of the signatures.
+             * @constant
+             */
+            alg: "RS256";
+            /** @description Modulus. */
+            n: string;
+            /** @description Exponent. */
+            e: string;
         };
         /** @description Authorization server metadata (RFC 8414 section 2). */
         ServerMetadata: {
@@ -657,18 +660,20 @@ export interface components {
             /** @description Names the request in the logs. */
             requestId: string;
             /** @description What is wrong with the input, place by place. */
-            errors?: {
-                /** @description JSON pointer into the request, beginning with /body, /path, /query or /header. */
-                pointer: string;
-                /** @description What is wrong there. */
-                message: string;
-            }[];
+            errors?: components["schemas"]["ProblemError"][];
+        };
+        /** @description Something wrong at one place of the input. */
+        ProblemError: {
+            /** @description JSON pointer into the request, beginning with /body, /path, /query or /header. */
+            pointer: string;
+            /** @description What is wrong there. */
+            message: string;
         };
         /**
-         * @description The closed list of problem codes.
+         * @description The closed list of problem codes, of the auth service and the push service together.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthenticated" | "not_found" | "identity_not_found" | "method_not_allowed" | "not_acceptable" | "identity_id_taken" | "identity_phone_taken" | "identity_email_taken" | "content_too_large" | "unsupported_media_type" | "too_many_requests" | "internal_error" | "unavailable";
+        ProblemCode: "invalid_request" | "unauthenticated" | "forbidden" | "not_found" | "identity_not_found" | "notification_not_found" | "dead_letter_not_found" | "method_not_allowed" | "not_acceptable" | "identity_id_taken" | "identity_phone_taken" | "identity_email_taken" | "idempotency_key_reused" | "notification_finished" | "content_too_large" | "unsupported_media_type" | "too_many_requests" | "internal_error" | "unavailable";
         /** @description An error (RFC 6749 section 5.2). */
         OAuthError: {
             error: components["schemas"]["OAuthErrorCode"];
@@ -715,7 +720,7 @@ export interface components {
         Unauthorized: {
             headers: {
                 "X-Request-Id": components["headers"]["X-Request-Id"];
-                "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
+                "WWW-Authenticate": components["headers"]["BasicChallenge"];
                 [name: string]: unknown;
             };
             content: {
@@ -839,7 +844,7 @@ export interface components {
                 "X-Request-Id": components["headers"]["X-Request-Id"];
                 "Cache-Control": components["headers"]["NoStore"];
                 Pragma: components["headers"]["NoCache"];
-                "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
+                "WWW-Authenticate": components["headers"]["BasicChallenge"];
                 [name: string]: unknown;
             };
             content: {
@@ -964,7 +969,7 @@ export interface components {
          */
         "X-Request-Id": string;
         /**
-         * @description Tokens are never cached.
+         * @description The response is not to be kept.
          * @example no-store
          */
         NoStore: "no-store";
@@ -987,7 +992,7 @@ export interface components {
          * @description The scheme that is expected.
          * @example Basic realm="gatepost", charset="UTF-8"
          */
-        "WWW-Authenticate": string;
+        BasicChallenge: string;
         /**
          * @description The methods of this path.
          * @example GET, HEAD, OPTIONS
@@ -1023,7 +1028,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NewIdentity"];
+                "application/json": components["schemas"]["IdentityCreation"];
             };
         };
         responses: {
@@ -1243,7 +1248,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NewPassword"];
+                "application/json": components["schemas"]["IdentityPassword"];
             };
         };
         responses: {

@@ -90,47 +90,55 @@ export interface components {
         /** @description Phone number in international format. */
         Phone: string;
         /** @description The one-time code. */
-        Code: string;
-        StartRequest: {
+        OneTimeCode: string;
+        VerificationStart: {
             phone: components["schemas"]["Phone"];
         };
-        StartResult: {
-            /** @description Seconds until the code expires. */
+        VerificationStarted: {
+            /**
+             * Format: int64
+             * @description Seconds until the code expires.
+             */
             expiresIn: number;
         };
-        CheckRequest: {
+        VerificationCheck: {
             phone: components["schemas"]["Phone"];
-            code?: components["schemas"]["Code"];
+            code?: components["schemas"]["OneTimeCode"];
         };
-        CheckResult: {
+        VerificationOutcome: {
             /** @description Whether the check was passed. */
             verified: boolean;
         };
-        ConfirmRequest: {
+        VerificationConfirmation: {
             phone: components["schemas"]["Phone"];
-            code: components["schemas"]["Code"];
+            code: components["schemas"]["OneTimeCode"];
         };
-        ConfirmResult: {
+        VerificationProof: {
             /** @description Whether the check was passed. */
             verified: boolean;
             /** @description The proof; only when the check was passed. */
             otpVerificationToken?: string;
-            /** @description Seconds until the proof expires. */
+            /**
+             * Format: int64
+             * @description Seconds until the proof expires.
+             */
             expiresIn?: number;
         };
-        Messages: {
+        TextMessages: {
             /** @description Messages, the newest first. */
-            messages: {
-                /** @description The phone number. */
-                phone: string;
-                /** @description The one-time code. */
-                code: string;
-                /**
-                 * Format: date-time
-                 * @description When it would have been sent.
-                 */
-                sentAt: string;
-            }[];
+            messages: components["schemas"]["TextMessage"][];
+        };
+        /** @description A message that would have been sent. */
+        TextMessage: {
+            /** @description The phone number. */
+            phone: string;
+            /** @description The one-time code. */
+            code: string;
+            /**
+             * Format: date-time
+             * @description When it would have been sent.
+             */
+            sentAt: string;
         };
         /** @description An error (RFC 9457). */
         Problem: {
@@ -147,12 +155,14 @@ export interface components {
             /** @description Names the request in the logs. */
             requestId?: string;
             /** @description What is wrong with the input, place by place. */
-            errors?: {
-                /** @description JSON pointer into the request. */
-                pointer: string;
-                /** @description What is wrong there. */
-                message: string;
-            }[];
+            errors?: components["schemas"]["ProblemError"][];
+        };
+        /** @description Something wrong at one place of the input. */
+        ProblemError: {
+            /** @description JSON pointer into the request. */
+            pointer: string;
+            /** @description What is wrong there. */
+            message: string;
         };
     };
     responses: {
@@ -221,7 +231,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["StartRequest"];
+                "application/json": components["schemas"]["VerificationStart"];
             };
         };
         responses: {
@@ -232,7 +242,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["StartResult"];
+                    "application/json": components["schemas"]["VerificationStarted"];
                 };
             };
             400: components["responses"]["InvalidRequest"];
@@ -251,7 +261,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["CheckRequest"];
+                "application/json": components["schemas"]["VerificationCheck"];
             };
         };
         responses: {
@@ -262,7 +272,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CheckResult"];
+                    "application/json": components["schemas"]["VerificationOutcome"];
                 };
             };
             400: components["responses"]["InvalidRequest"];
@@ -280,7 +290,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["ConfirmRequest"];
+                "application/json": components["schemas"]["VerificationConfirmation"];
             };
         };
         responses: {
@@ -291,7 +301,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ConfirmResult"];
+                    "application/json": components["schemas"]["VerificationProof"];
                 };
             };
             400: components["responses"]["InvalidRequest"];
@@ -322,7 +332,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Messages"];
+                    "application/json": components["schemas"]["TextMessages"];
                 };
             };
             400: components["responses"]["InvalidRequest"];

@@ -395,7 +395,7 @@ export interface components {
          * Format: date-time
          * @description An ISO 8601 UTC date-time with milliseconds.
          */
-        DateTime: string;
+        UtcDateTime: string;
         /**
          * @description A push provider: Firebase Cloud Messaging, Apple Push Notification service, Web Push, or the outbox
          *     of development mode, which keeps what would have been sent.
@@ -408,10 +408,10 @@ export interface components {
          *     hexadecimal digits. `webpush`: the subscription as JSON, with an endpoint of a push service that the
          *     deployment allows. One that cannot be a token of its provider is refused.
          */
-        Token: string;
+        DeviceToken: string;
         /** @description The push token of a device. */
         PushToken: {
-            token: components["schemas"]["Token"];
+            token: components["schemas"]["DeviceToken"];
             /** @description When the token expires; in the future, however far. */
             expiration: components["schemas"]["DateTimeInput"];
             /** @description The provider of the token, one that the deployment uses (`PUSH_PROVIDERS`). Absent or null means the first of them. */
@@ -425,7 +425,7 @@ export interface components {
             expiration?: components["schemas"]["DateTimeInput"];
         };
         /** @description A notification, and whom it is for. */
-        NewNotification: {
+        PushNotification: {
             /** @description Title. */
             title: string;
             /** @description Body: 1 to 4000 bytes in UTF-8. Bytes, not characters: what providers take is measured in them. */
@@ -465,7 +465,7 @@ export interface components {
             viewed: boolean;
             notification: components["schemas"]["NotificationContent"];
             /** @description When it was accepted for sending. */
-            sendAt: components["schemas"]["DateTime"];
+            sendAt: components["schemas"]["UtcDateTime"];
         };
         /** @description A page of a user's notifications. */
         HistoryPage: {
@@ -475,7 +475,10 @@ export interface components {
             number: number;
             /** @description Entries on a full page. */
             size: number;
-            /** @description Entries on all pages. */
+            /**
+             * Format: int64
+             * @description Entries on all pages.
+             */
             totalElements: number;
         };
         /** @description Whether anything is unread. */
@@ -498,17 +501,35 @@ export interface components {
         ProgressShare: {
             utcOffset: components["schemas"]["UtcOffset"];
             provider: components["schemas"]["ProviderName"];
-            /** @description Devices that have been found. */
+            /**
+             * Format: int64
+             * @description Devices that have been found.
+             */
             planned: number;
-            /** @description Devices for which the provider has taken it. */
+            /**
+             * Format: int64
+             * @description Devices for which the provider has taken it.
+             */
             sent: number;
-            /** @description Devices for which the provider refused it, or which it reported dead. */
+            /**
+             * Format: int64
+             * @description Devices for which the provider refused it, or which it reported dead.
+             */
             failed: number;
-            /** @description Devices that expired or were removed, or that it was cancelled or too late for. */
+            /**
+             * Format: int64
+             * @description Devices that expired or were removed, or that it was cancelled or too late for.
+             */
             dropped: number;
-            /** @description Devices in dead letters, which an operator may replay. */
+            /**
+             * Format: int64
+             * @description Devices in dead letters, which an operator may replay.
+             */
             deadLettered: number;
-            /** @description Devices still to be sent to. */
+            /**
+             * Format: int64
+             * @description Devices still to be sent to.
+             */
             remaining: number;
         };
         /**
@@ -527,7 +548,7 @@ export interface components {
             test: boolean;
             state: components["schemas"]["NotificationState"];
             /** @description When it was accepted. */
-            acceptedAt: components["schemas"]["DateTime"];
+            acceptedAt: components["schemas"]["UtcDateTime"];
             /**
              * Format: date-time
              * @description When nothing was left to be sent; null before.
@@ -538,19 +559,40 @@ export interface components {
              *     should look into it.
              */
             removalStopped: boolean;
-            /** @description Users that it is for. */
+            /**
+             * Format: int64
+             * @description Users that it is for.
+             */
             recipients: number;
-            /** @description Devices that have been found. */
+            /**
+             * Format: int64
+             * @description Devices that have been found.
+             */
             planned: number;
-            /** @description Devices for which the provider has taken it. */
+            /**
+             * Format: int64
+             * @description Devices for which the provider has taken it.
+             */
             sent: number;
-            /** @description Devices for which the provider refused it, or which it reported dead. */
+            /**
+             * Format: int64
+             * @description Devices for which the provider refused it, or which it reported dead.
+             */
             failed: number;
-            /** @description Devices that expired or were removed, or that it was cancelled or too late for. */
+            /**
+             * Format: int64
+             * @description Devices that expired or were removed, or that it was cancelled or too late for.
+             */
             dropped: number;
-            /** @description Devices in dead letters, which an operator may replay. */
+            /**
+             * Format: int64
+             * @description Devices in dead letters, which an operator may replay.
+             */
             deadLettered: number;
-            /** @description Devices still to be sent to. */
+            /**
+             * Format: int64
+             * @description Devices still to be sent to.
+             */
             remaining: number;
             /** @description The same counts by offset and provider. */
             breakdown: components["schemas"]["ProgressShare"][];
@@ -563,7 +605,10 @@ export interface components {
             number: number;
             /** @description Notifications on a full page. */
             size: number;
-            /** @description Notifications on all pages. */
+            /**
+             * Format: int64
+             * @description Notifications on all pages.
+             */
             totalElements: number;
         };
         /** @description Devices of one notification whose sending was given up. */
@@ -572,12 +617,15 @@ export interface components {
             notificationId: components["schemas"]["NotificationId"];
             provider: components["schemas"]["ProviderName"];
             utcOffset: components["schemas"]["UtcOffset"];
-            /** @description How many devices. */
+            /**
+             * Format: int64
+             * @description How many devices.
+             */
             devices: number;
             /** @description Why it was given up, in words. */
             reason: string;
             /** @description When it was given up. */
-            since: components["schemas"]["DateTime"];
+            since: components["schemas"]["UtcDateTime"];
         };
         /** @description A page of dead letters. */
         DeadLettersPage: {
@@ -587,7 +635,10 @@ export interface components {
             number: number;
             /** @description Dead letters on a full page. */
             size: number;
-            /** @description Dead letters on all pages. */
+            /**
+             * Format: int64
+             * @description Dead letters on all pages.
+             */
             totalElements: number;
         };
         /** @description An error (RFC 9457). */
@@ -607,18 +658,20 @@ export interface components {
             /** @description Names the request in the logs. */
             requestId: string;
             /** @description What is wrong with the input, place by place. */
-            errors?: {
-                /** @description JSON pointer into the request, beginning with /body, /path, /query or /header. */
-                pointer: string;
-                /** @description What is wrong there. */
-                message: string;
-            }[];
+            errors?: components["schemas"]["ProblemError"][];
+        };
+        /** @description Something wrong at one place of the input. */
+        ProblemError: {
+            /** @description JSON pointer into the request, beginning with /body, /path, /query or /header. */
+            pointer: string;
+            /** @description What is wrong there. */
+            message: string;
         };
         /**
-         * @description The closed list of problem codes.
+         * @description The closed list of problem codes, of the auth service and the push service together.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthenticated" | "forbidden" | "not_found" | "notification_not_found" | "dead_letter_not_found" | "method_not_allowed" | "not_acceptable" | "idempotency_key_reused" | "notification_finished" | "content_too_large" | "unsupported_media_type" | "internal_error" | "unavailable";
+        ProblemCode: "invalid_request" | "unauthenticated" | "forbidden" | "not_found" | "identity_not_found" | "notification_not_found" | "dead_letter_not_found" | "method_not_allowed" | "not_acceptable" | "identity_id_taken" | "identity_phone_taken" | "identity_email_taken" | "idempotency_key_reused" | "notification_finished" | "content_too_large" | "unsupported_media_type" | "too_many_requests" | "internal_error" | "unavailable";
     };
     responses: {
         /** @description Done. */
@@ -654,7 +707,7 @@ export interface components {
         Unauthorized: {
             headers: {
                 "X-Request-Id": components["headers"]["X-Request-Id"];
-                "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
+                "WWW-Authenticate": components["headers"]["BearerChallenge"];
                 [name: string]: unknown;
             };
             content: {
@@ -665,7 +718,7 @@ export interface components {
         Forbidden: {
             headers: {
                 "X-Request-Id": components["headers"]["X-Request-Id"];
-                "WWW-Authenticate": components["headers"]["WWW-Authenticate"];
+                "WWW-Authenticate": components["headers"]["BearerChallenge"];
                 [name: string]: unknown;
             };
             content: {
@@ -831,7 +884,7 @@ export interface components {
          */
         NotificationIdHeader: components["schemas"]["NotificationId"];
         /**
-         * @description What is asked for now is read now.
+         * @description The response is not to be kept.
          * @example no-store
          */
         NoStore: "no-store";
@@ -839,7 +892,7 @@ export interface components {
          * @description The scheme that is expected, and what is wrong with the token that was sent (RFC 6750 section 3).
          * @example Bearer realm="gatepost", error="invalid_token"
          */
-        "WWW-Authenticate": string;
+        BearerChallenge: string;
         /**
          * @description The methods of this path.
          * @example GET, HEAD, OPTIONS
@@ -847,7 +900,7 @@ export interface components {
         Allow: string;
         /**
          * @description Seconds to wait before the next attempt.
-         * @example 2
+         * @example 30
          */
         "Retry-After": number;
     };
@@ -990,7 +1043,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NewNotification"];
+                "application/json": components["schemas"]["PushNotification"];
             };
         };
         responses: {

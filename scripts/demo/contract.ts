@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Ajv2020, type ErrorObject } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
+import { withClosedSchemas } from "../../src/platform/openapi/closed.ts";
 import { ROOT } from "../command.ts";
 import { Mismatch } from "./mismatch.ts";
 
@@ -44,7 +45,7 @@ export function readContract(name: string): Contract {
   );
   const ajv = new Ajv2020({ strict: false, allErrors: true });
   addFormats.default(ajv);
-  ajv.addSchema(document, name);
+  ajv.addSchema(withClosedSchemas(document), name);
 
   /** The declared response and its JSON pointer in the document. */
   function declared(exchange: Exchange, { operationId, responses }: OperationObject) {

@@ -6,7 +6,9 @@ import { basic, form, protocols } from "./calls.ts";
 import { bodyOf, failureOf, Mismatch, statusIs } from "./mismatch.ts";
 import type { Check, Stage, TokenPair } from "./stage.ts";
 
-type ActiveToken = components["schemas"]["ActiveToken"];
+type Introspection = components["schemas"]["Introspection"];
+/** What is introspected of an active token: all members are there. */
+type ActiveToken = Required<Introspection>;
 
 /** Introspects the token over every protocol. @returns the response */
 export async function introspect(stage: Stage, { access_token }: TokenPair): Promise<ActiveToken> {
@@ -14,7 +16,7 @@ export async function introspect(stage: Stage, { access_token }: TokenPair): Pro
 
   const active = await step("Is the access token active? Ask over HTTP", async (check) => {
     const result = bodyOf(200, await introspectOverHttp(stage, access_token));
-    if (!result.active) throw new Mismatch("an active token", JSON.stringify(result));
+    if (!isActive(result)) throw new Mismatch("an active token", JSON.stringify(result));
     check("it is active, and the user's", [result.sub, result.userInfo], [user.id, { userId: user.id }]);
     return result;
   });
@@ -50,7 +52,7 @@ export async function verifyLocally(
     check(
       "signature, issuer, audience and type are right; the claims are those of the introspection",
       { sub, client_id, jti, exp },
-      { sub: active.sub, client_id: active.client_id, jti: active.jti, exp: active.exp },
+      { sub: active.sub, client_id: active.clientId, jti: active.jti, exp: active.exp },
     );
   });
 }
@@ -151,6 +153,10 @@ function exchange({ calls, credentials }: Stage, refresh_token: string) {
     headers,
     body: { grant_type: "refresh_token", refresh_token },
   });
+}
+
+function isActive(result: Introspection): result is ActiveToken {
+  return result.active;
 }
 
 function isInactive(check: Check, result: unknown): void {

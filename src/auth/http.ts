@@ -4,7 +4,7 @@ import type { components, operations } from "../../gen/openapi/auth.ts";
 import { invalidInput } from "../platform/base/errors.ts";
 import { type Binding, bindContract } from "../platform/openapi/bind.ts";
 import { matchesEntityTag } from "../platform/openapi/entity-tag.ts";
-import type { Call, Handlers, SecurityHandler } from "../platform/openapi/handlers.ts";
+import type { Call, Declared, Handlers, SecurityHandler } from "../platform/openapi/handlers.ts";
 import type { Authenticator } from "./clients/authenticate-client.ts";
 import { type Caller, mayIntrospect } from "./clients/client.ts";
 import { identityNotFound, invalidClient } from "./errors.ts";
@@ -152,7 +152,18 @@ function identityBody(identity: Identity): Schemas["Identity"] {
   };
 }
 
-function introspectionBody(result: Introspection): Schemas["Introspection"] {
+/**
+ * The response for an active token. The document has one schema for active and inactive tokens, which requires only
+ * `active`, and describes the names of RFC 7662 by a pattern.
+ */
+type ActiveBody = Required<Omit<Declared<Schemas["Introspection"]>, "active" | "scope">> & {
+  readonly active: true;
+  readonly scope?: string;
+  readonly client_id: string;
+  readonly token_type: Schemas["TokenType"];
+};
+
+function introspectionBody(result: Introspection): ActiveBody | { readonly active: false } {
   if (!result.active) return { active: false };
   const { sub, aud, nbf, iss, exp, iat, jti, clientId, scope } = result;
   return {

@@ -145,7 +145,7 @@ function instantOf(text: string): Date {
 }
 
 /** Checks what the schema cannot express, and returns the notification. */
-function notificationOf({ title, message, image, utcOffsets }: Schemas["NewNotification"]) {
+function notificationOf({ title, message, image, utcOffsets }: Schemas["PushNotification"]) {
   const errors: InputError[] = [];
   if (Buffer.byteLength(message) > maxMessageBytes) {
     errors.push({ pointer: "/body/message", message: `is longer than ${maxMessageBytes} bytes in UTF-8` });

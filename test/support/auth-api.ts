@@ -22,7 +22,7 @@ export interface AuthApi {
   readonly contract: Contract;
   readonly call: ContractCall;
   /** Creates an identity with values that nobody else has. */
-  newIdentity(fields?: Partial<Schemas["NewIdentity"]>): Promise<{ id: string; phone: string }>;
+  newIdentity(fields?: Partial<Schemas["IdentityCreation"]>): Promise<{ id: string; phone: string }>;
   /** A pair for the identity by grant_type=auth. */
   newPair(authId: string, as?: string): Promise<TokenPair>;
   token(form: Record<string, string>, as?: string): Promise<Answer>;

@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 import { parse } from "yaml";
+import { withClosedSchemas } from "../../src/platform/openapi/closed.ts";
 
 interface Reference {
   $ref?: string;
@@ -28,6 +29,7 @@ interface OperationObject {
 }
 interface DocumentObject {
   servers: { url: string }[];
+  components?: object;
   paths: Record<string, Record<string, unknown>>;
 }
 
@@ -74,7 +76,7 @@ export function readContract(name: string): Contract {
   // Narrower than the formats, as the documents say in words: lower case, and UTC with milliseconds.
   ajv.addFormat("uuid", /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
   ajv.addFormat("date-time", /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/);
-  ajv.addSchema(document, "document");
+  ajv.addSchema(withClosedSchemas(document), "document");
 
   /** Follows a reference; `pointer` is where the value itself stands. */
   function resolve<T extends Reference>(value: T, pointer: string): Resolved<T> {
@@ -148,7 +150,9 @@ export function readContract(name: string): Contract {
       return [`media type ${mediaType} is not declared`];
     const schema = `document${at(pointer, "content", mediaType, "schema")}`;
     if (ajv.validate({ $ref: schema }, JSON.parse(body))) return [];
-    return (ajv.errors ?? []).map(({ instancePath, message }) => `body${instancePath} ${message}`);
+    return (ajv.errors ?? []).map(
+      ({ instancePath, message, params }) => `body${instancePath} ${message} ${JSON.stringify(params)}`,
+    );
   }
 
   function problems(operationId: string, response: Response, body: string): string[] {

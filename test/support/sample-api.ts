@@ -77,6 +77,7 @@ const behaviours: Readonly<Record<string, () => Behaviour>> = {
   "missing-header": () => greeting({ greeting: "hello" }, {}),
   "undeclared-header": () => greeting({ greeting: "hello" }, { "X-Mood": "fine", "X-More": "1" }),
   "wrong-body": () => greeting({ greeting: 1 }, { "X-Mood": "fine" }),
+  "undeclared-member": () => greeting({ greeting: "hello", mood: "fine" }, { "X-Mood": "fine" }),
   "no-body": () => greeting(undefined, { "X-Mood": "fine" }),
   "no-json": () => greeting({ greeting: 1n }, { "X-Mood": "fine" }),
   "undeclared-error": () => {

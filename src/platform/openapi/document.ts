@@ -7,6 +7,7 @@ import { readFileSync } from "node:fs";
 import { Ajv2020, type FuncKeywordDefinition, type ValidateFunction } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 import { type Document, OpenAPIBackend, type Operation } from "openapi-backend";
+import { closed } from "./closed.ts";
 
 /** The part of a (dereferenced) OpenAPI response that is used here. */
 export interface ResponseObject {
@@ -66,7 +67,10 @@ export interface ContractOperation {
   readonly errorFormat: ErrorFormat;
   /** Validators of `{path, query, header, requestBody}`; compiled at first use. */
   requestValidators(): readonly ValidateFunction[];
-  /** Validator of a JSON response of this status and media type, if the document has a schema for it. */
+  /**
+   * Validator of a JSON response of this status and media type, if the document has a schema for it. It refuses
+   * members that the document does not describe.
+   */
   responseValidator(status: number, mediaType: string): ValidateFunction | undefined;
 }
 
@@ -239,7 +243,7 @@ function describeOperation(
       const key = `${status} ${mediaType}`;
       if (!compiled.has(key)) {
         const schema = responses[status]?.content?.[mediaType]?.schema;
-        compiled.set(key, schema && ajv.compile(schema));
+        compiled.set(key, schema && ajv.compile(closed(schema)));
       }
       return compiled.get(key);
     },

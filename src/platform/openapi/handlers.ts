@@ -7,7 +7,7 @@ import type { RequestContext } from "../base/request-context.ts";
 import type { HeaderReader } from "./headers.ts";
 
 /** The members of T that are declared by name, without its index signature. */
-type Declared<T> = { [K in keyof T as string extends K ? never : number extends K ? never : K]: T[K] };
+export type Declared<T> = { [K in keyof T as string extends K ? never : number extends K ? never : K]: T[K] };
 
 type ParametersOf<Op, In extends string> = Op extends { parameters: infer P }
   ? In extends keyof P

@@ -102,7 +102,12 @@ function bodyViolations(
   // The body as the caller parses it, not as the handler made it.
   const received: unknown = JSON.parse(JSON.stringify(body));
   if (!validator || validator(received)) return [];
-  return (validator.errors ?? []).map(({ instancePath, message }) => `body${instancePath} ${message}`);
+  return (validator.errors ?? []).map(({ instancePath, message, params }) => {
+    const member = params["unevaluatedProperty"];
+    return member === undefined
+      ? `body${instancePath} ${message}`
+      : `body${instancePath} has an undeclared member ${member}`;
+  });
 }
 
 /** Whether the Accept header permits JSON (RFC 9110 section 12.5.1). */

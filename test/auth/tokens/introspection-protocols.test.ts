@@ -14,6 +14,7 @@ import {
   IntrospectRequestSchema,
   IntrospectResponseSchema,
 } from "../../../gen/proto/auth/v1/introspection_pb.ts";
+import { objectOf } from "../../../scripts/openapi/document.ts";
 import { type AuthApi, authApi, basic, internal, mobileApp } from "../../support/auth-api.ts";
 import { withClients } from "../../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
@@ -22,6 +23,7 @@ import { openDatabaseGate } from "../../support/database-gate.ts";
 import { envelope, rawRequest } from "../../support/grpc-client.ts";
 import { HttpError, type Introspector, introspectors } from "../../support/introspectors.ts";
 import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
+import { openapiDocuments } from "../../support/openapi-documents.ts";
 import { otpVerifier } from "../../support/otp.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -36,6 +38,12 @@ const clients = withClients(
     clientSettings: { mayIntrospect: true },
   },
   { clientId: "bare", clientSecret: "bare-secret", grantTypes: ["auth", "refresh_token"] },
+);
+/** The members that the document lists. */
+const documented = objectOf(
+  openapiDocuments
+    .find(({ name }) => name === "auth")
+    ?.schemas.find(({ at }) => at.endsWith("/schemas/Introspection"))?.schema["properties"],
 );
 const method = "/auth.v1.IntrospectionService/Introspect";
 /** gRPC statuses, in the words of each kind of caller. */
@@ -149,6 +157,18 @@ describe.each(backends)("introspection on %s", (backend) => {
       active: false,
       claims: ["undefined", "undefined", "undefined"],
     });
+  });
+
+  test("over HTTP, what is active has all members of the document, and what is not has no other", async () => {
+    const body = async (token: string) =>
+      (await api.call("introspectToken", { as: internal, form: { token } })).body;
+    const answer = await body(await newToken());
+    expect(Object.keys(Object(answer)).sort()).toEqual(
+      [...Object.keys(documented), "client_id", "token_type"].sort(),
+    );
+    const { clientId, tokenType } = Object(answer);
+    expect(answer).toMatchObject({ active: true, client_id: clientId, token_type: tokenType });
+    expect(await body("garbage")).toEqual({ active: false });
   });
 
   test("a hint, right or wrong, changes nothing", async () => {

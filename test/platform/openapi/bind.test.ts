@@ -312,6 +312,7 @@ describe("a handler that breaks the contract", () => {
     ["missing-header", "header X-Mood is missing"],
     ["undeclared-header", "header x-more is not declared"],
     ["wrong-body", "body/greeting must be string"],
+    ["undeclared-member", "body has an undeclared member mood"],
     ["no-body", "the body is missing"],
   ])("is a 500 if responses are checked, and is logged: %s", async (name, violation) => {
     const response = await call(`/v1/behaviours/${name}`);
@@ -331,6 +332,7 @@ describe("a handler that breaks the contract", () => {
     ["undeclared-status", 202],
     ["undeclared-error", 403],
     ["wrong-body", 200],
+    ["undeclared-member", 200],
   ])("is let through in production: %s", async (name, status) => {
     expect((await fetch(`${unchecked.base}/v1/behaviours/${name}`)).status).toBe(status);
   });

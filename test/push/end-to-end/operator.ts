@@ -9,7 +9,7 @@ import type { PushAddress } from "../../support/push-server.ts";
 import { worldOffsets } from "../../support/send-audience.ts";
 
 export type Progress = components["schemas"]["NotificationProgress"];
-type NewNotification = components["schemas"]["NewNotification"];
+type PushNotification = components["schemas"]["PushNotification"];
 
 export interface Api {
   /** As nobody, unless `as` is given. */
@@ -20,7 +20,7 @@ export interface Operator extends Api {
   /** The Authorization header. */
   readonly as: string;
   /** To the whole audience, unless told otherwise. @returns the notification's id */
-  send(fields?: Partial<NewNotification>, headers?: Record<string, string>): Promise<string>;
+  send(fields?: Partial<PushNotification>, headers?: Record<string, string>): Promise<string>;
   progress(id: string): Promise<Progress>;
   pause(id: string): Promise<Progress>;
   resume(id: string): Promise<Progress>;
