@@ -1,0 +1,93 @@
+/** Go: generated clients, gRPC, validators of documents, and a resource server. */
+import { cpSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { basename, join } from "node:path";
+import type { Language, World } from "../language.ts";
+import { checkResourceServer } from "../resource-server.ts";
+
+const modules = readFileSync(join(import.meta.dirname, "go.mod"), "utf8");
+
+/** A module's name and the version that go.mod pins. */
+function pinned(module: string): string {
+  const line = modules.split("\n").find((text) => text.trim().startsWith(`${module} v`));
+  const [, version = ""] = / v(\S+)/.exec(line?.slice(line.indexOf(module) + module.length) ?? "") ?? [];
+  return `${basename(module.replace(/\/v\d+$/, ""))} ${version}`;
+}
+
+async function go(world: World, ...args: string[]): Promise<void> {
+  await world.run(["go", ...args], { env: { GATEPOST_DOCUMENTS: world.documents } });
+}
+
+/** Compiles packages, examines them with every analyzer of `go vet`, and runs their tests. */
+async function test(world: World, ...packages: string[]): Promise<void> {
+  await go(world, "vet", ...packages);
+  await go(world, "test", "-count=1", ...packages);
+}
+
+/** With the defaults: nothing but what to generate, which is all there is, and where to. */
+async function generateClients(world: World): Promise<void> {
+  for (const name of ["auth", "push"]) {
+    const folder = join("gen", name);
+    mkdirSync(join(world.build, folder), { recursive: true });
+    const output = ["-package", name, "-o", join(folder, `${name}.gen.go`)];
+    const document = join(world.documents, `${name}.json`);
+    await go(world, "tool", "oapi-codegen", "-generate", "types,client,std-http,spec", ...output, document);
+  }
+}
+
+async function generateFromProtos(world: World): Promise<void> {
+  const paths = ["auth", "push"].flatMap((name) => ["--path", join(world.protos, name)]);
+  await world.run(["buf", "generate", world.protos, "--template", "buf.gen.yaml", ...paths]);
+}
+
+async function checkProtection(world: World): Promise<void> {
+  await go(world, "vet", "./protect");
+  await go(world, "build", "-o", "bin/protect", "./protect");
+  const program = join(world.build, "bin/protect");
+  await checkResourceServer(world, "introspection", [program, "introspection"]);
+  await checkResourceServer(world, "key set", [program, "key-set"]);
+}
+
+export const language: Language = {
+  name: "go",
+  toolchain: [{ name: "go", install: "https://go.dev/doc/install" }],
+  /** Go builds modules: what is generated and what uses it stand in one, below the build folder. */
+  async prepare(world) {
+    rmSync(join(world.build, "gen"), { recursive: true, force: true });
+    cpSync(world.sources, world.build, { recursive: true, filter: (file) => !file.endsWith(".ts") });
+  },
+  checks: [
+    {
+      tool: pinned("github.com/oapi-codegen/oapi-codegen/v2"),
+      holds: "generates with its defaults, passes vet, walks through both services",
+      short: true,
+      async run(world) {
+        await generateClients(world);
+        await test(world, "./gen/auth", "./gen/push", "./openapi");
+      },
+    },
+    {
+      tool: `${pinned("google.golang.org/grpc")}, ${pinned("connectrpc.com/connect")}`,
+      holds: "introspects and watches progress over gRPC, gRPC-Web and Connect",
+      short: false,
+      async run(world) {
+        await generateFromProtos(world);
+        await test(world, "./gen/proto/...", "./rpc");
+      },
+    },
+    {
+      tool: `${pinned("github.com/getkin/kin-openapi")}, ${pinned("github.com/pb33f/libopenapi-validator")}`,
+      holds: "find the documents valid, and the traffic of a walk as well",
+      short: false,
+      async run(world) {
+        await generateClients(world);
+        await test(world, "./documents");
+      },
+    },
+    {
+      tool: `${pinned("github.com/golang-jwt/jwt/v5")}, ${pinned("github.com/MicahParks/keyfunc/v3")}`,
+      holds: "protects an API by introspection and by the key set",
+      short: false,
+      run: checkProtection,
+    },
+  ],
+};

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+var client = &http.Client{Timeout: 2 * time.Second}
+
+// Introspect asks auth about the token.
+func Introspect(ctx context.Context, token string) (user string, err error) {
+	form := url.Values{"token": {token}}.Encode()
+	endpoint := os.Getenv("GATEPOST_AUTH_URL") + "/oauth2/v1/introspect"
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader(form))
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.SetBasicAuth("internal", os.Getenv("GATEPOST_INTERNAL_SECRET"))
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("introspection was answered with %s", response.Status)
+	}
+	var result struct {
+		Active   bool     `json:"active"`
+		Subject  string   `json:"sub"`
+		Audience []string `json:"aud"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&result); err != nil {
+		return "", err
+	}
+	if !result.Active || !slices.Contains(result.Audience, os.Getenv("GATEPOST_AUDIENCE")) {
+		return "", ErrInvalidToken
+	}
+	return result.Subject, nil
+}

@@ -1,0 +1,31 @@
+// `protect introspection` or `protect key-set`: an API that tells its callers who they are.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+)
+
+func main() {
+	verify := Verify(Introspect)
+	if os.Args[1] == "key-set" {
+		var err error
+		if verify, err = NewKeySetVerifier(context.Background()); err != nil {
+			log.Fatal(err)
+		}
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("http://%s\n", listener.Addr())
+	whoami := Protect(verify, func(w http.ResponseWriter, _ *http.Request, user string) {
+		io.WriteString(w, user)
+	})
+	log.Fatal(http.Serve(listener, whoami))
+}

@@ -1,0 +1,26 @@
+"""Strict: auth is asked about each token."""
+
+import os
+
+import httpx
+from protect import Unavailable
+
+AUDIENCE = os.environ["GATEPOST_AUDIENCE"]
+auth = httpx.Client(
+    base_url=os.environ["GATEPOST_AUTH_URL"],
+    auth=("internal", os.environ["GATEPOST_INTERNAL_SECRET"]),
+    timeout=2,
+)
+
+
+def verify(token: str) -> str | None:
+    """The id of the user that the token was issued to, or None if the token is not good."""
+    try:
+        response = auth.post("/oauth2/v1/introspect", data={"token": token})
+        result = response.raise_for_status().json()
+    except (httpx.HTTPError, ValueError) as error:
+        raise Unavailable from error
+    if not result["active"] or AUDIENCE not in result["aud"]:
+        return None
+    subject: str = result["sub"]
+    return subject
