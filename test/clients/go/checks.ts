@@ -62,7 +62,8 @@ export const language: Language = {
       short: true,
       async run(world) {
         await generateClients(world);
-        await test(world, "./gen/auth", "./gen/push", "./openapi");
+        await test(world, "./gen/auth", "./gen/push", "./openapi", "./connect");
+        await go(world, "run", "./connect");
       },
     },
     {

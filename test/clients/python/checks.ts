@@ -27,7 +27,7 @@ async function install(world: World): Promise<void> {
   writeFileSync(stamp, "");
 }
 
-/** Holds the walk and the code that it imports to mypy's strictest mode, then runs it. */
+/** Holds a program and the code that it imports to mypy's strictest mode, then runs it. */
 async function walk(world: World, name: string): Promise<void> {
   const file = join(world.sources, `${name}.py`);
   await tool(world, "mypy", "--strict", "--cache-dir", join(world.build, "mypy"), file);
@@ -49,6 +49,7 @@ async function walkWithOpenapiPythonClient(world: World): Promise<void> {
     );
   }
   await walk(world, "walk_openapi_python_client");
+  await walk(world, "connect");
 }
 
 async function walkWithModels(world: World): Promise<void> {
@@ -71,8 +72,8 @@ async function walkWithGrpc(world: World): Promise<void> {
 }
 
 async function protect(world: World): Promise<void> {
-  const folder = join(world.sources, "protect");
-  const cache = join(world.build, "mypy-protect");
+  const folder = join(world.sources, "resource-server");
+  const cache = join(world.build, "mypy-resource-server");
   await tool(world, "mypy", "--strict", "--cache-dir", cache, ...globSync(join(folder, "*.py")));
   for (const protection of ["introspection", "key set"] as const) {
     const program = [join(folder, "main.py"), protection.replace(" ", "_")] as const;

@@ -71,7 +71,7 @@ def create_operator() -> str:
     user, password = world.new_id("pydantic-operator"), world.new_id("password")
     creation = auth.IdentityCreation.model_validate({"id": user, "phone": world.new_phone()})
     done(identities.post("/v1/identities", json=dump(creation)), HTTPStatus.OK)
-    secret = dump(auth.NewPassword(password=password))
+    secret = dump(auth.IdentityPassword(password=password))
     done(identities.put(f"/v1/identities/{user}/password", json=secret), HTTPStatus.NO_CONTENT)
     grant = {"grant_type": "password", "username": user, "password": password}
     return tokens(world.BACKOFFICE, grant).access_token
@@ -108,7 +108,7 @@ def send_and_read(user: str, token: str, operator: str) -> None:
 
     title = world.new_id("Hello")
     content = {"title": title, "message": "From pydantic", "utcOffsets": [330]}
-    notification = push.NewNotification.model_validate(content)
+    notification = push.PushNotification.model_validate(content)
     sent = done(backoffice.post("/push", json=dump(notification)), HTTPStatus.NO_CONTENT)
 
     def arrived() -> bool:

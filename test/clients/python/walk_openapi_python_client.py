@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import TypeVar
+from uuid import UUID
 
 import world
 from auth_client import AuthenticatedClient as AuthClient
@@ -21,7 +22,7 @@ from auth_client.models import (
     IdentityChange,
     IdentityCreation,
     Introspection,
-    NewPassword,
+    IdentityPassword,
     OAuthError,
     Revocation,
     TokenPair,
@@ -37,7 +38,7 @@ from push_client.api.operation import get_notification
 from push_client.api.sending import send_push_notification
 from push_client.models import (
     HistoryPage,
-    NewNotification,
+    PushNotification,
     NotificationProgress,
     NotificationsSummary,
     Problem,
@@ -95,7 +96,7 @@ def create_operator() -> str:
     """The access token of somebody who may send notifications."""
     user, password = world.new_id("python-operator"), world.new_id("password")
     create_identity.sync(client=internal, body=IdentityCreation(id=user, phone=world.new_phone()))
-    done = set_identity_password.sync_detailed(user, client=internal, body=NewPassword(password=password))
+    done = set_identity_password.sync_detailed(user, client=internal, body=IdentityPassword(password=password))
     assert done.status_code is HTTPStatus.NO_CONTENT
     request = TokenRequest(grant_type="password", username=user, password=password)
     return tokens(world.BACKOFFICE, request).access_token
@@ -124,14 +125,18 @@ def refresh(user: str, first: TokenPair) -> TokenPair:
     return second
 
 
+def in_a_year() -> str:
+    return (datetime.now(UTC) + timedelta(days=365)).isoformat()
+
+
 def send_and_read(user: str, token: str, operator: str) -> None:
     app, backoffice = as_user(token), as_user(operator)
-    device = PushToken(token=world.new_id("device"), expiration=datetime.now(UTC) + timedelta(days=365))
+    device = PushToken(token=world.new_id("device"), expiration=in_a_year())
     saved = save_push_token.sync_detailed(client=app, body=device, barrier_user_utc_offset="+05:30")
     assert saved.status_code is HTTPStatus.NO_CONTENT, saved
 
     title = world.new_id("Hello")
-    notification = NewNotification(title=title, message="From Python", utc_offsets=[330])
+    notification = PushNotification(title=title, message="From Python", utc_offsets=[330])
     sent = send_push_notification.sync_detailed(client=backoffice, body=notification, idempotency_key=title)
     assert sent.status_code is HTTPStatus.NO_CONTENT, sent
 
@@ -149,9 +154,9 @@ def send_and_read(user: str, token: str, operator: str) -> None:
         "everything is viewed",
         lambda: of(NotificationsSummary, get_notifications_summary.sync(client=app)).viewed,
     )
-    notification_id = sent.headers["Notification-Id"]
+    notification_id = UUID(sent.headers["Notification-Id"])
     progress = of(NotificationProgress, get_notification.sync(notification_id, client=backoffice))
-    assert str(progress.id) == notification_id and progress.title == title
+    assert progress.id == notification_id and progress.title == title
     assert of(Problem, get_notification.sync(notification_id, client=app)).code == "forbidden"
     deleted = delete_push_token.sync_detailed(client=app, body=PushTokenReference(token=device.token))
     assert deleted.status_code is HTTPStatus.NO_CONTENT

@@ -184,7 +184,7 @@ func (w *walk) sendAndRead(user, token, operator string) {
 	device := world.NewID("device")
 	saved, err := w.push.SavePushTokenWithResponse(w.Context(),
 		&push.SavePushTokenParams{BarrierUserUtcOffset: pointer("+05:30")},
-		push.SavePushTokenJSONRequestBody{Token: device, Expiration: time.Now().AddDate(1, 0, 0)}, bearer(token))
+		push.SavePushTokenJSONRequestBody{Token: device, Expiration: time.Now().AddDate(1, 0, 0).Format(time.RFC3339)}, bearer(token))
 	w.done(err, saved, http.StatusNoContent)
 
 	title := world.NewID("Hello")
