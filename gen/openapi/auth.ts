@@ -185,12 +185,12 @@ export interface paths {
          *     - **Wrong credentials** are a 400 `invalid_client`, with `WWW-Authenticate`. RFC 6749 section 5.2 would have
          *       401 after Basic; the callers that this operation was made for know 400 alone.
          *     - **An unknown parameter** is ignored, an empty one counts as absent (RFC 6749 section 3.2): standard clients
-         *       send parameters of extensions. So does null in a JSON object, which some clients send for what is not set.
+         *       send parameters of extensions.
          *     - **A repeated parameter** is `invalid_request`, known or not (RFC 6749 section 3.2).
          *
          *     The body is a form (RFC 6749 section 3.2). A JSON object with the same members is taken as well
          *     (`x-also-accepts`). It is not listed, since generated clients that see two media types send one
-         *     labelled as the other.
+         *     labelled as the other. In it, null counts as absent too: some clients send it for what is not set.
          *
          *     | `grant_type` | needs |
          *     |---|---|

@@ -6,6 +6,7 @@
 import type { Server, ServerResponse } from "node:http";
 import type { Http2SecureServer, ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
 import { Slots } from "../base/slots.ts";
@@ -54,6 +55,11 @@ export class Connections {
       this.#finished(response);
     });
     if (this.#isDraining) response.shouldKeepAlive = false;
+  }
+
+  /** Whether the headers of an HTTP/1 response that is not yet finished have been sent on the connection. */
+  isResponding(socket: Duplex): boolean {
+    return [...this.#busy].some(({ response }) => response.headersSent && response.req.socket === socket);
   }
 
   #finished(response: ServerResponse): void {

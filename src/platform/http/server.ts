@@ -12,6 +12,7 @@ import {
   type Http2ServerResponse,
 } from "node:http2";
 import type { AddressInfo, Server as NetServer } from "node:net";
+import type { Duplex } from "node:stream";
 import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from "@hono/node-server";
 import type { Logger } from "pino";
 import { withoutQuery } from "../base/addresses.ts";
@@ -20,6 +21,7 @@ import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/e
 import { problem, type ResponseParts, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { Connections } from "./connections.ts";
+import { expectationFailed, respondAndClose, unreadableRequest } from "./refusals.ts";
 
 type AnyRequest = IncomingMessage | Http2ServerRequest;
 type AnyResponse = ServerResponse | Http2ServerResponse;
@@ -97,9 +99,21 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   let closing: Promise<void> | undefined;
 
   server.on("request", (request: AnyRequest, response: AnyResponse) => {
-    if (response instanceof ServerResponse) connections.track(response);
-    else if (request instanceof Http2ServerRequest) limitUpload(request, timeouts.requestMs);
+    if (response instanceof ServerResponse) {
+      connections.track(response);
+      // Who sends no Host (RFC 9112 section 3.2) may have meant anything by what follows.
+      if (request.headers.host === undefined) response.shouldKeepAlive = false;
+    } else if (request instanceof Http2ServerRequest) limitUpload(request, timeouts.requestMs);
     handle(request, response);
+  });
+  server.on("checkExpectation", (_request: AnyRequest, response: AnyResponse) => {
+    if (response instanceof ServerResponse) connections.track(response);
+    sendFailure(logger, response, expectationFailed());
+  });
+  // An error after the headers of a response, such as a reset, leaves nothing that could be said.
+  server.on("clientError", (error: Error, socket: Duplex) => {
+    if (!socket.writable || connections.isResponding(socket)) socket.destroy();
+    else respondAndClose(socket, failure(logger, unreadableRequest(error)));
   });
 
   async function close(graceMs: number): Promise<void> {
@@ -120,16 +134,15 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   };
 }
 
-/**
- * Node enforces these timeouts, and checks them at the interval. It also responds to malformed messages: 400, 408 or
- * 431, no body.
- */
+/** Node enforces these timeouts, and checks them at the interval. */
 function connectionOptions({ headersMs, requestMs, keepAliveMs }: HttpTimeouts) {
   return {
     headersTimeout: headersMs,
     requestTimeout: requestMs,
     keepAliveTimeout: keepAliveMs,
     connectionsCheckingInterval: Math.min(5000, headersMs),
+    // Node would answer for itself, without a body; Hono's listener refuses such a request as well.
+    requireHostHeader: false,
   };
 }
 

@@ -1,7 +1,9 @@
 /** Routing of requests to the handlers, and responses to clients that send nonsense or take too long. */
 import { once } from "node:events";
 import { constants } from "node:http2";
+import { text } from "node:stream/consumers";
 import { setTimeout as elapsed } from "node:timers/promises";
+import { connect as connectTls } from "node:tls";
 import { describe, expect, it } from "vitest";
 import { defaultTimeouts } from "../../../src/platform/http/server.ts";
 import { ask, askHttp2, drip, raw, serverLog, session, startServer } from "../../support/http-connections.ts";
@@ -64,6 +66,22 @@ describe("what cannot be handled does not end the process", () => {
   });
 });
 
+function expectProblem(head: string, body: string): void {
+  const header = (name: string) => new RegExp(`^${name}: (.*)$`, "im").exec(head)?.[1];
+  const status = Number(head.split(" ")[1]);
+  const content = header("transfer-encoding") === "chunked" ? body.split("\r\n")[1] : body;
+  const { requestId, ...problem } = JSON.parse(content ?? "");
+  expect(header("content-type")).toBe("application/problem+json");
+  expect(header("x-request-id")).toBe(requestId);
+  expect(problem).toEqual({
+    type: "about:blank",
+    title: expect.any(String),
+    status,
+    detail: expect.any(String),
+    code: "invalid_request",
+  });
+}
+
 describe("a client that sends nonsense or takes too long", () => {
   it.each([
     ["no HTTP", "hello\r\n\r\n", "HTTP/1.1 400 Bad Request"],
@@ -78,14 +96,47 @@ describe("a client that sends nonsense or takes too long", () => {
       `GET / HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(20_000)}\r\n\r\n`,
       "HTTP/1.1 431 Request Header Fields Too Large",
     ],
-  ])("%s gets a response without a body, and the connection is closed", async (_what, message, status) => {
+    ["an unknown method", "GRAB / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 400 Bad Request"],
+    [
+      "an expectation that cannot be met",
+      "GET / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\nConnection: close\r\n\r\n",
+      "HTTP/1.1 417 Expectation Failed",
+    ],
+  ])("%s gets a problem, and the connection is closed", async (_what, message, status) => {
     const { port } = await startServer();
     const { socket, received } = raw(port);
     socket.write(message);
-    const [head = "", body] = (await received).split("\r\n\r\n");
+    const [head = "", body = ""] = (await received).split("\r\n\r\n");
     expect(head.split("\r\n")[0]).toBe(status);
-    // Nothing, or nothing in chunks.
-    expect(["", "0"]).toContain(body);
+    expectProblem(head, body);
+  });
+
+  it("an unknown method after a request that was answered, and over TLS, gets one too", async () => {
+    const { port } = await startServer();
+    const { socket, received } = raw(port);
+    socket.write("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    await elapsed(200);
+    socket.write("GRAB /b HTTP/1.1\r\nHost: a\r\n\r\n");
+    expect(await received).toMatch(
+      /GET \/a [\s\S]*HTTP\/1\.1 400 [\s\S]*"The method of the request is unknown\."/,
+    );
+
+    const { port: secure } = await startServer({ tls: true });
+    const client = connectTls({ port: secure, host: "127.0.0.1", rejectUnauthorized: false });
+    client.write("GRAB / HTTP/1.1\r\nHost: a\r\n\r\n");
+    expect(await text(client)).toMatch(/^HTTP\/1\.1 400 [\s\S]*"code":"invalid_request"/);
+  });
+
+  it("nonsense in the middle of a response adds nothing to the response", async () => {
+    const { port, arrived } = await startServer();
+    const { socket, received } = raw(port);
+    socket.write("GET /stream HTTP/1.1\r\nHost: a\r\n\r\n");
+    await arrived;
+    await elapsed(200);
+    socket.write("nonsense\r\n\r\n");
+    const all = await received;
+    expect(all).toContain("first ");
+    expect(all.match(/HTTP\/1\.1/g)).toHaveLength(1);
   });
 
   it.each([
@@ -96,7 +147,9 @@ describe("a client that sends nonsense or takes too long", () => {
     const { socket, received } = raw(port);
     socket.write(message);
     const dripping = message === "" ? undefined : drip(socket, "X: y\r\n");
-    expect(await received).toMatch(/^HTTP\/1\.1 408 /);
+    const [head = "", body = ""] = (await received).split("\r\n\r\n");
+    expect(head).toMatch(/^HTTP\/1\.1 408 /);
+    expectProblem(head, body);
     await dripping;
   });
 
