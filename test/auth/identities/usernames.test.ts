@@ -1,0 +1,80 @@
+/** What a username names: a phone number, an e-mail address or an id, where an id may look like each of the others. */
+import { randomUUID } from "node:crypto";
+import { beforeAll, describe, expect, test } from "vitest";
+import { type AuthApi, authApi, backoffice, internal, mobileApp, newPhone } from "../../support/auth-api.ts";
+import { startAuthServer } from "../../support/auth-server.ts";
+import { otpVerifier } from "../../support/otp.ts";
+import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+
+describe.each(backends)("a username, on %s", (backend) => {
+  let api: AuthApi;
+  let otp: ReturnType<typeof otpVerifier>;
+  const cleanup = suiteCleanup();
+  beforeAll(async () => {
+    const server = await startAuthServer(backend);
+    cleanup.defer(() => server.stop());
+    api = authApi(server.base);
+    otp = otpVerifier(server.origin);
+  });
+
+  /** An identity whose password is its own. */
+  async function newUser(fields: { id?: string; phone?: string; email?: string }) {
+    const { id, phone } = await api.newIdentity(fields);
+    const password = `password of ${randomUUID()}`;
+    await api.call("setIdentityPassword", { as: internal, path: { id }, json: { password } });
+    return { id, phone, password };
+  }
+  const logIn = async (username: string, password: string) =>
+    (await api.token({ grant_type: "password", username, password }, backoffice)).status;
+
+  test("is a phone number in every spelling", async () => {
+    const { phone, password } = await newUser({});
+    const digits = phone.slice(1);
+    for (const username of [phone, digits, `00${digits}`, ` ${digits}`, `00 ${digits}`]) {
+      expect(await logIn(username, password), username).toBe(200);
+    }
+  });
+
+  test("is a phone number before it is an id", async () => {
+    const phone = newPhone();
+    const byId = await newUser({ id: phone.slice(1) });
+    expect(await logIn(byId.id, byId.password)).toBe(200);
+    const byPhone = await newUser({ phone });
+    expect(await logIn(byId.id, byPhone.password)).toBe(200);
+    expect(await logIn(byId.id, byId.password)).toBe(400);
+    // auth_id is never anything but an id.
+    const { access_token } = await api.newPair(byId.id);
+    expect(await api.introspect(access_token)).toMatchObject({ sub: byId.id });
+  });
+
+  test("is an e-mail address before it is an id", async () => {
+    const email = `${randomUUID()}@example.com`;
+    const byId = await newUser({ id: email });
+    expect(await logIn(email, byId.password)).toBe(200);
+    const byEmail = await newUser({ email: email.toUpperCase() });
+    expect(await logIn(email, byEmail.password)).toBe(200);
+    expect(await logIn(email, byId.password)).toBe(400);
+  });
+
+  test("is an id of any characters", async () => {
+    const { id, password } = await newUser({ id: `${randomUUID()}/+ =\\%2F'"` });
+    expect(await logIn(id, password)).toBe(200);
+    expect(await logIn(id.toUpperCase(), password)).toBe(400);
+  });
+
+  test("the grants that check a phone take every spelling as well", async () => {
+    const { phone } = await api.newIdentity();
+    const digits = phone.slice(1);
+    for (const spelling of [digits, `00${digits}`]) {
+      const byProof = {
+        grant_type: "phone_otp_token",
+        phone: spelling,
+        otp_verification_token: await otp.prove(phone),
+      };
+      expect((await api.token(byProof, mobileApp)).status).toBe(200);
+      const byCode = { grant_type: "phone_otp", phone: spelling, password: await otp.send(phone) };
+      expect((await api.token(byCode, mobileApp)).status).toBe(200);
+    }
+  });
+});
