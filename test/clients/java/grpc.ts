@@ -1,0 +1,26 @@
+/** grpc-java over cleartext HTTP/2. */
+import { createAccount, revoke, signIn } from "../accounts.ts";
+import type { Check } from "../language.ts";
+import { maven } from "./maven.ts";
+
+export const grpcCheck: Check = {
+  tool: "grpc-java 1.83.0, protoc 4.36.2",
+  holds: "compiles (the program with -Xlint:all -Werror), introspects, tells the refusals apart",
+  short: false,
+  async run(world) {
+    const account = await createAccount(world.authUrl);
+    const active = await signIn(world.authUrl, account, "mobile-app");
+    const revoked = await signIn(world.authUrl, account, "mobile-app");
+    await revoke(world.authUrl, "mobile-app", revoked.access_token);
+    await maven(world, {
+      project: "grpc",
+      goal: "test",
+      properties: { protos: world.protos },
+      environment: {
+        ACTIVE_TOKEN: active.access_token,
+        REVOKED_TOKEN: revoked.access_token,
+        USER_ID: account.user,
+      },
+    });
+  },
+};

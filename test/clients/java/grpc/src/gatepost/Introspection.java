@@ -1,0 +1,83 @@
+package gatepost;
+
+import gatepost.auth.v1.IntrospectRequest;
+import gatepost.auth.v1.IntrospectResponse;
+import gatepost.auth.v1.IntrospectionServiceGrpc;
+import gatepost.auth.v1.IntrospectionServiceGrpc.IntrospectionServiceBlockingStub;
+import io.grpc.ManagedChannel;
+import io.grpc.Metadata;
+import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
+import io.grpc.netty.shaded.io.grpc.netty.NettyChannelBuilder;
+import io.grpc.stub.MetadataUtils;
+import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+import java.util.Base64;
+import java.util.Objects;
+import java.util.concurrent.TimeUnit;
+
+/** Asks about an active token, a revoked one and none, and with a wrong secret. */
+public final class Introspection {
+  private Introspection() {}
+
+  public static void main(String[] args) {
+    ManagedChannel channel =
+        NettyChannelBuilder.forTarget(environment("GATEPOST_GRPC")).usePlaintext().build();
+    try {
+      introspect(channel);
+    } finally {
+      channel.shutdownNow();
+    }
+  }
+
+  private static void introspect(ManagedChannel channel) {
+    var internal = stub(channel, environment("GATEPOST_INTERNAL_SECRET"));
+    var active = internal.introspect(request(environment("ACTIVE_TOKEN")));
+    expect(true, active.getActive());
+    expect(environment("USER_ID"), active.getSub());
+    expect(environment("USER_ID"), active.getUserInfo().getUserId());
+    expect("mobile-app", active.getClientId());
+    expect("Bearer", active.getTokenType());
+    expect(true, active.getAudList().contains("storefront"));
+    expect(environment("GATEPOST_ISSUER"), active.getIss());
+    expect(true, Long.parseLong(active.getExp()) > Instant.now().getEpochSecond());
+
+    var revoked = internal.introspect(request(environment("REVOKED_TOKEN")));
+    expect(IntrospectResponse.getDefaultInstance(), revoked);
+
+    expect(Status.Code.INTERNAL, refusal(internal, ""));
+    expect(Status.Code.UNAUTHENTICATED, refusal(stub(channel, "wrong"), environment("ACTIVE_TOKEN")));
+  }
+
+  private static Status.Code refusal(IntrospectionServiceBlockingStub stub, String token) {
+    try {
+      stub.introspect(request(token));
+      return Status.Code.OK;
+    } catch (StatusRuntimeException refused) {
+      return refused.getStatus().getCode();
+    }
+  }
+
+  private static IntrospectRequest request(String token) {
+    return IntrospectRequest.newBuilder().setToken(token).build();
+  }
+
+  private static IntrospectionServiceBlockingStub stub(ManagedChannel channel, String secret) {
+    var credentials = ("internal:" + secret).getBytes(StandardCharsets.UTF_8);
+    var headers = new Metadata();
+    headers.put(
+        Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER),
+        "Basic " + Base64.getEncoder().encodeToString(credentials));
+    return IntrospectionServiceGrpc.newBlockingStub(channel)
+        .withInterceptors(MetadataUtils.newAttachHeadersInterceptor(headers))
+        .withDeadlineAfter(30, TimeUnit.SECONDS);
+  }
+
+  private static String environment(String name) {
+    return Objects.requireNonNull(System.getenv(name), name + " is not set");
+  }
+
+  private static void expect(Object expected, Object actual) {
+    if (!expected.equals(actual)) throw new AssertionError("expected " + expected + ", got " + actual);
+  }
+}
