@@ -923,9 +923,16 @@ export interface operations {
                  */
                 traceparent?: components["parameters"]["TraceParent"];
                 /**
-                 * @description The user's offset from UTC: an integer (hours from -12 to 14; else minutes, a multiple of 15 from
-                 *     -720 to 840), `Z`, `+03:00`, `+0300` or `+03`. Where it is absent, a new device is at UTC and one
-                 *     that is known stays where it was.
+                 * @description Where the user is, in one of these forms:
+                 *
+                 *     - An integer, as in the list of recipients: hours from -12 to 14, such as `3`; else minutes, a
+                 *       multiple of 15 from -720 to 840, such as `330`.
+                 *     - Hours and minutes, from `-12:00` to `+14:00` in steps of 15 minutes: `+03:00`, `+3:00`, `03:00`,
+                 *       `+0300`, `+03`; with a sign also after `UTC` or `GMT`: `UTC+3`, `GMT+03:00`. `Z` is UTC.
+                 *     - The name of a time zone in the IANA database, in any case: `Europe/Berlin`. The zone is kept, so
+                 *       that summer time needs no further call. A name that is unknown is a 400.
+                 *
+                 *     Where it is absent, a new device is at UTC and one that is known stays where it was.
                  * @example +03:00
                  */
                 "barrier-user-utc-offset"?: string;

@@ -126,13 +126,9 @@ function pageOf({ page = 0, size = 20, sort = [] }: Partial<PageRequest>): PageR
   return { page, size: Math.min(size, largestPage), sort };
 }
 
-function offsetOfHeader(text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const minutes = readUtcOffset(text);
-  if (minutes === undefined) {
-    throw invalidInput([{ pointer: "/header/barrier-user-utc-offset", message: "is not a UTC offset" }]);
-  }
-  return minutes;
+/** Minutes, or the name of a time zone: what is no offset can be nothing else, by the header's pattern. */
+function offsetOfHeader(text: string | undefined): number | string | undefined {
+  return text === undefined ? undefined : (readUtcOffset(text) ?? text);
 }
 
 /** A date-time whose syntax the schema has checked. */

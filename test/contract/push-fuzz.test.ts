@@ -31,7 +31,7 @@ const ofUsers = ["savePushToken", "deletePushToken", "getNotificationsHistory", 
 /** What may be refused although its form is right: what it says does not hold. */
 const ofContent: Record<string, RegExp> = {
   "400":
-    /is longer than 4000 bytes in UTF-8|is longer than 1000 bytes in a URL|"\/body\/expiration","message":"is not a date-time|"\/header\/barrier-user-utc-offset","message":"is not a UTC offset|must be a moment in the future|"\/body\/provider","message":"must be one of|"\/body\/token"/,
+    /is longer than 4000 bytes in UTF-8|is longer than 1000 bytes in a URL|"\/body\/expiration","message":"is not a date-time|"\/header\/barrier-user-utc-offset","message":"is neither|must be a moment in the future|"\/body\/provider","message":"must be one of|"\/body\/token"/,
   "404": /notification_not_found|dead_letter_not_found/,
   "409": /idempotency_key_reused|notification_finished/,
 };
@@ -53,7 +53,16 @@ fuzz({
     id: fc.constant(undefined).map(() => notificationId),
     expiration: moments.map((date) => date.toISOString()),
     provider: fc.constant("outbox"),
-    "barrier-user-utc-offset": fc.constantFrom("Z", "3", "-12", "330", "+05:30", "-0930", "+14"),
+    "barrier-user-utc-offset": fc.constantFrom(
+      "Z",
+      "3",
+      "-12",
+      "330",
+      "+05:30",
+      "-0930",
+      "UTC+3",
+      "Europe/Berlin",
+    ),
     "Idempotency-Key": fc.constantFrom("a", "b"),
   },
   known: () => ({ id: notificationId }),

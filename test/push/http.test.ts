@@ -115,25 +115,32 @@ describe("savePushToken", () => {
     expect(asked).toEqual(["u-1", { token: "d-1", expiration, utcOffset: undefined }]);
   });
 
-  it.each(["0", "-12", "14", "+3", "-720", "840", "330", "Z", "+03:00", "-0330", "+14:00", "+03"])(
-    "takes the offset %s",
-    async (offset) => void expect((await save(device, offset)).status).toBe(204),
-  );
+  it.each([
+    ...["0", "-12", "14", "+3", "-720", "840", "330", "Z", "+03:00", "-0330", "+14:00", "+03"],
+    ...["+3:00", "03:00", "UTC+3", "GMT+03:00", "Europe/Berlin", "America/Argentina/Buenos_Aires", "utc"],
+  ])("takes the offset %s", async (offset) => void expect((await save(device, offset)).status).toBe(204));
+
+  it("hands on the name of a zone", async () => {
+    await save(device, "Europe/Berlin");
+    expect(asked[1]).toMatchObject({ utcOffset: "Europe/Berlin" });
+  });
 
   it.each([
-    "15:00",
-    "13:60",
-    "+13:60",
-    "+15:00",
-    "16",
-    "-13",
-    "855",
-    "NaN",
-    "1e1",
-    "3.0",
-    "z",
-    "+3:00",
-    "3 ",
+    ...[
+      "15:00",
+      "13:60",
+      "+13:60",
+      "+15:00",
+      "16",
+      "77",
+      "-13",
+      "855",
+      "UTC+77",
+      "1e1",
+      "3.0",
+      "Europe Berlin",
+    ],
+    ...["/Europe", "Europe//Berlin", "../etc", "3 "],
   ])("refuses the offset %s", async (offset) => {
     // fetch would trim it.
     const answer = await save(device, offset.replace(" ", "\u00a0"));

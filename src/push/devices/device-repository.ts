@@ -17,8 +17,16 @@ interface Registration {
   readonly provider: ProviderName;
   readonly token: string;
   readonly expiresAt: Date;
-  /** Minutes; undefined: unchanged for a known token, UTC for a new one. */
-  readonly utcOffset: number | undefined;
+  /** Undefined: unchanged for a known token, UTC for a new one. */
+  readonly place: DevicePlace | undefined;
+}
+
+/** What the app has said of the user's offset from UTC. */
+interface DevicePlace {
+  /** Minutes; in a time zone, those at the time of the registration. */
+  readonly utcOffset: number;
+  /** The name of the zone, if the app has said one. */
+  readonly timeZone: string | null;
 }
 
 /** The token's hash, by which its row is found, in hexadecimal: both database drivers send text alike. */
@@ -26,7 +34,7 @@ export function hashOf(token: string): string {
   return createHash("sha256").update(token).digest("hex");
 }
 
-const { id, userId, provider, token, tokenHash, utcOffset, expiresAt, registeredAt, renewedAt } =
+const { id, userId, provider, token, tokenHash, utcOffset, timeZone, expiresAt, registeredAt, renewedAt } =
   names(devices);
 const deviceId = sql`${id}::text`;
 
@@ -35,7 +43,9 @@ function registered(from: SQL): SQL {
   return recordEvent(PushEvents.tokenRegistered, { userId, deviceId, provider, utcOffset }, from);
 }
 
-const parameters = ["userId", "provider", "token", "tokenHash", "utcOffset", "expiresAt", "now"] as const;
+const parameters = [
+  ...["userId", "provider", "token", "tokenHash", "utcOffset", "timeZone", "expiresAt", "now"],
+] as const;
 
 const updateKnown = prepared(parameters, (parameter) => {
   const now = sql`${parameter.now}::timestamptz`;
@@ -48,6 +58,7 @@ const updateKnown = prepared(parameters, (parameter) => {
       update ${devices}
       set ${userId} = ${parameter.userId}, ${provider} = ${parameter.provider},
         ${utcOffset} = coalesce(${parameter.utcOffset}::smallint, ${utcOffset}),
+        ${timeZone} = case when ${parameter.utcOffset}::smallint is null then ${timeZone} else ${parameter.timeZone} end,
         ${expiresAt} = ${parameter.expiresAt}::timestamptz, ${renewedAt} = ${now},
         ${registeredAt} = case when former_user = ${parameter.userId} then ${registeredAt} else ${now} end
       from known where ${id} = known_id
@@ -80,10 +91,11 @@ const insertNew = prepared(parameters, (parameter) => {
   const now = sql`${parameter.now}::timestamptz`;
   return sql`
     with registered as (
-      insert into ${devices} (${userId}, ${provider}, ${token}, ${tokenHash}, ${utcOffset}, ${expiresAt},
-        ${registeredAt}, ${renewedAt})
+      insert into ${devices} (${userId}, ${provider}, ${token}, ${tokenHash}, ${utcOffset}, ${timeZone},
+        ${expiresAt}, ${registeredAt}, ${renewedAt})
       values (${parameter.userId}, ${parameter.provider}, ${parameter.token}, decode(${parameter.tokenHash}, 'hex'),
-        coalesce(${parameter.utcOffset}::smallint, 0), ${parameter.expiresAt}::timestamptz, ${now}, ${now})
+        coalesce(${parameter.utcOffset}::smallint, 0), ${parameter.timeZone}, ${parameter.expiresAt}::timestamptz,
+        ${now}, ${now})
       on conflict (${tokenHash}) do nothing
       returning ${id}, ${userId}, ${provider}, ${utcOffset}
     )
@@ -101,7 +113,8 @@ function valuesOf(registration: Registration, now: Date) {
     provider: registration.provider,
     token: registration.token,
     tokenHash: hashOf(registration.token),
-    utcOffset: registration.utcOffset ?? null,
+    utcOffset: registration.place?.utcOffset ?? null,
+    timeZone: registration.place?.timeZone ?? null,
     expiresAt: registration.expiresAt.toISOString(),
     now: now.toISOString(),
   };

@@ -12,6 +12,7 @@ import type { PushProvider } from "../providers/provider.ts";
 import { devices } from "../schema.ts";
 import { hashOf, register, renew } from "./device-repository.ts";
 import { removeDevices } from "./remove-devices.ts";
+import { zoneTime } from "./time-zone.ts";
 
 /** A device as its app saves it. */
 export interface DeviceToSave {
@@ -19,8 +20,8 @@ export interface DeviceToSave {
   readonly expiration: Date;
   /** Default: the deployment's default provider. */
   readonly provider?: ProviderName;
-  /** Minutes. Undefined: UTC for a new token, unchanged for a known one. */
-  readonly utcOffset: number | undefined;
+  /** Minutes east of UTC, or the name of a time zone. Undefined: UTC for a new token, unchanged for a known one. */
+  readonly utcOffset: number | string | undefined;
 }
 
 export interface Devices {
@@ -54,13 +55,24 @@ const batchSize = 1_000;
 const device = names(devices);
 
 export function createDevices({ db, clock, providers, defaultProvider }: Dependencies): Devices {
-  function* problems({ token, expiration, provider = defaultProvider }: DeviceToSave): Generator<InputError> {
+  function* problems({
+    token,
+    expiration,
+    provider = defaultProvider,
+    utcOffset,
+  }: DeviceToSave): Generator<InputError> {
     const inUse = providers.get(provider);
     const problem = textProblem(token) ?? inUse?.tokenProblem(token);
     if (problem !== undefined) yield { pointer: "/body/token", message: problem };
     if (!inUse) {
       const names = [...providers.keys()].join(", ");
       yield { pointer: "/body/provider", message: `must be one of ${names}` };
+    }
+    if (typeof utcOffset === "string" && !zoneTime(utcOffset, clock.now())) {
+      yield {
+        pointer: "/header/barrier-user-utc-offset",
+        message: "is neither a UTC offset nor a time zone",
+      };
     }
     if (!(expiration.getTime() > clock.now())) {
       yield { pointer: "/body/expiration", message: "must be a moment in the future" };
@@ -73,8 +85,10 @@ export function createDevices({ db, clock, providers, defaultProvider }: Depende
       if (errors.length > 0) throw invalidInput(errors);
       const { token, expiration, provider = defaultProvider, utcOffset } = toSave;
       const expiresAt = new Date(Math.min(expiration.getTime(), latestExpiration));
-      const registration = { userId, provider, token, expiresAt, utcOffset };
       const now = new Date(clock.now());
+      const zone = typeof utcOffset === "string" ? zoneTime(utcOffset, now.getTime()) : undefined;
+      const place = typeof utcOffset === "number" ? { utcOffset, timeZone: null } : zone;
+      const registration = { userId, provider, token, expiresAt, place };
       for (let round = 0; round < maxRounds; round += 1) {
         if ((await renew(db, registration, now)) || (await register(db, registration, now))) return;
       }

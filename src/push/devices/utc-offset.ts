@@ -21,16 +21,29 @@ function isOffset(value: number): boolean {
 
 /** An integer without leading zeros: `0330` could mean hours and minutes. */
 const integer = /^[+-]?(?:0|[1-9]\d{0,2})$/;
-/** ISO 8601: hours with two digits, and optional minutes. */
-const clockTime = /^([+-])(\d{2})(?::?([0-5]\d))?$/;
+/** Hours and minutes. Each has a sign, perhaps after `UTC` or `GMT`, then hours, then minutes. */
+const clockTimes = [
+  // Only the colon tells `03:00` from an integer, so a sign is not needed: +03:00, +3:00, 03:00, GMT+03:00.
+  /^((?:UTC|GMT)?[+-])?(\d{1,2}):([0-5]\d)$/,
+  // ISO 8601: +0300, +03, UTC+0300.
+  /^((?:UTC|GMT)?[+-])(\d{2})([0-5]\d)?$/,
+  // UTC+3
+  /^((?:UTC|GMT)[+-])(\d)$/,
+];
 
-/** The header's text as minutes: an integer as above, `Z`, `+03:00`, `+0300` or `+03`; undefined: none of these. */
+/**
+ * The text of the header `barrier-user-utc-offset` as minutes: an integer as above, `Z`, or hours and minutes.
+ * @returns undefined if it is none of these; it may be the name of a time zone
+ */
 export function readUtcOffset(text: string): number | undefined {
   if (text === "Z") return 0;
   if (integer.test(text)) return minutesOf(Number(text));
-  const [, sign, wholeHours, rest = "0"] = clockTime.exec(text) ?? [];
-  if (wholeHours === undefined) return undefined;
-  const size = Number(wholeHours) * 60 + Number(rest);
-  const value = sign === "-" ? 0 - size : size;
-  return isOffset(value) ? value : undefined;
+  for (const clockTime of clockTimes) {
+    const [, sign = "", wholeHours, rest = "0"] = clockTime.exec(text) ?? [];
+    if (wholeHours === undefined) continue;
+    const size = Number(wholeHours) * 60 + Number(rest);
+    const value = sign.endsWith("-") ? 0 - size : size;
+    return isOffset(value) ? value : undefined;
+  }
+  return undefined;
 }

@@ -11,6 +11,7 @@ import { providerNames } from "../provider-settings.ts";
 import { deliveryChunks, devices, history, notifications } from "../schema.ts";
 import type { WaitingChunk } from "./chunk-jobs.ts";
 import { isServed, type PlanningStep } from "./record-history.ts";
+import { offsetIn } from "./zone-offsets.ts";
 
 /** The most devices of a chunk: a worker holds as many in memory, and a crash may repeat as many messages. */
 const chunkSize = 1_000;
@@ -49,13 +50,14 @@ export async function cutChunks(tx: Database, planning: PlanningStep): Promise<C
   const limit = sql.raw(String(window));
   const { id, userId, provider, utcOffset, expiresAt, renewedAt } = device;
   const { plannedThrough, acceptedAt, userIds, utcOffsets } = notification;
-  const seenColumns = sql`${id}, ${userId}, ${provider}, ${utcOffset}, ${expiresAt}, ${renewedAt}`;
+  const offset = offsetIn(planning.zones);
+  const seenColumns = sql`${id}, ${userId}, ${provider}, ${offset} as ${utcOffset}, ${expiresAt}, ${renewedAt}`;
   // A test run finds its few devices by the index of users. Otherwise all devices are visited, in the order of ids.
   const seen = isTest
     ? sql`select ${seenColumns}, ${isServed(planning)} as is_target
           from ${devices} where ${userId} = any((select ${userIds} from n)::text[])`
     : sql`select ${seenColumns},
-            ${utcOffset} = any((select ${utcOffsets} from n)::smallint[]) and ${isServed(planning)} as is_target
+            ${offset} = any((select ${utcOffsets} from n)::smallint[]) and ${isServed(planning)} as is_target
           from ${devices} where ${id} > (select ${plannedThrough} from n) order by ${id} limit ${limit}`;
   const isRecipient = sql`is_target and ${expiresAt} > ${at} and ${id} <= (select until from n)`;
   const [done] = await rows(

@@ -19,6 +19,7 @@ import { completeIfDone } from "./complete-notification.ts";
 import { cutChunks } from "./cut-chunks.ts";
 import { lockNotification } from "./lock-notification.ts";
 import { recordHistory } from "./record-history.ts";
+import { type ZoneOffsets, zoneOffsets } from "./zone-offsets.ts";
 
 /** Devices that one step visits: few enough that others hardly notice that they wait for the step. */
 const defaultWindow = 32_000;
@@ -42,7 +43,7 @@ export function createPlanner(dependencies: Dependencies): Planner {
   const { db, jobs, clock, providers, window = defaultWindow } = dependencies;
 
   /** One step. @returns whether it ended the job: planning is finished, or must not go on */
-  function step(job: Job<PlanJob>): Promise<boolean> {
+  function step(job: Job<PlanJob>, zones: ZoneOffsets): Promise<boolean> {
     return db.transaction(async (tx) => {
       const { notificationId } = job.data;
       const notification = await lockNotification(tx, notificationId);
@@ -55,7 +56,7 @@ export function createPlanner(dependencies: Dependencies): Planner {
       await tx.execute(sql`select pg_advisory_xact_lock_shared(hashtext('push.plan'))`);
       const { isTest, isRecorded } = notification;
       const at = sql`${new Date(clock.now()).toISOString()}::timestamptz`;
-      const next = { notificationId, isTest, window, at, providers };
+      const next = { notificationId, isTest, window, at, providers, zones };
       if (!isRecorded) {
         await recordHistory(tx, next);
         return false;
@@ -77,7 +78,8 @@ export function createPlanner(dependencies: Dependencies): Planner {
 
   return {
     async handle(job, stopping) {
-      while (!(await step(job))) {
+      const zones = await zoneOffsets(db, job.data.notificationId);
+      while (!(await step(job, zones))) {
         if (stopping.aborted) return handOver(job);
         // On the embedded database a step blocks the event loop; this lets other work run in between.
         await setImmediate();

@@ -12,6 +12,7 @@ import { boolean } from "../../platform/database/readers.ts";
 import { computed, rows, selection } from "../../platform/database/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { devices, history, notifications } from "../schema.ts";
+import { offsetIn, type ZoneOffsets } from "./zone-offsets.ts";
 
 const notification = names(notifications);
 const device = names(devices);
@@ -30,6 +31,7 @@ export interface PlanningStep {
   readonly at: SQL;
   /** The providers in use; no worker would send to devices of other providers. */
   readonly providers: readonly ProviderName[];
+  readonly zones: ZoneOffsets;
 }
 
 /** Whether the device's provider is in use. Planning visits the other devices too, but does not plan them. */
@@ -51,7 +53,7 @@ export async function recordHistory(tx: Database, step: PlanningStep): Promise<b
     ? sql`select ${userId}, ${expiresAt}, ${isServed(step)} as is_target from ${devices}
           where ${userId} = any((select ${notification.userIds} from n)::text[]) order by ${userId}`
     : sql`select ${userId}, ${expiresAt},
-            ${device.utcOffset} = any((select ${notification.utcOffsets} from n)::smallint[]) and ${isServed(step)} as is_target
+            ${offsetIn(step.zones)} = any((select ${notification.utcOffsets} from n)::smallint[]) and ${isServed(step)} as is_target
           from ${devices} where ${isAfter} order by ${userId}, ${id} limit ${limit}`;
   const [recorded] = await rows(
     tx,

@@ -16,6 +16,7 @@ export interface DeviceRow extends Record<string, unknown> {
   readonly provider: string;
   readonly token: string;
   readonly utcOffset: number;
+  readonly timeZone: string | null;
   readonly expires: number;
   readonly registered: number;
   readonly renewed: number;
@@ -58,7 +59,7 @@ export async function createDeviceStore(backend: Backend): Promise<DeviceStore> 
       const found = await rows<DeviceRow>(
         db,
         sql`
-          select id::text, user_id as "userId", provider, token, utc_offset::int as "utcOffset",
+          select id::text, user_id as "userId", provider, token, utc_offset::int as "utcOffset", time_zone as "timeZone",
             ${ms("expires_at")} as expires, ${ms("registered_at")} as registered, ${ms("renewed_at")} as renewed
           from push.devices order by devices.id`,
       );

@@ -61,6 +61,25 @@ describe.each(backends)("devices on %s", (backend) => {
     expect(await store.events()).toEqual([]);
   });
 
+  test("a zone is kept with its offset of now; it stays where none is said, and gives way to an offset", async () => {
+    store.clock.move((Date.parse("2027-01-20T12:00:00Z") - store.clock.now()) / 1000);
+    const place = async () => (await store.all()).map(({ utcOffset, timeZone }) => [utcOffset, timeZone]);
+    await save("anna", { utcOffset: "europe/berlin" });
+    expect(await place()).toEqual([[60, "Europe/Berlin"]]);
+    expect(await store.events()).toMatchObject([["registered", { utcOffset: 60 }]]);
+    await save("anna");
+    expect(await place()).toEqual([[60, "Europe/Berlin"]]);
+    store.clock.move(180 * 86_400);
+    await save("anna", { utcOffset: "Europe/Berlin" });
+    expect(await place()).toEqual([[120, "Europe/Berlin"]]);
+    await save("boris");
+    expect(await place()).toEqual([[120, "Europe/Berlin"]]);
+    await save("boris", { utcOffset: 0 });
+    expect(await place()).toEqual([[0, null]]);
+    await save("boris", { utcOffset: "Asia/Kolkata" });
+    expect(await place()).toEqual([[330, "Asia/Calcutta"]]);
+  });
+
   test("renewing takes no ids, so that planning has no gaps to walk through", async () => {
     await save("anna", { token: "first" });
     for (let turn = 0; turn < 20; turn += 1) await save(turn % 2 ? "anna" : "boris", { token: "first" });
@@ -143,6 +162,7 @@ describe.each(backends)("devices on %s", (backend) => {
       ["/body/token"],
     ],
     ["a provider that is not in use", { provider: "apns" }, ["/body/provider"]],
+    ["a zone that does not exist", { utcOffset: "Mars/Olympus_Mons" }, ["/header/barrier-user-utc-offset"]],
     ["an expiration that has passed", { expiration: new Date(0) }, ["/body/expiration"]],
     ["an expiration that is no date", { expiration: new Date(Number.NaN) }, ["/body/expiration"]],
     [

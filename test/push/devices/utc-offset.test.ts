@@ -1,7 +1,10 @@
 /** Offsets from UTC: which spellings there are, what each means in minutes, and that nothing else is taken. */
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { zoneTime } from "../../../src/push/devices/time-zone.ts";
 import { minutesOf, readUtcOffset } from "../../../src/push/devices/utc-offset.ts";
+import { readSchemas } from "../../contract/schema-arbitraries.ts";
+import { shortTexts } from "../../support/short-texts.ts";
 
 const wholeHours = Array.from({ length: 27 }, (_, index) => index - 12);
 const quarters = Array.from({ length: (840 + 720) / 15 + 1 }, (_, index) => index * 15 - 720);
@@ -84,6 +87,20 @@ describe("the header", () => {
     ["+330", 330],
     ["840", 840],
     ["-720", -720],
+    ["+3:00", 180],
+    ["03:00", 180],
+    ["3:00", 180],
+    ["14:00", 840],
+    ["-9:30", -570],
+    ["UTC+3", 180],
+    ["UTC-3", -180],
+    ["UTC+03", 180],
+    ["UTC+14", 840],
+    ["UTC+5:30", 330],
+    ["GMT+03:00", 180],
+    ["GMT-0930", -570],
+    ["GMT+0", 0],
+    ["GMT-0", 0],
   ])("%j is %i minutes", (text, minutes) => expect(readUtcOffset(text)).toBe(minutes));
 
   test.each([
@@ -92,7 +109,6 @@ describe("the header", () => {
     "z",
     "UTC",
     "GMT",
-    "UTC+3",
     "Z+03:00",
     "+Z",
     "NaN",
@@ -132,11 +148,9 @@ describe("the header", () => {
     "003",
     "-003",
     "0300",
-    "03:00",
     "13:60",
     "+13:60",
     "+1360",
-    "+3:00",
     "+03:0",
     "+03:000",
     "+003:00",
@@ -153,6 +167,20 @@ describe("the header", () => {
     "+24:00",
     "+99:99",
     "-99",
+    "77",
+    "UTC3",
+    "UTC03:00",
+    "UTC+330",
+    "UTC+15",
+    "UTC+77",
+    "GMT+3:7",
+    "UTC +3",
+    "utc+3",
+    "UTCZ",
+    "UTC+Z",
+    "GMTUTC+3",
+    "3:5",
+    "14:15",
     "16",
     "-13",
     "-14",
@@ -180,11 +208,62 @@ describe("the header", () => {
         const text = parts.join("");
         const minutes = readUtcOffset(text);
         if (minutes === undefined) return;
-        expect(text).toMatch(/^(Z|[+-]?\d{1,3}|[+-]\d\d(:?\d\d)?)$/);
+        expect(text).toMatch(/^(Z|[+-]?\d{1,3}|[+-]\d\d(:?\d\d)?|[+-]?\d\d?:\d\d)$/);
         expect(quarters).toContain(minutes);
       }),
       { numRuns: 5_000 },
     );
+  });
+});
+
+describe("the document's pattern of the header", () => {
+  const { operations } = readSchemas("push-orchestration");
+  const header = operations
+    .find(({ id }) => id === "savePushToken")
+    ?.parameters.find(({ name }) => name === "barrier-user-utc-offset");
+  const pattern = new RegExp(header?.schema.pattern ?? "", "u");
+
+  /** Beyond offsets it takes what may be the name of a zone. */
+  function expectSame(text: string): boolean {
+    const isRead = readUtcOffset(text) !== undefined;
+    const maybeZone = /^[A-Za-z]/.test(text) && !/^(?:UTC|GMT)[+-]\d/.test(text);
+    if (pattern.test(text) !== isRead && (isRead || !maybeZone)) expect.unreachable(text);
+    return isRead;
+  }
+
+  test("is what is read, for every short text", () => {
+    const pieces = ["+", "-", ":", "0", "1", "3", "5", "7", "Z", "UTC", "GMT", " ", "e", "/"];
+    let taken = 0;
+    for (const text of shortTexts(pieces, 5)) if (expectSame(text)) taken += 1;
+    expect(taken).toBeGreaterThan(200);
+  });
+
+  test("is what is read, for every number and every time of day", () => {
+    const signs = ["", "UTC", "GMT", "utc"].flatMap((prefix) => ["", "+", "-"].map((sign) => prefix + sign));
+    const numbers = Array.from({ length: 10_000 }, (_, number) => [
+      ...[`${number}`, `${number}`.padStart(2, "0"), `${number}`.padStart(4, "0")],
+      ...[`${number}`.padStart(3, "0"), `${number}`.padStart(4, "0")].map((text) =>
+        text.replace(/..$/, ":$&"),
+      ),
+    ]);
+    for (const sign of signs) for (const text of numbers.flat()) expectSame(sign + text);
+  });
+
+  test("takes the names of all zones", () => {
+    const links = [
+      "UTC",
+      "Etc/GMT+12",
+      "Etc/GMT0",
+      "US/East-Indiana",
+      "EST5EDT",
+      "W-SU",
+      "Asia/Kolkata",
+      "utc",
+    ];
+    for (const name of [...Intl.supportedValuesOf("timeZone"), ...links]) {
+      expect(name).toMatch(pattern);
+      expect(zoneTime(name, Date.now()), name).toBeDefined();
+    }
   });
 });
 
