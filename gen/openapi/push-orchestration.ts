@@ -30,9 +30,12 @@ export interface paths {
         post: operations["savePushToken"];
         /**
          * Delete a device's push token
-         * @description With a body: deletes the device with this token if it is the caller's. Without one: all devices of
-         *     the caller. Either way the answer is 204, also when there was nothing to delete. A client or proxy
-         *     that drops the body of a DELETE would delete them all.
+         * @description With `token`: deletes the device with this token if it is the caller's. With `all`: all devices of the
+         *     caller. Either way the answer is 204, also when there was nothing to delete.
+         *
+         *     A call without a body deletes all devices of the caller as well. That is deprecated, and answered with
+         *     the header `Deprecation`: a client or proxy that drops the body of a DELETE, or a developer who forgets
+         *     it, deletes them all. Say `{"all": true}` if you mean it.
          */
         delete: operations["deletePushToken"];
         options?: never;
@@ -417,12 +420,14 @@ export interface components {
             /** @description The provider of the token, one that the deployment uses (`PUSH_PROVIDERS`). Absent or null means the first of them. */
             provider?: components["schemas"]["ProviderName"] | null;
         };
-        /** @description A device, by its push token. */
+        /** @description What to delete: one device, by `token`, or with `all` all devices of the caller. One of the two is needed. */
         PushTokenReference: {
-            /** @description The token to delete. */
-            token: string;
-            /** @description Accepted and not needed. */
-            expiration?: components["schemas"]["DateTimeInput"];
+            /** @description The token to delete. Null is as if it were absent. */
+            token?: string | null;
+            /** @description True to delete all devices of the caller. False and null are as if it were absent. */
+            all?: boolean | null;
+            /** @description Accepted, since the token was saved with one, and not needed. */
+            expiration?: string | null;
         };
         /** @description A notification, and whom it is for. */
         PushNotification: {
@@ -981,7 +986,20 @@ export interface operations {
             };
         };
         responses: {
-            204: components["responses"]["NoContent"];
+            /** @description Done. */
+            204: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    /**
+                     * @description Only where the request had no body: since when that is deprecated, in seconds since 1970 after
+                     *     an `@` (RFC 9745).
+                     * @example @1795305600
+                     */
+                    Deprecation?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];

@@ -30,6 +30,9 @@ interface Caller {
 /** Longest message, in bytes of UTF-8. The schema can only limit characters. */
 const maxMessageBytes = 4000;
 
+/** Since when a deletion without a body is deprecated: 22 November 2026 (RFC 9745 section 2). */
+const deletionWithoutBody = "@1795305600";
+
 /** The routes of the document, bound to their handlers. */
 export function pushHttp(
   dependencies: Dependencies,
@@ -61,8 +64,13 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       return { status: 204 };
     },
     async deletePushToken({ body }, { caller }) {
-      await devices.remove(userOf(caller), body?.token);
-      return { status: 204 };
+      const userId = userOf(caller);
+      if (!body) {
+        await devices.removeAll(userId);
+        return { status: 204, headers: { Deprecation: deletionWithoutBody } };
+      }
+      await (body.all === true ? devices.removeAll(userId) : devices.remove(userId, tokenOf(body)));
+      return { status: 204, headers: {} };
     },
     async startTestNotifications() {
       await notifications.startTestRun();
@@ -129,6 +137,12 @@ function pageOf({ page = 0, size = 20, sort = [] }: Partial<PageRequest>): PageR
 /** Minutes, or the name of a time zone: what is no offset can be nothing else, by the header's pattern. */
 function offsetOfHeader(text: string | undefined): number | string | undefined {
   return text === undefined ? undefined : (readUtcOffset(text) ?? text);
+}
+
+/** The token to delete. The schema demands it unless all are to be deleted. */
+function tokenOf({ token }: Schemas["PushTokenReference"]): string {
+  if (typeof token !== "string") throw invalidInput([{ pointer: "/body/token", message: "is required" }]);
+  return token;
 }
 
 /** A date-time whose syntax the schema has checked. */

@@ -51,7 +51,7 @@ beforeAll(async () => {
           return authorization === backoffice ? { clientId: "office" } : undefined;
         },
       },
-      devices: { save: note(undefined), remove: note(undefined) },
+      devices: { save: note(undefined), remove: note(undefined), removeAll: note(undefined) },
       history: { page: note({ content: [], ...page }), summary: note(true) },
       notifications: {
         accept: note({ notificationId: id }),
@@ -204,18 +204,47 @@ describe("savePushToken", () => {
 });
 
 describe("deletePushToken", () => {
-  it("hands on the token of its body, and nothing without a body", async () => {
-    await asUser("deletePushToken", { json: device });
-    await asUser("deletePushToken");
-    await asUser("deletePushToken", { raw: "", headers: { "content-type": "application/json" } });
-    expect(asked).toEqual(["u-1", "d-1", "u-1", undefined, "u-1", undefined]);
+  const remove = (json: unknown) => asUser("deletePushToken", { json });
+
+  it.each([
+    device,
+    { token: "d-1" },
+    { token: "d-1", all: false },
+    { token: "d-1", all: null, expiration: null },
+  ])("deletes the one device that %j names", async (json) => {
+    const { status, headers } = await remove(json);
+    expect([status, headers.get("deprecation")]).toEqual([204, null]);
+    expect(asked).toEqual(["u-1", "d-1"]);
   });
 
-  it.each([{}, { token: "" }, { token: null }, { tokens: ["d-1"] }, null, []])(
-    "takes %j for no wish to delete all",
+  it.each([{ all: true }, { all: true, token: null }])("deletes all devices for %j", async (json) => {
+    const { status, headers } = await remove(json);
+    expect([status, headers.get("deprecation")]).toEqual([204, null]);
+    expect(asked).toEqual(["u-1"]);
+  });
+
+  it("deletes all devices without a body, and answers since when that is deprecated", async () => {
+    const since = `@${Date.UTC(2026, 10, 22) / 1000}`;
+    for (const options of [{}, { raw: "", headers: { "content-type": "application/json" } }]) {
+      const { status, headers } = await asUser("deletePushToken", options);
+      expect([status, headers.get("deprecation")]).toEqual([204, since]);
+      expect(asked.splice(0)).toEqual(["u-1"]);
+    }
+  });
+
+  it.each([
+    ...[{}, { token: "" }, { token: null }, { all: false }, { all: null, token: null }, { all: "true" }],
+    ...[{ all: true, token: "d-1" }, { tokens: ["d-1"] }, { expiration: device.expiration }, null, []],
+  ])("deletes nothing for %j", async (json) => {
+    const { status } = await remove(json);
+    expect([status, asked]).toEqual([400, []]);
+  });
+
+  it.each([{}, { all: true, token: "d-1" }, { all: false }])(
+    "names one place that is wrong in %j",
     async (json) => {
-      const { status } = await asUser("deletePushToken", { json });
-      expect([status, asked]).toEqual([400, []]);
+      const { body } = await remove(json);
+      expect(Object(body).errors).toMatchObject([{ pointer: "/body/token" }]);
     },
   );
 });

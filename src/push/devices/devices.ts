@@ -2,7 +2,7 @@
  * The devices of users: registered and renewed by their apps, removed by their users. A token belongs to the user who
  * saved it last, and users can only remove their own tokens.
  */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import { type InputError, invalidInput, unavailable } from "../../platform/base/errors.ts";
 import type { Database } from "../../platform/database/database.ts";
@@ -31,8 +31,10 @@ export interface Devices {
    * @throws invalid_request
    */
   save(userId: string, device: DeviceToSave): Promise<void>;
-  /** Removes the token if it is the caller's, or all of the caller's tokens if none is given. Can be repeated. */
-  remove(userId: string, token: string | undefined): Promise<void>;
+  /** Removes the token if it is the user's. Can be repeated. */
+  remove(userId: string, token: string): Promise<void>;
+  /** Removes all tokens of the user. Can be repeated. */
+  removeAll(userId: string): Promise<void>;
 }
 
 interface Dependencies {
@@ -99,17 +101,23 @@ export function createDevices({ db, clock, providers, defaultProvider }: Depende
     },
 
     async remove(userId, token) {
-      const which =
-        token === undefined ? sql`` : sql`and ${device.tokenHash} = decode(${hashOf(token)}, 'hex')`;
-      const chosen = sql`
-        select ${device.id} as chosen_id from ${devices}
-        where ${device.userId} = ${userId} ${which} order by ${device.id} limit ${batchSize} for update`;
+      const isToken = sql`${device.tokenHash} = decode(${hashOf(token)}, 'hex')`;
+      await removeDevices(db, chosen(sql`${device.userId} = ${userId} and ${isToken}`), "USER");
+    },
+
+    async removeAll(userId) {
       for (let removed = 1; removed > 0; ) {
-        removed = await removeDevices(db, chosen, "USER");
-        if (token !== undefined) return;
+        removed = await removeDevices(db, chosen(sql`${device.userId} = ${userId}`), "USER");
       }
     },
   };
+}
+
+/** The ids of the next devices, locked in their order. */
+function chosen(which: SQL): SQL {
+  return sql`
+    select ${device.id} as chosen_id from ${devices}
+    where ${which} order by ${device.id} limit ${batchSize} for update`;
 }
 
 /** What is wrong with the token for every provider, or for the database; undefined if nothing is. */

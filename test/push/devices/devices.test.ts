@@ -116,13 +116,13 @@ describe.each(backends)("devices on %s", (backend) => {
     await store.events();
     await store.devices.remove("boris", "a");
     await store.devices.remove("boris", "unknown");
-    await store.devices.remove("nobody", undefined);
+    await store.devices.removeAll("nobody");
     expect(await store.all()).toMatchObject([{ token: "a" }, { token: "b" }]);
     expect(await store.events()).toEqual([]);
     const [{ id: deviceId } = { id: "" }] = await store.all();
     await store.devices.remove("anna", "a");
     await store.devices.remove("anna", "a");
-    await store.devices.remove("anna", undefined);
+    await store.devices.removeAll("anna");
     expect(await store.all()).toMatchObject([{ token: "b" }]);
     expect(await store.events()).toEqual([
       ["removed", { userId: "anna", deviceId, provider: "outbox", reason: "REMOVAL_REASON_USER" }],
@@ -136,7 +136,7 @@ describe.each(backends)("devices on %s", (backend) => {
       insert into push.devices (user_id, provider, token, token_hash, utc_offset, expires_at, registered_at, renewed_at)
       select 'anna', 'outbox', n::text, sha256(n::text::bytea), 0, now(), now(), now() from generate_series(1, 1001) as n`);
     await store.events();
-    await store.devices.remove("anna", undefined);
+    await store.devices.removeAll("anna");
     expect(await store.all()).toMatchObject([{ token: "b" }]);
     expect(await store.events()).toHaveLength(1001);
   });
@@ -145,7 +145,7 @@ describe.each(backends)("devices on %s", (backend) => {
     await save("anna");
     await save("boris");
     await store.devices.remove("anna", "t1");
-    await store.devices.remove("anna", undefined);
+    await store.devices.removeAll("anna");
     expect(await store.all()).toMatchObject([{ userId: "boris", token: "t1" }]);
   });
 
@@ -258,14 +258,14 @@ describe.each(backends)("devices on %s", (backend) => {
       await Promise.all([
         ...tokens.flatMap((token) => [save("anna", { token }), save("anna", { token })]),
         ...tokens.toReversed().map((token) => store.devices.remove("anna", token)),
-        store.devices.remove("anna", undefined),
+        store.devices.removeAll("anna"),
         ...tokens.toReversed().map((token) => save("boris", { token })),
-        store.devices.remove("anna", undefined),
+        store.devices.removeAll("anna"),
       ]);
       // Whoever was last, afterwards Boris saves and Anna removes: Boris has them.
       await Promise.all(tokens.map((token) => save("boris", { token })));
       await Promise.all([
-        ...Array.from({ length: 10 }, () => store.devices.remove("anna", undefined)),
+        ...Array.from({ length: 10 }, () => store.devices.removeAll("anna")),
         ...tokens.map((token) => store.devices.remove("anna", token)),
       ]);
       expect(await rows(store.db, sql`select distinct user_id from push.devices`)).toEqual([

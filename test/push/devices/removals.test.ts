@@ -154,7 +154,7 @@ describe.each(backends)("removals on %s", (backend) => {
           createForgetUser({ db: store.db })("anna"),
           ...["z", "y", "x"].map((token) => save("boris", token)),
           store.db.transaction((tx) => removeDeadDevices(tx, dead.toReversed())),
-          store.devices.remove("anna", undefined),
+          store.devices.removeAll("anna"),
           ...["x", "y", "z"].map((token) => save("anna", token)),
           store.db.transaction((tx) => removeDeadDevices(tx, dead)),
           createForgetUser({ db: store.db })("boris"),
