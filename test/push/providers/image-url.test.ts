@@ -10,7 +10,7 @@ const base = "https://images.example.com/push";
 const ajv = new Ajv2020({ strict: false, validateFormats: false });
 ajv.addSchema(JSON.parse(contractTexts("push-orchestration").json), "document");
 const isInDocument = ajv.compile({
-  $ref: "document#/components/schemas/NewNotification/properties/image",
+  $ref: "document#/components/schemas/PushNotification/properties/image",
 });
 
 /** What has a meaning in names, paths or URLs, and one of what has none. */
