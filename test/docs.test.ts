@@ -81,7 +81,7 @@ it.each(["docs/auth/protect-your-api/", "docs/clients/"])("%s shows no code that
 });
 
 /** Languages whose tools the table of docs/clients names as `npm run test:clients` does, with their versions. */
-it.each(["java", "kotlin", "rust", "typescript"])(
+it.each(["go", "java", "kotlin", "python", "rust", "typescript"])(
   "docs/clients names the tools that are checked in %s",
   async (name) => {
     const { language }: { language: Language } = await import(`./clients/${name}/checks.ts`);

@@ -2,6 +2,11 @@
 import { cpSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
 import type { Language, World } from "../language.ts";
+import {
+  generateWithOpenapiGenerator,
+  openapiGeneratorToolchain,
+  openapiGeneratorVersion,
+} from "../openapi-generator.ts";
 import { checkResourceServer } from "../resource-server.ts";
 
 const modules = readFileSync(join(import.meta.dirname, "go.mod"), "utf8");
@@ -39,6 +44,26 @@ async function generateFromProtos(world: World): Promise<void> {
   await world.run(["buf", "generate", world.protos, "--template", "buf.gen.yaml", ...paths]);
 }
 
+/** Its two options: names of enum values that do not collide, and members of tomorrow that are no error. */
+async function walkWithOpenapiGenerator(world: World): Promise<void> {
+  for (const document of ["auth", "push"] as const) {
+    await generateWithOpenapiGenerator(world, {
+      generator: "go",
+      document,
+      output: join("gen", "generator", document),
+      properties: {
+        packageName: document,
+        withGoMod: "false",
+        enumClassPrefix: "true",
+        disallowAdditionalPropertiesIfNotPresent: "false",
+      },
+      options: ["--global-property=apiTests=false,modelTests=false"],
+    });
+    rmSync(join(world.build, "gen", "generator", document, "test"), { recursive: true, force: true });
+  }
+  await test(world, "./gen/generator/auth", "./gen/generator/push", "./generator");
+}
+
 async function checkProtection(world: World): Promise<void> {
   await go(world, "vet", "./protect");
   await go(world, "build", "-o", "bin/protect", "./protect");
@@ -49,7 +74,7 @@ async function checkProtection(world: World): Promise<void> {
 
 export const language: Language = {
   name: "go",
-  toolchain: [{ name: "go", install: "https://go.dev/doc/install" }],
+  toolchain: [{ name: "go", install: "https://go.dev/doc/install" }, ...openapiGeneratorToolchain],
   /** Go builds modules: what is generated and what uses it stand in one, below the build folder. */
   async prepare(world) {
     rmSync(join(world.build, "gen"), { recursive: true, force: true });
@@ -65,6 +90,12 @@ export const language: Language = {
         await test(world, "./gen/auth", "./gen/push", "./openapi", "./connect");
         await go(world, "run", "./connect");
       },
+    },
+    {
+      tool: `openapi-generator ${openapiGeneratorVersion}, go`,
+      holds: "generates, passes vet, walks through both services",
+      short: false,
+      run: walkWithOpenapiGenerator,
     },
     {
       tool: `${pinned("google.golang.org/grpc")}, ${pinned("connectrpc.com/connect")}`,

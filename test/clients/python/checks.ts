@@ -1,8 +1,13 @@
 /** Python: generated clients, gRPC, a parser of YAML 1.1, Schemathesis, and a resource server. */
 import { createHash } from "node:crypto";
-import { existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Language, World } from "../language.ts";
+import {
+  generateWithOpenapiGenerator,
+  openapiGeneratorToolchain,
+  openapiGeneratorVersion,
+} from "../openapi-generator.ts";
 import { checkResourceServer } from "../resource-server.ts";
 import { checkWithSchemathesis } from "./schemathesis.ts";
 import { python, tool } from "./venv.ts";
@@ -62,6 +67,22 @@ async function walkWithModels(world: World): Promise<void> {
   await walk(world, "walk_datamodel");
 }
 
+async function walkWithOpenapiGenerator(world: World): Promise<void> {
+  for (const document of ["auth", "push"] as const) {
+    const folder = await generateWithOpenapiGenerator(world, {
+      generator: "python",
+      document,
+      output: join("openapi-generator", document),
+      properties: { packageName: `${document}_openapi` },
+    });
+    cpSync(join(folder, `${document}_openapi`), join(world.build, `${document}_openapi`), {
+      recursive: true,
+    });
+  }
+  // Not by mypy: the generated code is not typed throughout.
+  await python(world, join(world.sources, "walk_openapi_generator.py"));
+}
+
 async function walkWithGrpc(world: World): Promise<void> {
   const output = join(world.build, "proto");
   mkdirSync(output, { recursive: true });
@@ -85,7 +106,7 @@ const withSchemathesis = { tool: pinned("schemathesis"), holds: "finds nothing w
 
 export const language: Language = {
   name: "python",
-  toolchain: [{ name: "python3", install: "https://www.python.org/downloads" }],
+  toolchain: [{ name: "python3", install: "https://www.python.org/downloads" }, ...openapiGeneratorToolchain],
   prepare: install,
   checks: [
     {
@@ -108,6 +129,12 @@ export const language: Language = {
       holds: "its pydantic models pass mypy --strict and walk through both services",
       short: false,
       run: walkWithModels,
+    },
+    {
+      tool: `openapi-generator ${openapiGeneratorVersion}, python`,
+      holds: "generates, walks through both services",
+      short: false,
+      run: walkWithOpenapiGenerator,
     },
     {
       tool: pinned("grpcio"),

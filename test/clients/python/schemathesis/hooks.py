@@ -16,6 +16,10 @@ ARGUED: Final = re.compile(
         [
             # Which texts are phone numbers is known by the numbering plans of the countries.
             "/body/phone is not a possible phone number in international format",
+            # PostgreSQL keeps no NUL and UTF-8 has no lone surrogates: said once in the description, for each string.
+            "contains a (NUL character|lone surrogate)|has a member name that contains a (NUL character|lone surrogate)",
+            # A form that names a parameter twice; a schema describes what was read of it.
+            "is given more than once",
             # A comparison of the body with the path.
             "/body/id differs from the id in the path",
             # How long a value is as JSON, or in UTF-8, and how deep.
@@ -31,6 +35,9 @@ ARGUED: Final = re.compile(
             r"/body/\w+ is required( for grant_type=\w+)?",
             # What clients, grants, tokens and scopes there are (RFC 6749 section 5.2).
             '"error":"(invalid_(grant|client|token|scope)|unauthorized_client|unsupported_grant_type)"',
+            # Which days a month has, and which zones the IANA names; offsets are multiples of 15 minutes, up to 14 hours.
+            "/body/expiration is not a date-time",
+            "/header/barrier-user-utc-offset is not a UTC offset",
             # What the deployment has set up, and what time it is.
             "/body/provider must be one of",
             "/body/expiration must be a moment in the future",
