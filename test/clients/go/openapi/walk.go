@@ -226,7 +226,7 @@ func (w *walk) sendAndRead(user, token, operator string) {
 	w.done(err, refused, http.StatusForbidden)
 	world.Equal(w.T, "code", string(refused.ApplicationproblemJSON403.Code), "forbidden")
 	deleted, err := w.push.DeletePushTokenWithResponse(w.Context(), nil,
-		push.DeletePushTokenJSONRequestBody{Token: device}, bearer(token))
+		push.DeletePushTokenJSONRequestBody{Token: &device}, bearer(token))
 	w.done(err, deleted, http.StatusNoContent)
 }
 
