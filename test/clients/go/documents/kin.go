@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -43,7 +44,9 @@ func (k kin) validate(request *http.Request, response *http.Response, body []byt
 	input := &openapi3filter.RequestValidationInput{
 		Request: request, PathParams: parameters, Route: route, Options: options,
 	}
-	if err := openapi3filter.ValidateRequest(request.Context(), input); err != nil {
+	// kin-openapi decodes no parameter whose schema has a `not`, which the id of an identity has.
+	err = openapi3filter.ValidateRequest(request.Context(), input)
+	if err != nil && !strings.Contains(err.Error(), "not implemented: decoding 'not'") {
 		return err
 	}
 	return openapi3filter.ValidateResponse(request.Context(), &openapi3filter.ResponseValidationInput{

@@ -37,7 +37,7 @@ ARGUED: Final = re.compile(
             '"error":"(invalid_(grant|client|token|scope)|unauthorized_client|unsupported_grant_type)"',
             # Which days a month has, and which zones the IANA names; offsets are multiples of 15 minutes, up to 14 hours.
             "/body/expiration is not a date-time",
-            "/header/barrier-user-utc-offset is not a UTC offset",
+            "/header/barrier-user-utc-offset is neither a UTC offset nor a time zone",
             # What the deployment has set up, and what time it is.
             "/body/provider must be one of",
             "/body/expiration must be a moment in the future",
