@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import { verifySecret } from "../password-hashing/argon2id.ts";
+import { admitHashing, verifySecret } from "../password-hashing/argon2id.ts";
 import type { AuthenticationMethod, Caller, Client } from "./client.ts";
 import type { ClientRepository } from "./client-repository.ts";
 import type { VerifiedSecrets } from "./verified-secrets.ts";
@@ -105,7 +105,8 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     // would lock the client out. A secret is protected by its length.
     for (const { client, secret } of candidates) {
       const { clientId, secretHash } = client;
-      if (verified.isKnown(clientId, secretHash) || !(await verifySecret(secretHash, secret))) continue;
+      if (verified.isKnown(clientId, secretHash)) continue;
+      if (!(await admitHashing(() => verifySecret(secretHash, secret)))) continue;
       verified.add(clientId, secretHash, secret);
       return { kind: "client", client };
     }

@@ -5,7 +5,7 @@ import type { Identity } from "../identities/identity.ts";
 import { normalisePassword } from "../identities/password.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 import type { Guessing, GuessKind } from "../limits/guessing.ts";
-import { hashSecret, verifySecret } from "../password-hashing/argon2id.ts";
+import { admitHashing, hashSecret, verifySecret } from "../password-hashing/argon2id.ts";
 import type { AuthenticatedSubject } from "../tokens/create-authorization.ts";
 import type { RotateRefreshToken } from "../tokens/rotate-refresh-token.ts";
 import type { TokenIssuer } from "../tokens/token-issuer.ts";
@@ -86,23 +86,31 @@ export async function createGrants(dependencies: Dependencies): Promise<Record<G
     };
   }
 
+  /** A grant whose check hashes. */
+  function admitted({ requires, redeem }: Grant): Grant {
+    return { requires, redeem: (request) => admitHashing(() => redeem(request)) };
+  }
+
   return {
     /** RFC 6749 section 4.3; RFC 9700 section 2.4 advises against it. */
-    password: guessableGrant("password", {
-      requires: ["username", "password"],
-      guess: "password",
-      async find(parameters) {
-        const username = required(parameters, "username");
-        const name = canonicalPhone(username) ?? (username.includes("@") ? username.toLowerCase() : username);
-        return { name, identity: await identities.findByUsername(username) };
-      },
-      async authenticate({ parameters }, { identity }) {
-        const passwordHash = identity?.passwordHash ?? dummyHash;
-        const password = normalisePassword(required(parameters, "password"));
-        const isRight = await verifySecret(passwordHash, password);
-        return isRight && identity?.passwordHash ? { identityId: identity.id, passwordHash } : undefined;
-      },
-    }),
+    password: admitted(
+      guessableGrant("password", {
+        requires: ["username", "password"],
+        guess: "password",
+        async find(parameters) {
+          const username = required(parameters, "username");
+          const name =
+            canonicalPhone(username) ?? (username.includes("@") ? username.toLowerCase() : username);
+          return { name, identity: await identities.findByUsername(username) };
+        },
+        async authenticate({ parameters }, { identity }) {
+          const passwordHash = identity?.passwordHash ?? dummyHash;
+          const password = normalisePassword(required(parameters, "password"));
+          const isRight = await verifySecret(passwordHash, password);
+          return isRight && identity?.passwordHash ? { identityId: identity.id, passwordHash } : undefined;
+        },
+      }),
+    ),
 
     /** RFC 6749 section 6. */
     refresh_token: {

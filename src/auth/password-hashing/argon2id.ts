@@ -1,15 +1,41 @@
-/** Hashing of the passwords of identities and the secrets of clients. */
+/**
+ * Hashing of the passwords of identities and the secrets of clients. Each hash takes a core for some 10 ms, on a
+ * thread of the pool that signs tokens too; so only some of the threads hash at a time, and work that would wait for
+ * seconds is refused at once.
+ */
+import { availableParallelism } from "node:os";
 import { hash, verify } from "@node-rs/argon2";
+import { BoundedWork } from "../../platform/base/bounded-work.ts";
+import { ErrorKinds, ServiceError } from "../../platform/base/errors.ts";
 
 /** OWASP's first recommendation for argon2id: 19 MiB, two passes, one lane. */
 const argon2id = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 
+/** Of the four threads of libuv's pool, two are always left to signing; of two cores, one. */
+const concurrent = Math.min(2, Math.max(1, availableParallelism() - 1));
+/** About a second's work. */
+const maxAdmitted = 64 * concurrent;
+
+const hashing = new BoundedWork(
+  concurrent,
+  maxAdmitted,
+  () =>
+    new ServiceError(ErrorKinds.unavailable, "Too many passwords are being checked. Try again in a moment.", {
+      retryAfterSeconds: 1,
+    }),
+);
+
+/** Does work that hashes for a caller, or refuses it before anything was read or counted. @throws unavailable */
+export function admitHashing<T>(work: () => Promise<T>): Promise<T> {
+  return hashing.admit(work);
+}
+
 /** argon2id hash of a secret or password, as a PHC string. */
 export function hashSecret(secret: string): Promise<string> {
-  return hash(secret, argon2id);
+  return hashing.run(() => hash(secret, argon2id));
 }
 
 /** Whether the hash is that of the secret. */
 export function verifySecret(secretHash: string, secret: string): Promise<boolean> {
-  return verify(secretHash, secret);
+  return hashing.run(() => verify(secretHash, secret));
 }

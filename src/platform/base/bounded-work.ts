@@ -1,0 +1,45 @@
+/** Work with an expensive part: only so much of it is admitted, and only so many expensive parts run at a time. */
+export class BoundedWork {
+  readonly #concurrent: number;
+  readonly #maxAdmitted: number;
+  readonly #refuse: () => Error;
+  #admitted = 0;
+  #running = 0;
+  readonly #waiting: (() => void)[] = [];
+
+  /**
+   * @param concurrent how many expensive parts run at a time
+   * @param maxAdmitted how much work is admitted at a time; further work is refused, before it has cost anything
+   * @param refuse makes the error of refused work
+   */
+  constructor(concurrent: number, maxAdmitted: number, refuse: () => Error) {
+    this.#concurrent = concurrent;
+    this.#maxAdmitted = maxAdmitted;
+    this.#refuse = refuse;
+  }
+
+  /** Does the work, or refuses it. */
+  async admit<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#admitted >= this.#maxAdmitted) throw this.#refuse();
+    this.#admitted += 1;
+    try {
+      return await work();
+    } finally {
+      this.#admitted -= 1;
+    }
+  }
+
+  /** Runs an expensive part when its turn has come; first come, first served. */
+  async run<T>(part: () => Promise<T>): Promise<T> {
+    if (this.#running < this.#concurrent) this.#running += 1;
+    // The one before hands its place over, so the number that runs stays as it is.
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    try {
+      return await part();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.#running -= 1;
+    }
+  }
+}

@@ -1,0 +1,55 @@
+import { expect, test } from "vitest";
+import { BoundedWork } from "../../../src/platform/base/bounded-work.ts";
+
+/** Pieces of work that end when the test says so, and the order in which they began. */
+function pieces() {
+  const begun: number[] = [];
+  const ends: PromiseWithResolvers<number>[] = [];
+  return {
+    begun,
+    piece: (n: number) => () => {
+      begun.push(n);
+      const end = Promise.withResolvers<number>();
+      ends[n] = end;
+      return end.promise;
+    },
+    end: (n: number) => ends[n]?.resolve(n),
+    fail: (n: number) => ends[n]?.reject(new Error(`piece ${n} failed`)),
+  };
+}
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+test("so many expensive parts run at a time, first come first served", async () => {
+  const work = new BoundedWork(2, 10, () => new Error("too much"));
+  const { begun, piece, end, fail } = pieces();
+  const running = [0, 1, 2, 3].map((n) => work.run(piece(n)));
+  expect(begun).toEqual([0, 1]);
+  end(1);
+  await turn();
+  expect(begun).toEqual([0, 1, 2]);
+  fail(0);
+  await expect(running[0]).rejects.toThrow("piece 0 failed");
+  await turn();
+  expect(begun).toEqual([0, 1, 2, 3]);
+  end(2);
+  end(3);
+  expect(await Promise.all(running.slice(1))).toEqual([1, 2, 3]);
+  const last = work.run(piece(5));
+  end(5);
+  expect(await last).toBe(5);
+});
+
+test("so much work is admitted, and the rest refused before it begins", async () => {
+  const work = new BoundedWork(1, 2, () => new Error("too much"));
+  const { begun, piece, end, fail } = pieces();
+  const admitted = [0, 1].map((n) => work.admit(piece(n)));
+  await expect(work.admit(piece(2))).rejects.toThrow("too much");
+  expect(begun).toEqual([0, 1]);
+  fail(0);
+  await expect(admitted[0]).rejects.toThrow("piece 0 failed");
+  const later = work.admit(piece(3));
+  expect(begun).toEqual([0, 1, 3]);
+  end(1);
+  end(3);
+  expect(await Promise.all([admitted[1], later])).toEqual([1, 3]);
+});
