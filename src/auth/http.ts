@@ -4,7 +4,13 @@ import type { components, operations } from "../../gen/openapi/auth.ts";
 import { invalidInput } from "../platform/base/errors.ts";
 import { type Binding, bindContract } from "../platform/openapi/bind.ts";
 import { matchesEntityTag } from "../platform/openapi/entity-tag.ts";
-import type { Call, Declared, Handlers, SecurityHandler } from "../platform/openapi/handlers.ts";
+import type {
+  BodySecurityHandler,
+  Call,
+  Declared,
+  Handlers,
+  SecurityHandler,
+} from "../platform/openapi/handlers.ts";
 import type { Authenticator } from "./clients/authenticate-client.ts";
 import { type Caller, mayIntrospect } from "./clients/client.ts";
 import { identityNotFound, invalidClient } from "./errors.ts";
@@ -39,6 +45,7 @@ export function authHttp(
     service: "auth",
     handlers: authHandlers(dependencies),
     security: authSecurity(dependencies.authenticator),
+    bodySecurity: oauthCaller(dependencies.authenticator),
   });
 }
 
@@ -52,8 +59,7 @@ function authSecurity(authenticator: Authenticator): Record<string, SecurityHand
 }
 
 function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> {
-  const { authenticator, identities, guessing, generateTokens, introspect, revoke, keys, metadata } =
-    dependencies;
+  const { identities, guessing, generateTokens, introspect, revoke, keys, metadata } = dependencies;
   return {
     async createIdentity({ body: { id, ...fields } }) {
       return { status: 200, body: identityBody(await identities.create(id, fields)) };
@@ -92,17 +98,14 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       return { status: 204 };
     },
     async generateTokens({ body }, call) {
-      const caller = await oauthCaller(authenticator, call, body);
-      return { status: 200, body: await generateTokens(caller, body, call.context) };
+      return { status: 200, body: await generateTokens(authenticated(call), body, call.context) };
     },
     async introspectToken({ body }, call) {
-      const caller = await oauthCaller(authenticator, call, body);
-      if (!mayIntrospect(caller)) throw invalidClient();
+      if (!mayIntrospect(authenticated(call))) throw invalidClient();
       return { status: 200, body: introspectionBody(await introspect(body.token)) };
     },
     async revokeToken({ body }, call) {
-      const caller = await oauthCaller(authenticator, call, body);
-      await revoke(caller, body.token);
+      await revoke(authenticated(call), body.token);
       return { status: 200, body: { message: "The token has been revoked." } };
     },
     async getKeySet(_request, { header }) {
@@ -115,30 +118,39 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
   };
 }
 
-interface OAuthBody {
-  readonly client_id?: string | undefined;
-  readonly client_secret?: string | undefined;
-  readonly [unknown: string]: unknown;
+/** The caller, whom the binding has found before it called the handler. */
+function authenticated({ caller }: Call<Caller>): Caller {
+  return caller ?? refuse();
 }
 
 /**
  * The caller of an OAuth operation, by its headers or by the credentials in the body; both at once are refused
  * (RFC 6749 section 2.3).
  */
-async function oauthCaller(
-  authenticator: Authenticator,
-  { caller, header }: Call<Caller>,
-  body: OAuthBody,
-): Promise<Caller> {
-  const inBody = ["client_secret", "client_assertion"].find((name) => body[name] !== undefined);
-  if (inBody !== undefined && (header("authorization") ?? header("x-api-key")) !== undefined) {
-    const message = "authenticates the client a second time; send credentials in the headers or in the body";
-    throw invalidInput([{ pointer: `/body/${inBody}`, message }]);
-  }
-  const { client_id: id, client_secret: secret } = body;
-  const found = id && secret ? await authenticator.posted(id, secret) : caller;
-  if (!found) throw invalidClient();
-  return found;
+function oauthCaller(authenticator: Authenticator): BodySecurityHandler<Caller> {
+  return (body, { caller, header }) => {
+    const { client_id: id, client_secret: secret, client_assertion: assertion }: Credentials = Object(body);
+    const inBody = secret !== undefined ? "client_secret" : assertion !== undefined && "client_assertion";
+    if (inBody && (header("authorization") ?? header("x-api-key")) !== undefined) {
+      const message =
+        "authenticates the client a second time; send credentials in the headers or in the body";
+      throw invalidInput([{ pointer: `/body/${inBody}`, message }]);
+    }
+    if (id && secret && typeof id === "string" && typeof secret === "string")
+      return authenticator.posted(id, secret).then((found) => found ?? refuse());
+    return caller ?? refuse();
+  };
+}
+
+/** What a body may hold, before it is validated. */
+interface Credentials {
+  readonly client_id?: unknown;
+  readonly client_secret?: unknown;
+  readonly client_assertion?: unknown;
+}
+
+function refuse(): never {
+  throw invalidClient();
 }
 
 function identityBody(identity: Identity): Schemas["Identity"] {

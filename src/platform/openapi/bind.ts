@@ -1,7 +1,7 @@
 /**
  * The binding of an OpenAPI document to Hono. Hono routes; the document defines what is read, checked, refused
  * and returned; a handler only does the work. The order is the same for every operation: context, credentials,
- * Accept, body, validation, handler, response.
+ * Accept, body, credentials in it, validation, handler, response.
  */
 import { METHODS } from "node:http";
 import type { Http2Bindings, HttpBindings } from "@hono/node-server";
@@ -14,7 +14,7 @@ import { problem, type ResponseParts, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
-import type { Call, Handlers, SecurityHandler } from "./handlers.ts";
+import type { BodySecurityHandler, Call, Handlers, SecurityHandler } from "./handlers.ts";
 import { type HeaderReader, headerReader } from "./headers.ts";
 import { parameterReader } from "./parameters.ts";
 import { readBody, validate } from "./request-body.ts";
@@ -28,6 +28,11 @@ export interface Binding<Operations, Caller> {
   readonly handlers: Handlers<Operations, Caller>;
   /** By the name of the security scheme. */
   readonly security: Readonly<Record<string, SecurityHandler<Caller>>>;
+  /**
+   * The caller of an operation that lists no scheme (`{}`) as an alternative, because credentials may be in its body.
+   * It gets the body as it was read, before it is validated: who may not ask learns nothing about what is wrong.
+   */
+  readonly bodySecurity?: BodySecurityHandler<Caller>;
   readonly logger: Logger;
   readonly observer: HttpObserver;
   /** Check every response against the document; in tests and development. */
@@ -123,11 +128,18 @@ function bindOperation<O, Caller>(
   const responses = responsesOf(operation);
   const securityHandlers = securityOf(binding, operation);
   const isProtected = securityHandlers.length > 0 && !operation.isSecurityOptional;
+  const identifyByBody = operation.isSecurityOptional ? binding.bodySecurity : undefined;
   const unauthenticated = `Credentials are missing or wrong. ${challengeOf(operation)?.advice}`;
   const returnsJson = Object.values(operation.responses).some(({ content }) => content?.["application/json"]);
   const hasSuccessBody = returnsJson && operation.responses["406"] !== undefined;
   const readParameters = parameterReader(operation);
   const validators = operation.requestValidators();
+
+  function refuseUnacceptable(header: HeaderReader): void {
+    if (!hasSuccessBody || acceptsJson(header("accept"))) return;
+    const detail = "This operation answers application/json, which the Accept header rules out.";
+    throw new ServiceError(ErrorKinds.notAcceptable, detail);
+  }
 
   /** Awaits only a pending caller, the body and the handler: each await costs as much as a small check. */
   async function run(c: NodeContext, context: RequestContext, header: HeaderReader): Promise<Success> {
@@ -142,12 +154,13 @@ function bindOperation<O, Caller>(
     if (caller === undefined && isProtected) {
       throw new ServiceError(ErrorKinds.unauthenticated, unauthenticated);
     }
-    if (hasSuccessBody && !acceptsJson(header("accept"))) {
-      const detail = "This operation answers application/json, which the Accept header rules out.";
-      throw new ServiceError(ErrorKinds.notAcceptable, detail);
-    }
+    refuseUnacceptable(header);
     const parameters = readParameters(c, header);
     const requestBody = operation.bodyTypes && (await readBody(header, c.env.incoming, operation));
+    if (identifyByBody) {
+      const found = identifyByBody(requestBody, { context, method, header, caller });
+      caller = isPending(found) ? await withTimeout(found) : found;
+    }
     validate(validators, requestBody === undefined ? parameters : { ...parameters, requestBody });
     const { path, query } = parameters;
     // Without `await`, returning the promise costs two more turns of the microtask queue.

@@ -82,3 +82,11 @@ export type Handlers<Operations, Caller> = {
 export type SecurityHandler<Caller> = (
   call: Omit<Call<Caller>, "caller">,
 ) => Caller | undefined | Promise<Caller | undefined>;
+
+/**
+ * Checks the credentials that may be in a body.
+ * @param body as it was read: not validated
+ * @param call its caller is the one by the headers
+ * @returns the caller; throws a ServiceError to refuse the request
+ */
+export type BodySecurityHandler<Caller> = (body: unknown, call: Call<Caller>) => Caller | Promise<Caller>;

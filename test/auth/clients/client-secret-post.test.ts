@@ -102,12 +102,10 @@ test("a JSON token request carries them too", async () => {
   expect((await api.call("generateTokens", { json })).status).toBe(200);
 });
 
-test("wrong secrets in the body are counted, and the right one still works", async () => {
+test("wrong secrets in the body shut nobody out: the right one still works", async () => {
   const form = { grant_type: "auth", auth_id: authId };
   const wrong = () => api.call("generateTokens", { form: { ...form, ...inBody("either", "wrong") } });
-  const statuses = new Set<number>();
-  for (let attempt = 0; attempt < 25; attempt += 1) statuses.add((await wrong()).status);
-  expect(statuses).toEqual(new Set([400, 429]));
+  for (let attempt = 0; attempt < 25; attempt += 1) expect((await wrong()).status).toBe(400);
   const right = await api.call("generateTokens", { form: { ...form, ...inBody("either") } });
   expect(right.status).toBe(200);
 });

@@ -291,7 +291,7 @@ describe("input that is not valid", () => {
     body.errors?.map(({ pointer }) => pointer),
   ];
   const bad = [
-    "2025550123",
+    "02025550123",
     "+1",
     "+1202555012345678",
     "+999123456789",
