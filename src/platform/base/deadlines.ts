@@ -8,14 +8,21 @@ import { Slots } from "./slots.ts";
 export interface Timed {
   /** By performance.now(); Infinity: no deadline. */
   readonly deadline: number;
-  /** Called when the deadline has passed. It may be called again until the slot is released. */
+  /** Called once, when the deadline has passed and the work has not been released. */
   expire(): void;
 }
 
-/** Work in progress with deadlines. All finite deadlines are the same time after `take`, so the oldest is next. */
+/**
+ * Milliseconds between two passes over the work in progress, at least. So where much work is stuck a pass costs no
+ * more than a pass, and a deadline is noticed so much later.
+ */
+const resolutionMs = 100;
+
+/** Work in progress with deadlines. What has expired is forgotten, whether or not it ever ends. */
 export class Deadlines<T extends Timed> {
   readonly #slots = new Slots<T>();
   #timer: NodeJS.Timeout | undefined;
+  #wakesAt = Number.POSITIVE_INFINITY;
 
   /** @returns the slot, for `release` */
   take(timed: T): number {
@@ -23,9 +30,9 @@ export class Deadlines<T extends Timed> {
     return this.#slots.take(timed);
   }
 
-  /** Called once for each slot that was taken, whether it has expired or not. */
-  release(slot: number): void {
-    this.#slots.release(slot);
+  /** Called when the work has ended; has no effect if it has expired. */
+  release(slot: number, timed: T): void {
+    if (this.#slots.at(slot) === timed) this.#slots.release(slot);
   }
 
   [Symbol.iterator](): Iterator<T> {
@@ -33,17 +40,24 @@ export class Deadlines<T extends Timed> {
   }
 
   #wakeAt(deadline: number): void {
-    if (deadline === Number.POSITIVE_INFINITY) return;
-    this.#timer ??= setTimeout(() => this.#expire(), deadline - performance.now()).unref();
+    if (deadline >= this.#wakesAt) return;
+    this.#wakesAt = deadline;
+    clearTimeout(this.#timer);
+    const delayMs = Math.max(deadline - performance.now(), resolutionMs);
+    // After a pause of this process, what has arrived meanwhile is read first: it may be what was waited for.
+    this.#timer = setTimeout(() => setImmediate(() => this.#expire()), delayMs).unref();
   }
 
   #expire(): void {
-    this.#timer = undefined;
+    this.#wakesAt = Number.POSITIVE_INFINITY;
     const now = performance.now();
     let next = Number.POSITIVE_INFINITY;
-    for (const timed of this.#slots) {
+    for (const [slot, timed] of this.#slots.entries()) {
       if (timed.deadline > now) next = Math.min(next, timed.deadline);
-      else timed.expire();
+      else {
+        this.#slots.release(slot);
+        timed.expire();
+      }
     }
     this.#wakeAt(next);
   }
@@ -59,14 +73,15 @@ export function withTimeout<T>(work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const expire = () =>
       reject(unavailable("A service that this one depends on", new Error("it took too long")));
-    const slot = waiting.take({ deadline: performance.now() + workTimeoutMs, expire });
+    const timed = { deadline: performance.now() + workTimeoutMs, expire };
+    const slot = waiting.take(timed);
     work.then(
       (result) => {
-        waiting.release(slot);
+        waiting.release(slot, timed);
         resolve(result);
       },
       (reason: unknown) => {
-        waiting.release(slot);
+        waiting.release(slot, timed);
         reject(reason);
       },
     );

@@ -29,11 +29,11 @@ export class RpcPipeline {
   }
 
   begin(origin: CallOrigin): ActiveCall {
-    const call = new ActiveCall(origin, {
+    const call: ActiveCall = new ActiveCall(origin, {
       logger: this.#logger,
       observer: this.#observer,
       defaultDeadlineMs: this.#defaultDeadlineMs,
-      ended: () => this.#active.release(slot),
+      ended: () => this.#active.release(slot, call),
     });
     const slot = this.#active.take(call);
     if (call.streams && this.#draining) call.stop(shuttingDown);
