@@ -8,14 +8,25 @@ import { runIn } from "./venv.ts";
 /** Schemathesis counts for each operation; each document has more of them than this. */
 const OPERATIONS = 10;
 
+export interface Cases {
+  /** How many there must be at least for each document; what Schemathesis derives from one comes on top. */
+  readonly atLeast: number;
+  /** The same in each run: what fails in continuous integration fails again on a desk, and not by chance. */
+  readonly repeatable: boolean;
+}
+
 /**
  * Holds the server to its documents, and the documents to the server.
- * @param cases how many cases there must be at least for each document; what Schemathesis derives from a document, such
- *   as boundaries of each value, comes on top
  * @throws with what was found, and how to repeat it
  */
-export async function checkWithSchemathesis(world: World, cases: number): Promise<void> {
+export async function checkWithSchemathesis(world: World, { atLeast, repeatable }: Cases): Promise<void> {
   const configuration = join(world.sources, "schemathesis");
+  const optionsNow = async () => ({
+    cwd: configuration,
+    env: await accessTokens(world),
+    timeoutSeconds: 1800,
+  });
+  await runIn(world, ["python", "refusals.py"], await optionsNow());
   for (const name of ["auth", "push"]) {
     const output = await runIn(
       world,
@@ -24,13 +35,14 @@ export async function checkWithSchemathesis(world: World, cases: number): Promis
         ...["--config-file", join(configuration, `${name}.toml`)],
         ...["run", join(world.documents, `${name}.yaml`)],
         ...["--url", name === "auth" ? world.authUrl : world.pushUrl],
-        ...["--checks", "all", "--max-examples", String(Math.ceil(cases / OPERATIONS))],
+        ...["--checks", "all", "--max-examples", String(Math.ceil(atLeast / OPERATIONS))],
+        ...(repeatable ? ["--generation-deterministic"] : []),
         ...["--continue-on-failure", "--no-color"],
       ],
-      { cwd: configuration, env: await accessTokens(world), timeoutSeconds: 1800 },
+      await optionsNow(),
     );
     const [, generated = "0"] = /(\d+) generated/.exec(output) ?? [];
-    assert.ok(Number(generated) >= cases, `only ${generated} cases for ${name}:\n${output.slice(-4_000)}`);
+    assert.ok(Number(generated) >= atLeast, `only ${generated} cases for ${name}:\n${output.slice(-4_000)}`);
   }
 }
 

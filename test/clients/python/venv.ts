@@ -17,7 +17,12 @@ export function runIn(
   { env, ...options }: RunOptions = {},
 ): Promise<string> {
   const bin = join(world.build, "venv", "bin");
-  const path = [world.sources, world.build, join(world.build, "proto")].join(delimiter);
+  const path = [
+    world.sources,
+    join(world.sources, "schemathesis"),
+    world.build,
+    join(world.build, "proto"),
+  ].join(delimiter);
   return world.run([join(bin, program), ...args], {
     ...options,
     env: {

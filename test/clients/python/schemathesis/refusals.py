@@ -1,0 +1,143 @@
+"""The 400s to requests that a document admits, each for a reason that JSON Schema cannot say, or not so that generators
+understand it. `hooks.py` takes any other for a failure.
+
+As a program it sends the example of each to the running server, so that no line stands here that the server does not
+say, and none in other words.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+
+JSON: Final = {"content-type": "application/json"}
+FORM: Final = {"content-type": "application/x-www-form-urlencoded"}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A request that the document admits, with the body as it is sent."""
+
+    method: str
+    path: str
+    body: str
+    headers: dict[str, str]
+
+
+def _identity(metadata: str = "{}", phone: str = "+12025550123") -> Example:
+    return Example("POST", "auth/v1/identities", f'{{"id": "u-1", "phone": "{phone}", "metadata": {metadata}}}', JSON)
+
+
+def _password(password: str) -> Example:
+    return Example("PUT", "auth/v1/identities/u-1/password", f'{{"password": "{password}"}}', JSON)
+
+
+def _form(operation: str, body: str) -> Example:
+    return Example("POST", f"auth/oauth2/v1/{operation}", body, FORM)
+
+
+def _device(expiration: str = "2035-01-01T00:00:00Z", provider: str = "outbox", offset: str = "Z") -> Example:
+    body = f'{{"token": "device", "expiration": "{expiration}", "provider": "{provider}"}}'
+    return Example("POST", "push/v1/pushprovider/token", body, JSON | {"barrier-user-utc-offset": offset})
+
+
+def _notification(message: str = "Hello", image: str = "a.jpg") -> Example:
+    body = f'{{"title": "Hello", "message": "{message}", "image": "{image}", "utcOffsets": [0]}}'
+    return Example("POST", "push/v1/pushprovider/push", body, JSON)
+
+
+REFUSALS: Final = [
+    # Which texts are phone numbers is known by the numbering plans of the countries.
+    ("/body/phone is not a possible phone number in international format", _identity(phone="not a number")),
+    # PostgreSQL keeps no NUL and UTF-8 has no half of a surrogate pair: said once in the description, for each string.
+    (".* contains a NUL character", _identity(r'{"a": "\u0000"}')),
+    (".* contains half of a surrogate pair", _identity(r'{"a": "\ud800"}')),
+    (".* has a member name that contains a NUL character", _identity(r'{"\u0000": 1}')),
+    (".* has a member name that contains half of a surrogate pair", _identity(r'{"\ud800": 1}')),
+    # What a double does not hold: said once in the description, for each number.
+    (".* is a number with more digits than are kept; send it as a string", _identity('{"a": 9007199254740993}')),
+    (".* is a number out of range", _identity('{"a": 1e999}')),
+    # Members and parameters that are named twice; a schema describes what was read of them.
+    ("/body gives .* more than once", _identity('{"a": 1, "a": 2}')),
+    (".* is given more than once", _form("introspect", "token=a&token=b")),
+    # How long a value is as JSON, in UTF-8 or in a URL, and how deep.
+    (r"/body/metadata is larger than \d+ bytes as JSON", _identity(f'{{"a": "{"a" * 16_384}"}}')),
+    (r"/body/metadata.* is nested deeper than \d+ levels", _identity('{"a": ' * 33 + "1" + "}" * 33)),
+    (r"/body/message is longer than \d+ bytes in UTF-8", _notification(message="ü" * 2_001)),
+    (r"/body/image is longer than \d+ bytes in a URL", _notification(image="ü" * 255)),
+    # A comparison of the body with the path.
+    ("/body/id differs from the id in the path", Example("PUT", "auth/v1/identities/u-1", '{"id": "u-2"}', JSON)),
+    # Ten thousand words, and what a person would type instead of one.
+    ("/body/password repeats one character; .*", _password("aaaaaaaaaaaa")),
+    ("/body/password is one of the most common.*", _password("password1")),
+    # Credentials in the headers and in the body: a comparison of both.
+    ("/body/client_secret authenticates the client a second time; .*", _form("introspect", "token=a&client_secret=b")),
+    ("/body/client_assertion authenticates the client a second time; .*", _form("revoke", "token=a&client_assertion=b")),
+    # Which parameters a grant needs is in a table of the description: generators make unusable classes of it as a
+    # schema. An empty parameter counts as absent (RFC 6749 section 3.2).
+    (r"/body/\w+ is required for grant_type=\w+", _form("tokens", "grant_type=password")),
+    (r"/body/\w+ is required", _form("introspect", "token=")),
+    # Which days a month has, and which zones the IANA names; offsets are multiples of 15 minutes, up to 14 hours.
+    ("/body/expiration is not a date-time", _device(expiration="2035-02-30T00:00:00Z")),
+    ("/header/barrier-user-utc-offset is neither a UTC offset nor a time zone", _device(offset="Mars/Olympus")),
+    # What the deployment has set up, and what time it is.
+    ("/body/provider must be one of .*", _device(provider="apns")),
+    ("/body/expiration must be a moment in the future", _device(expiration="2001-01-01T00:00:00Z")),
+]
+
+_PATTERNS: Final = [re.compile(pattern, re.DOTALL) for pattern, _ in REFUSALS]
+
+# What clients, grants, tokens and scopes there are (RFC 6749 section 5.2).
+_OAUTH_ERRORS: Final = {
+    "invalid_client",
+    "invalid_grant",
+    "invalid_scope",
+    "invalid_token",
+    "unauthorized_client",
+    "unsupported_grant_type",
+}
+
+
+def reasons_of(refusal: Any) -> list[str]:
+    """The reasons of a 400, such as `/body/phone is not …`.
+
+    :param refusal: its body: a problem (RFC 9457), which names all reasons, or an OAuth error, which names the first
+    """
+    if "error_description" in refusal:
+        return [refusal["error_description"].removeprefix("The request is not valid: ").removesuffix(".")]
+    return [f"{error['pointer']} {error['message']}" for error in refusal.get("errors", [])] or [str(refusal)]
+
+
+def unargued(refusal: Any) -> list[str]:
+    """The reasons of a 400 that are not listed here."""
+    if refusal.get("error") in _OAUTH_ERRORS:
+        return []
+    return [reason for reason in reasons_of(refusal) if not any(p.fullmatch(reason) for p in _PATTERNS)]
+
+
+def send(example: Example) -> httpx.Response:
+    """Sends it with credentials that the operation takes."""
+    service, path = example.path.split("/", 1)
+    url = f"{os.environ[f'GATEPOST_{service.upper()}_URL']}/{path}"
+    client = "mobile-app" if path.endswith("/tokens") else "internal"
+    auth = (client, os.environ[f"GATEPOST_{client.upper().replace('-', '_')}_SECRET"]) if service == "auth" else None
+    token = os.environ["GATEPOST_OPERATOR_TOKEN" if path.endswith("/push") else "GATEPOST_USER_TOKEN"]
+    headers = {"authorization": f"Bearer {token}"} | example.headers
+    return httpx.request(example.method, url, content=example.body.encode(), headers=headers, auth=auth)
+
+
+def unsaid() -> Iterator[str]:
+    """Which lines the server does not say to their example, and what it says in the place of each."""
+    for pattern, example in REFUSALS:
+        response = send(example)
+        reasons = reasons_of(response.json()) if response.status_code == 400 else []
+        if not any(re.fullmatch(pattern, reason, re.DOTALL) for reason in reasons):
+            yield f"{pattern}: {response.status_code} {response.text}"
+
+
+if __name__ == "__main__":
+    sys.exit("\n".join(unsaid()) or None)
