@@ -4,13 +4,16 @@ import type { components, operations } from "../../gen/openapi/auth.ts";
 import { invalidInput } from "../platform/base/errors.ts";
 import { type Binding, bindContract } from "../platform/openapi/bind.ts";
 import { matchesEntityTag } from "../platform/openapi/entity-tag.ts";
-import type {
-  BodySecurityHandler,
-  Call,
-  Declared,
-  Handlers,
-  SecurityHandler,
+
+import {
+  type BodySecurityHandler,
+  type Call,
+  type Handlers,
+  nothingElse,
+  type SecurityHandler,
+  type Stated,
 } from "../platform/openapi/handlers.ts";
+
 import type { Authenticator } from "./clients/authenticate-client.ts";
 import { type Caller, mayIntrospect } from "./clients/client.ts";
 import { identityNotFound, invalidClient } from "./errors.ts";
@@ -32,7 +35,7 @@ interface Dependencies {
   readonly introspect: Introspect;
   readonly revoke: Revoke;
   readonly keys: KeyStore;
-  readonly metadata: Schemas["ServerMetadata"];
+  readonly metadata: Stated<Schemas["ServerMetadata"]>;
 }
 
 /** The document bound to its handlers. */
@@ -61,30 +64,34 @@ function authSecurity(authenticator: Authenticator): Record<string, SecurityHand
 function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> {
   const { identities, guessing, generateTokens, introspect, revoke, keys, metadata } = dependencies;
   return {
-    async createIdentity({ body: { id, ...fields } }) {
-      return { status: 200, body: identityBody(await identities.create(id, fields)) };
+    async createIdentity({ body: { id, phone, email, metadata, ...rest } }) {
+      nothingElse(rest);
+      return { status: 200, body: identityBody(await identities.create(id, { phone, email, metadata })) };
     },
-    async findIdentityByPhone({ query: { phone } }) {
-      const identity = await identities.findByPhone(phone);
+    async findIdentityByPhone({ query: { phone: sought, ...rest } }) {
+      nothingElse(rest);
+      const identity = await identities.findByPhone(sought);
       if (!identity) throw identityNotFound("phone number");
-      const { metadata: _left, authenticationTypes: _out, ...found } = identityBody(identity);
-      return { status: 200, body: found };
+      const { id, phone, email } = identityBody(identity);
+      return { status: 200, body: { id, phone, email } };
     },
     async getIdentity({ path: { id } }) {
       return { status: 200, body: identityBody(await identities.get(id)) };
     },
-    async updateIdentity({ path, body: { id, ...fields } }) {
+    async updateIdentity({ path, body: { id, phone, email, metadata, ...rest } }) {
+      nothingElse(rest);
       if (id !== undefined && id !== path.id) {
         throw invalidInput([{ pointer: "/body/id", message: "differs from the id in the path" }]);
       }
-      await identities.update(path.id, fields);
+      await identities.update(path.id, { phone, email, metadata });
       return { status: 204 };
     },
     async deleteIdentity({ path: { id } }) {
       await identities.delete(id);
       return { status: 204 };
     },
-    async setIdentityPassword({ path: { id }, body: { password } }) {
+    async setIdentityPassword({ path: { id }, body: { password, ...rest } }) {
+      nothingElse(rest);
       await identities.setPassword(id, password);
       return { status: 204 };
     },
@@ -98,14 +105,23 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       return { status: 204 };
     },
     async generateTokens({ body }, call) {
-      return { status: 200, body: await generateTokens(authenticated(call), body, call.context) };
+      const { grant_type, username, password, refresh_token, phone, auth_id, ...others } = parametersOf(body);
+      const { otp_verification_token, scope, ...rest } = others;
+      nothingElse(rest);
+      const request = { grant_type, username, password, refresh_token, phone, auth_id };
+      const parameters = { ...request, otp_verification_token, scope };
+      return { status: 200, body: await generateTokens(authenticated(call), parameters, call.context) };
     },
     async introspectToken({ body }, call) {
+      const { token, token_type_hint: _notNeeded, ...rest } = parametersOf(body);
+      nothingElse(rest);
       if (!mayIntrospect(authenticated(call))) throw invalidClient();
-      return { status: 200, body: introspectionBody(await introspect(body.token)) };
+      return { status: 200, body: introspectionBody(await introspect(token)) };
     },
     async revokeToken({ body }, call) {
-      await revoke(authenticated(call), body.token);
+      const { token, token_type_hint: _notNeeded, ...rest } = parametersOf(body);
+      nothingElse(rest);
+      await revoke(authenticated(call), token);
       return { status: 200, body: { message: "The token has been revoked." } };
     },
     async getKeySet(_request, { header }) {
@@ -121,6 +137,15 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
 /** The caller, whom the binding has found before it called the handler. */
 function authenticated({ caller }: Call<Caller>): Caller {
   return caller ?? refuse();
+}
+
+/** The parameters of an OAuth operation without those that say who calls: {@link oauthCaller} has read them. */
+function parametersOf<Body extends Credentials>({
+  client_id: _id,
+  client_secret: _secret,
+  ...parameters
+}: Body) {
+  return parameters;
 }
 
 /**
@@ -153,35 +178,43 @@ function refuse(): never {
   throw invalidClient();
 }
 
-function identityBody(identity: Identity): Schemas["Identity"] {
+function identityBody(identity: Identity): Stated<Schemas["Identity"]> {
   const { id, phone, email, metadata } = identity;
   return {
     id,
     phone,
-    ...(email !== null && { email }),
-    ...(metadata !== null && { metadata }),
+    email: email ?? undefined,
+    metadata: metadata ?? undefined,
     authenticationTypes: authenticationTypesOf(identity),
   };
 }
 
-/**
- * The response for an active token. The document has one schema for active and inactive tokens, which requires only
- * `active`, and describes the names of RFC 7662 by a pattern.
- */
-type ActiveBody = Required<Omit<Declared<Schemas["Introspection"]>, "active" | "scope">> & {
-  readonly active: true;
-  readonly scope?: string;
-  readonly client_id: string;
-  readonly token_type: Schemas["TokenType"];
+/** The document has one schema for active and inactive tokens, which requires only `active`. */
+type IntrospectionBody = Stated<Schemas["Introspection"]>;
+
+const inactiveBody: IntrospectionBody = {
+  active: false,
+  sub: undefined,
+  aud: undefined,
+  userInfo: undefined,
+  nbf: undefined,
+  iss: undefined,
+  exp: undefined,
+  iat: undefined,
+  jti: undefined,
+  clientId: undefined,
+  tokenType: undefined,
+  scope: undefined,
+  username: undefined,
 };
 
-function introspectionBody(result: Introspection): ActiveBody | { readonly active: false } {
-  if (!result.active) return { active: false };
+function introspectionBody(result: Introspection): IntrospectionBody {
+  if (!result.active) return inactiveBody;
   const { sub, aud, nbf, iss, exp, iat, jti, clientId, scope } = result;
   return {
     active: true,
     sub,
-    aud: [...aud],
+    aud,
     userInfo: { userId: sub },
     nbf,
     iss,
@@ -190,9 +223,10 @@ function introspectionBody(result: Introspection): ActiveBody | { readonly activ
     jti,
     clientId,
     tokenType: "Bearer",
+    // The names of RFC 7662, which the document describes by a pattern.
     client_id: clientId,
     token_type: "Bearer",
-    ...(scope !== undefined && { scope }),
+    scope,
     username: sub,
   };
 }

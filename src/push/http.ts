@@ -3,7 +3,12 @@ import type { Hono } from "hono";
 import type { components, operations } from "../../gen/openapi/push-orchestration.ts";
 import { type InputError, invalidInput } from "../platform/base/errors.ts";
 import { type Binding, bindContract } from "../platform/openapi/bind.ts";
-import type { Handlers, SecurityHandler } from "../platform/openapi/handlers.ts";
+import {
+  type Handlers,
+  nothingElse,
+  type SecurityHandler,
+  type Stated,
+} from "../platform/openapi/handlers.ts";
 import type { Callers } from "./callers/callers.ts";
 import { readDateTime } from "./devices/date-time.ts";
 import type { Devices } from "./devices/devices.ts";
@@ -57,7 +62,8 @@ function pushSecurity(callers: Dependencies["callers"]): Record<string, Security
 function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> {
   const { devices, history, notifications } = dependencies;
   return {
-    async savePushToken({ body: { token, expiration, provider } }, { caller, header }) {
+    async savePushToken({ body: { token, expiration, provider, ...rest } }, { caller, header }) {
+      nothingElse(rest);
       const utcOffset = offsetOfHeader(header("barrier-user-utc-offset"));
       const device = { token, expiration: instantOf(expiration), ...(provider && { provider }), utcOffset };
       await devices.save(userOf(caller), device);
@@ -69,32 +75,39 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
         await devices.removeAll(userId);
         return { status: 204, headers: { Deprecation: deletionWithoutBody } };
       }
-      await (body.all === true ? devices.removeAll(userId) : devices.remove(userId, tokenOf(body)));
+      const { token, all, expiration: _notNeeded, ...rest } = body;
+      nothingElse(rest);
+      await (all === true ? devices.removeAll(userId) : devices.remove(userId, tokenToDelete(token)));
       return { status: 204, headers: {} };
     },
     async startTestNotifications() {
       await notifications.startTestRun();
       return { status: 202 };
     },
-    async sendPushNotification({ body }, { caller, header }) {
-      const notification = notificationOf(body);
+    async sendPushNotification({ body: { title, message, image, utcOffsets, ...rest } }, { caller, header }) {
+      nothingElse(rest);
+      const notification = notificationOf({ title, message, image, utcOffsets });
       const key = header("idempotency-key");
       const { notificationId } = await notifications.accept(clientOf(caller), notification, key);
       return { status: 204, headers: { "Notification-Id": notificationId } };
     },
-    async getNotificationsHistory({ query: { markViewed = false, ...query } }, { caller, method }) {
+    async getNotificationsHistory({ query }, { caller, method }) {
+      const { markViewed = false, page, size, sort, ...rest } = query;
+      nothingElse(rest);
       // A HEAD request does not show the entries, so it must not mark them as viewed.
       const marksViewed = markViewed && method !== "HEAD";
-      return { status: 200, body: await history.page(userOf(caller), pageOf(query), marksViewed) };
+      const request = pageOf({ page, size, sort });
+      return { status: 200, body: await history.page(userOf(caller), request, marksViewed) };
     },
-    async getNotificationsSummary({ query }, { caller }) {
-      const isPage = query.page !== undefined || query.size !== undefined;
-      const viewed = await history.summary(userOf(caller), isPage ? pageOf(query) : undefined);
-      return { status: 200, body: { viewed } };
+    async getNotificationsSummary({ query: { page, size, sort, ...rest } }, { caller }) {
+      nothingElse(rest);
+      const request = page === undefined && size === undefined ? undefined : pageOf({ page, size, sort });
+      return { status: 200, body: { viewed: await history.summary(userOf(caller), request) } };
     },
-    async listNotifications({ query: { idempotencyKey, ...query } }, { caller }) {
+    async listNotifications({ query: { page, size, idempotencyKey, ...rest } }, { caller }) {
+      nothingElse(rest);
       const key = idempotencyKey === undefined ? undefined : { clientId: clientOf(caller), idempotencyKey };
-      return { status: 200, body: await notifications.list(pageOf(query), key) };
+      return { status: 200, body: await notifications.list(pageOf({ page, size }), key) };
     },
     async getNotification({ path: { id } }) {
       return { status: 200, body: await notifications.get(id.toLowerCase()) };
@@ -108,8 +121,9 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
     async cancelNotification({ path: { id } }) {
       return { status: 200, body: await notifications.cancel(id.toLowerCase()) };
     },
-    async listDeadLetters({ query }) {
-      return { status: 200, body: await notifications.deadLetters(pageOf(query)) };
+    async listDeadLetters({ query: { page, size, ...rest } }) {
+      nothingElse(rest);
+      return { status: 200, body: await notifications.deadLetters(pageOf({ page, size })) };
     },
     async replayDeadLetter({ path: { id } }) {
       await notifications.replay(id);
@@ -129,8 +143,11 @@ function userOf(caller: Caller | undefined): string {
   return caller.userId;
 }
 
+/** As a caller sends it: each member may be absent. */
+type AsAsked<T> = { readonly [K in keyof T]?: T[K] | undefined };
+
 /** The page to return, with the defaults of the document. */
-function pageOf({ page = 0, size = 20, sort = [] }: Partial<PageRequest>): PageRequest {
+function pageOf({ page = 0, size = 20, sort = [] }: AsAsked<PageRequest>): PageRequest {
   return { page, size: Math.min(size, largestPage), sort };
 }
 
@@ -140,7 +157,7 @@ function offsetOfHeader(text: string | undefined): number | string | undefined {
 }
 
 /** The token to delete. The schema demands it unless all are to be deleted. */
-function tokenOf({ token }: Schemas["PushTokenReference"]): string {
+function tokenToDelete(token: string | null | undefined): string {
   if (typeof token !== "string") throw invalidInput([{ pointer: "/body/token", message: "is required" }]);
   return token;
 }
@@ -155,7 +172,7 @@ function instantOf(text: string): Date {
 }
 
 /** Checks what the schema cannot express, and returns the notification. */
-function notificationOf({ title, message, image, utcOffsets }: Schemas["PushNotification"]) {
+function notificationOf({ title, message, image, utcOffsets }: Stated<Schemas["PushNotification"]>) {
   const errors: InputError[] = [];
   if (Buffer.byteLength(message) > maxMessageBytes) {
     errors.push({ pointer: "/body/message", message: `is longer than ${maxMessageBytes} bytes in UTF-8` });

@@ -27,7 +27,7 @@ export function serverMetadata(issuer: string, clients: readonly ClientRegistrat
     introspection_endpoint_auth_methods_supported: authenticationMethods,
     revocation_endpoint_auth_methods_supported: authenticationMethods,
     // RFC 8414 section 3.2: a list without elements is left out.
-    ...(scopes.length > 0 && { scopes_supported: scopes }),
+    scopes_supported: scopes.length > 0 ? scopes : undefined,
     service_documentation: `${issuer}/docs`,
   };
 }

@@ -15,7 +15,7 @@ export interface TokenPair {
   expires_in: number;
   refresh_expires_in: number;
   /** Space-separated; absent if the access token has none. */
-  scope?: string;
+  scope: string | undefined;
 }
 
 interface PairRequest {
@@ -68,7 +68,7 @@ export function createTokenIssuer({ db, clock, accessTokens, issuer }: Dependenc
       token_type: "Bearer",
       expires_in: accessTokenSeconds,
       refresh_expires_in: refreshTokenSeconds,
-      ...(scope !== undefined && { scope }),
+      scope,
     };
   }
 

@@ -3,7 +3,7 @@ import type { Hono } from "hono";
 import type { operations } from "../../../gen/openapi/otp-verifier.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import { type Binding, bindContract } from "../../platform/openapi/bind.ts";
-import type { Handlers } from "../../platform/openapi/handlers.ts";
+import { type Handlers, nothingElse } from "../../platform/openapi/handlers.ts";
 import { proofSeconds, type SignOtpProof } from "./otp-proof-signer.ts";
 import { requirePhone } from "./phone.ts";
 import { codeSeconds, type Message, type Verifications } from "./verifications.ts";
@@ -32,23 +32,28 @@ export function otpVerifierHttp(
 function otpVerifierHandlers(dependencies: Dependencies): Handlers<operations, never> {
   const { verifications, signOtpProof, logger } = dependencies;
   return {
-    async startVerification({ body }) {
-      logMessage(logger, verifications.start(requirePhone(body.phone, "/body/phone")));
+    async startVerification({ body: { phone, ...rest } }) {
+      nothingElse(rest);
+      logMessage(logger, verifications.start(requirePhone(phone, "/body/phone")));
       return { status: 202, body: { expiresIn: codeSeconds } };
     },
-    async checkVerification({ body: { phone, code } }) {
+    async checkVerification({ body: { phone, code, ...rest } }) {
+      nothingElse(rest);
       const canonical = requirePhone(phone, "/body/phone");
       const verified =
         code === undefined ? verifications.takePass(canonical) : verifications.check(canonical, code);
       return { status: 200, body: { verified } };
     },
-    async confirmVerification({ body: { phone, code } }) {
+    async confirmVerification({ body: { phone, code, ...rest } }) {
+      nothingElse(rest);
       const canonical = requirePhone(phone, "/body/phone");
-      if (!verifications.confirm(canonical, code)) return { status: 200, body: { verified: false } };
-      const otpVerificationToken = await signOtpProof(canonical);
-      return { status: 200, body: { verified: true, otpVerificationToken, expiresIn: proofSeconds } };
+      const verified = verifications.confirm(canonical, code);
+      const otpVerificationToken = verified ? await signOtpProof(canonical) : undefined;
+      const expiresIn = verified ? proofSeconds : undefined;
+      return { status: 200, body: { verified, otpVerificationToken, expiresIn } };
     },
-    async listMessages({ query: { phone } }) {
+    async listMessages({ query: { phone, ...rest } }) {
+      nothingElse(rest);
       const messages = verifications.messages(requirePhone(phone, "/query/phone"));
       const shown = messages.map(({ sentAt, ...message }) => ({ ...message, sentAt: sentAt.toISOString() }));
       return { status: 200, body: { messages: shown } };

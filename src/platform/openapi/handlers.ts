@@ -1,13 +1,36 @@
 /**
  * The types of a handler's request and response, derived from the operations that openapi-typescript generates. A
- * handler cannot return a status, body or header that its operation does not declare. A table of handlers that
- * lacks an operation does not compile.
+ * handler cannot return a status, body or header that its operation does not declare, nor leave out a member of a body.
+ * A table of handlers that lacks an operation does not compile.
  */
 import type { RequestContext } from "../base/request-context.ts";
 import type { HeaderReader } from "./headers.ts";
 
 /** The members of T that are declared by name, without its index signature. */
-export type Declared<T> = { [K in keyof T as string extends K ? never : number extends K ? never : K]: T[K] };
+type Declared<T> = { [K in keyof T as string extends K ? never : number extends K ? never : K]: T[K] };
+
+/**
+ * T as a response states it: each member that the document lists is a key, at any depth. One that is optional may be
+ * undefined, which JSON leaves out. So a response that forgets a member of the document does not compile.
+ */
+export type Stated<T> = T extends readonly (infer Item)[]
+  ? readonly Stated<Item>[]
+  : T extends object
+    ? {
+        readonly [K in keyof T]-?:
+          | Stated<T[K]>
+          | (Record<never, never> extends Pick<T, K> ? undefined : never);
+      }
+    : T;
+
+/**
+ * Ends the taking apart of a body or a query: `const { name, size, ...rest } = body; nothingElse(rest);`. A member
+ * that is added to the document does not compile until it is taken out by name too, so it cannot be accepted and lost.
+ * @param _rest what is left; members that the document does not list may be among it
+ */
+export function nothingElse(_rest: Readonly<Record<string, never>>): void {
+  // The type is the check.
+}
 
 type ParametersOf<Op, In extends string> = Op extends { parameters: infer P }
   ? In extends keyof P
@@ -46,7 +69,7 @@ type HeadersOf<R> = R extends { headers: infer H }
   : { readonly headers?: never };
 
 type ContentOf<R> = R extends { content: { "application/json": infer B } }
-  ? { readonly body: B }
+  ? { readonly body: Stated<B> }
   : { readonly body?: never };
 
 type SuccessStatus = 200 | 201 | 202 | 204 | 304;
