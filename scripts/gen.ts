@@ -55,6 +55,19 @@ const protoMessages: Generator = {
   },
 };
 
+/** For each folder of protos with a version: its files and what they import as a FileDescriptorSet, comments included. */
+const protoDescriptorSets: Generator = {
+  output: "gen/descriptors",
+  async generate(target) {
+    await mkdir(join(target, "gen/descriptors"), { recursive: true });
+    for await (const version of glob("proto/*/v1", { cwd: ROOT })) {
+      const folder = dirname(version);
+      const file = join(target, "gen/descriptors", `${basename(folder)}.binpb`);
+      await outputOf("buf", "build", "--path", folder, "--as-file-descriptor-set", "--output", file);
+    }
+  },
+};
+
 /** The settings: the part of their page between the two markers. */
 const settingsPage: Generator = {
   output: SETTINGS_PAGE,
@@ -92,7 +105,13 @@ const commonPasswords: Generator = {
   },
 };
 
-const GENERATORS: readonly Generator[] = [openapiDocuments, protoMessages, settingsPage, commonPasswords];
+const GENERATORS: readonly Generator[] = [
+  openapiDocuments,
+  protoMessages,
+  protoDescriptorSets,
+  settingsPage,
+  commonPasswords,
+];
 
 /** The files at or below `path`, relative to `root`; none if there is no such path. */
 async function filesAt(root: string, path: string): Promise<Set<string>> {

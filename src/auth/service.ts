@@ -71,7 +71,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const [database, keys, document] = await Promise.all([
     openDatabase(settings.database, authMigrations),
     createKeyStore(settings.signing),
-    loadContract(contractTexts("auth")),
+    loadContract(contractTexts("auth", "auth")),
   ]);
   const { db } = database;
   const verified = new VerifiedSecrets();

@@ -66,7 +66,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   const { settings, logger, metrics, validateResponses, clock = systemClock } = dependencies;
   const [database, document] = await Promise.all([
     openDatabase(settings.database, pushMigrations),
-    loadContract(contractTexts("push-orchestration")),
+    loadContract(contractTexts("push-orchestration", "push")),
   ]);
   const { db } = database;
   const queues = createJobs({ database, tables: pushJobTables, logger });

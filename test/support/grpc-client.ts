@@ -13,6 +13,7 @@ import {
   type AnyDefinition,
   loadSync,
   type MethodDefinition,
+  type PackageDefinition,
   type ServiceDefinition,
 } from "@grpc/proto-loader";
 
@@ -25,10 +26,18 @@ export function loadMethod(
   method: string,
   includeDirs: string[] = [],
 ): Method {
-  const definition = loadSync(file, { includeDirs, enums: String, longs: String, oneofs: true });
+  return methodOf(
+    loadSync(file, { includeDirs, enums: String, longs: String, oneofs: true }),
+    service,
+    method,
+  );
+}
+
+/** A method of what was loaded. */
+export function methodOf(definition: PackageDefinition, service: string, method: string): Method {
   const found = definition[service];
   const named = found && isService(found) ? found[method] : undefined;
-  if (!named) throw new Error(`${file} has no ${service}/${method}`);
+  if (!named) throw new Error(`there is no ${service}/${method}`);
   return named;
 }
 

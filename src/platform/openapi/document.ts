@@ -8,6 +8,7 @@ import { Ajv2020, type FuncKeywordDefinition, type ValidateFunction } from "ajv/
 import addFormats from "ajv-formats";
 import { type Document, OpenAPIBackend, type Operation } from "openapi-backend";
 import { closed } from "./closed.ts";
+import { type Protos, readProtos } from "./protos.ts";
 
 /** The part of a (dereferenced) OpenAPI response that is used here. */
 export interface ResponseObject {
@@ -76,6 +77,8 @@ export interface ContractOperation {
 
 /** A contract as it is served and bound. */
 export interface ContractDocument {
+  /** What the service offers beside the document. */
+  readonly protos: Protos | undefined;
   /** The document's text. */
   readonly yaml: string;
   /** The parsed document. */
@@ -146,18 +149,23 @@ function serverUrlOf({ info, servers = [], paths = {} }: Document): string {
 
 /** A document in both formats: `json` is generated from `yaml`, and is much faster to parse. */
 export interface ContractTexts {
+  readonly protos?: Protos;
   readonly yaml: string;
   readonly json: string;
 }
 
-/** @param name of a document in openapi/ */
-export function contractTexts(name: string): ContractTexts {
+/**
+ * @param name of a document in openapi/
+ * @param protos the folder of the service in proto/, if it has one
+ */
+export function contractTexts(name: string, protos?: string): ContractTexts {
   const read = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), "utf8");
-  return { yaml: read(`openapi/${name}.yaml`), json: read(`gen/openapi/${name}.json`) };
+  const texts = { yaml: read(`openapi/${name}.yaml`), json: read(`gen/openapi/${name}.json`) };
+  return protos === undefined ? texts : { ...texts, protos: readProtos(protos) };
 }
 
 /** Reads a document. It is part of the program, so a mistake in it is a defect. @throws for a mistake */
-export async function loadContract({ yaml, json: text }: ContractTexts): Promise<ContractDocument> {
+export async function loadContract({ yaml, json: text, protos }: ContractTexts): Promise<ContractDocument> {
   const json: Document = JSON.parse(text);
   const strict = createAjv({ coerceTypes: false });
   const coercing = createAjv({ coerceTypes: true });
@@ -175,7 +183,7 @@ export async function loadContract({ yaml, json: text }: ContractTexts): Promise
     const paths = { path: basePath + operation.path, alsoAt: pathItem?.["x-also-at"] };
     return describeOperation(backend, operation, paths, schemesOf(json, operation), strict);
   });
-  return { yaml, json, title: json.info.title, serverUrl, basePath, operations };
+  return { yaml, json, protos, title: json.info.title, serverUrl, basePath, operations };
 }
 
 /** The part of an OpenAPI path item that is used here. */

@@ -4,7 +4,15 @@ import { createRequire } from "node:module";
 import swaggerUi from "swagger-ui-dist/package.json" with { type: "json" };
 import type { ContractDocument } from "./document.ts";
 import { entityTag } from "./entity-tag.ts";
-import { type ApiLinks, escapeHtml, indexHtml, linksOf, namesHtml } from "./service-index.ts";
+import {
+  type ApiLinks,
+  descriptorSetPath,
+  escapeHtml,
+  indexHtml,
+  linksOf,
+  namesHtml,
+  protosPath,
+} from "./service-index.ts";
 
 /** A page, without the headers that every response has. */
 export interface Page {
@@ -56,6 +64,9 @@ const initialiserVersion = entityTag(initialiser).slice(1, -1);
 
 const scriptType = "text/javascript; charset=utf-8";
 const jsonType = "application/json";
+const textType = "text/plain; charset=utf-8";
+/** Registered with the IANA; a descriptor set is a message like any other. */
+const protobufType = "application/protobuf";
 const pageHeaders = {
   "Content-Type": "text/html; charset=utf-8",
   "Content-Security-Policy": contentSecurityPolicy,
@@ -104,6 +115,7 @@ export function pagesOf(contract: ContractDocument): ReadonlyMap<string, MakePag
         (url) => `url: ${url}\n`,
       ),
     ],
+    ...protoPages(contract),
     ["docs", text(pageHeaders, () => htmlOf(contract.title))],
     [
       "docs/assets/initialiser.js",
@@ -111,6 +123,17 @@ export function pagesOf(contract: ContractDocument): ReadonlyMap<string, MakePag
     ],
     ...assets,
   ]);
+}
+
+/** The protos as they are written, by the path that they import each other by, and their descriptor set. */
+function protoPages({ protos }: ContractDocument): [string, MakePage][] {
+  if (!protos) return [];
+  const files = [...protos.files].map(([file, text]): [string, MakePage] => {
+    const page = once(() => toPage(Buffer.from(text), { "Content-Type": textType }));
+    return [`${protosPath}/${file}`, page];
+  });
+  const set = once(() => toPage(Buffer.from(protos.descriptorSet), { "Content-Type": protobufType }));
+  return [...files, [descriptorSetPath, set]];
 }
 
 /**

@@ -9,15 +9,38 @@ export interface ApiLinks {
   readonly docs: string;
   readonly openapiYaml: string;
   readonly openapiJson: string;
+  /** Absent where an API is offered over HTTP alone. */
+  readonly protos?: ProtoLinks;
 }
 
-export function linksOf({ title, basePath }: Pick<ContractDocument, "title" | "basePath">): ApiLinks {
+interface ProtoLinks {
+  /** A google.protobuf.FileDescriptorSet of all files and what they import. */
+  readonly descriptorSet: string;
+  readonly files: readonly string[];
+}
+
+/** Where the protos are, below the base path. */
+export const protosPath = "protos";
+/** Where the descriptor set is, below the base path. */
+export const descriptorSetPath = `${protosPath}/descriptors.binpb`;
+
+export function linksOf({
+  title,
+  basePath,
+  protos,
+}: Pick<ContractDocument, "title" | "basePath" | "protos">): ApiLinks {
   return {
     name: title,
     path: basePath,
     docs: `${basePath}/docs`,
     openapiYaml: `${basePath}/openapi.yaml`,
     openapiJson: `${basePath}/openapi.json`,
+    ...(protos && {
+      protos: {
+        descriptorSet: `${basePath}/${descriptorSetPath}`,
+        files: [...protos.files.keys()].map((file) => `${basePath}/${protosPath}/${file}`),
+      },
+    }),
   };
 }
 
@@ -28,11 +51,13 @@ export function namesHtml(accept: string | undefined): boolean {
 
 /** The index as a page without scripts. */
 export function indexHtml(title: string, apis: readonly ApiLinks[]): string {
-  const items = apis.map(({ name, docs, openapiYaml, openapiJson }) => {
+  const items = apis.map(({ name, path: basePath, docs, openapiYaml, openapiJson, protos }) => {
+    const paths = protos ? [protos.descriptorSet, ...protos.files] : [];
     const links = [
       [docs, "reference"],
       [openapiYaml, "openapi.yaml"],
       [openapiJson, "openapi.json"],
+      ...paths.map((path) => [path, path.slice(`${basePath}/${protosPath}/`.length)]),
     ].map(([path = "", text = ""]) => `<a href="${escapeHtml(path)}">${text}</a>`);
     return `<li>${escapeHtml(name)}: ${links.join(", ")}</li>`;
   });

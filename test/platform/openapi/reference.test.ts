@@ -25,7 +25,7 @@ beforeAll(async () => {
   const { logger } = captureLog();
   sample = await loadContract(sampleTexts);
   const app = new Hono();
-  const contract = await loadContract(contractTexts("auth"));
+  const contract = await loadContract(contractTexts("auth", "auth"));
   const verifier = await loadContract(contractTexts("otp-verifier"));
   app.route("/", createApiReference(contract, logger));
   app.route("/", createApiReference(verifier, logger));
@@ -52,6 +52,8 @@ const pages = [
   ["/api/auth", "application/json"],
   ["/api/auth/openapi.json", "application/json"],
   ["/api/auth/openapi.yaml", "application/yaml"],
+  ["/api/auth/protos/auth/v1/introspection.proto", "text/plain; charset=utf-8"],
+  ["/api/auth/protos/descriptors.binpb", "application/protobuf"],
   ["/api/auth/docs", "text/html; charset=utf-8"],
   ["/api/auth/docs/assets/swagger-ui.css", "text/css; charset=utf-8"],
   ["/api/auth/docs/assets/swagger-ui-bundle.js", "text/javascript; charset=utf-8"],
@@ -147,13 +149,23 @@ describe("the index", () => {
     docs: "/api/auth/docs",
     openapiYaml: "/api/auth/openapi.yaml",
     openapiJson: "/api/auth/openapi.json",
+    protos: {
+      descriptorSet: "/api/auth/protos/descriptors.binpb",
+      files: ["/api/auth/protos/auth/v1/events.proto", "/api/auth/protos/auth/v1/introspection.proto"],
+    },
   };
+  const paths = [
+    links.docs,
+    links.openapiYaml,
+    links.openapiJson,
+    links.protos.descriptorSet,
+    ...links.protos.files,
+  ];
 
   it("of a base path names the API and the paths of its documents, which exist", async () => {
     const index = await (await get("/api/auth")).json();
     expect(index).toEqual(links);
-    for (const path of [links.docs, links.openapiYaml, links.openapiJson])
-      expect((await get(path)).status, path).toBe(200);
+    for (const path of paths) expect((await get(path)).status, path).toBe(200);
     expect((await get("/api/auth/")).url).toBe(`${served.origin}/api/auth`);
   });
 
@@ -168,8 +180,7 @@ describe("the index", () => {
     expect(response.headers.get("content-type")).toBe("text/html; charset=utf-8");
     expect(response.headers.get("vary")).toBe("Accept");
     const html = await response.text();
-    for (const link of [links.docs, links.openapiYaml, links.openapiJson])
-      expect(html).toContain(`<a href="${link}">`);
+    for (const link of paths) expect(html).toContain(`<a href="${link}">`);
     const other = await get(path, {
       headers: { accept, "if-none-match": response.headers.get("etag") ?? "" },
     });
@@ -299,6 +310,10 @@ describe("the disk", () => {
     "/api/auth/docs/assets//etc/passwd",
     "/api/auth/docs/assets/swagger-ui.css%00.png",
     "/api/auth/openapi.yaml/../auth.yaml",
+    "/api/auth/protos/",
+    "/api/auth/protos/grpc/health/v1/health.proto",
+    "/api/auth/protos/push/v1/delivery.proto",
+    "/api/auth/protos/..%2Fbuf.gen.yaml",
     "/openapi.yaml",
   ])("is closed but for what the page needs: %s", async (path) => {
     const answer = await exchange(
