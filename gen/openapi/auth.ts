@@ -372,7 +372,9 @@ export interface components {
         };
         /** @description What to change. An absent field stays, null clears. */
         IdentityChange: {
+            /** @description The id in the path, or absent; it cannot be changed, so null is refused. */
             id?: components["schemas"]["IdentityId"];
+            /** @description Phone number in international format. Every identity has one, so null is refused. */
             phone?: components["schemas"]["PhoneInput"];
             /**
              * Format: email

@@ -103,6 +103,7 @@ export interface components {
         };
         VerificationCheck: {
             phone: components["schemas"]["Phone"];
+            /** @description The one-time code, or absent to ask about a check just now; null is refused, as it is neither. */
             code?: components["schemas"]["OneTimeCode"];
         };
         VerificationOutcome: {

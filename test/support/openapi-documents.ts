@@ -74,9 +74,8 @@ export function closureOf(root: JsonObject, schemas: readonly PlacedSchema[]): P
   return [...found.values()];
 }
 
-function readDocument(file: string): OpenapiDocument {
-  const name = basename(file, ".yaml");
-  const root: JsonObject = parse(readFileSync(new URL(`../../${file}`, import.meta.url), "utf8"));
+/** @param name that the places of its schemas begin with */
+export function openapiDocument(name: string, root: JsonObject): OpenapiDocument {
   const { schemas, ...components } = objectOf(root["components"]);
   const named = entriesOf(schemas).map(([key, schema]) => ({
     at: `${name}#/components/schemas/${key}`,
@@ -92,4 +91,9 @@ function readDocument(file: string): OpenapiDocument {
 /** All documents of openapi/. */
 export const openapiDocuments: readonly OpenapiDocument[] = globSync("openapi/*.yaml")
   .sort()
-  .map(readDocument);
+  .map((file) =>
+    openapiDocument(
+      basename(file, ".yaml"),
+      parse(readFileSync(new URL(`../../${file}`, import.meta.url), "utf8")),
+    ),
+  );
