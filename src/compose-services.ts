@@ -39,6 +39,8 @@ export interface RunnableService extends ServedApi {
 
 interface ProcessDependencies {
   readonly logger: Logger;
+  /** Where events are written that no broker takes. */
+  readonly eventLog: Logger;
   readonly metrics: Metrics;
   readonly clock: Clock;
 }
@@ -117,7 +119,7 @@ function runnablePush(service: PushService, logger: Logger): RunnableService {
 async function builtInVerifier(
   server: ServerSettings,
   { otp }: AuthSettings,
-  { logger, metrics, clock }: ProcessDependencies,
+  { logger, metrics, clock }: Omit<ProcessDependencies, "eventLog">,
 ): Promise<ServedApi> {
   const [{ createOtpVerifier }, { developmentSecrets }] = await Promise.all([
     import("./development/otp-verifier/service.ts"),

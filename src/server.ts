@@ -10,7 +10,7 @@ import { CachingRouter } from "./platform/http/caching-router.ts";
 import { httpCors } from "./platform/http/cors.ts";
 import { createManagementApp } from "./platform/http/management.ts";
 import { createHttpServer } from "./platform/http/server.ts";
-import type { Logger } from "./platform/observability/logger.ts";
+import { createFileLogger, type Logger } from "./platform/observability/logger.ts";
 import { createMetrics } from "./platform/observability/metrics.ts";
 import { apiHeaders } from "./platform/openapi/api-headers.ts";
 import { notFound } from "./platform/openapi/bind.ts";
@@ -69,7 +69,8 @@ export async function startServer(
     http: server.port || (await http.listen(host, 0)),
     grpc: server.grpcPort || (await grpc.listen(host, 0)),
   });
-  const { services, builtIn } = await composeServices(known, { logger, metrics, clock });
+  const eventLog = server.eventLog === undefined ? logger : createFileLogger(server.eventLog);
+  const { services, builtIn } = await composeServices(known, { logger, eventLog, metrics, clock });
   for (const { name, stop } of services) lifecycle.add({ name, stop });
 
   const app = new Hono({ router: new CachingRouter() });

@@ -56,6 +56,8 @@ export interface AuthService {
 interface Dependencies {
   readonly settings: AuthSettings;
   readonly logger: Logger;
+  /** Where events are written. */
+  readonly eventLog: Logger;
   readonly metrics: Metrics;
   /** Whether every response is validated against the document; in tests and development. */
   readonly validateResponses: boolean;
@@ -65,7 +67,7 @@ interface Dependencies {
 }
 
 export async function createAuthService(dependencies: Dependencies): Promise<AuthService> {
-  const { settings, logger, metrics, validateResponses, clock = systemClock } = dependencies;
+  const { settings, logger, eventLog, metrics, validateResponses, clock = systemClock } = dependencies;
   const { subscribers = [] } = dependencies;
   const { issuer } = settings;
   const [database, keys, document] = await Promise.all([
@@ -148,7 +150,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
           source: issuer,
           deliver: deliverToAll([
             ...subscribers,
-            logEvents(logger, [AuthEvents.authorizationReuseDetected.type, AuthEvents.accountLocked.type]),
+            logEvents(eventLog, [AuthEvents.authorizationReuseDetected.type, AuthEvents.accountLocked.type]),
           ]),
           logger,
           isOnlyProcess: settings.database.kind === "embedded",

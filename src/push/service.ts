@@ -56,6 +56,8 @@ export interface PushService {
 interface Dependencies {
   readonly settings: PushSettings;
   readonly logger: Logger;
+  /** Where events are written. */
+  readonly eventLog: Logger;
   readonly metrics: Metrics;
   /** Check every response against the document; in tests and development. */
   readonly validateResponses: boolean;
@@ -63,7 +65,7 @@ interface Dependencies {
 }
 
 export async function createPushService(dependencies: Dependencies): Promise<PushService> {
-  const { settings, logger, metrics, validateResponses, clock = systemClock } = dependencies;
+  const { settings, logger, eventLog, metrics, validateResponses, clock = systemClock } = dependencies;
   const [database, document] = await Promise.all([
     openDatabase(settings.database, pushMigrations),
     loadContract(contractTexts("push-orchestration", "push")),
@@ -131,7 +133,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
           db,
           outbox,
           source: eventSource,
-          deliver: logEvents(logger),
+          deliver: logEvents(eventLog),
           logger,
           isOnlyProcess: settings.database.kind === "embedded",
         }),

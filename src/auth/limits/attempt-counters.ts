@@ -111,8 +111,8 @@ function countUnlessFull(ownKey: string, rule: AttemptRule, counters: ReadonlyMa
     with full_counter as materialized (
       select ${known.key} as full_key, extract(epoch from ${known.expire} - now())::float8 as wait
       from ${attempts} known
-      join unnest(${keys}::text[], ${limits}::int[]) as rule (key, failures) on ${known.key} = rule.key
-      where ${known.expire} > now() and ${known.points} >= rule.failures
+      join unnest(${keys}::text[], ${limits}::int[]) as rule (counter_key, most) on ${known.key} = rule.counter_key
+      where ${known.expire} > now() and ${known.points} >= rule.most
       order by wait desc limit 1
     ), counted as (
       insert into ${attempts} as known (${key}, ${points}, ${expire})

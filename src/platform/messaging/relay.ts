@@ -42,12 +42,19 @@ interface RelaySettings {
   readonly isOnlyProcess?: boolean;
 }
 
-/** Events delivered in one transaction. */
+/** Events delivered in one transaction, at most. */
 const batchSize = 100;
+/** Milliseconds after which a batch ends with the event that is being delivered. */
+const batchMs = 5_000;
 /** Milliseconds between tries, at most. */
 const longestPauseMs = 15_000;
 /** Milliseconds that a subscriber may take for one event: the relay holds a transaction meanwhile. */
 const deliveryTimeoutMs = 5_000;
+/**
+ * Milliseconds that the relay's transaction may be idle: longer than any delivery takes. Then PostgreSQL ends it,
+ * because its process hangs, and another process relays.
+ */
+const idleTransactionMs = 15_000;
 
 /** Delivers each event to all subscribers, one after the other. */
 export function deliverToAll(subscribers: readonly Deliver[]): Deliver {
@@ -58,25 +65,39 @@ export function deliverToAll(subscribers: readonly Deliver[]): Deliver {
 
 /** A subscriber with a timeout; after a timeout the event is delivered again. */
 export function withDeliveryTimeout(deliver: Deliver): Deliver {
-  return async (event) => {
-    const done = new AbortController();
-    const late = setTimeout(deliveryTimeoutMs, undefined, { signal: done.signal }).then(
-      () => Promise.reject(new Error(`a subscriber took too long for ${event.type}`)),
-      () => undefined,
-    );
-    await Promise.race([deliver(event), late]).finally(() => done.abort());
-  };
+  return (event) => inTime(deliver(event), `a subscriber took too long for ${event.type}`);
+}
+
+async function inTime(work: Promise<void>, problem: string): Promise<void> {
+  const done = new AbortController();
+  const late = setTimeout(deliveryTimeoutMs, undefined, { signal: done.signal }).then(
+    () => Promise.reject(new Error(problem)),
+    () => undefined,
+  );
+  await Promise.race([work, late]).finally(() => done.abort());
 }
 
 /**
- * Without a broker events are delivered inside the process: each is a line of the log, the audit trail.
+ * Without a broker events are delivered inside the process: each is a line of a log, the audit trail, whatever the
+ * level of other lines. While nobody reads that log, the events wait in the outbox.
  * @param warningTypes types of events that are logged as warnings
  */
 export function logEvents(logger: Logger, warningTypes: readonly string[] = []): Deliver {
+  const log = logger.child({}, { level: "info" });
+  const read = () => inTime(flushed(log), "nobody reads the log of events");
   return async ({ id, type, subject, time, data }) => {
-    const level = warningTypes.includes(type) ? "warn" : "info";
-    logger[level]({ event: { id, type, subject, time, data } }, "Event");
+    // An event is written only once nothing waits before it, so that it is never dropped, and at most one waits.
+    await read();
+    log[warningTypes.includes(type) ? "warn" : "info"]({ event: { id, type, subject, time, data } }, "Event");
+    await read();
   };
+}
+
+/** Resolves once all lines so far are with the system: in the file, or with the reader of the pipe. */
+function flushed(log: Logger): Promise<void> {
+  return new Promise((resolve, reject) => {
+    log.flush((error) => (error ? reject(error) : resolve()));
+  });
 }
 
 /** Delivers the oldest batch of the outbox. @returns the number of events; also 0 while another process relays */
@@ -88,6 +109,7 @@ export async function relayOnce(settings: RelaySettings): Promise<number> {
     isMine: computed(boolean, sql`pg_try_advisory_xact_lock(hashtext(${`${schema}.${name}`}))`),
   });
   return db.transaction(async (tx) => {
+    await tx.execute(sql.raw(`set local idle_in_transaction_session_timeout = ${idleTransactionMs}`));
     const [locked] = await rows(tx, lock, sql`select ${lock}`);
     return locked?.isMine ? relayBatch(tx, settings) : 0;
   });
@@ -109,15 +131,18 @@ async function relayBatch(db: Database, { outbox, source, deliver }: RelaySettin
       select ${batch}
       from (select ${pending} from ${outbox} order by ${position} limit ${batchSize}) as event`,
   );
-  const events = outgoing?.events ?? [];
-  for (const { position: _, ...pendingEvent } of events) {
+  const delivered: number[] = [];
+  const end = performance.now() + batchMs;
+  for (const { position: place, ...pendingEvent } of outgoing?.events ?? []) {
+    if (performance.now() > end) break;
     await deliver({ specversion: "1.0", source, datacontenttype: "application/json", ...pendingEvent });
+    delivered.push(place);
   }
-  if (events.length > 0) {
-    const delivered = `{${events.map((one) => one.position).join(",")}}`;
-    await db.execute(sql`delete from ${outbox} where ${position} = any(${delivered}::bigint[])`);
+  if (delivered.length > 0) {
+    const places = `{${delivered.join(",")}}`;
+    await db.execute(sql`delete from ${outbox} where ${position} = any(${places}::bigint[])`);
   }
-  return events.length;
+  return delivered.length;
 }
 
 /** Relays until stopped. A failed delivery is logged and retried, with a pause that grows with each failure. */

@@ -1,13 +1,8 @@
 /** The log of a process: how lines are written. redaction.ts keeps secrets out of them. */
 import { createRequire } from "node:module";
-import {
-  type DestinationStream,
-  destination as fileDestination,
-  type Logger,
-  type LoggerOptions,
-  pino,
-} from "pino";
+import { type DestinationStream, destination, type Logger, type LoggerOptions, pino } from "pino";
 import type { Environment } from "../settings/kinds.ts";
+import { createOutput } from "./output.ts";
 import { loggable, redactLine } from "./redaction.ts";
 
 export type { Logger } from "pino";
@@ -22,10 +17,12 @@ export interface LoggerSettings {
 }
 
 /**
- * Creates the log of a process. Lines are written synchronously, so that none is lost in a crash. Everything
- * that this logger or a child logs goes through redaction.ts: bindings, objects, errors and text.
+ * Creates the log of a process. Lines go to the system at once, so that none is lost in a crash; output.ts says what
+ * happens to those that nobody reads. Everything that this logger or a child logs goes through redaction.ts:
+ * bindings, objects, errors and text.
  */
-export function createLogger({ level, environment, destination }: LoggerSettings): Logger {
+export function createLogger(settings: LoggerSettings): Logger {
+  const { level, environment } = settings;
   const options: LoggerOptions = {
     level,
     formatters: { level: (label) => ({ level: label }) },
@@ -39,9 +36,28 @@ export function createLogger({ level, environment, destination }: LoggerSettings
       streamWrite: redactLine,
     },
   };
-  const output = destination ?? fileDestination({ dest: 1, sync: true });
-  const logger = pino(options, environment === "production" ? output : prettyPrinted(output, !destination));
+  const output = settings.destination ?? standardOutput();
+  const isStandardOutput = settings.destination === undefined;
+  const logger = pino(
+    options,
+    environment === "production" ? output : prettyPrinted(output, isStandardOutput),
+  );
   return redactBindings(logger);
+
+  function standardOutput(): DestinationStream {
+    return createOutput(process.stdout, (lines) => {
+      logger.warn({ lines }, "Lines of the log were dropped, because nobody read standard output");
+    });
+  }
+}
+
+/** The log of a file: it is appended to, and created if it is missing. @throws if it cannot be written */
+export function createFileLogger(path: string): Logger {
+  return createLogger({
+    level: "info",
+    environment: "production",
+    destination: destination({ dest: path, append: true, mkdir: true, sync: true }),
+  });
 }
 
 /** The arguments of a log call: `(object?, message?, ...values)`. */
@@ -83,5 +99,5 @@ function prettyPrinted(output: DestinationStream, isStandardOutput: boolean): De
     singleLine: true,
     translateTime: "SYS:HH:MM:ss.l",
   });
-  return { write: (line) => output.write(pretty(line)) };
+  return { ...output, write: (line) => output.write(pretty(line)) };
 }

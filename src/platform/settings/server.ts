@@ -87,6 +87,11 @@ export const serverTable = {
     kind: yesNo,
     default: "NO",
   },
+  EVENT_LOG: {
+    description: "The file that events are appended to, a JSON line each; standard output unless set.",
+    kind: plainText,
+    example: "/var/log/events.jsonl",
+  },
   SHUTDOWN_GRACE_SECONDS: {
     description: "How many seconds requests in flight have to finish after SIGTERM.",
     kind: integer(0, 3600),
@@ -123,6 +128,8 @@ export interface ServerSettings {
   /** As browsers send them in `Origin`; empty: CORS is off. */
   readonly corsOrigins: readonly string[];
   readonly logLevel: LogLevel;
+  /** Path of the file of events; undefined: standard output. */
+  readonly eventLog: string | undefined;
   readonly shutdownGraceSeconds: number;
   /** MiB; undefined: as Node was started. */
   readonly memoryMinMb: number | undefined;
@@ -157,6 +164,7 @@ export function resolveServerSettings(
     tls: cert !== undefined && key !== undefined ? { cert, key } : undefined,
     corsOrigins: settings.CORS_ORIGINS ?? [],
     logLevel: settings.ENABLE_DEBUG && logLevel !== "trace" ? "debug" : logLevel,
+    eventLog: settings.EVENT_LOG,
     shutdownGraceSeconds: settings.SHUTDOWN_GRACE_SECONDS,
     memoryMinMb: settings.MEMORY_MIN_MB,
     memoryMaxMb: settings.MEMORY_MAX_MB,

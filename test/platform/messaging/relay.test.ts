@@ -163,6 +163,24 @@ describe.each(backends)("the relay on %s", (backend) => {
       expect(second.subjects).toEqual(ids);
     });
 
+    test("if one hangs in the middle, PostgreSQL ends its transaction, and another continues", async () => {
+      const ids = await write(3);
+      const program = fileURLToPath(new URL("../../support/relay-program.ts", import.meta.url));
+      const child = fork(program, [JSON.stringify(own.settings)]);
+      const gone = once(child, "exit");
+      let received = 0;
+      child.on("message", () => {
+        received += 1;
+        if (received === 2) child.kill("SIGSTOP");
+      });
+      await waitFor(() => expect(received).toBe(2));
+      const second = recorder();
+      await waitFor(async () => expect(await relayOnce(settings(second.deliver))).toBe(3));
+      expect(second.subjects).toEqual(ids);
+      child.kill("SIGKILL");
+      await gone;
+    });
+
     test("two running relays deliver each event once between them, each process in order", async () => {
       const other = await own.open();
       const [first, second] = [recorder(), recorder()];
