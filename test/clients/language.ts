@@ -57,7 +57,7 @@ export interface Language {
   readonly name: string;
   /** Programs that must be on PATH, each with the page that says how to install it. */
   readonly toolchain: readonly ToolchainProgram[];
-  /** Fetches what all checks need, such as a virtual environment. Quick if it is there already. */
+  /** Fetches what the checks need, such as a virtual environment. Quick if it is there already; repeated if it fails. */
   prepare?(world: World): Promise<void>;
   /** Run one after the other. */
   readonly checks: readonly Check[];

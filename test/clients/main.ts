@@ -3,13 +3,18 @@
  * generators that people use, against the running server. Each language has a folder with its toolchain's own files
  * and versions; `checks.ts` in it says what is checked. `--short` runs what continuous integration runs.
  *
+ * Languages run side by side, each against a server of its own: one computes while another waits for its registry, and
+ * none sees what another has left, such as the attempts that count against a client.
+ *
  * A language whose toolchain is missing is left out and named; where `CI` is set it has failed. The last line is
  * `N passed, N failed`.
  */
 import { execFile } from "node:child_process";
 import { existsSync, globSync, mkdirSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { basename, delimiter, dirname, join } from "node:path";
 import { performance } from "node:perf_hooks";
+import { setTimeout } from "node:timers/promises";
 import { promisify } from "node:util";
 import { ROOT, say } from "../../scripts/command.ts";
 import { killAll, startProgram } from "../support/program.ts";
@@ -17,6 +22,13 @@ import type { Check, Language, RunOptions, World } from "./language.ts";
 import { type ClientServer, startClientServer } from "./server.ts";
 
 const CLIENTS = import.meta.dirname;
+
+/** One language more than there are processors, as one mostly waits for downloads. */
+const AT_ONCE = availableParallelism() + 1;
+
+/** Registries do not answer at times. A preparation that is repeated goes on where it was: caches keep what has come. */
+const PREPARATION_TRIES = 3;
+const PAUSE_MS = 5_000;
 const execute = promisify(execFile);
 
 interface Result {
@@ -106,21 +118,49 @@ async function timed(
   return { language, tool, holds, seconds, ...(failure !== undefined && { failure }) };
 }
 
-async function checkLanguage(language: Language, server: ClientServer, short: boolean): Promise<Result[]> {
-  const world = createWorld(server, language.name);
-  const checks = language.checks.filter((check) => check.short || !short);
-  if (checks.length === 0) return [];
-  const results: Result[] = [];
-  if (language.prepare) {
-    const setUp = { tool: "preparation", holds: "what the checks need is installed" };
-    const result = await timed(language.name, setUp, async () => language.prepare?.(world));
-    if (result.failure !== undefined) return [result];
+async function prepare(language: Language, world: World): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await language.prepare?.(world);
+    } catch (error) {
+      if (tries === PREPARATION_TRIES) throw error;
+      say(`again  ${language.name}: preparation, as try ${tries} has failed: ${String(error).slice(0, 500)}`);
+      await setTimeout(PAUSE_MS * tries);
+    }
   }
-  for (const check of checks) results.push(await timed(language.name, check, () => check.run(world)));
-  return results;
 }
 
-function showTable(results: readonly Result[]): void {
+/** Runs a language's checks one after the other, unless its preparation fails. */
+async function checkLanguage(language: Language, checks: readonly Check[]): Promise<Result[]> {
+  const server = await startClientServer();
+  try {
+    const world = createWorld(server, language.name);
+    const results: Result[] = [];
+    if (language.prepare) {
+      const setUp = { tool: "preparation", holds: "what the checks need is installed" };
+      const prepared = await timed(language.name, setUp, () => prepare(language, world));
+      results.push(prepared);
+      if (prepared.failure !== undefined) return results;
+    }
+    for (const check of checks) results.push(await timed(language.name, check, () => check.run(world)));
+    return results;
+  } finally {
+    await server.stop();
+  }
+}
+
+/** The programs of its toolchain that are not on PATH, in words. */
+async function absentPrograms({ toolchain }: Language): Promise<string[]> {
+  const absent: string[] = [];
+  for (const { name, install } of toolchain) {
+    if (!(await isInstalled(name))) absent.push(`${name} (${install})`);
+  }
+  return absent;
+}
+
+/** Languages end in any order; the checks of one stay in theirs. */
+function showTable(unordered: readonly Result[]): void {
+  const results = unordered.toSorted((a, b) => a.language.localeCompare(b.language));
   const width = (of: (result: Result) => string) => Math.max(...results.map((result) => of(result).length));
   const [languages, tools] = [width(({ language }) => language), width(({ tool }) => tool)];
   say();
@@ -142,20 +182,22 @@ if (unknown !== undefined) throw new Error(`There is no language ${unknown}; the
 
 const results: Result[] = [];
 const missing: string[] = [];
-const server = await startClientServer();
-try {
-  for (const name of wanted.length > 0 ? wanted : known) {
+const waiting = wanted.length > 0 ? [...wanted] : known;
+
+async function checkNext(): Promise<void> {
+  for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) {
     const { language }: { language: Language } = await import(`./${name}/checks.ts`);
-    const absent: string[] = [];
-    for (const { name: program, install } of language.toolchain) {
-      if (!(await isInstalled(program))) absent.push(`${program} (${install})`);
-    }
+    const checks = language.checks.filter((check) => check.short || !short);
+    const absent = await absentPrograms(language);
     if (absent.length > 0) missing.push(`${name} needs ${absent.join(" and ")}`);
-    else results.push(...(await checkLanguage(language, server, short)));
+    else if (checks.length > 0) results.push(...(await checkLanguage(language, checks)));
   }
+}
+
+try {
+  await Promise.all(Array.from({ length: AT_ONCE }, checkNext));
 } finally {
   killAll();
-  await server.stop();
 }
 
 if (results.length > 0) showTable(results);

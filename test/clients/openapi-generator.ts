@@ -2,6 +2,7 @@
 import { existsSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { ToolchainProgram, World } from "./language.ts";
+import { runMaven, shortLived } from "./maven.ts";
 
 export const openapiGeneratorVersion = "7.25.0";
 
@@ -38,6 +39,7 @@ export async function generateWithOpenapiGenerator(
   const assignments = Object.entries(properties).map(([name, value]) => `${name}=${value}`);
   await world.run([
     "java",
+    ...shortLived,
     "-jar",
     jar,
     "generate",
@@ -50,15 +52,22 @@ export async function generateWithOpenapiGenerator(
   return folder;
 }
 
-/** One copy for all languages, beside their build folders. */
-async function fetchGenerator(world: World): Promise<string> {
-  const folder = join(world.build, "..", "openapi-generator");
+let generator: Promise<string> | undefined;
+
+/** One copy for all languages, beside their build folders. @returns its path */
+export function fetchGenerator(world: World): Promise<string> {
+  generator ??= fetchInto(world, join(world.build, "..", "openapi-generator"));
+  // What has failed may be tried again.
+  generator.catch(() => {
+    generator = undefined;
+  });
+  return generator;
+}
+
+async function fetchInto(world: World, folder: string): Promise<string> {
   const jar = join(folder, `openapi-generator-cli-${openapiGeneratorVersion}.jar`);
   if (!existsSync(jar)) {
-    await world.run([
-      "mvn",
-      "--quiet",
-      "--batch-mode",
+    await runMaven(world, [
       "org.apache.maven.plugins:maven-dependency-plugin:3.9.0:copy",
       `-Dartifact=org.openapitools:openapi-generator-cli:${openapiGeneratorVersion}`,
       `-DoutputDirectory=${folder}`,

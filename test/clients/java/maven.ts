@@ -1,6 +1,7 @@
 /** Maven, which builds what is in this folder below the folder of build results. */
 import { join } from "node:path";
 import type { World } from "../language.ts";
+import { runMaven } from "../maven.ts";
 
 export interface MavenRun {
   /** The project: a folder of `world.sources` with a pom.xml, which takes its `directory` from `buildDirectory`. */
@@ -20,13 +21,11 @@ export async function maven(
 ): Promise<string> {
   const build = join(world.build, output);
   const arguments_ = [
-    "--quiet",
-    "--batch-mode",
     `--file=${join(world.sources, project, "pom.xml")}`,
     `-DbuildDirectory=${build}`,
     ...Object.entries(properties).map(([name, value]) => `-D${name}=${value}`),
     goal,
   ];
-  await world.run(["mvn", ...arguments_], { env: environment });
+  await runMaven(world, arguments_, { env: environment });
   return build;
 }

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { decodeJwt } from "jose";
 import { createAccount, isActive, signIn } from "../accounts.ts";
 import type { Check, World } from "../language.ts";
+import { shortLived } from "../maven.ts";
 import { checkResourceServer, expectRefusal, expectUser, withResourceServer } from "../resource-server.ts";
 import { maven } from "./maven.ts";
 
@@ -21,15 +22,7 @@ async function build(world: World, version: string): Promise<Start> {
   });
   const jar = join(folder, "api-1.jar");
   const options = ["--server.address=127.0.0.1", "--server.port=0"];
-  // The program lives for seconds: the best code that the compiler can make would never pay.
-  return (profile) => [
-    "java",
-    "-XX:TieredStopAtLevel=1",
-    "-jar",
-    jar,
-    `--spring.profiles.active=${profile}`,
-    ...options,
-  ];
+  return (profile) => ["java", ...shortLived, "-jar", jar, `--spring.profiles.active=${profile}`, ...options];
 }
 
 /** The client finds the endpoints by `issuer-uri`, and gets a pair of tokens that auth calls active. */

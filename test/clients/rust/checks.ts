@@ -15,14 +15,21 @@ const tools = (world: World) => join(world.build, "tools");
 
 /** The generator and the walks share what crates they have in common: one folder, one profile. */
 function cargoEnvironment(world: World) {
-  return { CARGO_TARGET_DIR: join(world.build, "target"), CARGO_PROFILE_DEV_DEBUG: "0" };
+  return {
+    CARGO_TARGET_DIR: join(world.build, "target"),
+    CARGO_PROFILE_DEV_DEBUG: "0",
+    CARGO_INCREMENTAL: "0",
+    CARGO_NET_RETRY: "5",
+  };
 }
 
-/** Installs the generator, unless this version of it is there. Its compilation takes three minutes of processor time. */
+/** Fetches crates, and installs the generator unless this version of it is there: three minutes of processor time. */
 async function prepare(world: World): Promise<void> {
+  const manifest = join(world.sources, "Cargo.toml");
+  const env = cargoEnvironment(world);
+  await world.run(["cargo", "fetch", "--locked", "--quiet", "--manifest-path", manifest], { env });
   const installed = await world.run([join(tools(world), "bin", "oas3-gen"), "--version"]).catch(() => "");
   if (installed.trim() === `oas3-gen ${OAS3_GEN}`) return;
-  const env = cargoEnvironment(world);
   const crate = ["oas3-gen", "--version", OAS3_GEN] as const;
   await world.run(["cargo", "install", ...crate, "--locked", "--debug", "--root", tools(world)], { env });
 }

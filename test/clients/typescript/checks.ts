@@ -22,7 +22,7 @@ async function prepare(world: World): Promise<void> {
   const locked = readFileSync(join(world.sources, "package-lock.json"), "utf8");
   cpSync(world.sources, world.build, { recursive: true });
   if (existsSync(installed) && readFileSync(installed, "utf8") === locked) return;
-  await world.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]);
+  await world.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=5"]);
   cpSync(join(world.sources, "package-lock.json"), installed);
 }
 
