@@ -28,7 +28,18 @@ async function install(world: World): Promise<void> {
   rmSync(venv, { recursive: true, force: true });
   await world.run(["python3", "-m", "venv", venv]);
   const file = join(world.sources, "requirements.txt");
-  await python(world, "-m", "pip", "install", "--quiet", "--require-hashes", "--requirement", file);
+  const patient = ["--retries", "5", "--timeout", "30"];
+  await python(
+    world,
+    "-m",
+    "pip",
+    "install",
+    "--quiet",
+    ...patient,
+    "--require-hashes",
+    "--requirement",
+    file,
+  );
   writeFileSync(stamp, "");
 }
 
@@ -141,6 +152,12 @@ export const language: Language = {
       holds: "introspects and watches progress over gRPC; passes mypy --strict",
       short: false,
       run: walkWithGrpc,
+    },
+    {
+      tool: pinned("authlib"),
+      holds: "finds both discovery documents valid; its client gets, renews, introspects and revokes tokens",
+      short: false,
+      run: (world) => walk(world, "walk_authlib"),
     },
     {
       tool: `httpx, ${pinned("pyjwt")}`,
