@@ -71,14 +71,14 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const { subscribers = [] } = dependencies;
   const { issuer } = settings;
   const [database, keys, document] = await Promise.all([
-    openDatabase(settings.database, authMigrations),
+    openDatabase(settings.database, authMigrations, metrics.database("auth")),
     createKeyStore(settings.signing),
     loadContract(contractTexts("auth", "auth")),
   ]);
-  const { db } = database;
+  const { db, reads } = database;
   const verified = new VerifiedSecrets();
-  const clients = createClientRepository(db);
-  const authorizations = createAuthorizationRepository(db);
+  const clients = createClientRepository(reads);
+  const authorizations = createAuthorizationRepository(reads);
   const accessTokens = createAccessTokens({ keys, issuer, clock, type: settings.accessTokenType });
   const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, issuer });
   const identities = createIdentities(db, clock);

@@ -49,7 +49,7 @@ export async function prepare(count: number, progress: (done: number) => void): 
     migrationPassword,
     ssl: "disable",
     sslCa: undefined,
-    poolSize: 1,
+    poolSize: 2,
   } as const;
   const opened = await openDatabase(settings, authMigrations);
   await opened.migrate();

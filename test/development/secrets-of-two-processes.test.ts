@@ -28,7 +28,7 @@ test.runIf(backends.includes("PostgreSQL"))(
         migrationPassword: env("DB_PASSWORD_MIGRATION"),
         ssl: "disable",
         sslCa: undefined,
-        poolSize: 1,
+        poolSize: 2,
       },
       authMigrations,
     );

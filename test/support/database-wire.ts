@@ -7,8 +7,8 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 
 export interface DatabaseWire {
   readonly port: number;
-  /** @returns puts it together again */
-  cut(): Promise<() => Promise<void>>;
+  /** @returns puts it together again, with another server at the other end if one is given */
+  cut(): Promise<(to?: { readonly host: string; readonly port: number }) => Promise<void>>;
   /** @returns lets through what has been waiting */
   hang(): () => void;
   close(): Promise<void>;
@@ -18,9 +18,10 @@ export interface DatabaseWire {
 export async function openDatabaseWire(host: string, port: number): Promise<DatabaseWire> {
   const sockets = new Set<Socket>();
   let isHanging = false;
+  let target = { host, port };
 
   function pass(client: Socket): void {
-    const database = connect(port, host);
+    const database = connect(target.port, target.host);
     for (const [from, to] of [
       [client, database],
       [database, client],
@@ -56,7 +57,8 @@ export async function openDatabaseWire(host: string, port: number): Promise<Data
     port: address.port,
     async cut() {
       await shut();
-      return async () => {
+      return async (to = target) => {
+        target = to;
         server = await listen(address.port);
       };
     },

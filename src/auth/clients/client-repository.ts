@@ -1,6 +1,6 @@
 import { inArray, isNull, notInArray, sql } from "drizzle-orm";
 import { batched } from "../../platform/database/batched-lookup.ts";
-import type { Database } from "../../platform/database/database.ts";
+import type { Database, Reads } from "../../platform/database/database.ts";
 import { clients } from "../schema.ts";
 import type { Client } from "./client.ts";
 
@@ -19,11 +19,11 @@ export interface ClientRepository {
   cachedEnabled(clientId: string): Client | undefined;
 }
 
-export function createClientRepository(db: Database): ClientRepository {
+export function createClientRepository(reads: Reads): ClientRepository {
   const cache = new Map<string, { client: Client; readAt: number }>();
   const lookUp = batched({
     load: async (ids: readonly string[]) => {
-      const found = await db
+      const found = await reads
         .select()
         .from(clients)
         .where(sql`${inArray(clients.clientId, [...ids])} and ${isNull(clients.disabledAt)}`);

@@ -1,6 +1,6 @@
 import { eq, sql } from "drizzle-orm";
 import { type BatchedLookup, batched } from "../../platform/database/batched-lookup.ts";
-import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { arrayLiteral, type Database, type Reads } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { integer, listOf } from "../../platform/database/readers.ts";
 import { computed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
@@ -32,15 +32,15 @@ export interface AuthorizationRepository {
   hasLive(identityId: string, clientId: string): Promise<boolean>;
 }
 
-export function createAuthorizationRepository(db: Database): AuthorizationRepository {
+export function createAuthorizationRepository(reads: Reads): AuthorizationRepository {
   return {
     async find(id) {
-      const [found] = await db.select().from(authorizations).where(eq(authorizations.id, id));
+      const [found] = await reads.select().from(authorizations).where(eq(authorizations.id, id));
       return found;
     },
-    isLive: batched({ load: (jtis: readonly string[]) => liveTokens(db, jtis) }),
+    isLive: batched({ load: (jtis: readonly string[]) => liveTokens(reads, jtis) }),
     async hasLive(identityId, clientId) {
-      const [found] = await db
+      const [found] = await reads
         .select({ id: authorizations.id })
         .from(authorizations)
         .where(
@@ -71,8 +71,8 @@ const selectLive = prepared(["jtis"], ({ jtis }) => {
     where not exists (select from ${revokedAccessTokens} r where ${revoked.jti} = requested.value)`;
 });
 
-async function liveTokens(db: Database, jtis: readonly string[]): Promise<Map<string, true>> {
-  const [found] = await rows(db, livePlaces, selectLive({ jtis: arrayLiteral(jtis) }));
+async function liveTokens(reads: Reads, jtis: readonly string[]): Promise<Map<string, true>> {
+  const [found] = await rows(reads, livePlaces, selectLive({ jtis: arrayLiteral(jtis) }));
   const live = new Map<string, true>();
   for (const place of found?.places ?? []) {
     const jti = jtis[place - 1];

@@ -1,4 +1,4 @@
-/** Interfaces that receive each completed request and call: for the metrics of the process, or for a test. */
+/** Interfaces that receive what the process does: for its metrics, or for a test. */
 
 /** Receives every HTTP request that was answered. `operation` is an operationId of the contract, so the values are few. */
 export interface HttpObserver {
@@ -20,3 +20,22 @@ export interface RpcObserver {
 }
 
 export type RpcProtocol = "grpc" | "connect" | "grpc-web";
+
+/** How the connections of a lane are used at a moment. */
+export interface LaneUsage {
+  /** Connections that are open, and those of them that have work. */
+  readonly open: number;
+  readonly inUse: number;
+  /** Work that waits for a connection. */
+  readonly waiting: number;
+}
+
+/** Receives how the connections to a database are used. */
+export interface DatabaseObserver {
+  /** There is such a lane; its usage may be asked for at any time. */
+  lane(name: string, usage: () => LaneUsage): void;
+  /** Work has received a connection, after so many seconds. */
+  waited(lane: string, seconds: number): void;
+  /** A connection could not be made. */
+  connectFailed(): void;
+}

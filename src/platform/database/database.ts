@@ -3,15 +3,26 @@
  * is written once. open.ts opens either.
  */
 import { setTimeout } from "node:timers/promises";
-import { sql } from "drizzle-orm";
 import type { PgDatabase, PgQueryResultHKT } from "drizzle-orm/pg-core";
 
 /** A database, or a transaction in it: both run queries. */
 export type Database = PgDatabase<PgQueryResultHKT, Record<string, never>>;
 
+/** What runs statements of hand-written SQL. */
+export type Executor = Pick<Database, "execute">;
+
+/** What runs statements that only read, and lock nothing. */
+export type Reads = Pick<Database, "select" | "execute">;
+
 /** An open database. */
 export interface OpenDatabase {
+  /** For everything: each statement or transaction has a connection to itself, for which it may have to wait. */
   readonly db: Database;
+  /**
+   * For look-ups that many wait for: short statements that only read. They have connections of their own, so that
+   * they never wait behind a statement that waits for a lock. One that takes longer than a second is ended.
+   */
+  readonly reads: Reads;
   /** For messages: "embedded PostgreSQL in .data/<service>" or "PostgreSQL at host:port/name". */
   readonly description: string;
   /**
@@ -26,7 +37,7 @@ export interface OpenDatabase {
    * @returns the rows of all statements
    */
   script(text: string): Promise<Record<string, unknown>[]>;
-  /** Whether the database responds within two seconds. Never rejects. */
+  /** Whether the database, a primary, responds within two seconds. Never rejects. */
   isReachable(): Promise<boolean>;
   close(): Promise<void>;
 }
@@ -39,12 +50,12 @@ export interface ScriptedDatabase extends Pick<OpenDatabase, "script"> {
 /** Milliseconds in which a reachable database must respond. */
 const reachableTimeoutMs = 2_000;
 
-/** Whether the database responds within the timeout. Never rejects. */
-export async function isReachable(db: Database): Promise<boolean> {
+/** Whether the check says so within the timeout. Never rejects. */
+export async function isReachable(check: () => Promise<boolean>): Promise<boolean> {
   const done = new AbortController();
   try {
     return await Promise.race([
-      db.execute(sql`select 1`).then(() => true),
+      check(),
       setTimeout(reachableTimeoutMs, false, { signal: done.signal, ref: false }),
     ]);
   } catch {

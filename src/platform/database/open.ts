@@ -1,6 +1,10 @@
+import type { DatabaseObserver } from "../base/observers.ts";
 import type { OpenDatabase } from "./database.ts";
 import type { Migrations } from "./migrations.ts";
 import type { DatabaseSettings } from "./settings.ts";
+
+/** For whom the use of connections is of no interest. */
+const nobody: DatabaseObserver = { lane() {}, waited() {}, connectFailed() {} };
 
 /**
  * Opens the database as the ordinary user. Opening does not connect: if PostgreSQL is unavailable, the process
@@ -10,11 +14,12 @@ import type { DatabaseSettings } from "./settings.ts";
 export async function openDatabase(
   settings: DatabaseSettings,
   migrations: Migrations,
+  observer: DatabaseObserver = nobody,
 ): Promise<OpenDatabase> {
   if (settings.kind === "embedded") {
     const { openEmbedded } = await import("./pglite.ts");
     return openEmbedded(settings.dataDir, migrations);
   }
   const { openPostgresql } = await import("./postgresql.ts");
-  return openPostgresql(settings, migrations);
+  return openPostgresql(settings, migrations, observer);
 }

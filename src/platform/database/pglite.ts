@@ -1,5 +1,6 @@
 import { mkdirSync } from "node:fs";
 import { PGlite } from "@electric-sql/pglite";
+import { sql } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/pglite";
 import { migrate } from "drizzle-orm/pglite/migrator";
 import { isReachable, type OpenDatabase } from "./database.ts";
@@ -24,6 +25,8 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
   const script = async (text: string) => (await client.exec(text)).flatMap(({ rows }) => rows);
   return {
     db,
+    // There is one connection, and one statement at a time.
+    reads: db,
     description: `embedded PostgreSQL in ${dataDir}`,
     migrate: async () => {
       await migrate(db, migrationConfig(migrations));
@@ -31,7 +34,7 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     },
     isMigrated: () => isMigrated(db, migrations),
     script,
-    isReachable: () => isReachable(db),
+    isReachable: () => isReachable(() => db.execute(sql`select 1`).then(() => true)),
     close: () => client.close().finally(release),
   };
 }

@@ -1,116 +1,238 @@
+/**
+ * PostgreSQL, by a pool of connections that is divided into two lanes. Statements of the first only read, and wait
+ * for nobody's locks; they follow each other closely on a few connections. Everything else has a connection to itself
+ * while it runs.
+ */
+import { isIP } from "node:net";
 import { sql } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/postgres-js";
 import { migrate } from "drizzle-orm/postgres-js/migrator";
 import postgres from "postgres";
-import { isReachable, type OpenDatabase } from "./database.ts";
+import { sqlState } from "../base/database-errors.ts";
+import type { DatabaseObserver } from "../base/observers.ts";
+import type { ClientOptions, ConnectionOptions, Parameters, QueryOptions, Result } from "./connection.ts";
+import { Connector } from "./connector.ts";
+import { type Database, isReachable, type OpenDatabase } from "./database.ts";
+import { Lane } from "./lane.ts";
 import { isMigrated, type Migrations, migrationConfig } from "./migrations.ts";
-import { RenewingPool } from "./renewing-pool.ts";
+import { checkSession } from "./session.ts";
 import type { DatabaseSettings } from "./settings.ts";
-import { Transactions } from "./transactions.ts";
+import { type Query, runScript, runTransaction } from "./transaction.ts";
 
 type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 
-/** Seconds that connecting, and closing, may take. */
-const timeoutSeconds = 5;
-/** Milliseconds that one statement of the ordinary user may take. */
-const statementTimeoutMs = 5_000;
+/** Milliseconds that connecting may take, and the check of a connection. */
+const connectTimeoutMs = 3_000;
+const checkTimeoutMs = 2_000;
+/** Seconds that the migrating connection has to connect and to close. */
+const migrationTimeoutSeconds = 5;
 /** Any fixed number. A migrating process holds it as an advisory lock. */
 const migrationLock = 7_214_033;
 
-interface Login {
-  readonly user: string;
-  readonly password: string | undefined;
-  readonly connections: number;
-  /** 0: none. */
-  readonly statementTimeoutMs: number;
-  /** Called when a connection has closed. */
-  readonly onClose?: () => void;
+/** Milliseconds: what the server is told, and when the client gives up, as the server may not be able to say so. */
+const readTimeouts = { statement: 1_250, client: 1_500, wait: 1_500 };
+/**
+ * The wait for a connection is shorter than any caller waits for its response, so that nothing is written for a
+ * caller that has already received an error.
+ */
+const writeTimeouts = { statement: 5_000, client: 6_000, wait: 4_000 };
+/**
+ * Milliseconds that a single statement waits for a lock while it has one of the connections that all share. Then it
+ * is run again as a transaction, of which there are only so many.
+ */
+const lockTimeoutMs = 50;
+
+/** Statements that follow each other on one connection for reading. */
+const readsSharing = 32;
+
+/** How the connections of a pool are divided. @param poolSize at least 2 */
+export function divide(poolSize: number): { reads: number; writes: number; transactions: number } {
+  const reads = Math.max(1, Math.floor(poolSize / 4));
+  const writes = poolSize - reads;
+  return { reads, writes, transactions: Math.max(1, Math.floor(writes / 2)) };
 }
 
-function connect({ host, port, name, ssl, sslCa }: PostgresSettings, login: Login) {
-  const client = postgres({
+/** Names of PostgreSQL's settings, for the session. */
+type SessionParameters = Readonly<Record<string, string | number>>;
+
+/** The ordinary user's connections: whom, where, and how. */
+function clientOptions(
+  settings: Pick<PostgresSettings, "host" | "port" | "name" | "ssl" | "sslCa">,
+  { user, password }: { readonly user: string; readonly password: string | undefined },
+  session: SessionParameters,
+): ClientOptions {
+  const { host, port, name, ssl, sslCa } = settings;
+  return {
     host,
     port,
     database: name,
-    username: login.user,
-    ...(login.password !== undefined && { password: login.password }),
-    max: login.connections,
+    username: user,
+    ...(password !== undefined && { password }),
     ssl:
       ssl === "disable"
         ? false
         : {
+            // The driver does not know the name at the other end of a socket of ours.
+            host,
+            ...(isIP(host) === 0 && { servername: host }),
             rejectUnauthorized: ssl === "verify-full" || sslCa !== undefined,
             ...(sslCa && { ca: sslCa }),
             // As in libpq: with a certificate authority, "require" checks the chain, but not the name.
             ...(ssl === "require" && { checkServerIdentity: () => undefined }),
           },
-    connect_timeout: timeoutSeconds,
-    // The driver's default backoff grows to 20 s, which is too long once the database is back.
-    backoff: (retries: number) => Math.min(1, 0.05 * 2 ** retries),
     // Drizzle parses arrays by itself. And if the connection ends while the driver fetches the types, the driver
     // throws an error that cannot be caught.
     fetch_types: false,
-    idle_timeout: 300,
-    connection: {
-      application_name: "gatepost",
-      statement_timeout: login.statementTimeoutMs,
-      // Our statements are short. If the planner overestimates their cost, JIT compilation takes longer than they do.
-      jit: "off",
-    },
+    connection: { application_name: "gatepost", ...session },
     onnotice: () => undefined,
-    ...(login.onClose && { onclose: login.onClose }),
-  });
-  // Drizzle sets the client's serializers and parsers, so every client has to be passed to it.
-  return { client, db: drizzle({ client }) };
+  };
 }
 
-/** Concurrent transactions; each has a connection of its own besides those of the pool. */
-const maxTransactions = 4;
+/** Opens the database as the ordinary user. Connections are made when they are needed. */
+export function openPostgresql(
+  settings: PostgresSettings,
+  migrations: Migrations,
+  observer: DatabaseObserver,
+): OpenDatabase {
+  const { host, port, name } = settings;
+  const connector = new Connector(() => observer.connectFailed());
+  const size = divide(settings.poolSize);
 
-/** Opens the database as the ordinary user. The first connection is made when it is needed. */
-export function openPostgresql(settings: PostgresSettings, migrations: Migrations): OpenDatabase {
-  const { host, port, name, user, password, poolSize } = settings;
-  const open = (connections: number) => (onClose: () => void) =>
-    connect(settings, { user, password, connections, statementTimeoutMs, onClose }).client;
-  const pool = new RenewingPool(open(poolSize));
-  const transactions = new Transactions(open(1), maxTransactions);
-  // Scripts may begin a transaction, which the driver allows only in a pool of one connection.
-  const scripts = new RenewingPool(open(1));
-  // Drizzle's own client never connects: it passes statements to the pool, and transactions to their connections.
-  const { client, db } = connect(settings, { user, password, connections: 1, statementTimeoutMs });
-  // By default Drizzle does not prepare statements. Ours are few and fixed, so each is prepared once.
-  client.unsafe = (query, parameters, options) =>
-    pool.current.unsafe(query, parameters, { ...options, prepare: true });
-  Object.defineProperty(client, "begin", { value: transactions.begin.bind(transactions) });
+  function connection(timeouts: typeof readTimeouts, session: SessionParameters): ConnectionOptions {
+    const parameters = {
+      statement_timeout: timeouts.statement,
+      // Our statements are short. If the planner overestimates their cost, JIT compilation takes longer than they do.
+      jit: "off",
+      ...session,
+    };
+    return {
+      host,
+      port,
+      client: clientOptions(settings, settings, parameters),
+      prepare: true,
+      timeoutMs: timeouts.client,
+      connectTimeoutMs,
+      checkTimeoutMs,
+      check: (query) => checkSession(query, false),
+    };
+  }
+
+  const reads = new Lane({
+    name: "reads",
+    connection: connection(readTimeouts, { default_transaction_read_only: "on" }),
+    size: size.reads,
+    sharing: readsSharing,
+    maxTransactions: 0,
+    waitMs: readTimeouts.wait,
+    connector,
+    observer,
+  });
+  const writes = new Lane({
+    name: "writes",
+    connection: connection(writeTimeouts, { lock_timeout: lockTimeoutMs }),
+    size: size.writes,
+    sharing: 1,
+    maxTransactions: size.transactions,
+    waitMs: writeTimeouts.wait,
+    connector,
+    observer,
+  });
+
+  function transaction<T>(work: (query: Query) => Promise<T>): Promise<T> {
+    return writes.use((one) => runTransaction(one, work), true);
+  }
+
+  async function write(text: string, options?: QueryOptions): Promise<Result> {
+    try {
+      return await writes.use((one) => one.query(text, options));
+    } catch (error) {
+      // 55P03: it would have had to wait for a lock, and has done nothing.
+      if (sqlState(error) !== "55P03") throw error;
+      return transaction((query) => query(text, options));
+    }
+  }
+
+  const db = drizzleOver(write, transaction);
   return {
     db,
+    reads: drizzleOver((text, options) => reads.use((one) => one.query(text, options))),
     description: `PostgreSQL at ${host}:${port}/${name}`,
     migrate: () => migrateAsOwner(settings, migrations),
     isMigrated: () => isMigrated(db, migrations),
-    script: (text) => runScript(scripts.current, text),
-    isReachable: () => isReachable(db),
+    script: (text) => writes.use((one) => runScript(one, text), true),
+    isReachable: () =>
+      isReachable(async () => {
+        await Promise.all([reads.open(), writes.open()]);
+        // The others may all be waiting for locks, which is no reason to be unready.
+        return reads.isResponsive;
+      }),
     close: async () => {
-      await Promise.all([pool.close(), scripts.close(), transactions.close(timeoutSeconds)]);
+      await Promise.all([reads.close(), writes.close()]);
     },
   };
 }
 
-/** Without parameters the driver sends the text as it is; the result of several statements is a list of lists. */
-async function runScript(client: postgres.Sql, text: string): Promise<Record<string, unknown>[]> {
-  const results = await client.unsafe<Record<string, unknown>[]>(text).simple();
-  return results.flat();
+/** A statement's rows, once it is known how they are wanted. As the driver's queries, it is run when it is awaited. */
+class PendingRows implements PromiseLike<Result> {
+  readonly #run: (asLists: boolean) => Promise<Result>;
+
+  constructor(run: (asLists: boolean) => Promise<Result>) {
+    this.#run = run;
+  }
+
+  /** Each row as a list of values. */
+  values(): Promise<Result> {
+    return this.#run(true);
+  }
+
+  // biome-ignore lint/suspicious/noThenProperty: Drizzle awaits it.
+  then<A = Result, B = never>(
+    fulfilled?: ((result: Result) => A | PromiseLike<A>) | null,
+    rejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    return this.#run(false).then(fulfilled, rejected);
+  }
+}
+
+/** The part of the driver's client that Drizzle uses. */
+function clientOver(query: Query) {
+  return {
+    unsafe: (text: string, parameters: Parameters = []) =>
+      new PendingRows((asLists) => query(text, { parameters, asLists })),
+  };
+}
+
+/** Drizzle, on a client that never connects: it passes statements and transactions on. */
+function drizzleOver(
+  query: Query,
+  transaction?: <T>(work: (query: Query) => Promise<T>) => Promise<T>,
+): Database {
+  const client = Object.assign(postgres({ max: 1, fetch_types: false }), clientOver(query));
+  Object.defineProperty(client, "begin", {
+    value: <T>(work: (client: object) => Promise<T>) => {
+      if (!transaction) throw new Error("a transaction needs the connections for writing");
+      return transaction((inside) => work(clientOver(inside)));
+    },
+  });
+  return drizzle({ client });
 }
 
 async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations): Promise<void> {
   const { migrationUser: owner, migrationPassword: password } = settings;
-  const { client, db } = connect(settings, { user: owner, password, connections: 1, statementTimeoutMs: 0 });
+  const client = postgres({
+    ...clientOptions(settings, { user: owner, password }, { jit: "off" }),
+    max: 1,
+    connect_timeout: migrationTimeoutSeconds,
+  });
+  const db = drizzle({ client });
+  // Without parameters the driver sends the text as it is; the result of several statements is a list of lists.
+  const script = async (text: string) =>
+    (await client.unsafe<Record<string, unknown>[]>(text).simple()).flat();
   try {
     await db.execute(sql`select pg_advisory_lock(${migrationLock})`);
     await migrate(db, migrationConfig(migrations));
     const libraries = migrations.librarySchemas ?? [];
-    for (const library of libraries) {
-      await library.migrate({ db, script: (text) => runScript(client, text) });
-    }
+    for (const library of libraries) await library.migrate({ db, script });
     const user = sql.identifier(settings.user);
     await db.execute(sql`grant usage on schema migrations to ${user}`);
     await db.execute(sql`grant select on all tables in schema migrations to ${user}`);
@@ -123,6 +245,6 @@ async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations
       await db.execute(sql`grant usage on all sequences in schema ${schema} to ${user}`);
     }
   } finally {
-    await client.end({ timeout: timeoutSeconds });
+    await client.end({ timeout: migrationTimeoutSeconds });
   }
 }

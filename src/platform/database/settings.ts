@@ -66,8 +66,8 @@ export const databaseTable = {
     exampleFile: "db-ca.pem",
   },
   DB_POOL_SIZE: {
-    description: "How many connections a process holds at most.",
-    kind: integer(1, 1000),
+    description: "How many connections a process holds at most, for each service.",
+    kind: integer(2, 1000),
     default: "10",
   },
 } as const satisfies SettingsTable;
@@ -111,7 +111,7 @@ export type DatabaseSettings =
       readonly ssl: "disable" | "require" | "verify-full";
       /** PEM; undefined: the authorities that Node.js trusts. */
       readonly sslCa: string | undefined;
-      /** Connections of a process, at least 1. */
+      /** Connections of a process for the service, at least 2. */
       readonly poolSize: number;
     };
 

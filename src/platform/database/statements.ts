@@ -4,7 +4,7 @@
  */
 import { fillPlaceholders, type Placeholder, SQL, type SQLChunk, StringChunk, sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
-import type { Database } from "./database.ts";
+import type { Executor } from "./database.ts";
 import { type ReadBy, type Reader, UnexpectedValueError } from "./readers.ts";
 
 /** An SQL expression whose value can be read: the name of a column, or a {@link computed} expression. */
@@ -68,7 +68,7 @@ export function selection<F extends Fields>(fields: F): Selection<F> {
 
 /** The rows of a statement that has the selection in it. */
 export async function rows<F extends Fields>(
-  db: Database,
+  db: Executor,
   selected: Selection<F>,
   statement: SQL,
 ): Promise<RowOf<F>[]> {
@@ -76,7 +76,7 @@ export async function rows<F extends Fields>(
 }
 
 /** The number of rows that a statement returns. */
-export async function rowCount(db: Database, statement: SQL): Promise<number> {
+export async function rowCount(db: Executor, statement: SQL): Promise<number> {
   return (await rawRows(db, statement)).length;
 }
 
@@ -84,7 +84,7 @@ export async function rowCount(db: Database, statement: SQL): Promise<number> {
 type RawRow = Record<string, unknown>;
 
 /** The rows of a statement as the driver returns them. */
-export async function rawRows(db: Database, statement: SQL): Promise<RawRow[]> {
+export async function rawRows(db: Executor, statement: SQL): Promise<RawRow[]> {
   const result: unknown = await db.execute(statement);
   // postgres.js returns an array of rows, PGlite an object with the rows.
   if (Array.isArray(result)) return [...result];

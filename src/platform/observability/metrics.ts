@@ -1,6 +1,6 @@
 /** The metrics of a process and their names. */
-import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client";
-import type { HttpObserver, RpcObserver } from "../base/observers.ts";
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import type { DatabaseObserver, HttpObserver, LaneUsage, RpcObserver } from "../base/observers.ts";
 
 /** A count of events, by labels. */
 export interface EventCounter<Label extends string> {
@@ -12,6 +12,8 @@ export interface Metrics {
   readonly registry: Registry;
   readonly http: HttpObserver;
   readonly rpc: RpcObserver;
+  /** The connections of a service to its database. */
+  database(service: string): DatabaseObserver;
   /**
    * A counter of a service. A second call with the same name returns the same counter, so that two services of
    * one process can share it.
@@ -48,6 +50,7 @@ export function createMetrics(program: string): Metrics {
     buckets: durationBuckets,
     registers: [registry],
   });
+  const database = databaseMetrics(program, registry);
   const counters = new Map<string, { labels: string; counter: Counter }>();
   return {
     registry,
@@ -60,6 +63,7 @@ export function createMetrics(program: string): Metrics {
       completed: ({ service, method, protocol, code, seconds }) =>
         rpcDuration.observe({ service, method, protocol, code }, seconds),
     },
+    database,
     counter(name, help, labelNames) {
       const labels = labelNames.join(",");
       const known = counters.get(name);
@@ -69,5 +73,47 @@ export function createMetrics(program: string): Metrics {
       counters.set(name, { labels, counter });
       return { inc: (values, by = 1) => counter.inc(values, by) };
     },
+  };
+}
+
+/** The metrics of connections to databases, whose usage is read at each scrape. */
+function databaseMetrics(program: string, registry: Registry): (service: string) => DatabaseObserver {
+  const lanes: { labels: { service: string; lane: string }; usage: () => LaneUsage }[] = [];
+  const labelNames = ["service", "lane"] as const;
+  const registers = [registry];
+  function gauge(name: string, help: string, value: keyof LaneUsage): void {
+    new Gauge({
+      name: `${program}_database_${name}`,
+      help,
+      labelNames,
+      registers,
+      collect() {
+        for (const { labels, usage } of lanes) this.set(labels, usage()[value]);
+      },
+    });
+  }
+  gauge("connections", "Open connections to the database.", "open");
+  gauge("connections_in_use", "Connections to the database that have work.", "inUse");
+  gauge("waiting", "Statements and transactions that wait for a connection.", "waiting");
+  const waits = new Histogram({
+    name: `${program}_database_wait_seconds`,
+    help: "Time for which a statement or transaction waited for a connection.",
+    labelNames,
+    buckets: durationBuckets,
+    registers,
+  });
+  const failures = new Counter({
+    name: `${program}_database_connect_failures_total`,
+    help: "Connections to the database that could not be made.",
+    labelNames: ["service"],
+    registers,
+  });
+  return (service) => {
+    failures.inc({ service }, 0);
+    return {
+      lane: (lane, usage) => lanes.push({ labels: { service, lane }, usage }),
+      waited: (lane, seconds) => waits.observe({ service, lane }, seconds),
+      connectFailed: () => failures.inc({ service }),
+    };
   };
 }

@@ -8,7 +8,7 @@ import type { ReadinessHandle } from "./lifecycle.ts";
 import type { Reminders } from "./reminders.ts";
 
 /** Milliseconds between checks of the database, and between attempts to get ready. */
-const checkIntervalMs = 2_000;
+const checkIntervalMs = 1_000;
 const retryIntervalMs = 1_000;
 
 interface Part {
@@ -87,7 +87,7 @@ export async function keepReady(watch: Watch): Promise<void> {
     else {
       readiness.notReady("does not answer");
       const level = reminders.isDue(`unreachable ${database}`) ? "warn" : "debug";
-      logger[level]({ database }, "The database does not answer. Checking every two seconds.");
+      logger[level]({ database }, "The database does not answer. Checking every second.");
     }
     if (!stopping.aborted) checked(reachable);
     return checkIntervalMs;

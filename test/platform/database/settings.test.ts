@@ -114,7 +114,7 @@ describe("hostile values", () => {
     ["DB_PASSWORD", "hunter2\n", "must be a password without control characters"],
     ["DB_SSL", "verify-ca", "must be one of disable, require, verify-full"],
     ["DB_SSL_CA", "hunter2", "must be certificates in PEM form, but holds no whole PEM block"],
-    ["DB_POOL_SIZE", "0", "must be an integer from 1 to 1000"],
+    ["DB_POOL_SIZE", "1", "must be an integer from 2 to 1000"],
   ])("%s=%j", async (name, value, what) => {
     const lines = await problemLines(() => read({ ...complete, [name]: value }, production));
     expect(lines).toHaveLength(1);

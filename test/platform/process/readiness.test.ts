@@ -90,7 +90,7 @@ describe("keeping it true", () => {
     ]);
     const warnings = log.lines().filter(({ level }) => level === "warn");
     expect(warnings.map(({ msg, database }) => [msg, database])).toEqual([
-      ["The database does not answer. Checking every two seconds.", "a database"],
+      ["The database does not answer. Checking every second.", "a database"],
     ]);
   });
 });

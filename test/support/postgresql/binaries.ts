@@ -9,15 +9,15 @@ export const installPostgresql =
   "or name a server in TEST_POSTGRES_URL (a superuser's URL).";
 
 /**
- * The directory that has both `initdb` and `postgres`: on the PATH, where `pg_config` says, or where the
+ * The directory that has these programs: on the PATH, where `pg_config` says, or where the
  * packages of Debian and Homebrew put it. Of several versions there, the newest. Undefined where there is none, or
  * where they could not be run: as root without a user `postgres`.
  */
-export function findPostgresql(): string | undefined {
+export function findPostgresql(programs: readonly string[] = ["initdb", "postgres"]): string | undefined {
   if (isRoot && !serverUser()) return undefined;
   const suffix = process.platform === "win32" ? ".exe" : "";
   return candidates().find((directory) =>
-    ["initdb", "postgres"].every((program) => existsSync(join(directory, `${program}${suffix}`))),
+    programs.every((program) => existsSync(join(directory, `${program}${suffix}`))),
   );
 }
 

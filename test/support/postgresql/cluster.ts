@@ -16,12 +16,17 @@ export interface Cluster {
  *
  * @param binaries the directory of `initdb` and `postgres`
  * @param settings of the server, as `max_connections=300`; its defaults otherwise
+ * @param primary a superuser's URL of the server that the cluster is to be a hot standby of
  * @throws if it does not start; why is on standard error
  */
-export async function startCluster(binaries: string, settings: readonly string[] = []): Promise<Cluster> {
+export async function startCluster(
+  binaries: string,
+  settings: readonly string[] = [],
+  primary = "",
+): Promise<Cluster> {
   const program = fileURLToPath(new URL("keeper.ts", import.meta.url));
   // In a process group of its own, so that Ctrl+C reaches it by the closed pipe only, after the tests have ended.
-  const keeper = spawn(process.execPath, [program, binaries, ...settings], {
+  const keeper = spawn(process.execPath, [program, binaries, primary, ...settings], {
     detached: true,
     stdio: ["pipe", "pipe", "inherit"],
   });

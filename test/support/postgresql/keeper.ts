@@ -1,7 +1,8 @@
 /**
  * A program that keeps one PostgreSQL cluster for as long as its standard input is open, and removes it then.
  * A pipe closes however its other end goes, so that nothing is left after Ctrl+C, a crash or kill -9 of the tests
- * that the cluster is for. Run as `node keeper.ts BINARIES [NAME=VALUE …]` with settings of the server.
+ * that the cluster is for. Run as `node keeper.ts BINARIES PRIMARY [NAME=VALUE …]` with settings of the server;
+ * PRIMARY is the URL of the server that it is to be a standby of, or empty.
  *
  * Its first line on standard output is the superuser's URL.
  */
@@ -17,7 +18,7 @@ import { serverUser } from "./binaries.ts";
 /** Lines of the server's log that are shown if it ends by itself. */
 const shownLines = 20;
 
-const [binaries = "", ...settings] = process.argv.slice(2);
+const [binaries = "", primary = "", ...settings] = process.argv.slice(2);
 const owner = serverUser();
 const directory = mkdtempSync(join(tmpdir(), "gatepost-postgresql-"));
 const data = join(directory, "data");
@@ -30,11 +31,16 @@ process.stdin.resume().on("end", end).on("error", end);
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, end);
 
 if (owner) chownSync(directory, owner.uid, owner.gid);
-execFileSync(
-  join(binaries, "initdb"),
-  ["--pgdata", data, "--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-sync"],
-  { ...owner, cwd: directory, env: environment(), stdio: ["ignore", "ignore", "inherit"] },
-);
+const [maker, ...making] =
+  primary === ""
+    ? ["initdb", "--username=postgres", "--auth=trust", "--encoding=UTF8"]
+    : ["pg_basebackup", `--dbname=${primary}`, "--write-recovery-conf", "--checkpoint=fast"];
+execFileSync(join(binaries, maker), ["--pgdata", data, "--no-sync", ...making], {
+  ...owner,
+  cwd: directory,
+  env: environment(),
+  stdio: ["ignore", "ignore", "inherit"],
+});
 const port = await start();
 if (port === undefined) {
   if (!ending) process.stderr.write(`PostgreSQL did not start:\n${log.join("\n")}\n`);
@@ -68,7 +74,7 @@ async function listens(port: number): Promise<boolean> {
   createInterface({ input: child.stderr }).on("line", (line) => {
     log.push(line);
     if (log.length > shownLines) log.shift();
-    if (!line.includes("ready to accept connections")) return;
+    if (!/ready to accept (read-only )?connections/.test(line)) return;
     child.once("exit", ended);
     resolve(true);
   });

@@ -1,58 +1,57 @@
 /** Transactions on connections of their own: they take turns, and never commit or run less than the whole. */
+import { sql } from "drizzle-orm";
 import postgres from "postgres";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { authMigrations } from "../../../src/auth/service.ts";
 import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
-import { Transactions } from "../../../src/platform/database/transactions.ts";
-import { createTestDatabase, type TestDatabase } from "../../support/backends.ts";
+import type { Database } from "../../../src/platform/database/database.ts";
+import { divide } from "../../../src/platform/database/postgresql.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
+import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
+import { createServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", () => {
-  let database: TestDatabase;
   let admin: postgres.Sql;
-  let transactions: Transactions;
-  const max = 3;
+  let db: Database;
+  const poolSize = 8;
+  const max = divide(poolSize).transactions;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    database = await createTestDatabase();
-    cleanup.defer(() => database.drop());
+    const own = await createServiceDatabase("PostgreSQL", authMigrations);
+    cleanup.defer(() => own.drop());
+    if (own.settings.kind !== "postgres") throw new Error("not PostgreSQL");
     const url = requiredPostgresUrl();
-    url.pathname = `/${database.name}`;
-    const quiet = { onnotice: () => undefined };
-    admin = postgres(url.href, { ...quiet, max: 1 });
+    url.pathname = `/${own.settings.name}`;
+    admin = postgres(url.href, { max: 1, onnotice: () => undefined });
     cleanup.defer(() => admin.end());
     await admin`create table public.entries (id int)`;
-    transactions = new Transactions(
-      (onclose) => postgres(url.href, { ...quiet, max: 1, onclose, backoff: () => 0.01 }),
-      max,
-    );
-    cleanup.defer(() => transactions.close(1));
+    await admin.unsafe("grant usage on schema public to public; grant all on public.entries to public");
+    ({ db } = await own.open({ poolSize }));
   });
   beforeEach(() => admin`delete from public.entries`);
 
   const stored = async () => (await admin`select id from public.entries order by id`).map(({ id }) => id);
-  const insert = (tx: postgres.Sql, id: number) => tx.unsafe("insert into public.entries values ($1)", [id]);
+  const insert = (tx: Database, id: number) => tx.execute(sql`insert into public.entries values (${id})`);
 
   /** Ends the connection of a transaction from the side of the server. */
-  async function terminate(tx: postgres.Sql): Promise<void> {
-    const [row] = await tx.unsafe("select pg_backend_pid() as pid");
-    const pid = Number(row?.["pid"]);
+  async function terminate(tx: Database): Promise<void> {
+    const [row] = await rows<{ pid: number }>(tx, sql`select pg_backend_pid() as pid`);
+    const pid = Number(row?.pid);
     await admin`select pg_terminate_backend(${pid}::int)`;
     const alive = () => admin`select 1 from pg_stat_activity where pid = ${pid}::int`;
     await waitFor(async () => expect(await alive()).toEqual([]));
   }
 
   /** Repeats a query until it fails, since a closed connection may be noticed only after a moment. */
-  async function untilLost(tx: postgres.Sql): Promise<void> {
+  async function untilLost(tx: Database): Promise<void> {
     await waitFor(async () => {
-      const works = await Promise.resolve()
-        .then(() => tx.unsafe("select 1"))
-        .then(
-          () => true,
-          () => false,
-        );
+      const works = await tx.execute(sql`select 1`).then(
+        () => true,
+        () => false,
+      );
       expect(works).toBe(false);
     });
   }
@@ -64,7 +63,7 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
     const together = Promise.withResolvers<void>();
     const results = await Promise.all(
       Array.from({ length: 10 * max }, (_, id) =>
-        transactions.begin(async (tx) => {
+        db.transaction(async (tx) => {
           running += 1;
           most = Math.max(most, running);
           if (running === max) together.resolve();
@@ -84,7 +83,7 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
   test("those that wait get their turn after some that fail, too", async () => {
     const outcomes = await Promise.allSettled(
       Array.from({ length: 6 * max }, (_, id) =>
-        transactions.begin(async (tx) => {
+        db.transaction(async (tx) => {
           await insert(tx, id);
           if (id % 2 === 0) throw new Error("no");
         }),
@@ -95,9 +94,9 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
   });
 
   test("a statement that failed unnoticed keeps the transaction from ending as if it were done", async () => {
-    const work = transactions.begin(async (tx) => {
+    const work = db.transaction(async (tx) => {
       await insert(tx, 1);
-      await tx.unsafe("select 1 / 0").catch(() => undefined);
+      await tx.execute(sql`select 1 / 0`).catch(() => undefined);
       return "done";
     });
     await expect(work).rejects.toThrow("failed unnoticed");
@@ -108,7 +107,7 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
     test("runs nothing of the rest on another connection", async () => {
       const tried: unknown[] = [];
       const ended = Promise.withResolvers<void>();
-      const work = transactions.begin(async (tx) => {
+      const work = db.transaction(async (tx) => {
         await insert(tx, 1);
         await terminate(tx);
         await untilLost(tx);
@@ -130,7 +129,7 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
     });
 
     test("is not reported as committed if no statement followed the loss", async () => {
-      const work = transactions.begin(async (tx) => {
+      const work = db.transaction(async (tx) => {
         await insert(tx, 1);
         await terminate(tx);
         return "done";
@@ -142,7 +141,7 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
 
     test("leaves its place to others, who are on a connection that works", async () => {
       for (let round = 0; round < 2 * max; round += 1) {
-        const lost = transactions.begin(async (tx) => {
+        const lost = db.transaction(async (tx) => {
           await terminate(tx);
           await insert(tx, 100 + round);
         });
@@ -151,7 +150,7 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
       await waitFor(async () => {
         await admin`delete from public.entries`;
         const ids = Array.from({ length: 3 * max }, (_, id) => id);
-        await Promise.all(ids.map((id) => transactions.begin((tx) => insert(tx, id))));
+        await Promise.all(ids.map((id) => db.transaction((tx) => insert(tx, id))));
         expect(await stored()).toEqual(ids);
       });
     });
@@ -159,12 +158,12 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
 
   test("one that waits too long for a connection is refused, and never begun afterwards", async () => {
     const release = Promise.withResolvers<void>();
-    const taken = Array.from({ length: max }, () => transactions.begin(() => release.promise));
-    const late = transactions.begin((tx) => insert(tx, 7)).catch((error: unknown) => error);
+    const taken = Array.from({ length: max }, () => db.transaction(() => release.promise));
+    const late = db.transaction((tx) => insert(tx, 7)).catch((error: unknown) => error);
     expect(isDatabaseUnavailable(await late)).toBe(true);
     release.resolve();
     await Promise.all(taken);
-    await transactions.begin((tx) => insert(tx, 8));
+    await db.transaction((tx) => insert(tx, 8));
     expect(await stored()).toEqual([8]);
   });
 });

@@ -1,0 +1,179 @@
+/**
+ * One connection to PostgreSQL, on a socket of our own, used until it ends and never again. postgres.js (3.4.9)
+ * would reconnect, and statements can get lost in it where it has lost a connection; so each connection is a client
+ * of its own, and what is in flight is ended here. Every statement has a deadline: a server that is frozen, or a
+ * network that swallows everything, says nothing, and then only the client can end the connection.
+ */
+import { connect, type Socket } from "node:net";
+import { drizzle } from "drizzle-orm/postgres-js";
+import postgres from "postgres";
+import { Deadlines } from "../base/deadlines.ts";
+
+/** Options of postgres.js that say where and as whom to connect. */
+export type ClientOptions = postgres.Options<Record<string, never>>;
+
+/** Rows, with the tag of the last command: `COMMIT`, `ROLLBACK`. */
+export type Result = readonly unknown[] & { readonly command?: string };
+
+export interface ConnectionOptions {
+  readonly host: string;
+  readonly port: number;
+  /** Encryption, authentication, and parameters of the session. */
+  readonly client: ClientOptions;
+  /** Whether statements are prepared once and run by their names. */
+  readonly prepare: boolean;
+  /** Milliseconds that a statement may take before the connection is ended: longer than the server's own limit. */
+  readonly timeoutMs: number;
+  /** Milliseconds from the first packet to the end of `check`. */
+  readonly connectTimeoutMs: number;
+  /** Milliseconds that `check` may take later. */
+  readonly checkTimeoutMs: number;
+  /** Rejects if the server at the other end is not one to use. */
+  readonly check: (query: (text: string) => Promise<Result>) => Promise<void>;
+}
+
+/** The values of a statement's parameters. */
+export type Parameters = postgres.ParameterOrJSON<never>[];
+
+export interface QueryOptions {
+  readonly parameters?: Parameters;
+  /** Whether each row is a list of values, and not an object. */
+  readonly asLists?: boolean;
+  /** Several statements without parameters; they are not prepared. */
+  readonly isScript?: boolean;
+  readonly timeoutMs?: number;
+}
+
+/** A statement that has been sent. */
+interface InFlight {
+  readonly deadline: number;
+  expire(): void;
+  fail(error: Error): void;
+}
+
+export class Connection {
+  /** By performance.now(). */
+  readonly openedAt = performance.now();
+  /** When it last responded, by performance.now(). */
+  respondedAt = performance.now();
+  /** How much work is done on it; kept by its lane. */
+  uses = 0;
+  /** When its last use ended, by performance.now(). */
+  usedAt = performance.now();
+  readonly #options: ConnectionOptions;
+  readonly #client: postgres.Sql;
+  readonly #inFlight = new Deadlines<InFlight>();
+  readonly #onClose: (connection: Connection) => void;
+  #socket: Socket | undefined;
+  #isClosed = false;
+
+  /** @param onClose called once, however it ends */
+  constructor(options: ConnectionOptions, onClose: (connection: Connection) => void) {
+    this.#options = options;
+    this.#onClose = onClose;
+    const driverOptions = {
+      ...options.client,
+      max: 1,
+      // The driver takes it, and its types do not say so.
+      socket: () => this.#openSocket(),
+      onclose: () => this.close(connectionLost("the connection has ended")),
+      prepare: options.prepare,
+      // These are looked after here, or in the lane.
+      connect_timeout: 0,
+      idle_timeout: 0,
+      max_lifetime: null,
+      keep_alive: null,
+    };
+    this.#client = postgres(driverOptions);
+    // Sets the client's serializers and parsers to those that Drizzle expects.
+    drizzle({ client: this.#client });
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Connects, logs in and checks the server. */
+  async open(): Promise<void> {
+    try {
+      await this.check(this.#options.connectTimeoutMs);
+    } catch (error) {
+      this.close(error instanceof Error ? error : connectionLost("it could not be opened"));
+      throw error;
+    }
+  }
+
+  /** Rejects, and ends the connection, if the server does not respond soon or is not one to use. */
+  async check(timeoutMs = this.#options.checkTimeoutMs): Promise<void> {
+    try {
+      await this.#options.check((text) => this.query(text, { timeoutMs, isScript: true }));
+    } catch (error) {
+      this.close(connectionLost("its check failed"));
+      throw error;
+    }
+  }
+
+  /** Runs a statement; several may be in flight, and are then run one after the other. */
+  query(text: string, options: QueryOptions = {}): Promise<Result> {
+    if (this.#isClosed) return Promise.reject(connectionLost("the connection has ended"));
+    const { parameters = [], asLists = false, isScript = false } = options;
+    const { timeoutMs = this.#options.timeoutMs } = options;
+    return new Promise((resolve, reject) => {
+      const inFlight: InFlight = {
+        deadline: performance.now() + timeoutMs,
+        expire: () => {
+          const late = connectionLost("the database did not respond in time");
+          reject(late);
+          this.close(late);
+        },
+        fail: reject,
+      };
+      const slot = this.#inFlight.take(inFlight);
+      const settle = <T>(end: (value: T) => void) => {
+        return (value: T) => {
+          this.#inFlight.release(slot, inFlight);
+          this.respondedAt = performance.now();
+          end(value);
+        };
+      };
+      const query = this.#client.unsafe(text, parameters, { prepare: !isScript && this.#options.prepare });
+      (asLists ? query.values() : query).then(settle<Result>(resolve), settle(reject));
+    });
+  }
+
+  /** Ends the connection at once; what is in flight fails with the error, and PostgreSQL rolls it back. */
+  close(error: Error): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#socket?.destroy();
+    for (const inFlight of this.#inFlight) inFlight.fail(error);
+    this.#onClose(this);
+  }
+
+  /** Says goodbye. Only for a connection on which nothing is in flight. */
+  async end(): Promise<void> {
+    this.#isClosed = true;
+    await this.#client.end({ timeout: 1 });
+    this.#socket?.destroy();
+    this.#onClose(this);
+  }
+
+  /** Called by the driver when it connects, which it may do once. */
+  async #openSocket(): Promise<Socket> {
+    if (this.#isClosed || this.#socket) throw connectionLost("a connection is used once");
+    const { host, port } = this.#options;
+    const socket = connect({ host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 });
+    this.#socket = socket;
+    const connected = Promise.withResolvers<void>();
+    socket.once("connect", connected.resolve).once("error", connected.reject);
+    socket.once("close", () => connected.reject(connectionLost("the connection was not made")));
+    await connected.promise;
+    socket.removeAllListeners();
+    return socket;
+  }
+}
+
+/** An error with the driver's code, by which callers recognise that the database is unavailable. */
+export function connectionLost(message: string): Error {
+  return Object.assign(new Error(message), { code: "CONNECTION_CLOSED" });
+}

@@ -1,0 +1,48 @@
+import { setTimeout } from "node:timers/promises";
+import { Connection, type ConnectionOptions } from "./connection.ts";
+
+/** Milliseconds between two attempts after a failure: at first, and at most. */
+const shortestPauseMs = 50;
+const longestPauseMs = 1_000;
+
+/**
+ * Makes the connections of a pool, one at a time: where PostgreSQL has none left, or is just starting, it is not
+ * stormed. After a failure there is a pause before the next attempt. It grows, and its length is random, so that
+ * many processes do not try at once.
+ */
+export class Connector {
+  readonly #failed: () => void;
+  #previous: Promise<unknown> = Promise.resolve();
+  #failures = 0;
+  /** By performance.now(). */
+  #notBefore = 0;
+
+  /** @param failed called after each attempt that failed */
+  constructor(failed: () => void) {
+    this.#failed = failed;
+  }
+
+  /** A connection that is ready for use. Those who want one get it, or the error of their attempt, in turn. */
+  connect(options: ConnectionOptions, onClose: (connection: Connection) => void): Promise<Connection> {
+    const attempt = this.#previous.then(() => this.#attempt(options, onClose));
+    this.#previous = attempt.catch(() => undefined);
+    return attempt;
+  }
+
+  async #attempt(options: ConnectionOptions, onClose: (connection: Connection) => void): Promise<Connection> {
+    const pauseMs = this.#notBefore - performance.now();
+    if (pauseMs > 0) await setTimeout(pauseMs, undefined, { ref: false });
+    const connection = new Connection(options, onClose);
+    try {
+      await connection.open();
+      this.#failures = 0;
+      return connection;
+    } catch (error) {
+      const longest = Math.min(shortestPauseMs * 2 ** this.#failures, longestPauseMs);
+      this.#failures += 1;
+      this.#notBefore = performance.now() + longest * (0.5 + Math.random() / 2);
+      this.#failed();
+      throw error;
+    }
+  }
+}

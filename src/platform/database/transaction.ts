@@ -1,0 +1,52 @@
+/** What is run on one connection as a whole: transactions, and scripts. */
+import { type Connection, connectionLost, type QueryOptions, type Result } from "./connection.ts";
+
+/** Runs a statement in the transaction. */
+export type Query = (text: string, options?: QueryOptions) => Promise<Result>;
+
+/** Milliseconds that a statement of a transaction waits for a lock. */
+const lockTimeoutMs = 2_000;
+
+/**
+ * Runs work in a transaction on the connection: commits its result, rolls back if it throws. Where the connection
+ * ends, PostgreSQL has rolled back, or commits what it was told to; nothing is sent to another connection.
+ */
+export async function runTransaction<T>(
+  connection: Connection,
+  work: (query: Query) => Promise<T>,
+): Promise<T> {
+  await connection.query(`begin; set local lock_timeout = ${lockTimeoutMs}`, { isScript: true });
+  try {
+    const result = await work((text, options) => connection.query(text, options));
+    const { command } = await connection.query("commit");
+    // After a failed statement PostgreSQL rolls back on commit, without an error.
+    if (command === "ROLLBACK") throw new Error("a statement of the transaction failed unnoticed");
+    return result;
+  } catch (error) {
+    await rollBack(connection);
+    throw error;
+  }
+}
+
+/**
+ * Runs a text of several statements; a transaction that it has begun is rolled back if one of them fails.
+ * @returns the rows of all statements
+ */
+export async function runScript(connection: Connection, text: string): Promise<Record<string, unknown>[]> {
+  try {
+    const results = await connection.query(text, { isScript: true });
+    return results.flat().filter(isRow);
+  } catch (error) {
+    await rollBack(connection);
+    throw error;
+  }
+}
+
+function isRow(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
+}
+
+/** Leaves no transaction open, as the connection is used by others next. */
+async function rollBack(connection: Connection): Promise<void> {
+  await connection.query("rollback").catch(() => connection.close(connectionLost("a rollback failed")));
+}

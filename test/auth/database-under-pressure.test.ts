@@ -1,0 +1,251 @@
+/**
+ * A database that is slow, scarce or half gone is nobody else's trouble: connections heal by themselves, callers
+ * share the few that there are, and a lock delays those alone who wait for it.
+ */
+import { randomBytes } from "node:crypto";
+import { setTimeout } from "node:timers/promises";
+import postgres from "postgres";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { codeOf } from "../../src/platform/base/error-code.ts";
+import { type AuthApi, authApi, internal, mobileApp } from "../support/auth-api.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
+import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
+import { requiredPostgresUrl } from "../support/postgresql/server.ts";
+import { backends } from "../support/servers.ts";
+import { stopwatch } from "../support/stopwatch.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
+import { waitFor } from "../support/wait-for.ts";
+
+describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
+  let store: AuthStore;
+  let admin: postgres.Sql;
+  const cleanup = suiteCleanup();
+  beforeAll(async () => {
+    store = await createAuthStore("PostgreSQL");
+    cleanup.defer(() => store.drop());
+    const url = requiredPostgresUrl();
+    url.pathname = `/${store.env["DB_NAME"]}`;
+    admin = postgres(url.href, { max: 2, onnotice: () => undefined });
+    cleanup.defer(() => admin.end({ timeout: 1 }));
+  });
+
+  interface Running {
+    readonly server: AuthServer;
+    readonly api: AuthApi;
+    readonly stack: AsyncDisposableStack;
+  }
+
+  async function start(env: Record<string, string> = {}): Promise<Running> {
+    await using stack = new AsyncDisposableStack();
+    const server = await startAuthServer("PostgreSQL", { env: { ...store.env, ...env } });
+    stack.defer(() => server.stop());
+    return { server, api: authApi(server.base), stack: stack.move() };
+  }
+
+  const isReady = async ({ management }: AuthServer) => (await fetch(`${management}/health/ready`)).ok;
+
+  /** Process ids of the server's connections. */
+  const serverPids = async (user: string): Promise<number[]> =>
+    (
+      await admin`select pid from pg_stat_activity
+        where datname = ${store.env["DB_NAME"] ?? ""} and usename = ${user} and application_name = 'gatepost'`
+    ).map(({ pid }) => Number(pid));
+
+  describe("where the server's connections freeze, and new ones work", () => {
+    const frozen = new Set<number>();
+    function signal(name: NodeJS.Signals): void {
+      for (const pid of frozen) {
+        try {
+          process.kill(pid, name);
+        } catch (error) {
+          // It has ended meanwhile, as its client is gone.
+          if (codeOf(error) !== "ESRCH") throw error;
+        }
+      }
+    }
+    let running: Running;
+    beforeAll(async () => {
+      running = await start();
+      cleanup.defer(async () => {
+        signal("SIGCONT");
+        await running.stack.disposeAsync();
+      });
+    });
+
+    test("everything is answered again within five seconds, at one request in nine", async () => {
+      const { api, server } = running;
+      const { id } = await api.newIdentity();
+      const pairs = await Promise.all(Array.from({ length: 40 }, () => api.newPair(id)));
+      for (const pid of await serverPids(store.env["DB_USER"] ?? "")) frozen.add(pid);
+      expect(frozen.size).toBeGreaterThan(1);
+      signal("SIGSTOP");
+      await setTimeout(5_000);
+      const [pair] = pairs;
+      for (let request = 0; request < 2; request += 1) {
+        const asked = await api.call("introspectToken", {
+          as: internal,
+          form: { token: pair?.access_token ?? "" },
+        });
+        const issued = await api.call("generateTokens", {
+          as: mobileApp,
+          form: { grant_type: "auth", auth_id: id },
+        });
+        const changed = await api.call("updateIdentity", {
+          as: internal,
+          path: { id },
+          json: { metadata: {} },
+        });
+        expect([asked.status, issued.status, changed.status]).toEqual([200, 200, 204]);
+        expect(await isReady(server)).toBe(true);
+        if (request === 0) await setTimeout(9_000);
+      }
+    });
+
+    test("while they freeze, introspection is answered within about three seconds", async () => {
+      const { api } = running;
+      const { access_token } = await api.newPair((await api.newIdentity()).id);
+      signal("SIGCONT");
+      frozen.clear();
+      for (const pid of await serverPids(store.env["DB_USER"] ?? "")) frozen.add(pid);
+      signal("SIGSTOP");
+      const waited = stopwatch();
+      const answers = await Promise.all(
+        Array.from({ length: 20 }, async () => {
+          const form = { token: access_token };
+          const { status, headers } = await api.call("introspectToken", { as: internal, form });
+          return { status, retryAfter: headers.has("retry-after") };
+        }),
+      );
+      expect(waited()).toBeLessThan(4_000);
+      for (const answer of answers) {
+        expect(answer).toBeOneOf([
+          { status: 503, retryAfter: true },
+          { status: 200, retryAfter: false },
+        ]);
+      }
+    });
+  });
+
+  describe("where the server's user may have five connections", () => {
+    const user = `gatepost_scarce_${randomBytes(4).toString("hex")}`;
+    let running: Running;
+    beforeAll(async () => {
+      await admin.unsafe(`create role ${user} login password 'scarce' connection limit 5`);
+      await admin.unsafe(`grant connect on database ${store.env["DB_NAME"]} to ${user}`);
+      running = await start({ DB_USER: user, DB_PASSWORD: "scarce" });
+      cleanup.defer(async () => {
+        await running.stack.disposeAsync();
+        await admin.unsafe(`drop owned by ${user}`);
+        await admin.unsafe(`drop role ${user}`);
+      });
+    });
+
+    test("forty callers share them, and the server stays ready", async () => {
+      const { api, server } = running;
+      const { id } = await api.newIdentity();
+      const until = Date.now() + 5_000;
+      const statuses: Record<number, number> = {};
+      let unready = 0;
+      async function caller(): Promise<void> {
+        while (Date.now() < until) {
+          const issued = await api.token({ grant_type: "auth", auth_id: id });
+          statuses[issued.status] = (statuses[issued.status] ?? 0) + 1;
+          const changed = await api.call("updateIdentity", {
+            as: internal,
+            path: { id: (await api.newIdentity().catch(() => ({ id }))).id },
+            json: { metadata: {} },
+          });
+          statuses[changed.status] = (statuses[changed.status] ?? 0) + 1;
+        }
+      }
+      async function watch(): Promise<void> {
+        while (Date.now() < until) {
+          if (!(await isReady(server))) unready += 1;
+          await setTimeout(100);
+        }
+      }
+      await Promise.all([...Array.from({ length: 40 }, caller), watch()]);
+      const all = Object.values(statuses).reduce((sum, count) => sum + count, 0);
+      expect({ statuses, unready }).toEqual({ statuses: { 200: all / 2, 204: all / 2 }, unready: 0 });
+      const metrics = await (await fetch(`${server.management}/metrics`)).text();
+      const values = (name: string) =>
+        [...metrics.matchAll(new RegExp(`^gatepost_database_${name}\\{.*\\} (\\d+)$`, "gm"))].map(([, n]) =>
+          Number(n),
+        );
+      const open = values("connections");
+      expect(open).toHaveLength(2);
+      expect(open[0]).toBeGreaterThan(0);
+      expect(open[1]).toBeGreaterThan(0);
+      expect((open[0] ?? 0) + (open[1] ?? 0)).toBeLessThanOrEqual(5);
+      expect(values("waiting")).toEqual([0, 0]);
+      const failures = values("connect_failures_total")[0] ?? 0;
+      // A few for each second, and not one for each request.
+      expect(failures).toBeGreaterThan(0);
+      expect(failures).toBeLessThan(30);
+    });
+  });
+
+  describe.each([10, 40])("where %i requests wait for one locked identity", (count) => {
+    let running: Running;
+    let api: AuthApi;
+    let locked: string;
+    beforeEach(async () => {
+      running = await start();
+      api = running.api;
+      locked = (await api.newIdentity()).id;
+    });
+
+    const waiters = {
+      "that are to be changed": (id: string) =>
+        api.call("updateIdentity", { as: internal, path: { id }, json: { metadata: {} } }),
+      "that are to get tokens": (id: string) => api.token({ grant_type: "auth", auth_id: id }),
+    };
+
+    test.each(Object.entries(waiters))("%s, others are served", async (_, wait) => {
+      await using _stop = running.stack;
+      const { id } = await api.newIdentity();
+      const { access_token } = await api.newPair(id);
+      const release = Promise.withResolvers<void>();
+      const isLocked = Promise.withResolvers<void>();
+      const lock = admin.begin(async (tx) => {
+        await tx`select id from auth.identities where id = ${locked} for update`;
+        isLocked.resolve();
+        await release.promise;
+      });
+      await isLocked.promise;
+      const waiting = Promise.all(Array.from({ length: count }, async () => (await wait(locked)).status));
+      const until = Date.now() + 4_000;
+      const slowest = { introspection: 0, token: 0 };
+      let unready = 0;
+      const clock = stopwatch();
+      async function repeat(name: keyof typeof slowest, work: () => Promise<unknown>): Promise<void> {
+        while (Date.now() < until) {
+          const started = clock();
+          await work();
+          slowest[name] = Math.max(slowest[name], clock() - started);
+          await setTimeout(20);
+        }
+      }
+      await Promise.all([
+        repeat("introspection", async () =>
+          expect(await api.introspect(access_token)).toMatchObject({ active: true }),
+        ),
+        repeat("token", () => api.newPair(id)),
+        (async () => {
+          while (Date.now() < until) {
+            if (!(await isReady(running.server))) unready += 1;
+            await setTimeout(100);
+          }
+        })(),
+      ]);
+      release.resolve();
+      await lock;
+      const statuses = await waiting;
+      expect(statuses.filter((status) => ![200, 204, 503].includes(status))).toEqual([]);
+      expect(unready).toBe(0);
+      expect(slowest.introspection).toBeLessThan(500);
+      expect(slowest.token).toBeLessThan(1_000);
+      await waitFor(async () => expect((await wait(locked)).status).toBeLessThan(300));
+    });
+  });
+});
