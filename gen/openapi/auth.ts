@@ -501,14 +501,14 @@ export interface components {
             client_secret?: components["schemas"]["ClientSecretInBody"];
         };
         /**
-         * @description Only with `client_secret`; ignored otherwise.
-         * @example mobile-app
+         * @description Only with `client_secret`; ignored otherwise. An empty one is as if it were absent.
+         * @example
          */
         ClientIdInBody: string;
         /**
          * @description For clients whose `clientAuthenticationMethods` list `client_secret_post`, instead of the Authorization
-         *     header (RFC 6749 section 2.3.1).
-         * @example mobile-app-dev-secret
+         *     header (RFC 6749 section 2.3.1). An empty one is as if it were absent.
+         * @example
          */
         ClientSecretInBody: string;
         /**
