@@ -2,6 +2,7 @@
  * Composition root of the process: its services on their ports. It reads no environment and handles no signal, so
  * that a test runs the same server as `npm start`.
  */
+import nodeTls from "node:tls";
 import { Hono } from "hono";
 import { composeServices, type RunnableService } from "./compose-services.ts";
 import { type Clock, systemClock } from "./platform/base/clock.ts";
@@ -25,6 +26,13 @@ import { databaseFailure } from "./start-failure.ts";
 
 /** The name in the metrics and in the index of the APIs. */
 const programName = "gatepost";
+
+/** TLS 1.3, and of TLS 1.2 what is authenticated and forward secret (RFC 9325 section 4.2): no CBC. */
+const cipherSuites = [
+  "TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256",
+  "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384",
+  "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305",
+].join(":");
 
 /** Milliseconds that a probe or a scrape has to finish: both are repeated anyway. */
 const managementCloseMs = 500;
@@ -52,6 +60,8 @@ export async function startServer(
 ): Promise<RunningServer> {
   const { server } = settings;
   const { host, tls } = server;
+  // Of the process, as grpc-js has no option of its own for a server.
+  nodeTls.DEFAULT_CIPHERS = cipherSuites;
   const metrics = createMetrics(programName);
   const isDevelopment = server.environment === "development";
   const lifecycle = createLifecycle({

@@ -4,7 +4,13 @@
  */
 import * as v from "valibot";
 import { differingIn, distinct, exactObject, json } from "../platform/settings/json.ts";
-import { type Environment, matching, must, stricterInProduction } from "../platform/settings/kinds.ts";
+import {
+  type Environment,
+  matching,
+  must,
+  secretWeakness,
+  stricterInProduction,
+} from "../platform/settings/kinds.ts";
 
 /** The grants that a client can be permitted. */
 export const grantTypes = ["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"] as const;
@@ -48,7 +54,7 @@ export const clientSecret = stricterInProduction(
   matching("printable ASCII characters, at most 256 and in production at least 16", /^[\x20-\x7e]{1,256}$/),
   (secret) => {
     if (developmentSecrets.has(secret)) return "must not be a secret of development mode";
-    return secret.length < 16 ? "must have at least 16 characters in production" : undefined;
+    return secret.length < 16 ? "must have at least 16 characters in production" : secretWeakness(secret);
   },
 );
 

@@ -4,7 +4,7 @@
  */
 import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
 import * as v from "valibot";
-import { rsaWeakness } from "../platform/crypto/rsa.ts";
+import { isOfDevelopment, rsaWeakness } from "../platform/crypto/rsa.ts";
 import { differingIn, json, object, only } from "../platform/settings/json.ts";
 import {
   type Environment,
@@ -50,14 +50,20 @@ const toPem = v.transform((key: KeyObject) =>
 
 const publicKeyLabels = ["PUBLIC KEY", "RSA PUBLIC KEY"] as const;
 
-/** A private RSA key; the value is PKCS #8. */
-export const signingPrivateKey = v.pipe(
-  pemBlock("an unencrypted private RSA key in PEM form", privateKeyLabels, createPrivateKey),
-  refusing(rsaWeakness),
-  quick,
-  v.check(isUsable, "must be a private key whose numbers belong together"),
-  toPem,
+const foreignToDevelopment = refusing((key: KeyObject) =>
+  isOfDevelopment(key) ? "must not be a key made by development mode" : undefined,
 );
+
+/** A private RSA key; the value is PKCS #8. */
+export const signingPrivateKey = (environment: Environment) => {
+  const usable = v.pipe(
+    pemBlock("an unencrypted private RSA key in PEM form", privateKeyLabels, createPrivateKey),
+    refusing(rsaWeakness),
+    quick,
+    v.check(isUsable, "must be a private key whose numbers belong together"),
+  );
+  return environment === "production" ? v.pipe(usable, foreignToDevelopment, toPem) : v.pipe(usable, toPem);
+};
 
 /** A public RSA key; the value is SPKI. */
 export const signingPublicKey = v.pipe(

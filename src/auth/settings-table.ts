@@ -4,7 +4,7 @@
  */
 import { integer, oneOf, plainText, sharedApiKey } from "../platform/settings/kinds.ts";
 import type { SettingsTable } from "../platform/settings/settings.ts";
-import { baseUrl, issuerUrl } from "../platform/settings/urls.ts";
+import { baseUrl, confidential, issuerUrl } from "../platform/settings/urls.ts";
 import { clientId, clientRegistrations, clientSecret, developmentInternalClient } from "./client-settings.ts";
 import { keyId, otpPublicKey, publishedKeys, signingPrivateKey, signingPublicKey } from "./key-settings.ts";
 
@@ -104,7 +104,7 @@ export const authTable = {
   },
   OTP_VERIFIER_URL: {
     description: "Where the OTP verification service is reached.",
-    kind: baseUrl,
+    kind: confidential(baseUrl),
     development: `<http://HOST:SERVER_PORT>${builtInVerifierPath}`,
     required: true,
     example: "https://otp.internal",

@@ -1,7 +1,7 @@
 /**
  * Keys and secrets of development mode: generated once and stored in DATA_DIR, so that tokens outlive a
- * restart. Production neither reads nor writes them. The key id and the API key begin with `dev-`, by which
- * production recognises and refuses them.
+ * restart. Production neither reads nor writes them. The key id and the API key begin with `dev-`, and the
+ * signing key has an exponent of its own, by which production recognises and refuses them.
  */
 import {
   createHash,
@@ -25,6 +25,7 @@ import {
 import { join } from "node:path";
 import * as v from "valibot";
 import { codeOf } from "../platform/base/error-code.ts";
+import { developmentExponent } from "../platform/crypto/rsa.ts";
 import { json, object } from "../platform/settings/json.ts";
 import { generatedPrefix, must, parse } from "../platform/settings/kinds.ts";
 import { SettingsError } from "../platform/settings/settings.ts";
@@ -113,7 +114,9 @@ function read(path: string): DevelopmentSecrets | undefined {
 }
 
 function generate(): DevelopmentSecrets {
-  const signing = pems(generateKeyPairSync("rsa", { modulusLength: 2048 }));
+  const signing = pems(
+    generateKeyPairSync("rsa", { modulusLength: 2048, publicExponent: developmentExponent }),
+  );
   const hash = createHash("sha256").update(signing.publicKey).digest("hex");
   return {
     signing: { keyId: `${generatedPrefix}${hash.slice(0, 12)}`, ...signing },

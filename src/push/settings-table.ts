@@ -4,7 +4,7 @@
  */
 import { integer, listOf, matching, plainText, sharedApiKey } from "../platform/settings/kinds.ts";
 import type { SettingsTable } from "../platform/settings/settings.ts";
-import { foreignIssuerUrl, serverUrl } from "../platform/settings/urls.ts";
+import { confidential, foreignIssuerUrl, serverUrl } from "../platform/settings/urls.ts";
 
 /** The id of a user: the `sub` of a token. A comma would end it in a list. */
 const userId = matching("1 to 128 printable ASCII characters without a comma", /^[ -+\--~]{1,128}$/);
@@ -41,7 +41,7 @@ export const pushTable = {
   PLATFORM_SECURITY_URL: {
     description:
       "The gRPC service whose introspection shows whether a token was revoked; without it and IDENTITY_PROVIDER_CLIENT_ID, tokens are checked by signature and claims only.",
-    kind: serverUrl,
+    kind: confidential(serverUrl),
     development: "<http://HOST:GRPC_PORT>",
     example: "http://auth.internal:9090",
   },

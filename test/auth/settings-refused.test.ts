@@ -1,10 +1,20 @@
-import { describe, expect, test } from "vitest";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { developmentSecrets } from "../../src/development/secrets.ts";
 import { problemLines, problemsOf } from "../support/setting-problems.ts";
 import { pemOf, production, readAll, readAuth, rsaKeys } from "./settings-fixture.ts";
 
 describe("production", () => {
   const clients = (clientSecret: string) =>
     JSON.stringify([{ clientId: "app", clientSecret, grantTypes: ["password"] }]);
+  const tooPlain =
+    "must have at least 6 different characters in production; openssl rand -hex 32 makes a good one";
+  const ofDocumentation =
+    "must not be an example of the documentation; openssl rand -hex 32 makes a good one";
+  const cleartext = (url: string) =>
+    `must begin with https in production, as its host is public, but is "${url}"`;
   const devSecret = "must not be a secret of development mode";
   test.each([
     ["INTERNAL_CLIENT_SECRET", "internal-dev-secret", devSecret],
@@ -30,6 +40,15 @@ describe("production", () => {
       "must not be the verifier of development mode",
     ],
     ["OTP_VERIFIER_URL", "http://0.0.0.0:8080/otp-verifier/", "must not be the verifier of development mode"],
+    ["INTERNAL_CLIENT_SECRET", "a".repeat(16), tooPlain],
+    ["OAUTH_SERVER_CLIENTS", clients("abcde".repeat(8)), `[0].clientSecret ${tooPlain}`],
+    ["OAUTH_SERVER_CLIENTS", clients("at least 16 characters"), `[0].clientSecret ${ofDocumentation}`],
+    ["INTERNAL_CLIENT_SECRET", "an example secret of mine", ofDocumentation],
+    ["PLATFORM_SECURITY_API_KEY", "changeme-changeme-changeme", ofDocumentation],
+    ["OTP_VERIFIER_URL", "http://otp.example.com", cleartext("http://otp.example.com")],
+    ["OTP_VERIFIER_URL", "http://8.8.8.8", cleartext("http://8.8.8.8")],
+    ["OTP_VERIFIER_URL", "http://[2001:db8::1]", cleartext("http://[2001:db8::1]")],
+    ["OTP_VERIFIER_URL", "http://172.32.0.1", cleartext("http://172.32.0.1")],
     [
       "OAUTH_SERVER_ISSUER",
       "http://auth.example.com",
@@ -38,6 +57,30 @@ describe("production", () => {
   ])("refuses %s=%s", async (name, value, what) => {
     expect(await problemLines(() => readAuth(production({ [name]: value })))).toEqual([`${name} ${what}`]);
   });
+});
+
+test("production refuses a key that development mode has made, whatever its id", async () => {
+  const directory = mkdtempSync(join(tmpdir(), "gatepost-keys-"));
+  onTestFinished(() => rmSync(directory, { recursive: true }));
+  const { privateKey, publicKey } = developmentSecrets(directory).signing;
+  const env = production({ RSA_PRIVATE_KEY: privateKey, RSA_PUBLIC_KEY: publicKey, RSA_KEY_ID: "2026-11" });
+  expect(await problemLines(() => readAuth(env))).toEqual([
+    "RSA_PRIVATE_KEY must not be a key made by development mode",
+  ]);
+});
+
+test.each([
+  "http://otp",
+  "http://otp.internal",
+  "http://otp.auth.svc:8080/v1",
+  "http://otp.auth.svc.cluster.local",
+  "http://127.0.0.1:8080",
+  "http://10.1.2.3",
+  "http://172.31.0.1",
+  "http://[fd00::1]:8080",
+  "https://otp.example.com",
+])("production asks the OTP verifier at %s", async (url) => {
+  expect((await readAuth(production({ OTP_VERIFIER_URL: url }))).otp.verifierUrl).toBe(url);
 });
 
 describe("hostile values", () => {

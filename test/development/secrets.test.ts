@@ -21,7 +21,7 @@ afterEach(() => rmSync(root, { recursive: true, force: true }));
 test("keys are real, belong together and are marked as generated", () => {
   const { signing, otp, apiKey } = developmentSecrets(dataDir);
   const signingKey = createPrivateKey(signing.privateKey);
-  expect(signingKey.asymmetricKeyDetails).toMatchObject({ modulusLength: 2048, publicExponent: 65_537n });
+  expect(signingKey.asymmetricKeyDetails).toMatchObject({ modulusLength: 2048, publicExponent: 65_539n });
   expect(createPublicKey(signingKey).equals(createPublicKey(signing.publicKey))).toBe(true);
   expect(signing.keyId).toMatch(/^dev-[0-9a-f]{12}$/);
   const otpKey = createPrivateKey(otp.privateKey);

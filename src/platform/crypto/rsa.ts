@@ -25,3 +25,11 @@ export function rsaWeakness(key: KeyObject): string | undefined {
   const isOdd = ((Buffer.from(n, "base64url").at(-1) ?? 0) & 1) === 1;
   return isOdd ? undefined : "must be an RSA key whose modulus is odd";
 }
+
+/** The exponent of the keys that development mode makes, by which production recognises and refuses them. */
+export const developmentExponent = 65_539;
+
+/** Whether development mode has made the key. */
+export function isOfDevelopment(key: KeyObject): boolean {
+  return key.asymmetricKeyDetails?.publicExponent === BigInt(developmentExponent);
+}

@@ -1,6 +1,8 @@
 /** The errors of what Node refuses before there is a request, each as a problem like any other error. */
-import { maxHeaderSize, STATUS_CODES } from "node:http";
+import { type IncomingMessage, maxHeaderSize, STATUS_CODES } from "node:http";
+import type { Http2ServerRequest } from "node:http2";
 import type { Duplex } from "node:stream";
+import { withoutQuery } from "../base/addresses.ts";
 import { codeOf } from "../base/error-code.ts";
 import { type ErrorKind, ErrorKinds, ServiceError } from "../base/errors.ts";
 import type { ResponseParts } from "../base/problem.ts";
@@ -16,6 +18,31 @@ const invalid = (status: number, title: string): ErrorKind => ({
 export function expectationFailed(): ServiceError {
   const detail = "The only Expect that can be met is 100-continue.";
   return new ServiceError(invalid(417, "Expectation failed"), detail);
+}
+
+/** A path segment of one or two dots, encoded or not, or a backslash, which URL parsers read as a slash. */
+const dotSegment = /[/\\](\.|%2e){1,2}([/\\]|$)|\\/i;
+
+/**
+ * The error for a request that two readers could take for two different ones; undefined for all others. A proxy may
+ * have judged another host, or another path, than the one that would be served.
+ */
+export function ambiguousRequest(request: IncomingMessage | Http2ServerRequest): ServiceError | undefined {
+  const { url = "", rawHeaders, httpVersionMajor } = request;
+  if (dotSegment.test(withoutQuery(url))) {
+    const detail = "The path of the request has dot segments or a backslash.";
+    return new ServiceError(ErrorKinds.invalidRequest, detail);
+  }
+  // HTTP/2 names the host in a pseudo-header, beside which a proxy may have left another one.
+  if (httpVersionMajor > 1) return undefined;
+  let hosts = 0;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at];
+    if (name?.length === 4 && name.toLowerCase() === "host") hosts += 1;
+  }
+  return hosts > 1
+    ? new ServiceError(ErrorKinds.invalidRequest, "The request has several Host headers.")
+    : undefined;
 }
 
 /** The error for an error of Node's parser, or of its timeouts. */

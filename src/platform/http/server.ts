@@ -21,7 +21,7 @@ import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/e
 import { problem, type ResponseParts, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { Connections } from "./connections.ts";
-import { expectationFailed, respondAndClose, unreadableRequest } from "./refusals.ts";
+import { ambiguousRequest, expectationFailed, respondAndClose, unreadableRequest } from "./refusals.ts";
 
 type AnyRequest = IncomingMessage | Http2ServerRequest;
 type AnyResponse = ServerResponse | Http2ServerResponse;
@@ -104,7 +104,9 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
       // Who sends no Host (RFC 9112 section 3.2) may have meant anything by what follows.
       if (request.headers.host === undefined) response.shouldKeepAlive = false;
     } else if (request instanceof Http2ServerRequest) limitUpload(request, timeouts.requestMs);
-    handle(request, response);
+    const refusal = ambiguousRequest(request);
+    if (refusal) refuse(response, refusal);
+    else handle(request, response);
   });
   server.on("checkExpectation", (_request: AnyRequest, response: AnyResponse) => {
     if (response instanceof ServerResponse) connections.track(response);
@@ -115,6 +117,11 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
     if (!socket.writable || connections.isResponding(socket)) socket.destroy();
     else respondAndClose(socket, failure(logger, unreadableRequest(error)));
   });
+
+  function refuse(response: AnyResponse, refusal: ServiceError): void {
+    if (response instanceof ServerResponse) response.shouldKeepAlive = false;
+    sendFailure(logger, response, refusal);
+  }
 
   async function close(graceMs: number): Promise<void> {
     const cut = await connections.close(graceMs);

@@ -146,8 +146,21 @@ export function listOf<T>(item: TextSchema<T>, expects: string) {
   );
 }
 
+/** Different characters of a secret, at least. One of 16 random hexadecimal digits has fewer in one case of 30,000. */
+const leastVariety = 6;
+
+/** Why a secret is too easy to guess; undefined if it is not. A secret of the documentation is known to all. */
+export function secretWeakness(secret: string): string | undefined {
+  if (new Set(secret).size < leastVariety)
+    return `must have at least ${leastVariety} different characters in production; openssl rand -hex 32 makes a good one`;
+  return /example|change-?me|placeholder|at least 16 characters/i.test(secret)
+    ? "must not be an example of the documentation; openssl rand -hex 32 makes a good one"
+    : undefined;
+}
+
 /** A key that a service and its callers share. Development mode may generate it. */
 export const sharedApiKey = stricterInProduction(
   matching("16 to 256 visible ASCII characters", /^[\x21-\x7e]{16,256}$/),
-  (key) => (key.startsWith(generatedPrefix) ? "must not be a key made by development mode" : undefined),
+  (key) =>
+    key.startsWith(generatedPrefix) ? "must not be a key made by development mode" : secretWeakness(key),
 );

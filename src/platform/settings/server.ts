@@ -17,13 +17,21 @@ import {
   type TableReading,
 } from "./settings.ts";
 import { origin } from "./urls.ts";
+import { isNear } from "./warnings.ts";
 
 const logLevels = ["trace", "debug", "info", "warn", "error"] as const;
 type LogLevel = (typeof logLevels)[number];
 
+/** Whether the text is "production" but for its case, an edit, or its end: development mode would come as a surprise. */
+function isMisspelled(text: string): boolean {
+  const word = text.trim().toLowerCase();
+  return text !== "production" && (word === "prod" || word === "production" || isNear(word, "production"));
+}
+
 /** Anything but "production" is development, so that production mode is always deliberate. */
 const environmentKind = v.pipe(
   v.string(),
+  v.check((text) => !isMisspelled(text), "must be spelled production, or be another word for development"),
   v.transform((text): Environment => (text === "production" ? "production" : "development")),
   v.description("production, or anything else for development"),
 );

@@ -1,4 +1,5 @@
 /** Kinds of setting that are http and https URLs. All refuse a user name or a password. */
+import { BlockList, isIP } from "node:net";
 import * as v from "valibot";
 import { checked, stricterInProduction, type TextSchema } from "./kinds.ts";
 
@@ -46,6 +47,41 @@ export function secure(schema: TextSchema<string>) {
   return stricterInProduction(schema, (url) =>
     url.startsWith("https:") ? undefined : "must begin with https in production",
   );
+}
+
+/** This host, RFC 1918, RFC 6598, RFC 3927, RFC 4193, RFC 4291: addresses that no packet from the internet reaches. */
+const privateAddresses = new BlockList();
+for (const [network, prefix] of [
+  ["0.0.0.0", 8],
+  ["10.0.0.0", 8],
+  ["100.64.0.0", 10],
+  ["169.254.0.0", 16],
+  ["172.16.0.0", 12],
+  ["192.168.0.0", 16],
+] as const) {
+  privateAddresses.addSubnet(network, prefix);
+}
+privateAddresses.addSubnet("fc00::", 7, "ipv6");
+privateAddresses.addSubnet("fe80::", 10, "ipv6");
+
+/** Names without a dot, as in compose files, and names that no public resolver knows. */
+const privateName = /^[^.]+$|\.(internal|local|localdomain|lan|intranet|private|svc|home\.arpa)$/;
+
+function isPrivate(url: URL): boolean {
+  const host = url.hostname.replace(/^\[|\]$/g, "");
+  const family = isIP(host);
+  if (family !== 0) return isLoopback(url) || privateAddresses.check(host, family === 4 ? "ipv4" : "ipv6");
+  return isLoopback(url) || privateName.test(host);
+}
+
+/** A URL to which secrets are sent: production accepts http only inside a private network. */
+export function confidential(schema: TextSchema<string>) {
+  return stricterInProduction(schema, (text) => {
+    const url = new URL(text);
+    return url.protocol === "https:" || isPrivate(url)
+      ? undefined
+      : "must begin with https in production, as its host is public";
+  });
 }
 
 /** Whether a URL's host is a loopback host. */

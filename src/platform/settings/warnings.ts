@@ -51,7 +51,7 @@ function isOfKubernetes(variable: string, value: string): boolean {
 }
 
 /** Whether one edit makes the variable the name: to insert, delete or replace a character, or to swap two neighbours. */
-function isNear(variable: string, name: string): boolean {
+export function isNear(variable: string, name: string): boolean {
   if (name.length < 6 || Math.abs(variable.length - name.length) > 1) return false;
   let start = 0;
   while (start < name.length && variable[start] === name[start]) start++;

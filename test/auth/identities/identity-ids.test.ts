@@ -82,6 +82,6 @@ test("each spelling of a path names the identity of the decoded id", async () =>
   for (const path of ["a/b", "a%2Fb/", "/a%2Fb", "a%2Fb/password/x"]) {
     expect(await get(path)).toMatchObject({ status: 404, body: { code: "not_found" } });
   }
-  for (const path of ["%2E", "%2e%2E", ".%2e"]) expect((await get(path)).status).toBe(404);
+  for (const path of ["%2E", "%2e%2E", ".%2e"]) expect((await get(path)).status).toBe(400);
   expect(await get("find%2Dby-phone")).toMatchObject({ status: 400, body: { code: "invalid_request" } });
 });

@@ -29,6 +29,31 @@ describe("dispatch", () => {
     );
   });
 
+  it.each([
+    "/a/../b",
+    "/a/./b",
+    "/a/..",
+    "/..",
+    "/a/%2e%2e/b",
+    "/a/%2E./b",
+    "/a/.%2e",
+    "/a\\..\\b",
+    "/a\\b",
+    "/rpc.v1.Service/../Method",
+  ])("refuses %s, which a proxy may read as another path", async (path) => {
+    const { port } = await startServer();
+    const { socket, received } = raw(port);
+    socket.write(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`);
+    const [head = "", body = ""] = (await received).split("\r\n\r\n");
+    expect(head.split("\r\n")[0]).toBe("HTTP/1.1 400 Bad Request");
+    expectProblem(head, body);
+  });
+
+  it.each(["/a?b=/../c", "/.well-known/x", "/a/...", "/a/b..c", "/a/%2ewell"])("serves %s", async (path) => {
+    const { port } = await startServer();
+    expect((await ask(port, path)).body).toContain("GET /");
+  });
+
   it("responds with 500 to an error of the APIs, without the cause, and logs it with the response's request id", async () => {
     const { port } = await startServer();
     const response = await ask(port, "/fail");
@@ -91,6 +116,8 @@ describe("a client that sends nonsense or takes too long", () => {
       "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
       "HTTP/1.1 400 Bad Request",
     ],
+    ["two hosts", "GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n", "HTTP/1.1 400 Bad Request"],
+    ["the same host twice", "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", "HTTP/1.1 400 Bad Request"],
     [
       "huge headers",
       `GET / HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(20_000)}\r\n\r\n`,

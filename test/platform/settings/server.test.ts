@@ -33,6 +33,7 @@ const defaults = {
   tls: undefined,
   corsOrigins: [],
   logLevel: "info",
+  eventLog: undefined,
   shutdownGraceSeconds: 20,
   memoryMinMb: undefined,
   memoryMaxMb: undefined,
@@ -40,12 +41,24 @@ const defaults = {
 };
 
 describe("defaults", () => {
-  test.each([undefined, "", "development", "test", "Production", "prod"])(
-    "NODE_ENV=%s is development",
-    (mode) => {
-      expect(read({ NODE_ENV: mode })).toEqual(defaults);
-    },
-  );
+  test.each([undefined, "", "development", "test", "staging"])("NODE_ENV=%s is development", (mode) => {
+    expect(read({ NODE_ENV: mode })).toEqual(defaults);
+  });
+
+  test.each([
+    "Production",
+    "PRODUCTION",
+    "prod",
+    "Prod",
+    "production ",
+    "prodution",
+    "prodcution",
+    "productions",
+  ])("NODE_ENV=%j is refused, as production was meant", async (mode) => {
+    expect(await problemLines(() => read({ NODE_ENV: mode }))).toEqual([
+      `NODE_ENV must be spelled production, or be another word for development, but is ${JSON.stringify(mode)}`,
+    ]);
+  });
 
   test("production listens on every interface", () => {
     const expected = { ...defaults, environment: "production", host: "0.0.0.0" };
