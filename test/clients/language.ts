@@ -24,7 +24,7 @@ export interface World {
    * is inherited.
    * @param command the program, as PATH has it, and its arguments
    * @returns stdout
-   * @throws with all of the output if it fails, or after the timeout (600 s unless another is named)
+   * @throws with all of the output if it fails, or after the timeout (1,200 s unless another is named)
    */
   run(command: readonly [string, ...string[]], options?: RunOptions): Promise<string>;
   /** Starts a program that serves until its caller stops it, in the same folder and environment as `run`. */

@@ -69,7 +69,7 @@ function createWorld(server: ClientServer, language: string): World {
     protos: join(ROOT, "proto"),
     sources: join(CLIENTS, language),
     build,
-    async run([program, ...args], { cwd = build, env, timeoutSeconds = 600 }: RunOptions = {}) {
+    async run([program, ...args], { cwd = build, env, timeoutSeconds = 1_200 }: RunOptions = {}) {
       try {
         const { stdout } = await execute(program, args, {
           cwd,
