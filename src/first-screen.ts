@@ -19,6 +19,8 @@ interface Credentials {
   readonly clientSecret: string;
 }
 
+type ListedCredentials = Pick<AuthSettings["clients"][number], "clientId" | "clientSecrets">;
+
 /** The notice before embedded databases are created, which takes some seconds; empty if they exist. */
 export function creationNotice({ auth, push }: Settings): string {
   const fresh = [auth, push].flatMap((service) => {
@@ -65,9 +67,8 @@ function pushLines({ providers, issuer }: PushSettings): string {
 function credentialsOf(auth: AuthSettings, dataDir: string): string {
   const clients = [
     { ...auth.internalClient, what: "identities, introspection, revocation" },
-    ...auth.clients.map(({ clientId, clientSecret, grantTypes }) => ({
-      clientId,
-      clientSecret,
+    ...auth.clients.map(({ grantTypes, ...client }) => ({
+      ...credentials(client),
       what: grantTypes.length === 5 ? "all five grants" : grantTypes.join(", "),
     })),
   ];
@@ -79,6 +80,10 @@ function credentialsOf(auth: AuthSettings, dataDir: string): string {
     lines.push(`    X-Api-Key    (apiKey in ${join(dataDir, developmentSecretsFile)})  introspection`);
   }
   return `\n  Development credentials\n${lines.join("\n")}\n`;
+}
+
+function credentials({ clientId, clientSecrets: [clientSecret = ""] }: ListedCredentials): Credentials {
+  return { clientId, clientSecret };
 }
 
 /** Whether the secret is a public default of development mode. Only those are shown. */
@@ -115,7 +120,7 @@ function tokenCommand({ clients }: AuthSettings, http: string, id: string): stri
   const client = clients.find(({ grantTypes }) => grantTypes.includes("auth"));
   return (
     client && [
-      `curl -u ${userOf(client)} ${http}/api/auth/oauth2/v1/tokens \\`,
+      `curl -u ${userOf(credentials(client))} ${http}/api/auth/oauth2/v1/tokens \\`,
       `  -d grant_type=auth -d auth_id=${id}`,
     ]
   );

@@ -102,7 +102,7 @@ describe("SQL in src/", () => {
 describe("a column that is renamed in its schema", () => {
   /** Keys that no other thing in src/ is called by in SQL. */
   const renamed = [
-    { schema: "src/auth/schema.ts", table: "authorizations", key: "accessExpiresAt" },
+    { schema: "src/auth/schema.ts", table: "authorizations", key: "identityGeneration" },
     { schema: "src/push/schema.ts", table: "devices", key: "renewedAt" },
     { schema: "src/push/schema.ts", table: "deliveryChunks", key: "deviceIds" },
     { schema: "src/push/schema.ts", table: "notifications", key: "removalStoppedAt" },

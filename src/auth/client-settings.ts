@@ -92,12 +92,32 @@ const methods = ["client_secret_basic", "client_secret_post"] as const;
 const methodExpects = `an array of ${methods.join(" and ")}`;
 const method = v.picklist(methods, must(`one of ${methods.join(", ")}`));
 
+const secretsExpected = "a secret, or an array of one or two different ones";
+
+/** One secret or a list of them, as a list. */
+function secrets(secret: v.GenericSchema<unknown, string>) {
+  const list = v.pipe(
+    distinct(secretsExpected, secret),
+    v.minLength(1, must(secretsExpected)),
+    v.maxLength(2, must(secretsExpected)),
+  );
+  return v.lazy((value) =>
+    Array.isArray(value)
+      ? list
+      : v.pipe(
+          secret,
+          v.transform((one): string[] => [one]),
+        ),
+  );
+}
+
 /** One client. Optional members have defaults. */
 const registration = (environment: Environment) =>
   v.pipe(
     exactObject("an object that registers a client", {
       clientId,
-      clientSecret: clientSecret(environment),
+      /** One secret, or the old and the new one while it is replaced. */
+      clientSecret: secrets(clientSecret(environment)),
       /** A display name; the client's id by default. */
       clientName: v.optional(
         matching("1 to 200 characters, none of them a control character", /^\P{Cc}{1,200}$/u),
@@ -132,7 +152,11 @@ const registration = (environment: Environment) =>
         {},
       ),
     }),
-    v.transform((client) => ({ ...client, clientName: client.clientName ?? client.clientId })),
+    v.transform(({ clientSecret: clientSecrets, ...client }) => ({
+      ...client,
+      clientSecrets,
+      clientName: client.clientName ?? client.clientId,
+    })),
   );
 
 /** A client as it is listed in OAUTH_SERVER_CLIENTS, with the defaults filled in. */

@@ -63,6 +63,14 @@ export function reasonName(reason: RevocationReason): string {
   return value.name;
 }
 
+/** An SQL expression for the name of the reason in the JSON format of the message, where the reason is one of SQL. */
+export function reasonNameOf(reason: SQL): SQL {
+  const { UNSPECIFIED } = ReasonValues;
+  const all = Object.values(RevocationReasonSchema.value).filter(({ number }) => number !== UNSPECIFIED);
+  const cases = all.map(({ localName, name }) => sql`when ${localName}::text then ${name}::text`);
+  return sql`case ${reason} ${sql.join(cases, sql` `)} end`;
+}
+
 /** The name of what was guessed in the JSON format of the message. */
 export function attemptKindName(kind: "password" | "code"): string {
   const number = { password: AttemptKind.PASSWORD, code: AttemptKind.CODE }[kind];

@@ -4,7 +4,20 @@
  * values, and the pair kept for a retried refresh is encrypted under the token that was presented.
  */
 import { sql } from "drizzle-orm";
-import { check, index, integer, jsonb, pgSchema, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import {
+  bigint,
+  bigserial,
+  check,
+  date,
+  index,
+  integer,
+  jsonb,
+  pgSchema,
+  primaryKey,
+  text,
+  uniqueIndex,
+  uuid,
+} from "drizzle-orm/pg-core";
 import { bytea, instant } from "../platform/database/columns.ts";
 import { outboxTable } from "../platform/messaging/outbox-table.ts";
 
@@ -14,8 +27,8 @@ export const auth = pgSchema("auth");
 export const clients = auth.table("clients", {
   clientId: text("client_id").primaryKey(),
   clientName: text("client_name").notNull(),
-  /** argon2id, PHC string. */
-  secretHash: text("secret_hash").notNull(),
+  /** argon2id, PHC strings: one, or two while a secret is replaced. */
+  secretHashes: text("secret_hashes").array().notNull(),
   authenticationMethods: text("authentication_methods").array().notNull(),
   grantTypes: text("grant_types").array().notNull(),
   scopes: text("scopes").array().notNull(),
@@ -27,7 +40,22 @@ export const clients = auth.table("clients", {
   registeredAt: instant("registered_at").notNull(),
   /** Set while the client is not listed; meanwhile its tokens are not active. */
   disabledAt: instant("disabled_at"),
+  /** Authorizations of a lower generation have ended. */
+  generation: integer("generation").notNull().default(0),
 });
+
+/** The list of clients that the table has been synchronised with; one row. */
+export const clientLists = auth.table(
+  "client_lists",
+  {
+    onlyRow: integer("only_row").primaryKey(),
+    /** OAUTH_SERVER_CLIENTS_REVISION; null for a list without one. */
+    revision: integer("revision"),
+    /** argon2id of the list, PHC string: it contains secrets. */
+    contentHash: text("content_hash").notNull(),
+  },
+  (table) => [check("client_lists_only_row", sql`${table.onlyRow} = 1`)],
+);
 
 /** User identities. */
 export const identities = auth.table(
@@ -50,8 +78,34 @@ export const identities = auth.table(
 );
 
 /**
- * What clients may do for users. The state follows from the row: REVOKED if revoked_at is set, else EXPIRED
- * after expires_at, else ACTIVE. An authorization has one row, however often it is refreshed.
+ * Moments at which all authorizations of an identity ended: it was deleted, or its password changed. One row ends
+ * any number of them: those whose `identityGeneration` is lower. A row is kept until each of them has been marked
+ * as revoked, and a day more; it outlives its identity, so that a new one with the same id inherits nothing.
+ */
+export const identityEndings = auth.table(
+  "identity_endings",
+  {
+    identityId: text("identity_id").notNull(),
+    /** From a sequence, so that no number comes again, even when the row is gone. */
+    generation: bigserial("generation", { mode: "number" }).notNull(),
+    reason: text("reason").notNull(),
+    endedAt: instant("ended_at").notNull(),
+    /** When no authorization was left to be marked. */
+    sweptAt: instant("swept_at"),
+  },
+  (table) => [
+    primaryKey({ columns: [table.identityId, table.generation] }),
+    index("identity_endings_swept").on(table.sweptAt),
+  ],
+);
+
+/**
+ * What clients may do for users. An authorization has ended if revoked_at is set, if its client is disabled, or if
+ * its client or its identity has reached a higher generation; it has expired after expires_at; otherwise it is
+ * active. It has one row, however often it is refreshed, in one of the partitions that the migration makes.
+ *
+ * A refresh changes refresh_hash and the expiries. None of them has an index, so that the update stays within its
+ * page (a heap-only tuple).
  */
 export const authorizations = auth.table(
   "authorizations",
@@ -62,30 +116,56 @@ export const authorizations = auth.table(
     grantType: text("grant_type").notNull(),
     scopes: text("scopes").array().notNull(),
     createdAt: instant("created_at").notNull(),
+    /** The generation of the client when the authorization was created. */
+    clientGeneration: integer("client_generation").notNull(),
+    /** The latest ending of the identity when the authorization was created; 0 if there was none. */
+    identityGeneration: bigint("identity_generation", { mode: "number" }).notNull(),
     /** When the current refresh token expires. */
     expiresAt: instant("expires_at").notNull(),
     /** When the newest access token expires. */
     accessExpiresAt: instant("access_expires_at").notNull(),
+    /** The day (UTC) on which the later of the two expires; changes once a day at most. */
+    expiryDay: date("expiry_day").notNull(),
     revokedAt: instant("revoked_at"),
     revocationReason: text("revocation_reason"),
     /** SHA-256 of the part that every refresh token of this authorization shares. */
     familyHash: bytea("family_hash").notNull(),
     /** SHA-256 of the part that changes with each rotation. */
     refreshHash: bytea("refresh_hash").notNull(),
-    /** Tokens replaced within the grace window, the newest first, each with its sealed successor. */
-    superseded: jsonb("superseded").$type<{ hash: string; at: number; sealed: string }[]>().notNull(),
   },
   (table) => [
-    index("authorizations_identity").on(table.identityId),
-    index("authorizations_client").on(table.clientId),
-    index("authorizations_expiry").on(table.expiresAt),
-    index("authorizations_superseded").on(table.id).where(sql`${table.superseded} <> '[]'`),
+    index("authorizations_identity").on(table.identityId).where(sql`${table.revokedAt} is null`),
+    index("authorizations_client")
+      .on(table.clientId, table.clientGeneration)
+      .where(sql`${table.revokedAt} is null`),
+    index("authorizations_expiry_day").on(table.expiryDay),
     check(
       "authorizations_reason",
       sql`(${table.revokedAt} is null) = (${table.revocationReason} is null) and ${table.revocationReason} in ('CLIENT', 'REUSE', 'IDENTITY_DELETED', 'PASSWORD_CHANGED', 'CLIENT_DISABLED')`,
     ),
   ],
 );
+
+/**
+ * The refresh token that each authorization has replaced last, with the pair that replaced it: a retry gets that
+ * pair again. Kept while the grace window is open, and at most until the next rotation.
+ */
+export const replacedTokens = auth.table("replaced_tokens", {
+  authorizationId: uuid("authorization_id").primaryKey(),
+  /** SHA-256 of the part that changes with each rotation. */
+  replacedHash: bytea("replaced_hash").notNull(),
+  /** The pair, encrypted under the replaced token. */
+  sealedPair: bytea("sealed_pair").notNull(),
+  /** The rotation's, in rotation_batches once its commit was seen to succeed. */
+  batchId: uuid("batch_id").notNull(),
+});
+
+/** Rotations that were committed together: written once a process has seen the commit succeed, never before. */
+export const rotationBatches = auth.table("rotation_batches", {
+  id: uuid("id").primaryKey(),
+  /** The grace window of the tokens that were replaced begins here. */
+  seenAt: instant("seen_at").notNull(),
+});
 
 /** Access tokens that were revoked individually. Kept until they would have expired, and a day more. */
 export const revokedAccessTokens = auth.table(

@@ -31,10 +31,11 @@ import { outbox } from "./schema.ts";
 import type { AuthSettings } from "./settings.ts";
 import { createAccessTokens } from "./tokens/access-token.ts";
 import { createAuthorizationRepository } from "./tokens/authorization-repository.ts";
-import { endAuthorizations } from "./tokens/end-authorizations.ts";
 import { createIntrospect } from "./tokens/introspect.ts";
+import { createFindPresented } from "./tokens/presented-token.ts";
 import { createRevoke } from "./tokens/revoke.ts";
 import { createRotateRefreshToken } from "./tokens/rotate-refresh-token.ts";
+import { createRotations } from "./tokens/rotations.ts";
 import { createTokenIssuer } from "./tokens/token-issuer.ts";
 
 /** The service's schema and the history of its migrations. */
@@ -79,6 +80,8 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const verified = new VerifiedSecrets();
   const clients = createClientRepository(reads);
   const authorizations = createAuthorizationRepository(reads);
+  const findPresented = createFindPresented(reads);
+  const rotations = createRotations(db, (err) => logger.warn({ err }, "Rotations could not be stamped"));
   const accessTokens = createAccessTokens({ keys, issuer, clock, type: settings.accessTokenType });
   const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, issuer });
   const identities = createIdentities(db, clock);
@@ -104,7 +107,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     grants: await createGrants({
       identities,
       issuer: tokenIssuer,
-      rotateRefreshToken: createRotateRefreshToken({ db, clock, authorizations, issuer: tokenIssuer }),
+      rotateRefreshToken: createRotateRefreshToken({ db, findPresented, rotations, issuer: tokenIssuer }),
       checkOneTimeCode: createCheckOneTimeCode(settings.otp.verifierUrl),
       verifyOtpProof: createVerifyOtpProof(settings.otp, clock),
       guessing,
@@ -112,7 +115,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     issued: (grant_type, outcome) => issued.inc({ grant_type, outcome }),
   });
   const introspect = createIntrospect({ accessTokens, authorizations });
-  const revoke = createRevoke({ db, clock, accessTokens, authorizations });
+  const revoke = createRevoke({ db, accessTokens, findPresented });
   const metadata = serverMetadata(issuer, settings.clients);
   const http = authHttp(
     { authenticator, identities, guessing, generateTokens, introspect, revoke, keys, metadata },
@@ -125,25 +128,11 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     document,
     rpc: [authRpc({ authenticator, introspect })],
     database,
-    prepare: () =>
-      synchroniseClients(
-        {
-          db,
-          clock,
-          verified,
-          endAuthorizations: (tx, clientId, now) =>
-            endAuthorizations(tx, { clientId }, "CLIENT_DISABLED", now),
-        },
-        settings.clients,
-      ),
+    prepare: () => synchroniseClients({ db, clock, verified }, settings.clients),
     startWorkers() {
-      const longestGrace = Math.max(
-        0,
-        ...settings.clients.map((client) => client.tokenSettings.refreshGraceSeconds),
-      );
       const intervalSeconds = settings.janitorIntervalSeconds;
       workers.push(
-        startJanitor({ db, clock, longestGrace, logger, intervalSeconds }),
+        startJanitor({ db, logger, intervalSeconds }),
         startRelay({
           db,
           outbox,
@@ -158,7 +147,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       );
     },
     async stop() {
-      await Promise.all(workers.map((worker) => worker.stop()));
+      await Promise.all([rotations.stop(), ...workers.map((worker) => worker.stop())]);
       await database.close();
     },
   };

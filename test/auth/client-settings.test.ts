@@ -10,7 +10,7 @@ test("an omitted member has its default", () => {
     value: [
       {
         clientId: "app",
-        clientSecret: "a-long-enough-secret",
+        clientSecrets: ["a-long-enough-secret"],
         clientName: "app",
         clientAuthenticationMethods: ["client_secret_basic"],
         grantTypes: ["auth"],
@@ -23,9 +23,9 @@ test("an omitted member has its default", () => {
 });
 
 test("what is given is kept, and the rest of an object has its defaults", () => {
+  const clientSecrets = ["secret with spaces & signs", "the secret that replaces it"];
   const client = {
     clientId: "a:b/~%",
-    clientSecret: "secret with spaces & signs",
     clientName: "Käse 🧀",
     clientAuthenticationMethods: ["client_secret_basic"],
     grantTypes: [],
@@ -33,10 +33,11 @@ test("what is given is kept, and the rest of an object has its defaults", () => 
     clientSettings: { mayIntrospect: true },
     tokenSettings: { refreshGraceSeconds: 0 },
   };
-  expect(parse([client])).toEqual({
+  expect(parse([{ ...client, clientSecret: clientSecrets }])).toEqual({
     value: [
       {
         ...client,
+        clientSecrets,
         clientSettings: { audiences: [], mayIntrospect: true },
         tokenSettings: { accessTokenSeconds: 900, refreshTokenSeconds: 2_592_000, refreshGraceSeconds: 0 },
       },
@@ -51,6 +52,7 @@ test("no clients are a list too", () => {
 describe("a member that is not right is reported under its path, without its value", () => {
   const id = "must be 1 to 128 visible ASCII characters";
   const secret = "must be printable ASCII characters, at most 256 and in production at least 16";
+  const secrets = "must be a secret, or an array of one or two different ones";
   const grant = "must be one of password, refresh_token, phone_otp, auth, phone_otp_token";
   const scope = 'must be 1 to 64 visible ASCII characters without " and \\';
   test.each([
@@ -64,7 +66,10 @@ describe("a member that is not right is reported under its path, without its val
     [{ clientId: "first" }, "[1].clientId is also that of [0]"],
     [{ clientSecret: undefined }, "[1].clientSecret is missing"],
     [{ clientSecret: "hunter2\n".repeat(3) }, `[1].clientSecret ${secret}`],
-    [{ clientSecret: ["hunter2"] }, `[1].clientSecret ${secret}`],
+    [{ clientSecret: ["hunter2"] }, "[1].clientSecret[0] must have at least 16 characters in production"],
+    [{ clientSecret: [] }, `[1].clientSecret ${secrets}`],
+    [{ clientSecret: ["x", "y", "z"].map((one) => one.repeat(16)) }, `[1].clientSecret ${secrets}`],
+    [{ clientSecret: Array(2).fill("x".repeat(16)) }, "[1].clientSecret must not name the same twice"],
     [{ clientSecret: "x".repeat(257) }, `[1].clientSecret ${secret}`],
     [{ clientSecret: "hunter2" }, "[1].clientSecret must have at least 16 characters in production"],
     [{ clientName: "" }, "[1].clientName must be 1 to 200 characters, none of them a control character"],

@@ -46,7 +46,7 @@ describe("development", () => {
     expect(clients).toEqual([
       {
         clientId: "mobile-app",
-        clientSecret: "mobile-app-dev-secret",
+        clientSecrets: ["mobile-app-dev-secret"],
         clientName: "Mobile app (development)",
         clientAuthenticationMethods: ["client_secret_basic"],
         grantTypes: ["password", "refresh_token", "phone_otp", "auth", "phone_otp_token"],
@@ -56,7 +56,7 @@ describe("development", () => {
       },
       {
         clientId: "backoffice",
-        clientSecret: "backoffice-dev-secret",
+        clientSecrets: ["backoffice-dev-secret"],
         clientName: "Back office (development)",
         clientAuthenticationMethods: ["client_secret_basic"],
         grantTypes: ["password", "refresh_token"],

@@ -16,9 +16,17 @@ interface Dependencies {
   readonly platformSecurityApiKey: string | undefined;
 }
 
+/** A secret that may be one of a client's, and the stored hash to verify it against. */
 interface Candidate {
   readonly client: Client;
+  readonly secretHash: string;
   readonly secret: string;
+}
+
+/** A client whose secret is right, and the stored hash that it was verified against. */
+interface Verified {
+  readonly client: Client;
+  readonly secretHash: string;
 }
 
 /** Checks of a caller's credentials, the same for every protocol. Each returns undefined for wrong ones. */
@@ -66,7 +74,8 @@ function basicCredentials(authorization: string | undefined): Credentials[] {
 /** Whether a header that was verified for a client is still right: the client may have changed since. */
 function isStillValid(cached: { readonly secretHash: string }, client: Client): boolean {
   return (
-    client.secretHash === cached.secretHash && client.authenticationMethods.includes("client_secret_basic")
+    client.secretHashes.includes(cached.secretHash) &&
+    client.authenticationMethods.includes("client_secret_basic")
   );
 }
 
@@ -79,7 +88,7 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     return isRight ? { kind: "internal" } : undefined;
   }
 
-  /** The readings whose id is that of an enabled client that lists the method. */
+  /** The readings whose id is that of an enabled client that lists the method, with each of the client's hashes. */
   async function candidatesOf(
     readings: readonly Credentials[],
     method: AuthenticationMethod,
@@ -87,7 +96,8 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     const found: Candidate[] = [];
     for (const { id, secret } of readings) {
       const client = id.includes("\0") ? undefined : await clients.findEnabled(id);
-      if (client?.authenticationMethods.includes(method)) found.push({ client, secret });
+      if (!client?.authenticationMethods.includes(method)) continue;
+      found.push(...client.secretHashes.map((secretHash) => ({ client, secretHash, secret })));
     }
     return found;
   }
@@ -95,20 +105,19 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
   async function registered(
     readings: readonly Credentials[],
     method: AuthenticationMethod,
-  ): Promise<Caller | undefined> {
+  ): Promise<Verified | undefined> {
     const candidates = await candidatesOf(readings, method);
-    for (const { client, secret } of candidates) {
-      if (verified.isVerified(client.clientId, client.secretHash, secret)) return { kind: "client", client };
-    }
-    // Where the right secret is known, any other one is wrong, and costs no argon2. The rest are hashes that another
-    // process has stored. There is no limit on guessing: it could not tell the client from somebody who guesses, and
+    const known = candidates.find(({ secretHash, secret }) => verified.isVerified(secretHash, secret));
+    if (known) return known;
+    // Where the secret of a hash is known, any other one is wrong, and costs no argon2. The rest are hashes that
+    // another process has stored. There is no limit on guessing: it could not tell the client from somebody who guesses, and
     // would lock the client out. A secret is protected by its length.
-    for (const { client, secret } of candidates) {
-      const { clientId, secretHash } = client;
-      if (verified.isKnown(clientId, secretHash)) continue;
+    for (const candidate of candidates) {
+      const { secretHash, secret } = candidate;
+      if (verified.isKnown(secretHash)) continue;
       if (!(await admitHashing(() => verifySecret(secretHash, secret)))) continue;
-      verified.add(clientId, secretHash, secret);
-      return { kind: "client", client };
+      verified.add(secretHash, secret);
+      return candidate;
     }
     return undefined;
   }
@@ -119,11 +128,11 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     if (client && isStillValid(cached, client)) return { kind: "client", client };
     const readings = basicCredentials(authorization);
     const others = readings.filter(({ id }) => id !== internalClient.clientId);
-    const caller = internal(readings) ?? (await registered(others, "client_secret_basic"));
-    if (caller?.kind === "client") {
-      verified.addHeader(authorization, caller.client.clientId, caller.client.secretHash);
-    }
-    return caller;
+    const caller = internal(readings);
+    if (caller) return caller;
+    const right = await registered(others, "client_secret_basic");
+    if (right) verified.addHeader(authorization, right.client.clientId, right.secretHash);
+    return right && { kind: "client", client: right.client };
   }
 
   return {
@@ -135,7 +144,10 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
       if (client && isStillValid(cached, client)) return { kind: "client", client };
       return authenticate(authorization);
     },
-    posted: (id, secret) => registered([{ id, secret }], "client_secret_post"),
+    async posted(id, secret) {
+      const right = await registered([{ id, secret }], "client_secret_post");
+      return right && { kind: "client", client: right.client };
+    },
     platform: (apiKey) =>
       platformSecurityApiKey !== undefined && apiKey !== undefined && equal(apiKey, platformSecurityApiKey)
         ? { kind: "platform" }

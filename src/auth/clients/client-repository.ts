@@ -51,8 +51,11 @@ export function createClientRepository(reads: Reads): ClientRepository {
   };
 }
 
+/** A client as it is listed; what else the row has is history. */
+export type ListedClient = Omit<Client, "disabledAt" | "generation">;
+
 /** Inserts or updates a client. Must be called in a transaction with `disableAllBut`. Keeps `registeredAt`. */
-export async function saveClient(db: Database, client: Omit<Client, "disabledAt">): Promise<void> {
+export async function saveClient(db: Database, client: ListedClient): Promise<void> {
   const { clientId: _key, registeredAt: _kept, ...changes } = client;
   await db
     .insert(clients)
@@ -60,13 +63,11 @@ export async function saveClient(db: Database, client: Omit<Client, "disabledAt"
     .onConflictDoUpdate({ target: clients.clientId, set: { ...changes, disabledAt: null } });
 }
 
-/** Disables every client that is not listed. Returns the ids of those that were enabled until now. */
-export async function disableAllBut(db: Database, listed: readonly string[], now: Date): Promise<string[]> {
+/** Disables every client that is not listed; `saveClient` enables it again. */
+export async function disableAllBut(db: Database, listed: readonly string[]): Promise<void> {
   const notListed = listed.length > 0 ? notInArray(clients.clientId, [...listed]) : sql`true`;
-  const disabled = await db
+  await db
     .update(clients)
-    .set({ disabledAt: now })
-    .where(sql`${clients.disabledAt} is null and ${notListed}`)
-    .returning({ clientId: clients.clientId });
-  return disabled.map(({ clientId }) => clientId);
+    .set({ disabledAt: sql`clock_timestamp()` })
+    .where(sql`${clients.disabledAt} is null and ${notListed}`);
 }

@@ -9,7 +9,8 @@ import { LRUCache } from "lru-cache";
 export class VerifiedSecrets {
   readonly #key = randomBytes(32).toString("base64url");
   readonly #headers = new LRUCache<string, { clientId: string; secretHash: string }>({ max: 1000 });
-  readonly #verified = new Map<string, { secretHash: string; digest: Buffer }>();
+  /** Digests of secrets, by the stored hash that each was verified against. */
+  readonly #verified = new Map<string, Buffer>();
 
   #digest(secret: string): Buffer {
     return digest("sha256", this.#key + secret, "buffer");
@@ -19,8 +20,8 @@ export class VerifiedSecrets {
     return digest("sha256", this.#key + authorization, "base64url");
   }
 
-  add(clientId: string, secretHash: string, secret: string): void {
-    this.#verified.set(clientId, { secretHash, digest: this.#digest(secret) });
+  add(secretHash: string, secret: string): void {
+    this.#verified.set(secretHash, this.#digest(secret));
   }
 
   /** Caches a whole Authorization header that was verified, so that it need not be parsed the next time. */
@@ -34,13 +35,13 @@ export class VerifiedSecrets {
   }
 
   /** True if this secret was verified against this hash; false does not mean that it is wrong. */
-  isVerified(clientId: string, secretHash: string, secret: string): boolean {
-    const known = this.#verified.get(clientId);
-    return known?.secretHash === secretHash && timingSafeEqual(known.digest, this.#digest(secret));
+  isVerified(secretHash: string, secret: string): boolean {
+    const known = this.#verified.get(secretHash);
+    return known !== undefined && timingSafeEqual(known, this.#digest(secret));
   }
 
   /** True if the secret of this hash was verified: every other secret is wrong. */
-  isKnown(clientId: string, secretHash: string): boolean {
-    return this.#verified.get(clientId)?.secretHash === secretHash;
+  isKnown(secretHash: string): boolean {
+    return this.#verified.has(secretHash);
   }
 }

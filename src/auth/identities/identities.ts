@@ -7,7 +7,7 @@ import { identityNotFound } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { admitHashing, hashSecret } from "../password-hashing/argon2id.ts";
 import { identities } from "../schema.ts";
-import { endAuthorizations } from "../tokens/end-authorizations.ts";
+import { endIdentity } from "../tokens/end-authorizations.ts";
 import { checkFields, conflictOf, type Identity, type IdentityFields } from "./identity.ts";
 import { normalisePassword, passwordProblem } from "./password.ts";
 import { canonicalPhone } from "./phone.ts";
@@ -107,14 +107,12 @@ export function createIdentities(db: Database, clock: Clock): Identities {
 
     delete: (id) =>
       change(async (tx) => {
-        // Delete the row first: a transaction that creates an authorization holds a share lock on it. So this
-        // waits for it, and then sees its authorization.
         const deleted = await tx
           .delete(identities)
           .where(eq(identities.id, id))
           .returning({ id: identities.id });
         if (deleted.length === 0) throw identityNotFound("id");
-        await endAuthorizations(tx, { identityId: id }, "IDENTITY_DELETED", now());
+        await endIdentity(tx, id, "IDENTITY_DELETED");
         await tx.execute(recordEvent(AuthEvents.identityDeleted, { identityId: idOf(id) }, now()));
       }),
 
@@ -127,7 +125,7 @@ export function createIdentities(db: Database, clock: Clock): Identities {
           .where(eq(identities.id, id))
           .returning({ id: identities.id });
         if (updated.length === 0) throw identityNotFound("id");
-        await endAuthorizations(tx, { identityId: id }, "PASSWORD_CHANGED", now());
+        await endIdentity(tx, id, "PASSWORD_CHANGED");
         await recordUpdate(tx, id, ["password"]);
       });
     },

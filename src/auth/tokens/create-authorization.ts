@@ -1,4 +1,4 @@
-import { type SQL, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
 import { batched } from "../../platform/database/batched-lookup.ts";
 import type { Database } from "../../platform/database/database.ts";
@@ -6,7 +6,7 @@ import { names } from "../../platform/database/names.ts";
 import { prepared, rows, selection } from "../../platform/database/statements.ts";
 import type { Client } from "../clients/client.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
-import { authorizations, clients, identities, redeemedOtpProofs } from "../schema.ts";
+import { authorizations, clients, identities, identityEndings, redeemedOtpProofs } from "../schema.ts";
 import { hashPart, type RefreshToken } from "./refresh-token.ts";
 
 /** The authenticated identity, and conditions that must still hold when the authorization is created. */
@@ -27,52 +27,46 @@ interface NewAuthorization {
   readonly subject: AuthenticatedSubject;
   readonly scopes: readonly string[];
   readonly refreshToken: RefreshToken;
-  /** Milliseconds since the epoch. */
-  readonly now: number;
-}
-
-/** When the tokens of a pair expire that is issued now, as ISO 8601. @param now milliseconds since the epoch */
-export function expiriesOf(client: Client, now: number): { access: string; refresh: string } {
-  const { accessTokenSeconds, refreshTokenSeconds } = client.tokenSettings;
-  const after = (seconds: number) => new Date(now + seconds * 1000).toISOString();
-  return { access: after(accessTokenSeconds), refresh: after(refreshTokenSeconds) };
 }
 
 /**
  * In one statement: checks that the conditions of the subject still hold and the client is enabled, redeems
- * the proof if there is one, creates the authorization and writes its event. A concurrent transaction that
- * deletes the identity, or changes its password, either sees the authorization and ends it, or commits first,
- * and then no authorization is created. Returns whether the authorization was created.
+ * the proof if there is one, creates the authorization and writes its event. It locks neither the identity nor the
+ * client, and waits for nobody. The authorization carries their generations as this statement sees them, so a
+ * concurrent deletion, change of password or disabling ends it, whichever commits first. Returns whether the
+ * authorization was created.
  */
 type CreateAuthorization = (authorization: NewAuthorization) => Promise<boolean>;
 
 /**
- * Authorizations that are requested at the same time share a statement and a commit. The shared statement skips
- * locked rows, and its failure is ignored, so that one request does not suffer from another. What it has not
- * created is tried again in a statement of its own; only the result of that one is final.
+ * Authorizations that are requested at the same time share a statement and a commit. If it fails, each is tried again
+ * in a statement of its own, so that one request does not suffer from another.
  */
 export function createCreateAuthorization(db: Database): CreateAuthorization {
   const createBatched = batched({
     load: async (requested: readonly NewAuthorization[]) => {
-      const created = await create(db, requested, insertBatch).catch((error: unknown) => {
+      const created = await create(db, requested).catch((error: unknown) => {
         // The statement may have been committed, so a second try could not tell either.
-        if (isDatabaseUnavailable(error)) throw error;
-        return new Set<string>();
+        if (isDatabaseUnavailable(error) || requested.length === 1) throw error;
+        return undefined;
       });
-      const isCreated = ({ refreshToken }: NewAuthorization) => created.has(refreshToken.authorizationId);
-      return new Map(requested.filter(isCreated).map((authorization) => [authorization, true]));
+      const outcome = ({ refreshToken }: NewAuthorization) =>
+        created?.has(refreshToken.authorizationId) ?? "FAILED";
+      return new Map(requested.map((one) => [one, outcome(one)]));
     },
     maxKeys: 128,
   });
-  return async (authorization) =>
-    (await createBatched(authorization)) ?? (await create(db, [authorization], insertOne)).size === 1;
+  return async (authorization) => {
+    const created = await createBatched(authorization);
+    return created === "FAILED" ? (await create(db, [authorization])).size === 1 : created === true;
+  };
 }
 
-const { id, clientId, identityId, grantType, scopes, createdAt, expiresAt, accessExpiresAt } =
+const { id, clientId, identityId, grantType, scopes, createdAt, familyHash, refreshHash, ...own } =
   names(authorizations);
-const { familyHash, refreshHash, superseded } = names(authorizations);
 const { phone, passwordHash, ...identity } = names(identities);
 const client = names(clients);
+const ending = names(identityEndings, "e");
 const { proofHash, expiresAt: proofExpiresAt } = names(redeemedOtpProofs);
 
 const granted = selection({ id });
@@ -84,30 +78,29 @@ const recordGranted = recordEvent(
   sql`from granted`,
 );
 
-/** @param lockWait how to treat rows that another transaction has locked: `skip locked`, or wait if empty */
-function insertStatement(lockWait: SQL) {
-  return prepared(
-    ["requested"],
-    ({ requested }) => sql`
+const insertAuthorizations = prepared(
+  ["requested"],
+  ({ requested }) => sql`
     with requested as (
       select * from json_to_recordset(${requested}::text::json) as row (
         ${id} uuid, ${identityId} text, ${phone} text, ${passwordHash} text, ${proofHash} bytea,
-        proof_expires timestamptz, ${clientId} text, ${grantType} text, ${scopes} text[], ${createdAt} timestamptz,
-        ${expiresAt} timestamptz, ${accessExpiresAt} timestamptz, ${familyHash} bytea, ${refreshHash} bytea)
-    ), holder as (
-      select ${identity.id}, ${phone}, ${passwordHash} from ${identities}
-      where ${identity.id} in (select ${identityId} from requested)
-      for share ${lockWait}
-    ), registered as (
-      select ${client.clientId} from ${clients}
-      where ${client.clientId} in (select requested.${clientId} from requested) and ${client.disabledAt} is null
-      for share ${lockWait}
+        proof_expires timestamptz, ${clientId} text, ${grantType} text, ${scopes} text[],
+        refresh_seconds int, access_seconds int, ${familyHash} bytea, ${refreshHash} bytea)
     ), holding as (
-      select requested.*, row_number() over (partition by requested.${proofHash} order by requested.${id}) as turn
-      from requested join holder on holder.${identity.id} = requested.${identityId}
-        join registered on registered.${client.clientId} = requested.${clientId}
+      select requested.*, registered.${client.generation} as client_turn,
+        coalesce((select max(${ending.generation}) from ${identityEndings} e
+          where ${ending.identityId} = requested.${identityId}), 0) as identity_turn,
+        row_number() over (partition by requested.${proofHash} order by requested.${id}) as turn,
+        clock_timestamp() as moment
+      from requested join ${identities} holder on holder.${identity.id} = requested.${identityId}
+        join ${clients} registered on registered.${client.clientId} = requested.${clientId}
+          and registered.${client.disabledAt} is null
       where (requested.${phone} is null or requested.${phone} = holder.${phone})
         and (requested.${passwordHash} is null or requested.${passwordHash} = holder.${passwordHash})
+    ), dated as (
+      select holding.*, moment + refresh_seconds * interval '1 second' as refresh_end,
+        moment + access_seconds * interval '1 second' as access_end
+      from holding
     ), redeemed as (
       insert into ${redeemedOtpProofs} (${proofHash}, ${proofExpiresAt})
       select ${proofHash}, proof_expires from holding where ${proofHash} is not null and turn = 1
@@ -116,38 +109,27 @@ function insertStatement(lockWait: SQL) {
       on conflict do nothing returning ${proofHash}
     ), granted as (
       insert into ${authorizations} (${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, ${createdAt},
-        ${expiresAt}, ${accessExpiresAt}, ${familyHash}, ${refreshHash}, ${superseded})
-      select ${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, ${createdAt},
-        ${expiresAt}, ${accessExpiresAt}, ${familyHash}, ${refreshHash}, '[]'::jsonb
-      from holding
+        ${own.clientGeneration}, ${own.identityGeneration}, ${own.expiresAt}, ${own.accessExpiresAt},
+        ${own.expiryDay}, ${familyHash}, ${refreshHash})
+      select ${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, moment, client_turn, identity_turn,
+        refresh_end, access_end, (greatest(refresh_end, access_end) at time zone 'UTC')::date,
+        ${familyHash}, ${refreshHash}
+      from dated
       where ${proofHash} is null or (turn = 1 and ${proofHash} in (select ${proofHash} from redeemed))
       returning ${id}, ${clientId}, ${identityId}, ${grantType}, ${createdAt}
     ), recorded as (${recordGranted})
     select ${granted} from granted`,
-  );
-}
-
-const insertBatch = insertStatement(sql`skip locked`);
-const insertOne = insertStatement(sql``);
+);
 
 /** @returns the ids of those that were created */
-async function create(
-  db: Database,
-  requested: readonly NewAuthorization[],
-  statement: typeof insertOne,
-): Promise<Set<string>> {
-  const created = await rows(
-    db,
-    granted,
-    statement({ requested: JSON.stringify(requested.map(requestedRow)) }),
-  );
-  return new Set(created.map((row) => row.id));
+async function create(db: Database, requested: readonly NewAuthorization[]): Promise<Set<string>> {
+  const statement = insertAuthorizations({ requested: JSON.stringify(requested.map(requestedRow)) });
+  return new Set((await rows(db, granted, statement)).map((row) => row.id));
 }
 
 /** The authorization as JSON, with the column names of the statement. */
-function requestedRow({ client, grantType, subject, scopes, refreshToken, now }: NewAuthorization) {
+function requestedRow({ client, grantType, subject, scopes, refreshToken }: NewAuthorization) {
   const { identityId, phone, passwordHash, otpProof } = subject;
-  const expiries = expiriesOf(client, now);
   return {
     [authorizations.id.name]: refreshToken.authorizationId,
     [authorizations.identityId.name]: identityId,
@@ -158,9 +140,8 @@ function requestedRow({ client, grantType, subject, scopes, refreshToken, now }:
     [authorizations.clientId.name]: client.clientId,
     [authorizations.grantType.name]: grantType,
     [authorizations.scopes.name]: scopes,
-    [authorizations.createdAt.name]: new Date(now),
-    [authorizations.expiresAt.name]: expiries.refresh,
-    [authorizations.accessExpiresAt.name]: expiries.access,
+    refresh_seconds: client.tokenSettings.refreshTokenSeconds,
+    access_seconds: client.tokenSettings.accessTokenSeconds,
     [authorizations.familyHash.name]: bytea(hashPart(refreshToken.family)),
     [authorizations.refreshHash.name]: bytea(hashPart(refreshToken.rotating)),
   };

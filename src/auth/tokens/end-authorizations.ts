@@ -1,54 +1,72 @@
-import { sql } from "drizzle-orm";
+/**
+ * How authorizations end: one by itself, in its own row; all of an identity by one row of `identity_endings`; all
+ * of a client by its row. Introspection, refresh and revocation look at the three, so that ending any number takes
+ * one small write. sweep-authorizations.ts marks the rows afterwards.
+ */
+import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { rowCount } from "../../platform/database/statements.ts";
 import { AuthEvents, type RevocationReason, reasonName, recordEvent } from "../events.ts";
-import { authorizations } from "../schema.ts";
+import { authorizations, clients, identityEndings, replacedTokens } from "../schema.ts";
 
-/** Selects one authorization, or all of an identity or of a client. */
-type AuthorizationSelector =
-  | { readonly id: string }
-  | { readonly identityId: string }
-  | { readonly clientId: string };
+const authorization = names(authorizations, "a");
+const { id, identityId, clientId, revokedAt, revocationReason } = names(authorizations);
+const client = names(clients, "c");
+const ending = names(identityEndings, "e");
 
-const { id, identityId, clientId, revokedAt, revocationReason, superseded } = names(authorizations);
+/** Whether the authorization in the row `a` has not ended. It may have expired. */
+export const hasNotEnded: SQL = sql`
+  ${authorization.revokedAt} is null
+  and exists (select from ${clients} c where ${client.clientId} = ${authorization.clientId}
+    and ${client.disabledAt} is null and ${client.generation} = ${authorization.clientGeneration})
+  and not exists (select from ${identityEndings} e where ${ending.identityId} = ${authorization.identityId}
+    and ${ending.generation} > ${authorization.identityGeneration})`;
 
 /**
- * Ends authorizations that have not ended yet, deletes the token pairs kept for retries, and writes an event for
- * each, in one statement. Once it is committed, none of their tokens is active. Rows are locked in the order of
- * their ids, so that two statements that end the same authorizations do not deadlock.
- * @returns how many authorizations this call ended
+ * Ends one authorization that has not ended yet, deletes what was kept for a retried refresh, and writes its event,
+ * in one statement; for `REUSE` also the event that says so.
  */
-export async function endAuthorizations(
+export async function endAuthorization(
   db: Database,
-  selector: AuthorizationSelector,
-  reason: RevocationReason,
-  now: Date,
-): Promise<number> {
-  const at = now.toISOString();
-  const which =
-    "id" in selector
-      ? sql`${id} = ${selector.id}::uuid`
-      : "identityId" in selector
-        ? sql`${identityId} = ${selector.identityId}`
-        : sql`${clientId} = ${selector.clientId}`;
-  return rowCount(
-    db,
-    sql`
-      with chosen as (
-        select ${id} as chosen_id from ${authorizations}
-        where ${which} and ${revokedAt} is null order by ${id} for update
-      ), ended as (
-        update ${authorizations}
-        set ${revokedAt} = ${at}::timestamptz, ${revocationReason} = ${reason}, ${superseded} = '[]'
-        from chosen where ${id} = chosen_id
-        returning ${id}, ${identityId}, ${clientId}
-      )
-      ${recordEvent(
-        AuthEvents.authorizationRevoked,
-        { identityId, authorizationId: id, clientId, reason: sql`${reasonName(reason)}::text` },
-        now,
-        sql`from ended`,
-      )}`,
+  authorizationId: string,
+  reason: "CLIENT" | "REUSE",
+): Promise<void> {
+  const fields = { identityId, authorizationId: id, clientId };
+  const revoked = { ...fields, reason: sql`${reasonName(reason)}::text` };
+  const record = recordEvent(AuthEvents.authorizationRevoked, revoked, revokedAt, sql`from ended`);
+  // By reading what the other event returns, it comes after it.
+  const report = recordEvent(
+    AuthEvents.authorizationReuseDetected,
+    fields,
+    revokedAt,
+    sql`from ended, recorded`,
   );
+  await db.execute(sql`
+    with ended as (
+      update ${authorizations} a set ${revokedAt} = clock_timestamp(), ${revocationReason} = ${reason}
+      where ${authorization.id} = ${authorizationId}::uuid and ${hasNotEnded}
+      returning ${authorization.id}, ${authorization.identityId}, ${authorization.clientId}, ${authorization.revokedAt}
+    ), forgotten as (${forgetReplaced(sql`select ${id} from ended`)}), recorded as (${record})
+    ${reason === "REUSE" ? report : sql`select from recorded`}`);
+}
+
+/**
+ * Ends all authorizations of an identity that have been created until now. Must be called in a transaction that has
+ * changed or deleted the row of the identity, so that the endings of one identity happen one after the other.
+ */
+export async function endIdentity(
+  tx: Database,
+  identity: string,
+  reason: "IDENTITY_DELETED" | "PASSWORD_CHANGED",
+): Promise<void> {
+  const ended = names(identityEndings);
+  await tx.execute(sql`
+    insert into ${identityEndings} (${ended.identityId}, ${ended.reason}, ${ended.endedAt})
+    values (${identity}, ${reason satisfies RevocationReason}, clock_timestamp())`);
+}
+
+/** The statement that deletes what was kept for retried refreshes of these authorizations. */
+export function forgetReplaced(authorizationIds: SQL): SQL {
+  const { authorizationId } = names(replacedTokens);
+  return sql`delete from ${replacedTokens} where ${authorizationId} in (${authorizationIds})`;
 }

@@ -78,17 +78,16 @@ function sealingKey(rotating: Buffer): Buffer {
 }
 
 /** Encrypts the response to a refresh under the token that was presented: without that token it cannot be read. */
-export function seal(rotating: Buffer, text: string): string {
+export function seal(rotating: Buffer, text: string): Buffer {
   const nonce = randomBytes(12);
   const cipher = createCipheriv("aes-256-gcm", sealingKey(rotating), nonce);
   const sealed = Buffer.concat([cipher.update(text, "utf8"), cipher.final()]);
-  return Buffer.concat([nonce, cipher.getAuthTag(), sealed]).toString("base64url");
+  return Buffer.concat([nonce, cipher.getAuthTag(), sealed]);
 }
 
 /** Decrypts the result of `seal`; throws if it is anything else. */
-export function unseal(rotating: Buffer, sealed: string): string {
-  const bytes = Buffer.from(sealed, "base64url");
-  const decipher = createDecipheriv("aes-256-gcm", sealingKey(rotating), bytes.subarray(0, 12));
-  decipher.setAuthTag(bytes.subarray(12, 28));
-  return Buffer.concat([decipher.update(bytes.subarray(28)), decipher.final()]).toString("utf8");
+export function unseal(rotating: Buffer, sealed: Buffer): string {
+  const decipher = createDecipheriv("aes-256-gcm", sealingKey(rotating), sealed.subarray(0, 12));
+  decipher.setAuthTag(sealed.subarray(12, 28));
+  return Buffer.concat([decipher.update(sealed.subarray(28)), decipher.final()]).toString("utf8");
 }

@@ -1,13 +1,12 @@
-import type { Clock } from "../../platform/base/clock.ts";
 import { ServiceError } from "../../platform/base/errors.ts";
 import type { Database } from "../../platform/database/database.ts";
 import type { Caller } from "../clients/client.ts";
 import { AuthErrorKinds } from "../errors.ts";
 import { revokedAccessTokens } from "../schema.ts";
 import type { AccessTokens } from "./access-token.ts";
-import { type AuthorizationRepository, stateOf } from "./authorization-repository.ts";
-import { endAuthorizations } from "./end-authorizations.ts";
-import { decodeRefreshToken, matchesHash } from "./refresh-token.ts";
+import { endAuthorization } from "./end-authorizations.ts";
+import type { FindPresented } from "./presented-token.ts";
+import { decodeRefreshToken } from "./refresh-token.ts";
 
 /**
  * Revokes a token (RFC 7009, except that an invalid token is an error, as the contract says). Once it returns,
@@ -18,19 +17,17 @@ export type Revoke = (caller: Caller, token: string) => Promise<void>;
 
 interface Dependencies {
   readonly db: Database;
-  readonly clock: Clock;
   readonly accessTokens: AccessTokens;
-  readonly authorizations: AuthorizationRepository;
+  readonly findPresented: FindPresented;
 }
 
-export function createRevoke({ db, clock, accessTokens, authorizations }: Dependencies): Revoke {
+export function createRevoke({ db, accessTokens, findPresented }: Dependencies): Revoke {
   async function revokeRefreshToken(caller: Caller, text: string): Promise<boolean> {
     const token = decodeRefreshToken(text);
-    const authorization = token && (await authorizations.find(token.authorizationId));
-    if (!token || !authorization || !matchesHash(token.family, authorization.familyHash)) return false;
-    if (stateOf(authorization, clock.now()) === "EXPIRED") return false;
-    refuseOthers(caller, authorization.clientId);
-    await endAuthorizations(db, { id: authorization.id }, "CLIENT", new Date(clock.now()));
+    const found = token && (await findPresented(token));
+    if (!found || found.state === "EXPIRED") return false;
+    refuseOthers(caller, found.clientId);
+    await endAuthorization(db, found.authorizationId, "CLIENT");
     return true;
   }
 

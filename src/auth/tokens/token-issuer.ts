@@ -77,11 +77,10 @@ export function createTokenIssuer({ db, clock, accessTokens, issuer }: Dependenc
 
     async authorize(client, grantType, subject, scopes) {
       const { identityId } = subject;
-      const now = clock.now();
-      const refreshToken = newRefreshToken(uuidv7(now));
+      const refreshToken = newRefreshToken(uuidv7(clock.now()));
       // Sign before storing: a crash between the two leaves no authorization without a pair.
       const issued = await pair({ client, identityId, refreshToken, scopes });
-      const authorization = { client, grantType, subject, scopes, refreshToken, now };
+      const authorization = { client, grantType, subject, scopes, refreshToken };
       return (await createAuthorization(authorization)) ? issued : undefined;
     },
   };

@@ -14,7 +14,7 @@ const maxText = 8192;
 
 /** Keys are compared in lower case and without `-`, `_` and spaces: access_token, accessToken, X-Api-Key. */
 const secretKey =
-  /^(?:code|otp|pin|credentials?)$|(?:assertion|password|passphrase|secret|tokens?|cookies?|apikey|authorization|privatekey|(?:otp|verification|authorization|onetime)code)$/;
+  /^(?:code|otp|pin|credentials?)$|(?:assertion|password|passphrase|secrets?|tokens?|cookies?|apikey|authorization|privatekey|(?:otp|verification|authorization|onetime)code)$/;
 const phoneKey = /(?:phone|phonenumber|msisdn|username)$/;
 /** Matches national and padded spellings too, but no e-mail address and no id. */
 const phonePattern = /^\s*\+?[\d\s()./-]{5,32}$/;

@@ -87,8 +87,10 @@ const endings: Record<string, { answer: number; share: number; prepare: Ending }
       const first = await api.newPair(id, strict);
       const { body } = await api.refresh(first.refresh_token, strict);
       const second = body as TokenPair;
+      // Once its successor has been presented, a replaced token is a copy.
+      const third = (await api.refresh(second.refresh_token, strict)).body as TokenPair;
       return {
-        accessTokens: [first.access_token, second.access_token],
+        accessTokens: [first, second, third].map(({ access_token }) => access_token),
         end: async (there) => (await there.refresh(first.refresh_token, strict)).status,
       };
     },

@@ -1,0 +1,104 @@
+/** What the database knows about a refresh token that is presented. */
+import { sql } from "drizzle-orm";
+import { batched } from "../../platform/database/batched-lookup.ts";
+import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { boolean, listOf, nullable, oneOf, type ReadBy, text } from "../../platform/database/readers.ts";
+import { computed, prepared, rows, selection } from "../../platform/database/statements.ts";
+import { authorizations, clients, replacedTokens, rotationBatches } from "../schema.ts";
+import { authorizationIdLength } from "./access-token.ts";
+import { hasNotEnded } from "./end-authorizations.ts";
+import { hashPart, matchesHash, type RefreshToken } from "./refresh-token.ts";
+
+/** The authorization that a refresh token belongs to, and what the token is to it now. */
+export interface PresentedToken {
+  readonly authorizationId: string;
+  readonly clientId: string;
+  readonly identityId: string;
+  readonly scopes: readonly string[];
+  /** Of the authorization, by the database's clock. */
+  readonly state: "ACTIVE" | "REVOKED" | "EXPIRED";
+  /** Whether the token is the current one. Otherwise it has been replaced. */
+  readonly isCurrent: boolean;
+  /** If its successor is the current token and a retry may still have it: the pair, sealed. */
+  readonly sealedPair: Buffer | undefined;
+}
+
+/** Finds what a refresh token is, as the database has it after the call; undefined for one that was never issued. */
+export type FindPresented = (token: RefreshToken) => Promise<PresentedToken | undefined>;
+
+/** Look-ups of many requests share a query. */
+export function createFindPresented(reads: Reads): FindPresented {
+  const find = batched({ load: (keys: readonly string[]) => findAll(reads, keys) });
+  return async (token) => {
+    const found = await find(keyOf(token));
+    if (!found || !matchesHash(token.family, Buffer.from(found.familyHash, "hex"))) return undefined;
+    const { clientId, identityId, scopes, state, isCurrent } = found;
+    const sealedPair = found.sealedPair === null ? undefined : Buffer.from(found.sealedPair, "hex");
+    const { authorizationId } = token;
+    return { authorizationId, clientId, identityId, scopes, state, isCurrent, sealedPair };
+  };
+}
+
+/** The id of the authorization and, after a dot, the hash of the rotating part. */
+function keyOf({ authorizationId, rotating }: RefreshToken): string {
+  return `${authorizationId}.${hashPart(rotating).toString("hex")}`;
+}
+
+const authorization = names(authorizations, "a");
+const client = names(clients, "owner");
+const replaced = names(replacedTokens, "t");
+const batch = names(rotationBatches, "b");
+
+const presentedHash = sql`decode(substr(requested.value, ${authorizationIdLength + 2}::int), 'hex')`;
+
+/**
+ * The grace window begins when the commit of the rotation was seen to succeed. Until then a retry gets the pair,
+ * however long it takes: the client that asks may be the one whose response was lost with the process.
+ */
+const isWindowClosed = sql`exists (
+  select from ${rotationBatches} b, ${clients} owner
+  where ${batch.id} = ${replaced.batchId} and ${client.clientId} = ${authorization.clientId}
+    and ${batch.seenAt} + (${client.tokenSettings} ->> 'refreshGraceSeconds')::int * interval '1 second'
+      <= clock_timestamp())`;
+
+const presented = selection({
+  key: computed(text, sql`requested.value`),
+  clientId: authorization.clientId,
+  identityId: authorization.identityId,
+  scopes: computed(listOf(text), sql`to_json(${authorization.scopes})`),
+  familyHash: computed(text, sql`encode(${authorization.familyHash}, 'hex')`),
+  state: computed(
+    oneOf(["ACTIVE", "REVOKED", "EXPIRED"]),
+    sql`case when not (${hasNotEnded}) then 'REVOKED'
+      when ${authorization.expiresAt} <= clock_timestamp() then 'EXPIRED' else 'ACTIVE' end`,
+  ),
+  isCurrent: computed(boolean, sql`${authorization.refreshHash} = ${presentedHash}`),
+  sealedPair: computed(
+    nullable(text),
+    sql`case when ${replaced.replacedHash} = ${presentedHash} and not ${isWindowClosed}
+      then encode(${replaced.sealedPair}, 'hex') end`,
+  ),
+});
+
+const allPresented = selection({
+  found: computed(listOf(presented), sql`coalesce(json_agg(presented), '[]')`),
+});
+
+const selectPresented = prepared(
+  ["keys"],
+  ({ keys }) => sql`
+    select ${allPresented} from (
+      select ${presented} from unnest(${keys}::text[]) as requested (value)
+      join ${authorizations} a on ${authorization.id} = left(requested.value, ${authorizationIdLength}::int)::uuid
+      left join ${replacedTokens} t on ${replaced.authorizationId} = ${authorization.id}
+    ) as presented`,
+);
+
+async function findAll(
+  reads: Reads,
+  keys: readonly string[],
+): Promise<Map<string, ReadBy<typeof presented>>> {
+  const [row] = await rows(reads, allPresented, selectPresented({ keys: arrayLiteral(keys) }));
+  return new Map((row?.found ?? []).map((one) => [one.key, one]));
+}

@@ -1,0 +1,197 @@
+/**
+ * Rotations of refresh tokens in the database. Those that are requested at the same time share a statement and a
+ * commit: a batch. Once a process has seen a commit succeed, it stamps the batch, in the statement of the next one or
+ * within a second; where a process dies before that, nobody knows whether its responses were sent.
+ */
+import { type SQL, sql } from "drizzle-orm";
+import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
+import { uuidv7 } from "../../platform/crypto/uuid.ts";
+import { batched } from "../../platform/database/batched-lookup.ts";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { text } from "../../platform/database/readers.ts";
+import { computed, prepared, rows, selection } from "../../platform/database/statements.ts";
+import type { Client } from "../clients/client.ts";
+import { AuthEvents, recordEvent } from "../events.ts";
+import { authorizations, replacedTokens, rotationBatches } from "../schema.ts";
+import { hasNotEnded } from "./end-authorizations.ts";
+import { hashPart, type RefreshToken } from "./refresh-token.ts";
+
+/** The replacement of a refresh token. */
+interface Rotation {
+  readonly presented: RefreshToken;
+  readonly next: RefreshToken;
+  /** The pair with the next token, encrypted under the presented one. */
+  readonly sealedPair: Buffer;
+  /** Seconds from the commit's statement. */
+  readonly lifetimes: Client["tokenSettings"];
+}
+
+export interface Rotations {
+  /**
+   * Replaces the token and writes the event if, and only if, the presented token is still the current one and the
+   * authorization is active, by the database's clock: of n concurrent calls, one succeeds.
+   * @returns whether this call replaced the token
+   */
+  rotate(rotation: Rotation): Promise<boolean>;
+  /** Stamps what is left to be stamped. Never rejects. */
+  stop(): Promise<void>;
+}
+
+/** Milliseconds after which a batch is stamped if no other batch takes its stamp along. */
+const stampAfterMs = 500;
+
+/** Rotations that share a statement. */
+const maxRotations = 128;
+
+/** @param unstamped is told why batches could not be stamped; they will be tried again with the next one */
+export function createRotations(db: Database, unstamped: (error: unknown) => void): Rotations {
+  /** Batches whose commit was seen to succeed and that are not stamped yet. */
+  let seen: string[] = [];
+  let timer: NodeJS.Timeout | undefined;
+
+  /** @returns the hashes of the tokens that are current now */
+  async function rotateAll(
+    rotations: readonly Rotation[],
+    statement: typeof rotateBatch,
+  ): Promise<Set<string>> {
+    const batchId = uuidv7(Date.now());
+    const stamps = takeSeen();
+    try {
+      const requested = JSON.stringify(rotations.map(requestedRow));
+      const rotated = await rows(
+        db,
+        replacing,
+        statement({ requested, batchId, seen: arrayLiteral(stamps) }),
+      );
+      if (rotated.length > 0) seen.push(batchId);
+      return new Set(rotated.map(({ hash }) => hash));
+    } catch (error) {
+      seen.push(...stamps);
+      throw error;
+    } finally {
+      stampLater();
+    }
+  }
+
+  function takeSeen(): string[] {
+    const stamps = seen;
+    seen = [];
+    clearTimeout(timer);
+    timer = undefined;
+    return stamps;
+  }
+
+  function stampLater(): void {
+    if (seen.length > 0) timer ??= setTimeout(() => void stamp(), stampAfterMs).unref();
+  }
+
+  async function stamp(): Promise<void> {
+    const stamps = takeSeen();
+    if (stamps.length === 0) return;
+    try {
+      await db.execute(stampBatches({ seen: arrayLiteral(stamps) }));
+    } catch (error) {
+      seen.push(...stamps);
+      unstamped(error);
+    }
+  }
+
+  const rotateBatched = batched({
+    load: async (rotations: readonly Rotation[]) => {
+      const current = await rotateAll(rotations, rotateBatch).catch((error: unknown) => {
+        // The statement may have been committed, so a second try could not tell either.
+        if (isDatabaseUnavailable(error)) throw error;
+        return new Set<string>();
+      });
+      return new Map(rotations.filter((one) => current.has(nextHash(one))).map((one) => [one, true]));
+    },
+    maxKeys: maxRotations,
+  });
+
+  return {
+    // The shared statement skips locked rows, and its failure is ignored, so that one request does not suffer from
+    // another. What it has not rotated is tried again in a statement of its own.
+    rotate: async (rotation) =>
+      (await rotateBatched(rotation)) ?? (await rotateAll([rotation], rotateOne)).has(nextHash(rotation)),
+    stop: stamp,
+  };
+}
+
+const authorization = names(authorizations, "a");
+const { id, identityId, clientId, refreshHash, ...set } = names(authorizations);
+const kept = names(replacedTokens);
+const batch = names(rotationBatches);
+
+const stampStatement = (seen: SQL) => sql`
+  insert into ${rotationBatches} (${batch.id}, ${batch.seenAt})
+  select value::uuid, clock_timestamp() from unnest(${seen}::text[]) as stamped (value)
+  on conflict do nothing`;
+
+const stampBatches = prepared(["seen"], ({ seen }) => stampStatement(sql`${seen}`));
+
+const replacing = selection({ hash: computed(text, sql`encode(${refreshHash}, 'hex')`) });
+
+/** @param lockWait how to treat rows that another transaction has locked: `skip locked`, or wait if empty */
+function rotateStatement(lockWait: SQL) {
+  const expiry = (seconds: SQL) => sql`clock_timestamp() + requested.${seconds} * interval '1 second'`;
+  const refreshExpiry = expiry(sql`refresh_seconds`);
+  const accessExpiry = expiry(sql`access_seconds`);
+  return prepared(
+    ["requested", "batchId", "seen"],
+    ({ requested, batchId, seen }) => sql`
+    with requested as (
+      select * from json_to_recordset(${requested}::text::json) as row (
+        ${id} uuid, ${kept.replacedHash} bytea, ${refreshHash} bytea, ${kept.sealedPair} bytea,
+        refresh_seconds int, access_seconds int)
+    ), free as (
+      select ${authorization.id} as free_id from ${authorizations} a
+      where ${authorization.id} in (select ${id} from requested)
+      for no key update ${lockWait}
+    ), rotated as (
+      update ${authorizations} a
+      set ${refreshHash} = requested.${refreshHash}, ${set.expiresAt} = ${refreshExpiry},
+        ${set.accessExpiresAt} = ${accessExpiry},
+        ${set.expiryDay} = (greatest(${refreshExpiry}, ${accessExpiry}) at time zone 'UTC')::date
+      from requested join free on free_id = requested.${id}
+      where ${authorization.id} = requested.${id} and ${authorization.refreshHash} = requested.${kept.replacedHash}
+        and ${authorization.expiresAt} > clock_timestamp() and ${hasNotEnded}
+      returning ${authorization.id}, ${authorization.identityId}, ${authorization.clientId},
+        ${authorization.refreshHash}, requested.${kept.replacedHash}, requested.${kept.sealedPair}
+    ), remembered as (
+      insert into ${replacedTokens} (${kept.authorizationId}, ${kept.replacedHash}, ${kept.sealedPair}, ${kept.batchId})
+      select ${id}, ${kept.replacedHash}, ${kept.sealedPair}, ${batchId}::uuid from rotated
+      on conflict (${kept.authorizationId}) do update set ${kept.replacedHash} = excluded.${kept.replacedHash},
+        ${kept.sealedPair} = excluded.${kept.sealedPair}, ${kept.batchId} = excluded.${kept.batchId}
+    ), recorded as (
+      ${recordEvent(
+        AuthEvents.authorizationRefreshed,
+        { identityId, authorizationId: id, clientId },
+        sql`clock_timestamp()`,
+        sql`from rotated`,
+      )}
+    ), stamped as (${stampStatement(sql`${seen}`)})
+    select ${replacing} from rotated`,
+  );
+}
+
+const rotateBatch = rotateStatement(sql`skip locked`);
+const rotateOne = rotateStatement(sql``);
+
+/** The hash of the next token, as the statement returns it. */
+function nextHash({ next }: Rotation): string {
+  return hashPart(next.rotating).toString("hex");
+}
+
+/** The rotation as JSON, with the column names of the statement; bytes in PostgreSQL's hex format. */
+function requestedRow(rotation: Rotation) {
+  const { presented, sealedPair, lifetimes } = rotation;
+  return {
+    [authorizations.id.name]: presented.authorizationId,
+    [replacedTokens.replacedHash.name]: `\\x${hashPart(presented.rotating).toString("hex")}`,
+    [authorizations.refreshHash.name]: `\\x${nextHash(rotation)}`,
+    [replacedTokens.sealedPair.name]: `\\x${sealedPair.toString("hex")}`,
+    refresh_seconds: lifetimes.refreshTokenSeconds,
+    access_seconds: lifetimes.accessTokenSeconds,
+  };
+}

@@ -1,0 +1,109 @@
+/**
+ * Marks authorizations as revoked that have ended with their identity or their client, and writes their events. It
+ * decides nothing: their tokens are inactive since the ending. Every statement is small, and any number of processes
+ * may sweep at once.
+ */
+import { type SQL, sql } from "drizzle-orm";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { rowCount } from "../../platform/database/statements.ts";
+import { AuthEvents, reasonNameOf, recordEvent } from "../events.ts";
+import { authorizations, clients, identityEndings } from "../schema.ts";
+import { forgetReplaced } from "./end-authorizations.ts";
+
+/** Rows that one statement marks or removes: few enough that nobody notices it. */
+export const batchSize = 1_000;
+
+/** Days for which a client may be listed again and finds its authorizations as they were. */
+const reversibleDays = 7;
+
+/** Hours that an ending is kept after its sweep: longer than any statement that began before it can last. */
+const keptHours = 24;
+
+const authorization = names(authorizations, "a");
+const client = names(clients, "c");
+const ending = names(identityEndings, "e");
+const earlier = names(identityEndings, "earlier");
+const { id, identityId, clientId, revokedAt, revocationReason } = names(authorizations);
+
+/** Whether the authorization in the row `a` ended with the ending in the row `e`, or an earlier one. */
+const endedWithIdentity = sql`${authorization.identityId} = ${ending.identityId}
+  and ${authorization.identityGeneration} < ${ending.generation} and ${authorization.revokedAt} is null`;
+
+/** @param from the authorizations `a` and what they ended with @param when, @param why expressions on it */
+function markAndRecord(from: SQL, when: SQL, why: SQL): SQL {
+  const fields = { identityId, authorizationId: id, clientId, reason: reasonNameOf(revocationReason) };
+  return sql`
+    with chosen as (
+      select ${authorization.id} as chosen_id, ${when} as chosen_time, ${why} as chosen_why ${from}
+      limit ${batchSize} for update of a skip locked
+    ), ended as (
+      update ${authorizations} set ${revokedAt} = chosen_time, ${revocationReason} = chosen_why
+      from chosen where ${id} = chosen_id
+      returning ${id}, ${identityId}, ${clientId}, ${revokedAt}, ${revocationReason}
+    ), forgotten as (${forgetReplaced(sql`select ${id} from ended`)})
+    ${recordEvent(AuthEvents.authorizationRevoked, fields, revokedAt, sql`from ended`)}`;
+}
+
+/** Each authorization by the first ending that concerns it, whose reason is the true one. */
+const sweepIdentities = markAndRecord(
+  sql`from ${identityEndings} e join ${authorizations} a on ${endedWithIdentity}
+    where ${ending.sweptAt} is null and not exists (
+      select from ${identityEndings} earlier
+      where ${earlier.identityId} = ${authorization.identityId} and ${earlier.sweptAt} is null
+        and ${earlier.generation} > ${authorization.identityGeneration}
+        and ${earlier.generation} < ${ending.generation})`,
+  sql`${ending.endedAt}`,
+  sql`${ending.reason}`,
+);
+
+const sweepClients = markAndRecord(
+  sql`from ${clients} c join ${authorizations} a on ${authorization.clientId} = ${client.clientId}
+    and ${authorization.clientGeneration} < ${client.generation} and ${authorization.revokedAt} is null`,
+  sql`coalesce(${client.disabledAt}, clock_timestamp())`,
+  sql`'CLIENT_DISABLED'::text`,
+);
+
+/** The statement that ends an identity's sweep, for as many identities. */
+const finishSweeps = (() => {
+  const set = names(identityEndings);
+  return sql`
+    update ${identityEndings} set ${set.sweptAt} = clock_timestamp()
+    where (${set.identityId}, ${set.generation}) in (
+      select ${ending.identityId}, ${ending.generation} from ${identityEndings} e
+      where ${ending.sweptAt} is null and not exists (select from ${authorizations} a where ${endedWithIdentity})
+      limit ${batchSize} for update skip locked)
+    returning 1 as one`;
+})();
+
+/** Marks what has ended, in batches, until nothing is left or `stopping` is aborted. */
+export async function sweepAuthorizations(db: Database, stopping?: AbortSignal): Promise<void> {
+  for (const step of [sweepClients, sweepIdentities, finishSweeps]) {
+    for (let done = batchSize; done === batchSize && !stopping?.aborted; ) done = await rowCount(db, step);
+  }
+}
+
+/**
+ * Statements for the janitor. The first makes the disabling of a client final, after a while in which it was not
+ * listed. The others remove endings that nothing needs any more; one that a late authorization still needs is swept
+ * again.
+ */
+export const endingSteps: readonly SQL[] = (() => {
+  const set = names(clients);
+  const kept = names(identityEndings);
+  const swept = (which: SQL) => sql`(${kept.identityId}, ${kept.generation}) in (
+    select ${ending.identityId}, ${ending.generation} from ${identityEndings} e
+    where ${ending.sweptAt} < clock_timestamp() - ${keptHours}::int * interval '1 hour'
+      and ${which} (select from ${authorizations} a where ${endedWithIdentity})
+    limit ${batchSize} for update skip locked)`;
+  return [
+    sql`
+      update ${clients} c set ${set.generation} = ${client.generation} + 1
+      where ${client.disabledAt} < clock_timestamp() - ${reversibleDays}::int * interval '1 day'
+        and exists (select from ${authorizations} a where ${authorization.clientId} = ${client.clientId}
+          and ${authorization.clientGeneration} = ${client.generation} and ${authorization.revokedAt} is null)
+      returning 1 as one`,
+    sql`update ${identityEndings} set ${kept.sweptAt} = null where ${swept(sql`exists`)} returning 1 as one`,
+    sql`delete from ${identityEndings} where ${swept(sql`not exists`)} returning 1 as one`,
+  ];
+})();
