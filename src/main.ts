@@ -38,6 +38,10 @@ try {
     logger.info({ ports: running.ports, database: running.database }, "Ready");
   }
 } catch (error) {
+  if (error instanceof SettingsError) {
+    process.stderr.write(`${error.message}\n`);
+    process.exit(exitBadSettings);
+  }
   const reason = startFailure(error, settings);
   if (reason === undefined) logger.fatal({ err: error }, "The server could not start");
   else logger.fatal(reason);

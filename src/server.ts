@@ -21,6 +21,7 @@ import { becomeReady, keepReady } from "./platform/process/readiness.ts";
 import { Reminders } from "./platform/process/reminders.ts";
 import { createConnectHandler } from "./platform/rpc/connect-handler.ts";
 import { createGrpcServer } from "./platform/rpc/grpc-server.ts";
+import { SettingsError } from "./platform/settings/settings.ts";
 import type { Settings } from "./services.ts";
 import { databaseFailure } from "./start-failure.ts";
 
@@ -145,6 +146,7 @@ export async function startServer(
       migrate: isDevelopment ? () => database.migrate() : undefined,
       isMigrated: () => database.isMigrated(),
       prepare: () => service.prepare(),
+      isFinal: (error) => error instanceof SettingsError,
     });
     if (stopping.aborted) return;
     grpc.setServing(true, service.rpc);

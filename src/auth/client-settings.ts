@@ -162,12 +162,24 @@ const registration = (environment: Environment) =>
 /** A client as it is listed in OAUTH_SERVER_CLIENTS, with the defaults filled in. */
 export type ClientRegistration = v.InferOutput<ReturnType<typeof registration>>;
 
+/** Refuses a secret that two clients have: whoever knows it for one of them could pass for the other. */
+const distinctSecrets = v.rawCheck<ClientRegistration[]>(({ dataset, addIssue }) => {
+  if (!dataset.typed) return;
+  const owners = new Map<string, number>();
+  for (const [index, { clientSecrets }] of dataset.value.entries()) {
+    for (const secret of clientSecrets) {
+      const owner = owners.get(secret);
+      if (owner === undefined) owners.set(secret, index);
+      else addIssue({ message: `[${index}].clientSecret is also that of [${owner}]` });
+    }
+  }
+});
+
 /** All registered clients. */
-export const clientRegistrations = (environment: Environment) =>
-  json(
-    "a JSON array of clients",
-    v.pipe(
-      v.array(registration(environment), must("an array of clients")),
-      differingIn<ClientRegistration>("clientId"),
-    ),
+export const clientRegistrations = (environment: Environment) => {
+  const list = v.pipe(
+    v.array(registration(environment), must("an array of clients")),
+    differingIn<ClientRegistration>("clientId"),
   );
+  return json("a JSON array of clients", environment === "production" ? v.pipe(list, distinctSecrets) : list);
+};

@@ -3,6 +3,7 @@ import type { Hono } from "hono";
 import { type Clock, systemClock } from "../platform/base/clock.ts";
 import type { Loop } from "../platform/base/loop.ts";
 import type { OpenDatabase } from "../platform/database/database.ts";
+import { createDatabaseClock } from "../platform/database/database-clock.ts";
 import { openDatabase } from "../platform/database/open.ts";
 import { type Deliver, deliverToAll, logEvents, startRelay } from "../platform/messaging/relay.ts";
 import type { Logger } from "../platform/observability/logger.ts";
@@ -46,7 +47,10 @@ export interface AuthService {
   readonly document: ContractDocument;
   readonly rpc: readonly RpcService[];
   readonly database: OpenDatabase;
-  /** Synchronises the registered clients with the settings; throws if the database is unavailable. */
+  /**
+   * Synchronises the clock and the registered clients; throws if the database is unavailable.
+   * @throws SettingsError if the settings contradict what the database has
+   */
   prepare(): Promise<void>;
   /** Starts the janitor and the relay of events. */
   startWorkers(): void;
@@ -68,7 +72,7 @@ interface Dependencies {
 }
 
 export async function createAuthService(dependencies: Dependencies): Promise<AuthService> {
-  const { settings, logger, eventLog, metrics, validateResponses, clock = systemClock } = dependencies;
+  const { settings, logger, eventLog, metrics, validateResponses } = dependencies;
   const { subscribers = [] } = dependencies;
   const { issuer } = settings;
   const [database, keys, document] = await Promise.all([
@@ -77,6 +81,17 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     loadContract(contractTexts("auth", "auth")),
   ]);
   const { db, reads } = database;
+  const clock = createDatabaseClock({
+    db: reads,
+    clock: dependencies.clock ?? systemClock,
+    report: (offsetMs) =>
+      logger.warn(
+        { offsetMs },
+        "The clocks of this process and of the database differ; the database's holds",
+      ),
+  });
+  // The embedded database has the clock of its process.
+  const followsClock = settings.database.kind !== "embedded";
   const verified = new VerifiedSecrets();
   const clients = createClientRepository(reads);
   const authorizations = createAuthorizationRepository(reads);
@@ -128,9 +143,16 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     document,
     rpc: [authRpc({ authenticator, introspect })],
     database,
-    prepare: () => synchroniseClients({ db, clock, verified }, settings.clients),
+    async prepare() {
+      if (followsClock) await clock.measure();
+      await synchroniseClients(
+        { db, clock, verified, warn: (message) => logger.warn(message) },
+        { registrations: settings.clients, revision: settings.clientsRevision },
+      );
+    },
     startWorkers() {
       const intervalSeconds = settings.janitorIntervalSeconds;
+      if (followsClock) workers.push(clock.start());
       workers.push(
         startJanitor({ db, logger, intervalSeconds }),
         startRelay({

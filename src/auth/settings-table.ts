@@ -28,6 +28,12 @@ export const authTable = {
     required: true,
     exampleFile: "clients.json",
   },
+  OAUTH_SERVER_CLIENTS_REVISION: {
+    description:
+      "The revision of OAUTH_SERVER_CLIENTS, raised with every change: of two lists the higher one holds. Without it, the last start wins.",
+    kind: integer(0, 2_147_483_647),
+    example: "1",
+  },
   INTERNAL_CLIENT_ID: {
     description: "The id of the internal client, which manages identities.",
     kind: clientId,

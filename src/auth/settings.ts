@@ -52,6 +52,8 @@ export function resolveAuthSettings(
     /** The `iss` of tokens; without a trailing slash. */
     issuer: settings.OAUTH_SERVER_ISSUER,
     clients: settings.OAUTH_SERVER_CLIENTS,
+    /** Orders lists of clients; undefined: this one is lower than any with a revision. */
+    clientsRevision: settings.OAUTH_SERVER_CLIENTS_REVISION,
     /** `typ` of issued access tokens. */
     accessTokenType: settings.ACCESS_TOKEN_TYPE,
     /** Its id is not that of a registered client. */
@@ -117,6 +119,12 @@ function crossChecks(
   const problems: SettingProblem[] = [];
   if (valid.OAUTH_SERVER_CLIENTS?.some(({ clientId }) => clientId === valid.INTERNAL_CLIENT_ID)) {
     problems.push(problem("INTERNAL_CLIENT_ID", "must not be the id of a client in OAUTH_SERVER_CLIENTS"));
+  }
+  const internalSecret = valid.INTERNAL_CLIENT_SECRET ?? "";
+  if (isProduction && valid.OAUTH_SERVER_CLIENTS?.some((one) => one.clientSecrets.includes(internalSecret))) {
+    problems.push(
+      problem("INTERNAL_CLIENT_SECRET", "must not be the secret of a client in OAUTH_SERVER_CLIENTS"),
+    );
   }
   const { RSA_PRIVATE_KEY: privateKey, RSA_PUBLIC_KEY: publicKey, OTP_VERIFIER_URL: verifierUrl } = valid;
   const given = signingNames.find(isGiven);

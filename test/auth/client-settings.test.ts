@@ -67,6 +67,10 @@ describe("a member that is not right is reported under its path, without its val
     [{ clientSecret: undefined }, "[1].clientSecret is missing"],
     [{ clientSecret: "hunter2\n".repeat(3) }, `[1].clientSecret ${secret}`],
     [{ clientSecret: ["hunter2"] }, "[1].clientSecret[0] must have at least 16 characters in production"],
+    [
+      { clientSecret: ["a-secret-of-its-own", "the-secret-of-the-first"] },
+      "[1].clientSecret is also that of [0]",
+    ],
     [{ clientSecret: [] }, `[1].clientSecret ${secrets}`],
     [{ clientSecret: ["x", "y", "z"].map((one) => one.repeat(16)) }, `[1].clientSecret ${secrets}`],
     [{ clientSecret: Array(2).fill("x".repeat(16)) }, "[1].clientSecret must not name the same twice"],
@@ -124,7 +128,7 @@ describe("a member that is not right is reported under its path, without its val
     [{ "odd\nname/~": "x" }, '[1]["odd\\nname/~"] is not known'],
   ])("%j", (change, problem) => {
     const parsed = parse([
-      { ...least, clientId: "first" },
+      { ...least, clientId: "first", clientSecret: "the-secret-of-the-first" },
       { ...least, ...change },
     ]);
     expect(parsed).toEqual({ problems: [problem] });
@@ -162,11 +166,8 @@ describe("text that is no list of clients", () => {
   });
 });
 
-test("development takes short secrets", () => {
-  const parsed = parseKind(
-    clientRegistrations,
-    JSON.stringify([{ ...least, clientSecret: "s" }]),
-    "development",
-  );
+test("development takes short secrets, and one for two clients", () => {
+  const list = ["first", "second"].map((clientId) => ({ ...least, clientId, clientSecret: "s" }));
+  const parsed = parseKind(clientRegistrations, JSON.stringify(list), "development");
   expect(parsed).toHaveProperty("value");
 });

@@ -1,8 +1,13 @@
-import { inArray } from "drizzle-orm";
+/**
+ * Synchronises the table of clients with the settings, at start. A client that is no longer listed is disabled, and
+ * its tokens are inactive, until it is listed again. Of two lists, the one with the higher revision holds.
+ */
+import { eq, inArray } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
+import { SettingsError } from "../../platform/settings/settings.ts";
 import { hashSecret, verifySecret } from "../password-hashing/argon2id.ts";
-import { clients } from "../schema.ts";
+import { clientLists, clients } from "../schema.ts";
 import type { ClientRegistration } from "../settings.ts";
 import { disableAllBut, type ListedClient, saveClient } from "./client-repository.ts";
 import type { VerifiedSecrets } from "./verified-secrets.ts";
@@ -11,16 +16,89 @@ interface Dependencies {
   readonly db: Database;
   readonly clock: Clock;
   readonly verified: VerifiedSecrets;
+  /** Told in a sentence that two lists differ. */
+  readonly warn: (message: string) => void;
+}
+
+/** The list of the settings. */
+interface ClientList {
+  readonly registrations: readonly ClientRegistration[];
+  /** Undefined: the list is lower than any with a revision. */
+  readonly revision: number | undefined;
+}
+
+/** @throws SettingsError if the stored list has the same revision and another content */
+export async function synchroniseClients(dependencies: Dependencies, list: ClientList): Promise<void> {
+  const { db, warn } = dependencies;
+  const content = JSON.stringify(list.registrations);
+  const rows = await listedClients(dependencies, list.registrations);
+  const contentHash = await hashSecret(content);
+  await db.transaction(async (tx) => {
+    // Made first, so that processes that start together wait for one another.
+    await tx.insert(clientLists).values({ onlyRow, revision: null, contentHash }).onConflictDoNothing();
+    const [stored] = await tx
+      .select()
+      .from(clientLists)
+      .where(eq(clientLists.onlyRow, onlyRow))
+      .for("update");
+    if (!stored) throw new Error("the row of the list of clients is not there");
+    const isSame = stored.contentHash === contentHash || (await verifySecret(stored.contentHash, content));
+    if (!isToBeTaken(list.revision, { revision: stored.revision, isSame }, warn)) return;
+    for (const row of rows) await saveClient(tx, row);
+    await disableAllBut(
+      tx,
+      rows.map(({ clientId }) => clientId),
+    );
+    const revision = list.revision ?? null;
+    if (isSame && revision === stored.revision) return;
+    await tx.update(clientLists).set({ revision, contentHash }).where(eq(clientLists.onlyRow, onlyRow));
+  });
 }
 
 /**
- * Synchronises the table of clients with the settings, at start. A client that is no longer listed is disabled, and
- * its tokens are inactive, until it is listed again.
+ * Whether a list replaces the stored one; warns where the two differ in an unexpected way.
+ * @throws SettingsError if only their content differs
  */
-export async function synchroniseClients(
+function isToBeTaken(
+  revision: number | undefined,
+  stored: { readonly revision: number | null; readonly isSame: boolean },
+  warn: (message: string) => void,
+): boolean {
+  if (stored.revision === null) {
+    if (revision === undefined && !stored.isSame) warn(lastStartWins);
+    return true;
+  }
+  if (revision === undefined || revision < stored.revision) {
+    const own = revision === undefined ? "has no revision" : `is of revision ${revision}`;
+    warn(
+      `OAUTH_SERVER_CLIENTS ${own} and is not taken: revision ${stored.revision} is in use. To go back to an older list, give it a higher OAUTH_SERVER_CLIENTS_REVISION.`,
+    );
+    return false;
+  }
+  if (revision === stored.revision && !stored.isSame) throw sameRevision(revision);
+  return true;
+}
+
+const lastStartWins =
+  "OAUTH_SERVER_CLIENTS differs from the list in use, and replaces it: without OAUTH_SERVER_CLIENTS_REVISION the last start wins.";
+
+/** The key of the only row of the table. */
+const onlyRow = 1;
+
+function sameRevision(revision: number): SettingsError {
+  return new SettingsError([
+    {
+      name: "OAUTH_SERVER_CLIENTS_REVISION",
+      what: `is that of the list in use, which has other content than OAUTH_SERVER_CLIENTS: a list that changes needs a higher revision`,
+      example: `OAUTH_SERVER_CLIENTS_REVISION=${revision + 1}`,
+    },
+  ]);
+}
+
+async function listedClients(
   { db, clock, verified }: Dependencies,
   registrations: readonly ClientRegistration[],
-): Promise<void> {
+): Promise<ListedClient[]> {
   const ids = registrations.map(({ clientId }) => clientId);
   const stored = ids.length > 0 ? await db.select().from(clients).where(inArray(clients.clientId, ids)) : [];
   const hashes = new Map(stored.map(({ clientId, secretHashes }) => [clientId, secretHashes]));
@@ -44,10 +122,7 @@ export async function synchroniseClients(
       registeredAt: new Date(clock.now()),
     });
   }
-  await db.transaction(async (tx) => {
-    for (const row of rows) await saveClient(tx, row);
-    await disableAllBut(tx, ids);
-  });
+  return rows;
 }
 
 /** The stored hash of this secret, or else a new one. Keeping it keeps other processes' caches valid. */

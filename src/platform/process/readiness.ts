@@ -31,9 +31,14 @@ interface Preparation extends Part {
   readonly isMigrated: () => Promise<boolean>;
   /** The preparation that needs the schema. */
   readonly prepare: () => Promise<void>;
+  /** Whether an error of the preparation stays, however often it is tried; none does unless given. */
+  readonly isFinal?: (error: unknown) => boolean;
 }
 
-/** Prepares the part, and retries until it succeeds: the database may start later than this process. */
+/**
+ * Prepares the part, and retries until it succeeds: the database may start later than this process. Rejects with an
+ * error that stays.
+ */
 export async function becomeReady(preparation: Preparation): Promise<void> {
   const { readiness, stopping } = preparation;
   while (!stopping.aborted) {
@@ -49,6 +54,7 @@ export async function becomeReady(preparation: Preparation): Promise<void> {
       const text = "Migrations are pending: run npm run migrate as the migration user.";
       logObstacle(preparation, "error", text, `${service} migrations`, { service });
     } catch (err) {
+      if (preparation.isFinal?.(err)) throw err;
       readiness.notReady("does not answer");
       const reason = preparation.explain(err);
       const { service, database } = preparation;
