@@ -72,8 +72,14 @@ describe("a member that is not right is reported under its path, without its val
       "[1].clientSecret is also that of [0]",
     ],
     [{ clientSecret: [] }, `[1].clientSecret ${secrets}`],
-    [{ clientSecret: ["x", "y", "z"].map((one) => one.repeat(16)) }, `[1].clientSecret ${secrets}`],
-    [{ clientSecret: Array(2).fill("x".repeat(16)) }, "[1].clientSecret must not name the same twice"],
+    [
+      { clientSecret: ["first", "second", "third"].map((one) => `${one} of three secrets`) },
+      `[1].clientSecret ${secrets}`,
+    ],
+    [
+      { clientSecret: Array(2).fill("twice the same secret") },
+      "[1].clientSecret must not name the same twice",
+    ],
     [{ clientSecret: "x".repeat(257) }, `[1].clientSecret ${secret}`],
     [{ clientSecret: "hunter2" }, "[1].clientSecret must have at least 16 characters in production"],
     [{ clientName: "" }, "[1].clientName must be 1 to 200 characters, none of them a control character"],

@@ -23,7 +23,7 @@ const databaseTime = selection({
 });
 
 /** A clock that follows the database's. */
-export interface DatabaseClock extends Clock {
+interface DatabaseClock extends Clock {
   /** Measures the offset: the database's time, less the process's in the middle of the round trip. */
   measure(): Promise<void>;
   /** Measures it every minute. */
