@@ -20,6 +20,7 @@ import { createGrants } from "./grants/grants.ts";
 import { createVerifyOtpProof } from "./grants/otp-proof.ts";
 import { createCheckOneTimeCode } from "./grants/otp-verifier-client.ts";
 import { authHttp } from "./http.ts";
+import { changedInTurn } from "./identities/changed-in-turn.ts";
 import { createIdentities } from "./identities/identities.ts";
 import { startJanitor } from "./janitor.ts";
 import { createKeyStore } from "./keys/key-store.ts";
@@ -99,7 +100,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const rotations = createRotations(db, (err) => logger.warn({ err }, "Rotations could not be stamped"));
   const accessTokens = createAccessTokens({ keys, issuer, clock, type: settings.accessTokenType });
   const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, issuer });
-  const identities = createIdentities(db, clock);
+  const identities = changedInTurn(createIdentities(db, clock));
   const issued = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", [
     "grant_type",
     "outcome",

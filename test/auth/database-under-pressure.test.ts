@@ -166,7 +166,9 @@ describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
       }
       await Promise.all([...Array.from({ length: 40 }, caller), watch()]);
       const all = Object.values(statuses).reduce((sum, count) => sum + count, 0);
-      expect({ statuses, unready }).toEqual({ statuses: { 200: all / 2, 204: all / 2 }, unready: 0 });
+      // On a machine that is busy with something else, one or the other may wait for too long.
+      expect((statuses[200] ?? 0) + (statuses[204] ?? 0)).toBeGreaterThan(0.98 * all);
+      expect(unready).toBe(0);
       const metrics = await (await fetch(`${server.management}/metrics`)).text();
       const values = (name: string) =>
         [...metrics.matchAll(new RegExp(`^gatepost_database_${name}\\{.*\\} (\\d+)$`, "gm"))].map(([, n]) =>
@@ -215,7 +217,7 @@ describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
       await isLocked.promise;
       const waiting = Promise.all(Array.from({ length: count }, async () => (await wait(locked)).status));
       const until = Date.now() + 4_000;
-      const slowest = { introspection: 0, token: 0 };
+      const slowest = { introspection: 0, token: 0, change: 0 };
       let unready = 0;
       const clock = stopwatch();
       async function repeat(name: keyof typeof slowest, work: () => Promise<unknown>): Promise<void> {
@@ -231,6 +233,7 @@ describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
           expect(await api.introspect(access_token)).toMatchObject({ active: true }),
         ),
         repeat("token", () => api.newPair(id)),
+        repeat("change", () => api.newIdentity()),
         (async () => {
           while (Date.now() < until) {
             if (!(await isReady(running.server))) unready += 1;
@@ -245,6 +248,7 @@ describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
       expect(unready).toBe(0);
       expect(slowest.introspection).toBeLessThan(500);
       expect(slowest.token).toBeLessThan(1_000);
+      expect(slowest.change).toBeLessThan(1_000);
       await waitFor(async () => expect((await wait(locked)).status).toBeLessThan(300));
     });
   });

@@ -237,6 +237,7 @@ function isWorthWaiting(error: unknown): boolean {
   return ["53300", "57P03"].includes(sqlState(error) ?? "");
 }
 
-function noConnection(): Error {
+/** An error that means that the database is unavailable. */
+export function noConnection(): Error {
   return Object.assign(new Error("no connection has become free in time"), { code: "CONNECT_TIMEOUT" });
 }

@@ -10,10 +10,11 @@ import { migrate } from "drizzle-orm/postgres-js/migrator";
 import postgres from "postgres";
 import { sqlState } from "../base/database-errors.ts";
 import type { DatabaseObserver } from "../base/observers.ts";
+import { Turns } from "../base/turns.ts";
 import type { ClientOptions, ConnectionOptions, Parameters, QueryOptions, Result } from "./connection.ts";
 import { Connector } from "./connector.ts";
 import { type Database, isReachable, type OpenDatabase } from "./database.ts";
-import { Lane } from "./lane.ts";
+import { Lane, noConnection } from "./lane.ts";
 import { isMigrated, type Migrations, migrationConfig } from "./migrations.ts";
 import { checkSession } from "./session.ts";
 import type { DatabaseSettings } from "./settings.ts";
@@ -38,7 +39,7 @@ const readTimeouts = { statement: 1_250, client: 1_500, wait: 1_500 };
 const writeTimeouts = { statement: 5_000, client: 6_000, wait: 4_000 };
 /**
  * Milliseconds that a single statement waits for a lock while it has one of the connections that all share. Then it
- * is run again as a transaction, of which there are only so many.
+ * is run again as a transaction, of which there are only so many, and one for each statement.
  */
 const lockTimeoutMs = 50;
 
@@ -142,13 +143,15 @@ export function openPostgresql(
     return writes.use((one) => runTransaction(one, work), true);
   }
 
+  // Those of the same kind mostly wait for the same lock: one of them does, and transactions of other kinds go on.
+  const reruns = new Turns(writeTimeouts.wait, noConnection);
   async function write(text: string, options?: QueryOptions): Promise<Result> {
     try {
       return await writes.use((one) => one.query(text, options));
     } catch (error) {
       // 55P03: it would have had to wait for a lock, and has done nothing.
       if (sqlState(error) !== "55P03") throw error;
-      return transaction((query) => query(text, options));
+      return reruns.take(text, () => transaction((query) => query(text, options)));
     }
   }
 

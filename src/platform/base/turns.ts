@@ -1,0 +1,65 @@
+import { Deadlines } from "./deadlines.ts";
+
+interface Waiter {
+  readonly deadline: number;
+  expire(): void;
+  begin(): void;
+}
+
+/** Work that may wait for the same key; further work is refused at once. */
+const maxWaiting = 100;
+
+/**
+ * Work on the same thing, one at a time, in the order of arrival. So whoever else holds the thing keeps one of a
+ * process's workers waiting, and not all of them.
+ */
+export class Turns {
+  readonly #waitMs: number;
+  readonly #refuse: () => Error;
+  readonly #limits = new Deadlines<Waiter>();
+  /** Those who wait, by keys that are worked on. */
+  readonly #waiting = new Map<string, Waiter[]>();
+
+  /**
+   * @param waitMs milliseconds that work waits for its turn, at most
+   * @param refuse makes the error of work whose turn does not come
+   */
+  constructor(waitMs: number, refuse: () => Error) {
+    this.#waitMs = waitMs;
+    this.#refuse = refuse;
+  }
+
+  /** Does the work when its turn has come. Work whose turn does not come in time is refused, and not begun. */
+  async take<T>(key: string, work: () => Promise<T>): Promise<T> {
+    const waiting = this.#waiting.get(key);
+    if (waiting) await this.#wait(waiting);
+    else this.#waiting.set(key, []);
+    try {
+      return await work();
+    } finally {
+      const next = this.#waiting.get(key)?.shift();
+      if (next) next.begin();
+      else this.#waiting.delete(key);
+    }
+  }
+
+  #wait(waiting: Waiter[]): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const refuse = () => reject(this.#refuse());
+      if (waiting.length >= maxWaiting) return refuse();
+      const waiter: Waiter = {
+        deadline: performance.now() + this.#waitMs,
+        expire: () => {
+          waiting.splice(waiting.indexOf(waiter), 1);
+          refuse();
+        },
+        begin: () => {
+          this.#limits.release(slot, waiter);
+          resolve();
+        },
+      };
+      const slot = this.#limits.take(waiter);
+      waiting.push(waiter);
+    });
+  }
+}
