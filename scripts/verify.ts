@@ -50,6 +50,7 @@ const STEPS: readonly Step[] = [
   ...(process.env["CI"] ? [clients] : []),
 ];
 
+if (!process.env["CI"]) say(`left out ${clients.name}: it runs where CI is set`);
 const failed: string[] = [];
 for (const step of STEPS) {
   const start = performance.now();

@@ -11,6 +11,7 @@ import {
   joinReadings,
   type Reading,
   resolveSettings,
+  type SettingProblem,
   type SettingsTable,
 } from "./platform/settings/settings.ts";
 import type { PushSettings } from "./push/settings.ts";
@@ -72,7 +73,8 @@ export async function readSettings(env: EnvironmentVariables): Promise<Settings>
         generated,
       })
     : undefined;
-  joinReadings({ server, services, ...(auth && { auth }), ...(push && { push }) });
+  const together = { value: true, problems: typeProblems(auth?.value, push?.value) };
+  joinReadings({ server, services, ...(auth && { auth }), ...(push && { push }), together });
   return {
     server: server.value,
     auth: auth?.value,
@@ -83,6 +85,17 @@ export async function readSettings(env: EnvironmentVariables): Promise<Settings>
       return readSettings({ ...others, SERVER_PORT: String(http), GRPC_PORT: String(grpc) });
     },
   };
+}
+
+/** Push takes tokens of the type JWT only where an audience tells them from the issuer's other tokens. */
+function typeProblems(
+  auth: AuthSettings | undefined,
+  push: PushSettings | undefined,
+): readonly SettingProblem[] {
+  const isPlain = auth?.accessTokenType === "JWT" && auth.issuer === push?.issuer;
+  if (!isPlain || push.audience !== undefined) return [];
+  const what = "is missing, but ACCESS_TOKEN_TYPE is JWT: push would refuse every token";
+  return [{ name: "TOKEN_AUDIENCE", what, example: "TOKEN_AUDIENCE=push" }];
 }
 
 /** The secrets of development mode, made or read at first use. Production has none, and does not load their module. */

@@ -86,7 +86,7 @@ export const authTable = {
   },
   ACCESS_TOKEN_TYPE: {
     description:
-      "The `typ` of issued access tokens: that of RFC 9068, or `JWT` for resource servers that take no other.",
+      "The `typ` of issued access tokens: that of RFC 9068, or `JWT` for resource servers that take no other. With `JWT`, push needs `TOKEN_AUDIENCE`.",
     kind: oneOf(["at+jwt", "JWT"]),
     default: "at+jwt",
   },
@@ -104,7 +104,7 @@ export const authTable = {
   },
   OTP_VERIFICATION_TOKEN_MAX_SECONDS: {
     description:
-      "Seconds after which an OTP verification token is refused, from its `iat` on; one without `iat` must expire within them.",
+      "Seconds after which an OTP verification token is refused, from its `iat` on. Without `iat` its age is unknown: then it is taken in the last so many seconds before its `exp`.",
     kind: integer(30, 86_400),
     default: "600",
   },

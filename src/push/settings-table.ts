@@ -7,7 +7,10 @@ import type { SettingsTable } from "../platform/settings/settings.ts";
 import { confidential, foreignIssuerUrl, serverUrl } from "../platform/settings/urls.ts";
 
 /** The id of a user: the `sub` of a token. A comma would end it in a list. */
-const userId = matching("1 to 128 printable ASCII characters without a comma", /^[ -+\--~]{1,128}$/);
+const userId = matching(
+  "1 to 256 characters without a comma and without control characters",
+  /^[^,\p{Cc}\p{Cs}]{1,256}$/u,
+);
 
 /** The push service's settings, row by row. */
 export const pushTable = {

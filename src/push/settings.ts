@@ -115,6 +115,12 @@ function crossChecks(
   if (valid.BACKOFFICE_CLIENT_ID !== undefined && valid.BACKOFFICE_CLIENT_ID === valid.USER_APP_CLIENT_ID) {
     problems.push(problem("BACKOFFICE_CLIENT_ID", "must differ from USER_APP_CLIENT_ID"));
   }
+  const clients = [valid.BACKOFFICE_CLIENT_ID, valid.USER_APP_CLIENT_ID];
+  if (valid.TOKEN_AUDIENCE !== undefined && clients.includes(valid.TOKEN_AUDIENCE)) {
+    const what =
+      "must be the name of this API, and not the id of a client, which is the audience of ID tokens";
+    problems.push(problem("TOKEN_AUDIENCE", what));
+  }
   const isIntrospected = isGiven("PLATFORM_SECURITY_URL");
   if (environment === "production" && isIntrospected && !isGiven("PLATFORM_SECURITY_API_KEY")) {
     problems.push(problem("PLATFORM_SECURITY_API_KEY", "is missing, but PLATFORM_SECURITY_URL is set"));

@@ -170,7 +170,7 @@ describe("an optional member of a body", () => {
   });
 
   it.each(Object.entries(shownBy).filter(([, file]) => file !== noEffect))(
-    "%s has an effect in %s",
+    "%s is sent in %s",
     (name, file) => {
       expect(readFileSync(file, "utf8")).toMatch(new RegExp(`\\b${name.split(".")[1]}\\b`));
     },

@@ -87,6 +87,26 @@ describe("in development mode", () => {
     expect((await listed({})).audience).toBeUndefined();
   });
 
+  test("plain JWTs of our own need an audience that tells them from other tokens", async () => {
+    const client = { clientId: "mobile-app", clientSecret: "a-secret", grantTypes: ["auth"] };
+    const env = development({ ACCESS_TOKEN_TYPE: "JWT", OAUTH_SERVER_CLIENTS: JSON.stringify([client]) });
+    expect(await problemLines(() => read(env))).toEqual([
+      "TOKEN_AUDIENCE is missing, but ACCESS_TOKEN_TYPE is JWT: push would refuse every token",
+    ]);
+    expect((await read({ ...env, TOKEN_AUDIENCE: "push" })).audience).toBe("push");
+    expect((await read(development({ ACCESS_TOKEN_TYPE: "JWT" }))).audience).toBe("push");
+  });
+
+  test.each(["mobile-app", "backoffice"])(
+    "the audience is not the client %s, as ID tokens have",
+    async (id) => {
+      const env = development({ IDENTITY_PROVIDER_ISSUER_URI: "https://id.example.com", TOKEN_AUDIENCE: id });
+      expect(await problemLines(() => read(env))).toEqual([
+        `TOKEN_AUDIENCE must be the name of this API, and not the id of a client, which is the audience of ID tokens`,
+      ]);
+    },
+  );
+
   test("with credentials of ours the issuer itself is asked", async () => {
     const credentials = { IDENTITY_PROVIDER_CLIENT_ID: "push", IDENTITY_PROVIDER_CLIENT_SECRET: "s3cret" };
     const expected = { security: { clientId: "push", clientSecret: "s3cret" } };
@@ -158,7 +178,11 @@ describe("in production mode", () => {
     ["IDENTITY_PROVIDER_ISSUER_URI", "https://id.example.com?a", "must be an http or https URL without user"],
     ["IDENTITY_PROVIDER_CLIENT_ID", "push", "must not be set together with PLATFORM_SECURITY_URL"],
     ["BACKOFFICE_CLIENT_ID", "app", "must differ from USER_APP_CLIENT_ID"],
-    ["TEST_NOTIFICATION_USER_IDS", "u-1,ü", "[1] must be 1 to 128 printable ASCII characters"],
+    [
+      "TEST_NOTIFICATION_USER_IDS",
+      "u-1,a\tb",
+      "[1] must be 1 to 256 characters without a comma and without control characters",
+    ],
     ["HISTORY_RETENTION_DAYS", "0", "must be an integer from 1 to 3650"],
     ["PUSH_MAX_PER_SECOND", "-1", "must be an integer from 0 to 1000000"],
     ["PUSH_TTL_SECONDS", "2419201", "must be an integer from 60 to 2419200"],

@@ -44,8 +44,9 @@ function provenPhone({ phone_number, phone, sub }: JWTPayload): string | undefin
 }
 
 /**
- * The second in which a proof ends that is valid now; undefined if it is not. Its age counts from `iat`; where there
- * is none, `exp` shows how old it can be. The skew is for clocks that run ahead.
+ * The second in which a proof ends that is valid now; undefined if it is not. Its age counts from `iat`. Where
+ * there is none nobody knows the age, and what is limited is the time that is left until `exp`. The skew is for clocks
+ * that run ahead.
  */
 function endOf({ exp, iat }: JWTPayload, now: number, maxSeconds: number): number | undefined {
   if (!isTimeOrAbsent(exp) || !isTimeOrAbsent(iat)) return undefined;

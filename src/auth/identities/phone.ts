@@ -1,4 +1,7 @@
-/** The one place that reads phone numbers. Everything else compares and stores the canonical form. */
+/**
+ * The one place of the auth service that reads phone numbers. Everything else compares and stores the canonical
+ * form. The OTP verifier, which stands for a service of somebody else, reads them by itself.
+ */
 import { parsePhoneNumberFromString } from "libphonenumber-js/max";
 
 /** E.164 with its plus sign: at most 15 digits. Some national numbering plans have longer numbers. */

@@ -55,6 +55,11 @@ export function unreadableRequest(cause: unknown): ServiceError {
       );
     case "ERR_HTTP_REQUEST_TIMEOUT":
       return new ServiceError(invalid(408, "Request timeout"), "The request did not arrive in time.");
+    case "HPE_PAUSED_H2_UPGRADE":
+      return new ServiceError(
+        ErrorKinds.invalidRequest,
+        "This port speaks HTTP/2 over TLS only. Without TLS, HTTP/2 is spoken by gRPC on the port of GRPC_PORT.",
+      );
     case "HPE_INVALID_METHOD":
       return new ServiceError(ErrorKinds.invalidRequest, "The method of the request is unknown.");
     default:

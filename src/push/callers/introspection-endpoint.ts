@@ -10,28 +10,39 @@ export interface IntrospectionCredentials {
   readonly clientSecret: string;
 }
 
+/** @param keepMs milliseconds for which the endpoint is not looked for again, whatever fails */
 export function createIntrospectionEndpoint(
   issuer: string,
   { clientId, clientSecret }: IntrospectionCredentials,
+  keepMs = 10_000,
 ): Introspection {
   const encoded = [clientId, clientSecret].map((text) =>
     new URLSearchParams([["", text]]).toString().slice(1),
   );
   const authorization = `Basic ${Buffer.from(encoded.join(":")).toString("base64")}`;
   let endpoint: string | undefined;
+  /** Since `performance.timeOrigin`, in milliseconds. */
+  let foundAt = 0;
+
+  async function find(): Promise<string> {
+    endpoint = await findEndpoint(issuer, "introspection_endpoint");
+    foundAt = performance.now();
+    return endpoint;
+  }
 
   return {
     async introspect(token) {
       try {
-        endpoint ??= await findEndpoint(issuer, "introspection_endpoint");
+        const url = endpoint ?? (await find());
         const body = new URLSearchParams({ token, token_type_hint: "access_token" });
-        const answer = await fetchJson(endpoint, { method: "POST", headers: { authorization }, body });
+        const answer = await fetchJson(url, { method: "POST", headers: { authorization }, body });
         const { active, sub, client_id } = answer;
-        if (typeof active !== "boolean")
-          throw new Error(`${endpoint} does not say whether a token is active`);
+        if (typeof active !== "boolean") throw new Error(`${url} does not say whether a token is active`);
         // Only `active` is required.
         return active ? { sub: textOf(sub), clientId: textOf(client_id) } : undefined;
       } catch (error) {
+        // It may have moved. It is not looked for again at each of many calls that fail.
+        if (performance.now() - foundAt > keepMs) endpoint = undefined;
         throw unavailable("The identity provider", error);
       }
     },

@@ -18,12 +18,18 @@ export function kindOfType(typ: unknown): "access" | "any" | undefined {
 const otherClaims = ["at_hash", "c_hash", "s_hash", "events"];
 
 /**
- * Whether the claims are those of another token than an access token.
+ * Bound to a key of the sender (RFC 9449 section 6, RFC 8705 section 3), which must prove that it has the key. Push
+ * cannot check such a proof, and taken without one the token would be good for whoever stole it.
+ */
+const senderConstraint = "cnf";
+
+/**
+ * Whether the claims are those of another token than a bearer access token.
  *
  * @param isMarked whether the header's type says that it is an access token
  */
 export function isOtherToken(claims: JWTPayload, isMarked: boolean): boolean {
-  if (otherClaims.some((name) => claims[name] !== undefined)) return true;
+  if ([...otherClaims, senderConstraint].some((name) => claims[name] !== undefined)) return true;
   // Keycloak marks its tokens: Bearer, ID, Refresh, Offline, Logout. So does Amazon Cognito: access, id.
   const { typ, token_use: use } = claims;
   if (typ !== undefined && String(typ).toLowerCase() !== "bearer") return true;

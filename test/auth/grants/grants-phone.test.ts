@@ -219,6 +219,14 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
       expectRefused(await redeem(phone, second));
     });
 
+    test("of a proof without iat the age is unknown: it is taken in the last ten minutes of its life", async () => {
+      const { phone } = await api.newIdentity();
+      const day = await prove(phone, { iat: undefined, exp: now() + 86_400 });
+      expectRefused(await redeem(phone, day));
+      clock.move(86_400 - 600);
+      pairOf(await redeem(phone, day));
+    });
+
     test.each<[string, () => Claims]>([
       ["of another issuer", () => ({ iss: "otp-verifier/" })],
       ["of no issuer", () => ({ iss: undefined })],

@@ -124,6 +124,7 @@ describe("a client that sends nonsense or takes too long", () => {
       "HTTP/1.1 431 Request Header Fields Too Large",
     ],
     ["an unknown method", "GRAB / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 400 Bad Request"],
+    ["HTTP/2 without TLS", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "HTTP/1.1 400 Bad Request"],
     [
       "an expectation that cannot be met",
       "GET / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\nConnection: close\r\n\r\n",
@@ -136,6 +137,13 @@ describe("a client that sends nonsense or takes too long", () => {
     const [head = "", body = ""] = (await received).split("\r\n\r\n");
     expect(head.split("\r\n")[0]).toBe(status);
     expectProblem(head, body);
+  });
+
+  it("HTTP/2 without TLS is answered with the name of the port that speaks it", async () => {
+    const { port } = await startServer();
+    const { socket, received } = raw(port);
+    socket.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    expect(await received).toContain("GRPC_PORT");
   });
 
   it("an unknown method after a request that was answered, and over TLS, gets one too", async () => {

@@ -204,6 +204,10 @@ const others: Readonly<Record<string, () => Parts>> = {
   "Keycloak's offline token": () => marked({ typ: "Offline" }),
   "Keycloak's logout token": () => marked({ typ: "Logout" }),
   "Keycloak's token that is bound to a DPoP key": () => marked({ typ: "DPoP" }),
+  "a token that is bound to a DPoP key": () =>
+    marked({ cnf: { jkt: "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I" } }),
+  "a token that is bound to a certificate": () =>
+    marked({ cnf: { "x5t#S256": "bwcK0esc3ACC3DB2Y5_lESsXE8o9ltc05O89jdN-dg2" } }),
   "a payload's typ that is no text": () => marked({ typ: ["Bearer", "ID"] }),
   "Zitadel's ID token": () => marked({ at_hash: "rS0B7aTpJGlVsP1kJTpDtw", amr: ["pwd"], azp: "app" }),
   "an ID token of the hybrid flow": () => marked({ c_hash: "LDktKdoQak3Pk0cnXxCltA" }),

@@ -1,7 +1,10 @@
 /** The identity provider's own introspection endpoint (RFC 7662), and what comes of each of its answers. */
+import { once } from "node:events";
+import { createServer } from "node:http";
 import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { systemClock } from "../../../src/platform/base/clock.ts";
 import { type Callers, createCallers } from "../../../src/push/callers/callers.ts";
+import { createIntrospectionEndpoint } from "../../../src/push/callers/introspection-endpoint.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { type Issuer, newKey, type SigningKey, startIssuer } from "./issuer.ts";
@@ -79,4 +82,34 @@ test.each([
 ])("an answer that decides nothing is 503: %s", async (_, status, text) => {
   issuer.introspection = { status, text };
   await expect(ask()).rejects.toMatchObject({ kind: { code: "unavailable", status: 503 } });
+});
+
+test("an endpoint that moves is found again, and one that fails is not looked for at each call", async () => {
+  let [path, discoveries] = ["/before", 0];
+  const server = createServer((request, response) => {
+    const json = (body: object) =>
+      response.setHeader("content-type", "application/json").end(JSON.stringify(body));
+    if (request.url === path) json({ active: true });
+    else if (request.url?.startsWith("/.well-known/")) {
+      discoveries += 1;
+      json({ issuer: origin, introspection_endpoint: `${origin}${path}` });
+    } else response.writeHead(404).end();
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  cleanup.defer(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const address = server.address();
+  const origin = `http://127.0.0.1:${typeof address === "object" && address ? address.port : 0}`;
+  const credentials = { clientId: "push", clientSecret: "secret" };
+  const patient = createIntrospectionEndpoint(origin, credentials);
+  const keen = createIntrospectionEndpoint(origin, credentials, 0);
+  for (const endpoint of [patient, keen]) expect(await endpoint.introspect("t")).toBeDefined();
+  path = "/after";
+  await expect(keen.introspect("t")).rejects.toThrow();
+  expect(await keen.introspect("t")).toBeDefined();
+  const found = discoveries;
+  for (let call = 0; call < 3; call += 1) await expect(patient.introspect("t")).rejects.toThrow();
+  expect(discoveries).toBe(found);
 });

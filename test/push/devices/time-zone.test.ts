@@ -22,7 +22,7 @@ describe("a time zone", () => {
   ])("%s is at %s %i minutes from UTC", (name, moment, minutes) => {
     expect(at(name, moment)).toBe(minutes);
     // And back, whatever was looked up last.
-    expect(at(name, "2026-06-01T12:00:00Z")).toBe(at(name, "2026-06-01T12:00:00Z"));
+    at(name, "2026-06-01T12:00:00Z");
     expect(at(name, moment)).toBe(minutes);
   });
 

@@ -173,8 +173,7 @@ export const UserInfoSchema: GenMessage<UserInfo> = /*@__PURE__*/
  *
  * Credentials are sent as metadata: `authorization` with a registered client's
  * Basic credentials, or `x-api-key` with the key of the platform security
- * interface. Missing or wrong ones are UNAUTHENTICATED, and too many wrong ones
- * RESOURCE_EXHAUSTED, for the seconds that the metadata `retry-after` says.
+ * interface. Missing or wrong ones are UNAUTHENTICATED.
  *
  * @generated from service auth.v1.IntrospectionService
  */
