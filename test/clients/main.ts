@@ -23,8 +23,8 @@ import { type ClientServer, startClientServer } from "./server.ts";
 
 const CLIENTS = import.meta.dirname;
 
-/** One language more than there are processors, as one mostly waits for downloads. */
-const AT_ONCE = availableParallelism() + 1;
+/** More at once would keep the servers that they talk to from answering in time. */
+const AT_ONCE = availableParallelism();
 
 /** Registries do not answer at times. A preparation that is repeated goes on where it was: caches keep what has come. */
 const PREPARATION_TRIES = 3;
