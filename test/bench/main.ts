@@ -2,7 +2,7 @@
  * `npm run bench`: what the product does in a second, as a share of what the stack under it could do at most,
  * both measured in this run, on the same core, in turns. Needs PostgreSQL: this machine's, or TEST_POSTGRES_URL.
  *
- *   BENCH_SECONDS=3  BENCH_ROUNDS=9  BENCH_AUTHORIZATIONS=100000  BENCH_ONLY=http,grpc,tokens
+ *   BENCH_SECONDS=3  BENCH_ROUNDS=9  BENCH_AUTHORIZATIONS=100000  BENCH_ONLY=http,grpc,tokens,refresh
  */
 
 import { once } from "node:events";
@@ -10,13 +10,13 @@ import { rmSync } from "node:fs";
 import { connect } from "node:net";
 import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql } from "../support/postgresql/server.ts";
-import { application, introspector, type Preparation, prepare } from "./prepare.ts";
+import { application, introspector, type Preparation, prepare, refreshedRows } from "./prepare.ts";
 import { type BenchServer, type Measured, measure, pinned, startBenchServer } from "./processes.ts";
 
 const seconds = process.env["BENCH_SECONDS"] ?? "3";
 const rounds = Number(process.env["BENCH_ROUNDS"] ?? 9);
 const count = Number(process.env["BENCH_AUTHORIZATIONS"] ?? 100_000);
-const only = process.env["BENCH_ONLY"]?.split(",") ?? ["http", "grpc", "tokens"];
+const only = process.env["BENCH_ONLY"]?.split(",") ?? ["http", "grpc", "tokens", "refresh"];
 const ports = { http: 18_080, grpc: 19_090, management: 18_081, bareHttp: 18_090, bareGrpc: 19_091 };
 
 const basic = ({ id, secret }: { id: string; secret: string }) =>
@@ -122,7 +122,14 @@ async function bench(preparation: Preparation): Promise<void> {
   const load = (
     duration: string,
     [port, path, who, bodies, expected]: readonly [number, string, string, string, string],
-  ) => measure(1, "load-http.ts", [String(port), path, who, bodies, expected, "64", duration]);
+    callers = 64,
+  ) => measure(1, "load-http.ts", [String(port), path, who, bodies, expected, String(callers), duration]);
+  const issue = (duration: string, callers?: number) =>
+    load(
+      duration,
+      [ports.http, "/api/auth/oauth2/v1/tokens", basic(application), grants, '"access_token"'],
+      callers,
+    );
 
   const product = await startProduct(preparation);
   print("Letting the server see every token once, as it would in its first minutes ...");
@@ -174,14 +181,29 @@ async function bench(preparation: Preparation): Promise<void> {
       "Token issuing (grant_type=auth)",
       0.6,
       () => measure(0, "rsa-ceiling.ts", [seconds]),
+      (duration) => issue(duration),
+    );
+  }
+  if (only.includes("refresh")) {
+    const callers = 16;
+    await compare(
+      `Refresh, of issuing (${callers} in flight)`,
+      0.85,
+      () => issue(seconds, callers),
       (duration) =>
-        load(duration, [
-          ports.http,
-          "/api/auth/oauth2/v1/tokens",
+        measure(1, "load-refresh.ts", [
+          String(ports.http),
           basic(application),
           grants,
-          '"access_token"',
+          String(callers),
+          "20",
+          duration,
         ]),
+    );
+    const { bytes, heapOnlyShare } = await refreshedRows(preparation.database);
+    print(
+      `Rows that were refreshed${" ".repeat(14)}${bytes} bytes at most (aim: 400: ${bytes <= 400 ? "met" : "NOT met"}), ` +
+        `${(heapOnlyShare * 100).toFixed(1)} % of the updates heap-only (aim: 90 %: ${heapOnlyShare >= 0.9 ? "met" : "NOT met"})`,
     );
   }
   const memory = product.peakMemory();

@@ -152,3 +152,25 @@ export async function prepare(count: number, progress: (done: number) => void): 
     },
   };
 }
+
+/** What refreshes have made of the rows of authorizations. */
+export async function refreshedRows({
+  name,
+}: TestDatabase): Promise<{ bytes: number; heapOnlyShare: number }> {
+  const admin = requiredPostgresUrl();
+  admin.pathname = `/${name}`;
+  const sql = postgres(admin.href, { max: 1, onnotice: () => undefined });
+  try {
+    // The statistics of a backend are written when it is idle for a moment.
+    await new Promise((resolve) => setTimeout(resolve, 2_000));
+    const [size] = await sql<{ bytes: number }[]>`
+      select coalesce(max(pg_column_size(a.*)), 0)::int as bytes
+      from auth.authorizations a join auth.replaced_tokens t on t.authorization_id = a.id`;
+    const [updates] = await sql<{ share: number }[]>`
+      select coalesce(sum(n_tup_hot_upd) / nullif(sum(n_tup_upd), 0), 0)::float8 as share
+      from pg_stat_user_tables where schemaname = 'auth' and relname like 'authorizations%'`;
+    return { bytes: size?.bytes ?? 0, heapOnlyShare: updates?.share ?? 0 };
+  } finally {
+    await sql.end();
+  }
+}

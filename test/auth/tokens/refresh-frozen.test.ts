@@ -1,0 +1,77 @@
+/**
+ * A pause of PostgreSQL that is longer than the grace window, in the middle of refreshes: nobody's retry is taken for
+ * the reuse of a stolen token.
+ */
+import { setTimeout } from "node:timers/promises";
+import { expect, test } from "vitest";
+import { authApi, basic, type TokenPair } from "../../support/auth-api.ts";
+import { withClients } from "../../support/auth-fleet.ts";
+import { spawnAuthServer } from "../../support/auth-server.ts";
+import { createAuthStore } from "../../support/auth-store.ts";
+import { backends } from "../../support/servers.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const brief = basic("brief", "brief-secret");
+const graceSeconds = 2;
+const freezeSeconds = 9;
+
+test.runIf(backends.includes("PostgreSQL"))(
+  "backends that freeze under refresh load end no session",
+  async () => {
+    const store = await createAuthStore("PostgreSQL");
+    const clients = withClients({
+      clientId: "brief",
+      clientSecret: "brief-secret",
+      grantTypes: ["auth", "refresh_token"],
+      tokenSettings: { refreshGraceSeconds: graceSeconds },
+    });
+    const server = await spawnAuthServer("PostgreSQL", { env: { ...store.env, ...clients } });
+    const api = authApi(server.base);
+    const { id } = await api.newIdentity();
+    const stopping = new AbortController();
+    let refreshed = 0;
+    const outcomes = new Map<number, number>();
+
+    /** Refreshes as a client does: what was not answered is tried again with the same token. */
+    async function session(): Promise<void> {
+      let pair = await api.newPair(id, brief);
+      while (!stopping.signal.aborted) {
+        const { status, body } = await api.refresh(pair.refresh_token, brief);
+        outcomes.set(status, (outcomes.get(status) ?? 0) + 1);
+        if (status === 400) return;
+        if (status === 200) {
+          refreshed += 1;
+          pair = body as TokenPair;
+        } else await setTimeout(200);
+      }
+    }
+    const sessions = Array.from({ length: 20 }, session);
+    const refreshes = (count: number) => waitFor(() => expect(refreshed).toBeGreaterThan(count));
+    await refreshes(40);
+    const pids = await store.read(async (query) => {
+      const found = await query(
+        "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
+      );
+      return found.map(({ pid }) => Number(pid));
+    });
+    for (const pid of pids) process.kill(pid, "SIGSTOP");
+    try {
+      await setTimeout(freezeSeconds * 1000);
+    } finally {
+      for (const pid of pids) process.kill(pid, "SIGCONT");
+    }
+    // Each session has tried again what was not answered, and has refreshed on.
+    await refreshes(refreshed + 100);
+    stopping.abort();
+    await Promise.all(sessions);
+    expect(pids.length).toBeGreaterThan(0);
+    expect(Object.keys(Object.fromEntries(outcomes))).not.toContain("400");
+    const ended = await store.read((query) =>
+      query("select 1 from auth.authorizations where revoked_at is not null"),
+    );
+    expect(ended).toEqual([]);
+    await server.stop();
+    await store.drop();
+  },
+  120_000,
+);
