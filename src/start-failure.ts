@@ -38,6 +38,7 @@ export function databaseFailure(error: unknown): string | undefined {
 /** By SQLSTATE, or by the code of a socket. */
 const nextSteps: readonly (readonly [RegExp, string])[] = [
   [/^28/, "Check DB_USER and DB_PASSWORD, and for migrations DB_USER_MIGRATION and DB_PASSWORD_MIGRATION."],
+  [/^08P01$/, "If a pooler is at DB_HOST, set DB_POOLER=transaction."],
   [/^3D/, "Check DB_NAME, or create the database."],
   [/^42501$/, "Check DB_USER and DB_USER_MIGRATION, and what the database grants them."],
   [/^(ENOTFOUND|EAI_AGAIN)$/, "Check DB_HOST."],

@@ -12,6 +12,7 @@ import { uuidv7 } from "../../src/platform/crypto/uuid.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { createTestDatabase, type TestDatabase } from "../support/backends.ts";
 import { requiredPostgresUrl } from "../support/postgresql/server.ts";
+import { postgresSettings } from "../support/service-database.ts";
 
 const issuer = "http://127.0.0.1:8080/api/auth";
 export const introspector = { id: "resource-server", secret: randomBytes(24).toString("base64url") };
@@ -37,21 +38,8 @@ export async function prepare(count: number, progress: (done: number) => void): 
   const signing = { ...pair, keyId: "bench", publishedKeys: [] };
   const otp = generateKeyPairSync("ec", { namedCurve: "P-256", publicKeyEncoding, privateKeyEncoding });
   const database = await createTestDatabase();
-  const { host, port, name, user, password, migrationUser, migrationPassword } = database;
-  const settings = {
-    kind: "postgres",
-    host,
-    port,
-    name,
-    user,
-    password,
-    migrationUser,
-    migrationPassword,
-    ssl: "disable",
-    sslCa: undefined,
-    poolSize: 2,
-  } as const;
-  const opened = await openDatabase(settings, authMigrations);
+  const { host, port, name, user, password } = database;
+  const opened = await openDatabase(postgresSettings(database), authMigrations);
   await opened.migrate();
   await opened.close();
 

@@ -9,6 +9,7 @@ import { authApi, basic, mobileApp } from "../support/auth-api.ts";
 import { spawnAuthServer } from "../support/auth-server.ts";
 import { createAuthStore } from "../support/auth-store.ts";
 import { backends } from "../support/servers.ts";
+import { postgresSettings } from "../support/service-database.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 test.runIf(backends.includes("PostgreSQL"))(
@@ -17,8 +18,7 @@ test.runIf(backends.includes("PostgreSQL"))(
     const store = await createAuthStore("PostgreSQL");
     const env = (name: string) => store.env[name] ?? "";
     const database = await openDatabase(
-      {
-        kind: "postgres",
+      postgresSettings({
         host: env("DB_HOST"),
         port: Number(env("DB_PORT")),
         name: env("DB_NAME"),
@@ -26,25 +26,22 @@ test.runIf(backends.includes("PostgreSQL"))(
         password: env("DB_PASSWORD"),
         migrationUser: env("DB_USER_MIGRATION"),
         migrationPassword: env("DB_PASSWORD_MIGRATION"),
-        ssl: "disable",
-        sslCa: undefined,
-        poolSize: 2,
-      },
+      }),
       authMigrations,
     );
     await database.migrate();
     await database.close();
 
-    // Both find no clients yet; neither stores one before both have made their hashes.
+    // Both find no list of clients yet; neither stores one before both have made their hashes.
     const directories = [0, 1].map(() => mkdtempSync(join(tmpdir(), "gatepost-test-")));
     const [first, second] = await store.read(async (query) => {
       await query("begin");
-      await query("lock table auth.clients in exclusive mode");
+      await query("lock table auth.client_lists in exclusive mode");
       const starting = Promise.all(
         directories.map((DATA_DIR) => spawnAuthServer("PostgreSQL", { env: { ...store.env, DATA_DIR } })),
       );
       const waiting = () =>
-        query(`select 1 from pg_locks where not granted and relation = 'auth.clients'::regclass`);
+        query(`select 1 from pg_locks where not granted and relation = 'auth.client_lists'::regclass`);
       await waitFor(async () => expect(await waiting()).toHaveLength(2));
       await query("commit");
       return starting;

@@ -5,6 +5,7 @@
 import { rmSync } from "node:fs";
 import type { Reporter, SerializedError, TestModule } from "vitest/node";
 import { BACKENDS_FILE, exercisedBackends } from "./backends.ts";
+import { findPgbouncer } from "./pgbouncer.ts";
 import { findPostgresql, installPostgresql } from "./postgresql/binaries.ts";
 
 /** What is counted: tests, and as failed also whatever failed outside of a test. */
@@ -14,18 +15,21 @@ interface Totals {
   readonly skipped: number;
 }
 
-/** Runs after vitest's own reporter, and makes a machine without PostgreSQL a failure where `CI` is set. */
+/** Runs after vitest's own reporter, and makes a machine without PostgreSQL or PgBouncer a failure where `CI` is set. */
 export default class ClosingLines implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], unhandled: readonly SerializedError[]): void {
     const say = (line: string): boolean => process.stdout.write(`${line}\n`);
     const backends = exercisedBackends();
     say(`Databases exercised: ${backends.length === 0 ? "none" : backends.join(", ")}`);
     const isMissing = postgresIsMissing();
-    const isFailure = isMissing && isContinuousIntegration();
+    const hasNoPooler = findPgbouncer() === undefined;
+    const isFailure = (isMissing || hasNoPooler) && isContinuousIntegration();
     if (isMissing) {
       say(`PostgreSQL was not found on this machine, so only the embedded database was tested.`);
       say(installPostgresql);
     }
+    if (hasNoPooler)
+      say("PgBouncer was not found on this machine, and is not tested (apt-get install pgbouncer).");
     if (isFailure) {
       say("CI is set: this counts as a failure.");
       process.exitCode = 1;

@@ -24,8 +24,17 @@ export interface ServiceDatabase {
 type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 
 /** The settings of a service on this database. */
-export function postgresSettings(database: TestDatabase): PostgresSettings {
-  return { kind: "postgres", ...database, ssl: "disable", sslCa: undefined, poolSize: 4 };
+export function postgresSettings(database: Omit<TestDatabase, "drop">): PostgresSettings {
+  return {
+    kind: "postgres",
+    ...database,
+    migrationHost: database.host,
+    migrationPort: database.port,
+    ssl: "disable",
+    sslCa: undefined,
+    pooler: "none",
+    poolSize: 4,
+  };
 }
 
 /** Creates it; nothing is migrated yet. */

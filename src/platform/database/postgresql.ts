@@ -98,6 +98,8 @@ export function openPostgresql(
   const { host, port, name } = settings;
   const connector = new Connector(() => observer.connectFailed());
   const size = divide(settings.poolSize);
+  // Nothing may be kept in a session that serves somebody else next.
+  const isPooled = settings.pooler === "transaction";
 
   function connection(timeouts: typeof readTimeouts, session: SessionParameters): ConnectionOptions {
     const parameters = {
@@ -109,12 +111,12 @@ export function openPostgresql(
     return {
       host,
       port,
-      client: clientOptions(settings, settings, parameters),
-      prepare: true,
+      client: clientOptions(settings, settings, isPooled ? {} : parameters),
+      prepare: !isPooled,
       timeoutMs: timeouts.client,
       connectTimeoutMs,
       checkTimeoutMs,
-      check: (query) => checkSession(query, false),
+      check: (query) => checkSession(query, isPooled),
     };
   }
 
@@ -221,9 +223,10 @@ function drizzleOver(
 }
 
 async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations): Promise<void> {
+  const { migrationHost: host, migrationPort: port } = settings;
   const { migrationUser: owner, migrationPassword: password } = settings;
   const client = postgres({
-    ...clientOptions(settings, { user: owner, password }, { jit: "off" }),
+    ...clientOptions({ ...settings, host, port }, { user: owner, password }, { jit: "off" }),
     max: 1,
     connect_timeout: migrationTimeoutSeconds,
   });

@@ -65,6 +65,13 @@ export const databaseTable = {
     kind: certificatesPem,
     exampleFile: "db-ca.pem",
   },
+  DB_POOLER: {
+    description:
+      "A pooler at DB_HOST that gives each transaction another connection, such as PgBouncer in transaction mode: " +
+      "statements are not prepared, and sessions get no settings. Migrations go around it.",
+    kind: oneOf(["none", "transaction"]),
+    default: "none",
+  },
   DB_POOL_SIZE: {
     description: "How many connections a process holds at most, for each service.",
     kind: integer(2, 1000),
@@ -74,6 +81,16 @@ export const databaseTable = {
 
 /** The user that migrates; read after {@link databaseTable}, whose user it is unless set in development. */
 export const migrationTable = {
+  DB_HOST_MIGRATION: {
+    description: "The host of PostgreSQL for migrations, where DB_HOST is a pooler's; DB_HOST unless set.",
+    kind: host,
+    example: "postgres.internal",
+  },
+  DB_PORT_MIGRATION: {
+    description: "The port of PostgreSQL for migrations; DB_PORT unless set.",
+    kind: fixedPort,
+    example: "5432",
+  },
   DB_USER_MIGRATION: {
     description: "The user that owns the schema and runs migrations.",
     kind: identifier,
@@ -105,12 +122,16 @@ export type DatabaseSettings =
       readonly user: string;
       /** Undefined only in development: the server needs no password. */
       readonly password: string | undefined;
+      readonly migrationHost: string;
+      readonly migrationPort: number;
       readonly migrationUser: string;
       /** Undefined in development if there is none, in production except in the migrate task. */
       readonly migrationPassword: string | undefined;
       readonly ssl: "disable" | "require" | "verify-full";
       /** PEM; undefined: the authorities that Node.js trusts. */
       readonly sslCa: string | undefined;
+      /** A pooler at the host: none, or one that gives each transaction another connection. */
+      readonly pooler: "none" | "transaction";
       /** Connections of a process for the service, at least 2. */
       readonly poolSize: number;
     };
@@ -152,10 +173,13 @@ export function resolveDatabaseSettings(
     name: settings.DB_NAME,
     user: settings.DB_USER,
     password: settings.DB_PASSWORD,
+    migrationHost: settings.DB_HOST_MIGRATION ?? settings.DB_HOST,
+    migrationPort: settings.DB_PORT_MIGRATION ?? settings.DB_PORT,
     migrationUser: settings.DB_USER_MIGRATION,
     migrationPassword: settings.DB_PASSWORD_MIGRATION,
     ssl: settings.DB_SSL,
     sslCa: settings.DB_SSL_CA,
+    pooler: settings.DB_POOLER,
     poolSize: settings.DB_POOL_SIZE,
   };
   return { value, problems };

@@ -16,7 +16,11 @@ import { findPostgresql, serverUser } from "../../support/postgresql/binaries.ts
 import { type Cluster, startCluster } from "../../support/postgresql/cluster.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { backends } from "../../support/servers.ts";
-import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import {
+  createServiceDatabase,
+  postgresSettings,
+  type ServiceDatabase,
+} from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -108,6 +112,15 @@ describe.runIf(backends.includes("PostgreSQL"))("sessions on PostgreSQL", () => 
   });
 });
 
+/** Of a cluster that believes everybody. */
+function superuserSettings(host: string, port: number) {
+  const [user, password] = ["postgres", ""];
+  return postgresSettings({
+    ...{ host, port, name: "postgres", user, password },
+    ...{ migrationUser: user, migrationPassword: password },
+  });
+}
+
 const binaries = findPostgresql(["initdb", "postgres", "pg_basebackup"]);
 
 describe.runIf(binaries !== undefined)("a hot standby in the primary's place", () => {
@@ -127,15 +140,7 @@ describe.runIf(binaries !== undefined)("a hot standby in the primary's place", (
     cleanup.defer(() => wire.close());
     const { openPostgresql } = await import("../../../src/platform/database/postgresql.ts");
     const quiet = { lane() {}, waited() {}, connectFailed() {} };
-    database = openPostgresql(
-      {
-        ...{ kind: "postgres", host: "127.0.0.1", port: wire.port, name: "postgres", user: "postgres" },
-        ...{ password: undefined, migrationUser: "postgres", migrationPassword: undefined },
-        ...{ ssl: "disable", sslCa: undefined, poolSize: 4 },
-      },
-      authMigrations,
-      quiet,
-    );
+    database = openPostgresql(superuserSettings("127.0.0.1", wire.port), authMigrations, quiet);
     cleanup.defer(() => database.close());
   });
 
@@ -182,11 +187,7 @@ describe.runIf(binaries !== undefined)("encrypted connections", () => {
   ): Promise<unknown> {
     const { openPostgresql } = await import("../../../src/platform/database/postgresql.ts");
     const database = openPostgresql(
-      {
-        ...{ kind: "postgres", host, port: Number(new URL(cluster.url).port), name: "postgres" },
-        ...{ user: "postgres", password: undefined, migrationUser: "postgres", migrationPassword: undefined },
-        ...{ ssl, sslCa, poolSize: 4 },
-      },
+      { ...superuserSettings(host, Number(new URL(cluster.url).port)), ssl, sslCa },
       authMigrations,
       { lane() {}, waited() {}, connectFailed() {} },
     );

@@ -28,10 +28,13 @@ describe("development", () => {
       name: "gatepost",
       user: "gatepost",
       password: "p",
+      migrationHost: "localhost",
+      migrationPort: 5432,
       migrationUser: "gatepost",
       migrationPassword: "p",
       ssl: "disable",
       sslCa: undefined,
+      pooler: "none",
       poolSize: 10,
     });
   });
@@ -70,10 +73,13 @@ describe("production", () => {
       name: "gatepost",
       user: "app",
       password: "hunter2",
+      migrationHost: "db.internal",
+      migrationPort: 5432,
       migrationUser: "gatepost_migration",
       migrationPassword: undefined,
       ssl: "require",
       sslCa: undefined,
+      pooler: "none",
       poolSize: 10,
     });
   });
@@ -85,6 +91,18 @@ describe("production", () => {
     expect(names).toEqual(["DB_USER_MIGRATION", "DB_PASSWORD_MIGRATION"]);
     const settings = reading({ DB_USER_MIGRATION: "owner", DB_PASSWORD_MIGRATION: "p" })();
     expect(settings).toMatchObject({ migrationUser: "owner", migrationPassword: "p", user: "app" });
+  });
+
+  test("migrations go around a pooler", () => {
+    const env = {
+      DB_POOLER: "transaction",
+      DB_HOST_MIGRATION: "primary.internal",
+      DB_PORT_MIGRATION: "5433",
+    };
+    expect(read({ ...complete, ...env }, production)).toMatchObject({
+      ...{ host: "db.internal", port: 5432, pooler: "transaction" },
+      ...{ migrationHost: "primary.internal", migrationPort: 5433 },
+    });
   });
 
   test("takes authorities for verify-full", () => {
