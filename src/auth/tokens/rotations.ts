@@ -145,16 +145,18 @@ function rotateStatement(lockWait: SQL) {
         ${id} uuid, ${kept.replacedHash} bytea, ${refreshHash} bytea, ${kept.sealedPair} bytea,
         refresh_seconds int, access_seconds int)
     ), free as (
-      select ${authorization.id} as free_id from ${authorizations} a
-      where ${authorization.id} in (select ${id} from requested)
-      for no key update ${lockWait}
+      -- Each by its key: the planner cannot know how few they are, and a plan for many would read whole tables.
+      select free_id from requested cross join lateral (
+        select ${authorization.id} as free_id from ${authorizations} a
+        where ${authorization.id} = requested.${id} for no key update ${lockWait}) as locked
     ), rotated as (
       update ${authorizations} a
       set ${refreshHash} = requested.${refreshHash}, ${set.expiresAt} = ${refreshExpiry},
         ${set.accessExpiresAt} = ${accessExpiry},
         ${set.expiryDay} = (greatest(${refreshExpiry}, ${accessExpiry}) at time zone 'UTC')::date
-      from requested join free on free_id = requested.${id}
-      where ${authorization.id} = requested.${id} and ${authorization.refreshHash} = requested.${kept.replacedHash}
+      from requested
+      where ${authorization.id} = requested.${id} and ${authorization.id} = any(array(select free_id from free))
+        and ${authorization.refreshHash} = requested.${kept.replacedHash}
         and ${authorization.expiresAt} > clock_timestamp() and ${hasNotEnded}
       returning ${authorization.id}, ${authorization.identityId}, ${authorization.clientId},
         ${authorization.refreshHash}, requested.${kept.replacedHash}, requested.${kept.sealedPair}
