@@ -10,6 +10,7 @@ import { startAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
 import { backends } from "../support/servers.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
+import { waitFor } from "../support/wait-for.ts";
 
 const former = basic("former", "former-secret");
 const formerClient = { clientId: "former", clientSecret: "former-secret", grantTypes: ["auth"] };
@@ -118,4 +119,27 @@ describe.runIf(backends.includes("PostgreSQL"))("ending many at once", () => {
     expect((await api.introspect(next.access_token)).active).toBe(true);
     await server.stop();
   }, 120_000);
+
+  test("an identity that is made anew under the same id inherits nothing, and keeps what it is given", async () => {
+    const server = await start(withClients());
+    const api = authApi(server.base);
+    const { id } = await api.newIdentity();
+    const former = await api.newPair(id);
+    expect((await api.call("deleteIdentity", { as: internal, path: { id } })).status).toBe(204);
+    await api.newIdentity({ id });
+    const pair = await api.newPair(id);
+    // Before and after the sweep, which comes within a second or two.
+    for (let turn = 0; turn < 2; turn += 1) {
+      expect(await api.introspect(former.access_token)).toEqual({ active: false });
+      expect((await api.refresh(former.refresh_token)).status).toBe(400);
+      expect((await api.introspect(pair.access_token)).active).toBe(true);
+      await waitFor(async () => {
+        const swept = await store.read((query) =>
+          query(`select 1 from auth.authorizations where identity_id = '${id}' and revoked_at is not null`),
+        );
+        expect(swept).toHaveLength(1);
+      });
+    }
+    await server.stop();
+  });
 });
