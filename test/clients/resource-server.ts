@@ -75,22 +75,33 @@ export async function withResourceServer(
 async function checkAnswers(world: World, protection: Protection, url: string, way: Front): Promise<void> {
   const { user, good, revoked, ofAnotherAudience } = await issueTokens(world.authUrl);
   const isStrict = protection === "introspection";
+  const forged = await forgeTokens(world, good);
+  way.leadTo(undefined);
+  await expectUnavailable("a good token before auth was ever reached", url, `Bearer ${good}`);
+  await expectUnavailable(
+    "a forged token before auth was ever reached",
+    url,
+    `Bearer ${forged.get(UNKNOWN_KEY)}`,
+  );
+  await expectRefusal("no token before auth was ever reached", url, undefined);
+  way.leadTo(Number(new URL(world.authUrl).port));
   await expectUser("a good token", url, `Bearer ${good}`, user);
   await expectUser("the scheme in lower case", url, `bearer ${good}`, user);
   await expectRefusal("no token", url, undefined);
+  await expectRefusal("the scheme alone", url, "Bearer");
   await expectRefusal("another scheme", url, `Basic ${btoa(`${user}:secret`)}`);
   await expectRefusal("a token for another audience", url, `Bearer ${ofAnotherAudience}`);
-  for (const [name, token] of await forgeTokens(world, good))
-    await expectRefusal(name, url, `Bearer ${token}`);
+  for (const [name, token] of forged) await expectRefusal(name, url, `Bearer ${token}`);
   // By the key set alone, a token is good until it expires: the page says so.
   if (isStrict) await expectRefusal("a revoked token", url, `Bearer ${revoked}`);
   else await expectUser("a revoked token", url, `Bearer ${revoked}`, user);
   await way.close();
-  if (isStrict) {
-    const { status } = await call(url, `Bearer ${good}`);
-    assert.equal(status, 503, "while auth is away");
-  } else await expectUser("a good token while auth is away", url, `Bearer ${good}`, user);
+  if (isStrict) await expectUnavailable("a good token while auth is away", url, `Bearer ${good}`);
+  else await expectUser("a good token while auth is away", url, `Bearer ${good}`, user);
 }
+
+/** Its `kid` is in no key set. */
+const UNKNOWN_KEY = "a token signed by an unknown key";
 
 /** What looks like the good token, and is none. */
 async function forgeTokens(world: World, good: string): Promise<Map<string, string>> {
@@ -113,6 +124,12 @@ async function forgeTokens(world: World, good: string): Promise<Map<string, stri
       "a token signed by another key",
       await new SignJWT(claims)
         .setProtectedHeader({ alg: "RS256", typ: type, kid })
+        .sign(stranger.privateKey),
+    ],
+    [
+      UNKNOWN_KEY,
+      await new SignJWT(claims)
+        .setProtectedHeader({ alg: "RS256", typ: type, kid: randomUUID() })
         .sign(stranger.privateKey),
     ],
     [
@@ -142,7 +159,9 @@ async function issueTokens(authUrl: string) {
 }
 
 async function call(url: string, authorization: string | undefined) {
-  const response = await fetch(url, { headers: authorization === undefined ? {} : { authorization } });
+  // A server that closes after its answer, such as Python's, would cut off a call on the same connection.
+  const headers = { connection: "close", ...(authorization !== undefined && { authorization }) };
+  const response = await fetch(url, { headers });
   const text = await response.text();
   return { status: response.status, text, challenge: response.headers.get("www-authenticate") };
 }
@@ -167,6 +186,12 @@ export async function expectRefusal(
   const { status, challenge } = await call(url, authorization);
   assert.equal(status, 401, what);
   assert.match(challenge ?? "no WWW-Authenticate", /^Bearer/, what);
+}
+
+/** 503: nothing is known of the token. */
+async function expectUnavailable(what: string, url: string, authorization: string): Promise<void> {
+  const { status } = await call(url, authorization);
+  assert.equal(status, 503, what);
 }
 
 async function becomesReachable(program: Program): Promise<string> {

@@ -6,8 +6,8 @@ export interface Front {
   readonly port: number;
   /** http://127.0.0.1:port */
   readonly origin: string;
-  /** Where connections go from now on; those that there are stay where they are. */
-  leadTo(port: number): void;
+  /** Where connections go from now on, or nowhere; those that there are stay where they are. */
+  leadTo(port: number | undefined): void;
   close(): Promise<void>;
 }
 

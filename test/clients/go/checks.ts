@@ -1,6 +1,7 @@
 /** Go: generated clients, gRPC, validators of documents, and a resource server. */
 import { cpSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
+import { checkIntrospection } from "../introspection.ts";
 import type { Language, World } from "../language.ts";
 import {
   generateWithOpenapiGenerator,
@@ -29,14 +30,14 @@ async function test(world: World, ...packages: string[]): Promise<void> {
   await go(world, "test", "-vet=off", "-count=1", ...packages);
 }
 
-/** With the defaults: nothing but what to generate, which is all there is, and where to. */
+/** With the defaults, as docs/clients says: nothing but what to generate and where to. */
 async function generateClients(world: World): Promise<void> {
   for (const name of ["auth", "push"]) {
     const folder = join("gen", name);
     mkdirSync(join(world.build, folder), { recursive: true });
     const output = ["-package", name, "-o", join(folder, `${name}.gen.go`)];
     const document = join(world.documents, `${name}.json`);
-    await go(world, "tool", "oapi-codegen", "-generate", "types,client,std-http,spec", ...output, document);
+    await go(world, "tool", "oapi-codegen", "-generate", "types,client", ...output, document);
   }
 }
 
@@ -105,7 +106,10 @@ export const language: Language = {
       short: false,
       async run(world) {
         await generateFromProtos(world);
-        await test(world, "./gen/proto/...", "./rpc");
+        await test(world, "./gen/proto/...", "./rpc", "./introspect");
+        const program = join(world.build, "bin/introspect");
+        await go(world, "build", "-o", program, "./introspect");
+        await checkIntrospection(world, (env) => world.run([program], { env }));
       },
     },
     {
@@ -124,7 +128,7 @@ export const language: Language = {
       run: (world) => test(world, "./discovery"),
     },
     {
-      tool: `${pinned("github.com/golang-jwt/jwt/v5")}, ${pinned("github.com/MicahParks/keyfunc/v3")}`,
+      tool: `${pinned("github.com/golang-jwt/jwt/v5")}, ${pinned("github.com/MicahParks/jwkset")}`,
       holds: "protects an API by introspection and by the key set",
       short: false,
       run: checkProtection,

@@ -14,18 +14,17 @@ export interface MavenRun {
   readonly environment?: Readonly<Record<string, string>>;
 }
 
-/** @returns the absolute path of the folder of build results */
+/** @returns the absolute path of the folder of build results, and what the programs wrote that were run */
 export async function maven(
   world: World,
-  { project, goal, output = project, properties = {}, environment = {} }: MavenRun,
-): Promise<string> {
-  const build = join(world.build, output);
+  { project, goal, output: folder = project, properties = {}, environment = {} }: MavenRun,
+): Promise<{ build: string; output: string }> {
+  const build = join(world.build, folder);
   const arguments_ = [
     `--file=${join(world.sources, project, "pom.xml")}`,
     `-DbuildDirectory=${build}`,
     ...Object.entries(properties).map(([name, value]) => `-D${name}=${value}`),
     goal,
   ];
-  await runMaven(world, arguments_, { env: environment });
-  return build;
+  return { build, output: await runMaven(world, arguments_, { env: environment }) };
 }

@@ -14,7 +14,7 @@ type Start = (profile: string) => [string, ...string[]];
 /** Builds the program with a version of Spring Boot. */
 async function build(world: World, version: string): Promise<Start> {
   const properties = { "spring-boot.version": version };
-  const folder = await maven(world, {
+  const { build: folder } = await maven(world, {
     project: "spring",
     goal: "package",
     output: `spring-${version}`,

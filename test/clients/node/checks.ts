@@ -14,7 +14,7 @@ export const language: Language = {
   toolchain: [],
   checks: [
     {
-      tool: `fetch of Node.js ${process.versions.node}`,
+      tool: "fetch of Node.js 24",
       holds: "protects an API by introspection",
       short: true,
       run: (world) =>

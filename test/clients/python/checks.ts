@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { cpSync, existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { checkIntrospection } from "../introspection.ts";
 import type { Language, World } from "../language.ts";
 import {
   generateWithOpenapiGenerator,
@@ -10,7 +11,7 @@ import {
 } from "../openapi-generator.ts";
 import { checkResourceServer } from "../resource-server.ts";
 import { checkWithSchemathesis } from "./schemathesis.ts";
-import { python, tool } from "./venv.ts";
+import { python, runIn, tool } from "./venv.ts";
 
 const requirements = readFileSync(join(import.meta.dirname, "requirements.txt"), "utf8");
 
@@ -45,9 +46,14 @@ async function install(world: World): Promise<void> {
 
 /** Holds a program and the code that it imports to mypy's strictest mode, then runs it. */
 async function walk(world: World, name: string): Promise<void> {
+  await python(world, await checkTypes(world, name));
+}
+
+/** @returns the path of the program */
+async function checkTypes(world: World, name: string): Promise<string> {
   const file = join(world.sources, `${name}.py`);
   await tool(world, "mypy", "--strict", "--cache-dir", join(world.build, "mypy"), file);
-  await python(world, file);
+  return file;
 }
 
 async function walkWithOpenapiPythonClient(world: World): Promise<void> {
@@ -72,10 +78,11 @@ async function walkWithModels(world: World): Promise<void> {
   for (const name of ["auth", "push"]) {
     const input = ["--input", join(world.documents, `${name}.json`), "--input-file-type", "openapi"];
     const output = ["--output", `${name}_models.py`, "--output-model-type", "pydantic_v2.BaseModel"];
-    const options = ["--use-annotated", "--target-python-version", "3.11", "--disable-warnings"];
+    const options = ["--use-annotated", "--target-python-version", "3.11"];
     await tool(world, "datamodel-codegen", ...input, ...output, ...options);
   }
   await walk(world, "walk_datamodel");
+  await walk(world, "connect_models");
 }
 
 async function walkWithOpenapiGenerator(world: World): Promise<void> {
@@ -101,6 +108,8 @@ async function walkWithGrpc(world: World): Promise<void> {
   const protos = globSync("{auth,push}/v1/*.proto", { cwd: world.protos });
   await python(world, "-m", "grpc_tools.protoc", `--proto_path=${world.protos}`, ...plugins, ...protos);
   await walk(world, "walk_grpc");
+  const program = await checkTypes(world, "introspect_token");
+  await checkIntrospection(world, (env) => runIn(world, ["python", program], { env }));
 }
 
 async function protect(world: World): Promise<void> {

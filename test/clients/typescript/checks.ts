@@ -5,6 +5,7 @@
 import { cpSync, existsSync, readFileSync, rmSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { ROOT } from "../../../scripts/command.ts";
+import { checkIntrospection } from "../introspection.ts";
 import type { Check, Language, World } from "../language.ts";
 
 const HOLDS = "generates, compiles in the strictest mode, walks through both services";
@@ -32,7 +33,7 @@ const toolOf = (packages: readonly string[]) =>
 
 /**
  * @param packages the packages that make up the tool
- * @param folder has `main.ts`, the walk, and may have `connect.ts`, the program that docs/clients shows
+ * @param folder has `main.ts`, the walk, and may have `connect.ts` or `introspect.ts`, which docs/clients shows
  */
 function check(
   folder: string,
@@ -52,6 +53,10 @@ function check(
       for (const file of ["main.ts", "connect.ts"]) {
         if (existsSync(join(cwd, file))) await world.run([program(world, "tsx"), file], { cwd });
       }
+      if (!existsSync(join(cwd, "introspect.ts"))) return;
+      await checkIntrospection(world, (env) =>
+        world.run([program(world, "tsx"), "introspect.ts"], { cwd, env }),
+      );
     },
   };
 }

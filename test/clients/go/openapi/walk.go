@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,6 +113,15 @@ func (w *walk) createUser() string {
 	world.Equal(w.T, "metadata.visits", metadata["visits"].(float64), 3)
 	world.Equal(w.T, "authenticationTypes",
 		string(world.Value(w.T, "authenticationTypes", read.JSON200.AuthenticationTypes)[0]), "PHONE_OTP")
+
+	cleared, err := w.auth.UpdateIdentityWithBodyWithResponse(w.Context(), id, nil,
+		"application/json", strings.NewReader(`{"email":null}`), w.internal())
+	w.done(err, cleared, http.StatusNoContent)
+	read, err = w.auth.GetIdentityWithResponse(w.Context(), id, nil, w.internal())
+	w.done(err, read, http.StatusOK)
+	if read.JSON200.Email != nil {
+		w.Fatalf("email: %s", *read.JSON200.Email)
+	}
 	return id
 }
 

@@ -2,38 +2,85 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
-	"github.com/MicahParks/keyfunc/v3"
+	"github.com/MicahParks/jwkset"
 	"github.com/golang-jwt/jwt/v5"
+	"golang.org/x/sync/singleflight"
 )
 
-// NewKeySetVerifier fetches the key set, and again every five minutes until the context ends. A token that names an
-// unknown key makes it fetch once more, but not as often as somebody likes.
-func NewKeySetVerifier(ctx context.Context) (Verify, error) {
-	fetchFirst := false
-	keys, err := keyfunc.NewDefaultOverrideCtx(ctx, []string{os.Getenv("GATEPOST_AUTH_URL") + "/v1/jwks"},
-		keyfunc.Override{
-			HTTPTimeout:               2 * time.Second,
-			NoErrorReturnFirstHTTPReq: &fetchFirst,
-			RateLimitWaitMax:          time.Second,
-			RefreshInterval:           5 * time.Minute,
-		})
+// The key set is fetched again when it is this old, and for a token that names an unknown key.
+const (
+	maxAge           = 5 * time.Minute
+	maxAgeIfNotFound = 30 * time.Second
+)
+
+var errKeySet = errors.New("the key set cannot be fetched")
+
+var parser = jwt.NewParser(
+	jwt.WithValidMethods([]string{"RS256"}),
+	jwt.WithIssuer(os.Getenv("GATEPOST_ISSUER")),
+	jwt.WithAudience(os.Getenv("GATEPOST_AUDIENCE")),
+	jwt.WithExpirationRequired(),
+)
+
+// VerifyByKeySet asks auth for nothing but the key set.
+func VerifyByKeySet(ctx context.Context, token string) (user string, err error) {
+	parsed, err := parser.Parse(token, func(token *jwt.Token) (any, error) { return keyOf(ctx, token) })
+	switch {
+	case errors.Is(err, errKeySet):
+		return "", err
+	case err != nil || parsed.Header["typ"] != "at+jwt":
+		return "", ErrInvalidToken
+	}
+	return parsed.Claims.GetSubject()
+}
+
+func keyOf(ctx context.Context, token *jwt.Token) (any, error) {
+	id, _ := token.Header["kid"].(string)
+	for _, age := range []time.Duration{maxAge, maxAgeIfNotFound} {
+		set, err := keySet(age)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errKeySet, err)
+		}
+		if key, err := set.KeyRead(ctx, id); err == nil {
+			return key.Key(), nil
+		}
+	}
+	return nil, ErrInvalidToken
+}
+
+type fetchedKeySet struct {
+	jwkset.Storage
+	at time.Time
+}
+
+var (
+	latest  atomic.Pointer[fetchedKeySet]
+	fetches singleflight.Group
+)
+
+// keySet is not older than that; requests that need a newer one at the same time share one fetch.
+func keySet(age time.Duration) (jwkset.Storage, error) {
+	if set := latest.Load(); set != nil && time.Since(set.at) < age {
+		return set, nil
+	}
+	set, err, _ := fetches.Do("", func() (any, error) {
+		url := os.Getenv("GATEPOST_AUTH_URL") + "/v1/jwks"
+		keys, err := jwkset.NewStorageFromHTTP(url, jwkset.HTTPClientStorageOptions{HTTPTimeout: 2 * time.Second})
+		if err != nil {
+			return nil, err
+		}
+		set := &fetchedKeySet{keys, time.Now()}
+		latest.Store(set)
+		return set, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	parser := jwt.NewParser(
-		jwt.WithValidMethods([]string{"RS256"}),
-		jwt.WithIssuer(os.Getenv("GATEPOST_ISSUER")),
-		jwt.WithAudience(os.Getenv("GATEPOST_AUDIENCE")),
-		jwt.WithExpirationRequired(),
-	)
-	return func(ctx context.Context, token string) (string, error) {
-		parsed, err := parser.Parse(token, keys.KeyfuncCtx(ctx))
-		if err != nil || parsed.Header["typ"] != "at+jwt" {
-			return "", ErrInvalidToken
-		}
-		return parsed.Claims.GetSubject()
-	}, nil
+	return set.(*fetchedKeySet), nil
 }

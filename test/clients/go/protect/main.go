@@ -2,7 +2,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log"
@@ -14,10 +13,7 @@ import (
 func main() {
 	verify := Verify(Introspect)
 	if os.Args[1] == "key-set" {
-		var err error
-		if verify, err = NewKeySetVerifier(context.Background()); err != nil {
-			log.Fatal(err)
-		}
+		verify = VerifyByKeySet
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -17,9 +17,10 @@ type Verify func(ctx context.Context, token string) (user string, err error)
 func Protect(verify Verify, handle func(w http.ResponseWriter, r *http.Request, user string)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		token = strings.TrimSpace(token)
 		user, err := "", ErrInvalidToken
-		if strings.EqualFold(scheme, "Bearer") {
-			user, err = verify(r.Context(), strings.TrimSpace(token))
+		if strings.EqualFold(scheme, "Bearer") && token != "" {
+			user, err = verify(r.Context(), token)
 		}
 		switch {
 		case err == nil:

@@ -11,8 +11,9 @@ def protect(verify: Callable[[str], str | None], app: WSGIApplication) -> WSGIAp
 
     def protected(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+        token = token.strip()
         try:
-            user = verify(token.strip()) if scheme.lower() == "bearer" else None
+            user = verify(token) if scheme.lower() == "bearer" and token else None
         except Unavailable:
             start_response("503 Service Unavailable", [])
             return []

@@ -14,7 +14,7 @@ def refusals_are_argued(ctx: schemathesis.CheckContext, response: Response, case
     """A request that a document admits is refused with 400 only for a reason that `refusals.py` lists."""
     if response.status_code != 400 or case.meta is None or not case.meta.generation.mode.is_positive:
         return
-    reasons = unargued(response.json())
+    reasons = unargued(response.json(), case.operation.path)
     assert not reasons, f"The document admits this request: {reasons}"
 
 

@@ -2,7 +2,6 @@ package gatepost.api;
 
 import static org.springframework.security.config.Customizer.withDefaults;
 
-import jakarta.servlet.http.HttpServletResponse;
 import java.time.Duration;
 import java.util.List;
 import org.springframework.beans.factory.annotation.Value;
@@ -11,7 +10,6 @@ import org.springframework.context.annotation.Configuration;
 import org.springframework.context.annotation.Profile;
 import org.springframework.http.client.SimpleClientHttpRequestFactory;
 import org.springframework.http.client.support.BasicAuthenticationInterceptor;
-import org.springframework.security.authentication.AuthenticationServiceException;
 import org.springframework.security.config.annotation.web.builders.HttpSecurity;
 import org.springframework.security.oauth2.core.OAuth2TokenIntrospectionClaimNames;
 import org.springframework.security.oauth2.server.resource.introspection.BadOpaqueTokenException;
@@ -29,15 +27,7 @@ class IntrospectionSecurity {
   SecurityFilterChain security(HttpSecurity http) throws Exception {
     return http.authorizeHttpRequests(requests -> requests.anyRequest().authenticated())
         .oauth2ResourceServer(server -> server.opaqueToken(withDefaults()))
-        .addFilterBefore(
-            (request, response, chain) -> {
-              try {
-                chain.doFilter(request, response);
-              } catch (AuthenticationServiceException authIsAway) {
-                ((HttpServletResponse) response).setStatus(503);
-              }
-            },
-            BearerTokenAuthenticationFilter.class)
+        .addFilterBefore(new AuthIsAway(), BearerTokenAuthenticationFilter.class)
         .build();
   }
 

@@ -12,6 +12,7 @@ import org.springframework.security.oauth2.jwt.JwtClaimValidator;
 import org.springframework.security.oauth2.jwt.JwtDecoder;
 import org.springframework.security.oauth2.jwt.JwtValidators;
 import org.springframework.security.oauth2.jwt.NimbusJwtDecoder;
+import org.springframework.security.oauth2.server.resource.web.authentication.BearerTokenAuthenticationFilter;
 import org.springframework.security.web.SecurityFilterChain;
 
 /** Local: by the key set, which is fetched now and then. */
@@ -22,6 +23,7 @@ class KeySetSecurity {
   SecurityFilterChain security(HttpSecurity http) throws Exception {
     return http.authorizeHttpRequests(requests -> requests.anyRequest().authenticated())
         .oauth2ResourceServer(server -> server.jwt(withDefaults()))
+        .addFilterBefore(new AuthIsAway(), BearerTokenAuthenticationFilter.class)
         .build();
   }
 
