@@ -80,8 +80,39 @@ it.each(["docs/auth/protect-your-api/", "docs/clients/"])("%s shows no code that
   expect(notRun).toEqual([]);
 });
 
+const pages = ["go", "java", "kotlin", "python", "rust", "typescript"];
+
+it.each(pages)("docs/clients/%s.md shows its program as a whole, and counts its lines", (name) => {
+  const page = `docs/clients/${name}.md`;
+  const program = snippets.find(
+    (snippet) => snippet.page === page && /\bconnect\b[^ ]*$/i.test(snippet.info),
+  );
+  const [, file = ""] = program?.info.split(" file=") ?? [];
+  expect(program?.lines.join("\n")).toBe(readFileSync(join(root, file), "utf8").trimEnd());
+  const written = program?.lines.filter((line) => line.trim() !== "") ?? [];
+  expect(prose(page)).toContain(` ${written.length} lines of your own`);
+});
+
+/** What names versions: the language's own files and those that languages share, without lock files. */
+function pinsOf(language: string): string {
+  const files = globSync([`test/clients/{*.ts,${language}/**/*.{ts,json,toml,xml,mod,in}}`, "package.json"], {
+    cwd: root,
+    exclude: ["**/package-lock.json"],
+  });
+  return files.map((file) => readFileSync(join(root, file), "utf8")).join("\n");
+}
+
+it.each(pages)("docs/clients/%s.md installs the versions that are checked", (name) => {
+  const commands = snippets.filter(({ page, info }) => page === `docs/clients/${name}.md` && info === "sh");
+  const text = commands.flatMap(({ lines }) => lines).join("\n");
+  const versions = text.match(/(?<![\d.])\d+\.\d+\.\d+(?![\d.])/g) ?? [];
+  expect(versions.length).toBeGreaterThan(0);
+  const pins = pinsOf(name);
+  expect(versions.filter((version) => !pins.includes(version))).toEqual([]);
+});
+
 /** Languages whose tools the table of docs/clients names as `npm run test:clients` does, with their versions. */
-it.each(["go", "java", "kotlin", "python", "rust", "typescript"])(
+it.each(["go", "java", "kotlin", "node", "python", "rust", "typescript"])(
   "docs/clients names the tools that are checked in %s",
   async (name) => {
     const { language }: { language: Language } = await import(`./clients/${name}/checks.ts`);

@@ -1,4 +1,5 @@
 /** grpc-java over cleartext HTTP/2. */
+import assert from "node:assert/strict";
 import { createAccount, revoke, signIn } from "../accounts.ts";
 import type { Check } from "../language.ts";
 import { maven } from "./maven.ts";
@@ -12,15 +13,17 @@ export const grpcCheck: Check = {
     const active = await signIn(world.authUrl, account, "mobile-app");
     const revoked = await signIn(world.authUrl, account, "mobile-app");
     await revoke(world.authUrl, "mobile-app", revoked.access_token);
-    await maven(world, {
+    const { output } = await maven(world, {
       project: "grpc",
       goal: "test",
       properties: { protos: world.protos },
       environment: {
+        ACCESS_TOKEN: active.access_token,
         ACTIVE_TOKEN: active.access_token,
         REVOKED_TOKEN: revoked.access_token,
         USER_ID: account.user,
       },
     });
+    assert.ok(output.includes(`active: ${account.user}\n`), output);
   },
 };

@@ -4,6 +4,7 @@
  */
 import { cpSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
+import { checkIntrospection } from "../introspection.ts";
 import type { Language, World } from "../language.ts";
 
 const OAS3_GEN = "0.29.0";
@@ -62,9 +63,9 @@ async function generate(world: World): Promise<void> {
 }
 
 /** Compiles a program, in whose crates warnings are errors (Cargo.toml), and runs it. */
-async function walk(world: World, ...target: readonly string[]): Promise<void> {
-  const env = { ...cargoEnvironment(world), GATEPOST_PROTOS: world.protos };
-  await world.run(["cargo", "run", "--locked", "--quiet", ...target], { env });
+function walk(world: World, target: readonly string[], environment = {}): Promise<string> {
+  const env = { ...cargoEnvironment(world), GATEPOST_PROTOS: world.protos, ...environment };
+  return world.run(["cargo", "run", "--locked", "--quiet", ...target], { env });
 }
 
 export const language: Language = {
@@ -78,8 +79,8 @@ export const language: Language = {
       short: true,
       async run(world) {
         await generate(world);
-        await walk(world, "--bin", "gatepost-client");
-        await walk(world, "--example", "connect");
+        await walk(world, ["--bin", "gatepost-client"]);
+        await walk(world, ["--example", "connect"]);
       },
     },
     {
@@ -88,7 +89,9 @@ export const language: Language = {
       short: false,
       async run(world) {
         await generate(world);
-        await walk(world, "--bin", "gatepost-grpc");
+        await walk(world, ["--bin", "gatepost-grpc"]);
+        const program = ["--package", "gatepost-grpc", "--example", "introspect"];
+        await checkIntrospection(world, (env) => walk(world, program, env));
       },
     },
   ],
