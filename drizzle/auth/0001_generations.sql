@@ -74,7 +74,6 @@ SELECT "id", "client_id", "identity_id", "grant_type", "scopes", "created_at", 0
 FROM "auth"."authorizations_before";
 --> statement-breakpoint
 -- The window of a token that was replaced before begins anew with the migration. base64url becomes bytes.
-INSERT INTO "auth"."rotation_batches" VALUES ('00000000-0000-0000-0000-000000000000', clock_timestamp());--> statement-breakpoint
 INSERT INTO "auth"."replaced_tokens"
 SELECT "id",
 	decode(rpad(translate("superseded" -> 0 ->> 'hash', '-_', '+/'), 44, '='), 'base64'),
@@ -82,6 +81,9 @@ SELECT "id",
 	'00000000-0000-0000-0000-000000000000'
 FROM "auth"."authorizations_before"
 WHERE "superseded" <> '[]' AND "revoked_at" IS NULL;
+--> statement-breakpoint
+INSERT INTO "auth"."rotation_batches"
+SELECT '00000000-0000-0000-0000-000000000000', clock_timestamp() WHERE EXISTS (SELECT FROM "auth"."replaced_tokens");
 --> statement-breakpoint
 DROP TABLE "auth"."authorizations_before";--> statement-breakpoint
 ALTER TABLE "auth"."authorizations" ADD CONSTRAINT "authorizations_pkey" PRIMARY KEY ("id");--> statement-breakpoint
