@@ -92,7 +92,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       ),
   });
   // The embedded database has the clock of its process.
-  const followsClock = settings.database.kind !== "embedded";
+  const followsClock = settings.database.kind !== "embedded" && !dependencies.clock?.isSimulated;
   const verified = new VerifiedSecrets();
   const clients = createClientRepository(reads);
   const authorizations = createAuthorizationRepository(reads);

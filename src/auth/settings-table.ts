@@ -86,7 +86,7 @@ export const authTable = {
   },
   ACCESS_TOKEN_TYPE: {
     description:
-      "The `typ` of issued access tokens: that of RFC 9068, or `JWT` for resource servers that take no other. With `JWT`, push needs `TOKEN_AUDIENCE`.",
+      "The `typ` of issued access tokens: that of RFC 9068, or `JWT` for resource servers that take no other. With `JWT`, push needs `TOKEN_AUDIENCE`. Tokens of the type JWT are inactive where this says at+jwt: change it in all processes at once.",
     kind: oneOf(["at+jwt", "JWT"]),
     default: "at+jwt",
   },

@@ -35,6 +35,22 @@ export function newPhone(): string {
   return `+1${randomInt(201, 989)}${randomInt(201, 989)}${String(randomInt(10_000)).padStart(4, "0")}`;
 }
 
+/** Other ways to write a phone number of newPhone. */
+export function spellings(phone: string): string[] {
+  const [, area, exchange, line] = /^\+1(\d{3})(\d{3})(\d{4})$/.exec(phone) ?? [];
+  return [
+    `+1 (${area}) ${exchange}-${line}`,
+    `+1-${area}-${exchange}-${line}`,
+    `+1.${area}.${exchange}.${line}`,
+    ` 1${area}${exchange}${line}`,
+    ` 1 ${area} ${exchange} ${line}`,
+    `1${area}${exchange}${line}`,
+    `1 (${area}) ${exchange}-${line}`,
+    `001${area}${exchange}${line}`,
+    `00 1 ${area} ${exchange} ${line}`,
+  ];
+}
+
 /** @param base URL of the API, with /api/auth */
 export function authApi(base: string, contract: Contract = readContract("auth")): AuthApi {
   const call = contractCall(new URL(base).origin, contract);

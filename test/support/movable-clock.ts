@@ -9,6 +9,7 @@ export interface MovableClock extends Clock {
 export function movableClock(): MovableClock {
   let now = Date.now();
   return {
+    isSimulated: true,
     now: () => now,
     move(seconds) {
       now += seconds * 1000;

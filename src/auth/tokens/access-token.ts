@@ -63,8 +63,9 @@ interface Dependencies {
 export function createAccessTokens({ keys, issuer, clock, type }: Dependencies): AccessTokens {
   // A signature is verified once. The cache holds that it is valid, never that the token is active.
   const verified = new DigestCache(rememberedSets);
-  // Both, whichever is issued: tokens outlive a change of the setting, and its way through a fleet.
-  const types = new Set<unknown>(["at+jwt", "JWT"]);
+  // Those of RFC 9068 always: where the type becomes JWT, the tokens that were issued before stay active. JWT only
+  // where the setting says so, as any JWT may be of that type.
+  const types = new Set<unknown>(["at+jwt", type]);
 
   async function isSignedHere(token: string): Promise<boolean> {
     const jws = readJws(token);

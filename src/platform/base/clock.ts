@@ -2,6 +2,8 @@
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number;
+  /** Set where the time is not real, as in a test that moves it: then no other clock corrects it. */
+  readonly isSimulated?: true;
 }
 
 export const systemClock: Clock = { now: () => Date.now() };

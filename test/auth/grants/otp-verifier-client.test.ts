@@ -1,0 +1,144 @@
+/** phone_otp where the OTP verifier, a service of somebody else, does not answer as its contract says. */
+import { createServer, type RequestListener, type Server } from "node:http";
+import { beforeAll, describe, expect, test } from "vitest";
+import { type Answer, type AuthApi, authApi, mobileApp } from "../../support/auth-api.ts";
+import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
+import { stopwatch } from "../../support/stopwatch.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+
+function expectRefused({ status, body }: Answer): void {
+  expect({ status, body }).toMatchObject({ status: 400, body: { error: "invalid_grant" } });
+}
+
+function expectIssued({ status, text }: Answer): void {
+  expect(status, text).toBe(200);
+}
+
+describe("phone_otp where the verifier does not answer as its contract says", () => {
+  let verifier: Server;
+  let behave: RequestListener;
+  let server: AuthServer;
+  let api: AuthApi;
+  let phone: string;
+  const asked: { url: string | undefined; body: string; requestId: unknown }[] = [];
+  const cleanup = suiteCleanup();
+  beforeAll(async () => {
+    verifier = createServer((request, response) => {
+      let body = "";
+      request.setEncoding("utf8").on("data", (text: string) => {
+        body += text;
+      });
+      request.on("end", () => {
+        asked.push({ url: request.url, body, requestId: request.headers["x-request-id"] });
+        behave(request, response);
+      });
+    });
+    cleanup.defer(() => {
+      verifier.closeAllConnections();
+      verifier.close();
+    });
+    await new Promise<void>((resolve) => verifier.listen(0, "127.0.0.1", resolve));
+    server = await startAuthServer("PGlite", {
+      env: { OTP_VERIFIER_URL: `http://127.0.0.1:${port()}/otp/` },
+    });
+    cleanup.defer(() => server.stop());
+    api = authApi(server.base);
+    phone = (await api.newIdentity()).phone;
+  });
+
+  function port(): number {
+    const address = verifier.address();
+    return typeof address === "object" && address ? address.port : 0;
+  }
+  const json = { "content-type": "application/json" };
+  const respondWith =
+    (status: number, body: string, headers: Record<string, string> = json): RequestListener =>
+    (_, response) =>
+      void response.writeHead(status, headers).end(body);
+  const request = () => api.token({ grant_type: "phone_otp", phone, password: "123456" });
+
+  test("it is called as its contract says, once for each attempt", async () => {
+    asked.length = 0;
+    behave = respondWith(200, '{"verified":true}');
+    await api.call("generateTokens", {
+      as: mobileApp,
+      form: { grant_type: "phone_otp", phone: phone.replace("+1", "+1 "), password: "123456" },
+      headers: { "x-request-id": "asked-1" },
+    });
+    await api.token({ grant_type: "phone_otp", phone });
+    expect(asked).toMatchObject([
+      { url: "/otp/v1/verifications/check", requestId: "asked-1" },
+      { url: "/otp/v1/verifications/check" },
+    ]);
+    expect(asked.map(({ body }) => JSON.parse(body))).toEqual([{ phone, code: "123456" }, { phone }]);
+  });
+
+  test("its no, and its refusal of the input, are invalid_grant", async () => {
+    behave = respondWith(200, '{"verified":false}');
+    expectRefused(await request());
+    behave = respondWith(400, '{"code":"invalid_request"}', { "content-type": "application/problem+json" });
+    expectRefused(await request());
+  });
+
+  const drip: RequestListener = (_, response) => {
+    response.writeHead(200, json);
+    const timer = setInterval(() => response.write(" "), 50);
+    response.on("close", () => clearInterval(timer));
+  };
+  test.each<[string, RequestListener]>([
+    ["never answers", () => undefined],
+    ["never ends its answer", drip],
+    ["cuts the connection", (_, response) => void response.destroy()],
+    [
+      "cuts the connection within its answer",
+      (_, response) => {
+        response.writeHead(200, { ...json, "content-length": "99" }).write('{"verified":true');
+        response.destroy();
+      },
+    ],
+    ["answers 500 with a yes", respondWith(500, '{"verified":true}')],
+    ["answers 503", respondWith(503, "")],
+    ["answers 404", respondWith(404, "{}")],
+    ["answers 429", respondWith(429, "{}")],
+    ["answers 204", (_, response) => void response.writeHead(204).end()],
+    ["answers nothing", respondWith(200, "")],
+    ["answers with something that is not JSON", respondWith(200, "<html>verified: true</html>")],
+    ["answers null", respondWith(200, "null")],
+    ["answers yes as a text", respondWith(200, '{"verified":"true"}')],
+    ["answers yes as a number", respondWith(200, '{"verified":1}')],
+    ["answers yes in a list", respondWith(200, '[{"verified":true}]')],
+    ["answers another member", respondWith(200, '{"ok":true}')],
+  ])("one that %s is a 503 within three seconds, and issues nothing", async (_, behaviour) => {
+    behave = behaviour;
+    const began = stopwatch();
+    const { status, body, headers } = await request();
+    expect({ status, body }).toMatchObject({ status: 503, body: { error: "temporarily_unavailable" } });
+    expect(Number(headers.get("retry-after"))).toBeGreaterThan(0);
+    expect(began()).toBeLessThan(3_000);
+  });
+
+  test("one that points elsewhere is not followed", async () => {
+    asked.length = 0;
+    behave = (incoming, response) =>
+      incoming.url === "/yes"
+        ? respondWith(200, '{"verified":true}')(incoming, response)
+        : void response.writeHead(307, { location: `http://127.0.0.1:${port()}/yes` }).end();
+    expect((await request()).status).toBe(503);
+    expect(asked).toHaveLength(1);
+  });
+
+  test("attempts that could not be judged do not count against the phone", async () => {
+    behave = respondWith(500, "");
+    for (let attempt = 0; attempt < 15; attempt += 1) expect((await request()).status).toBe(503);
+    behave = respondWith(200, '{"verified":true}');
+    expectIssued(await request());
+  });
+
+  test("one that is not there at all is a 503 within three seconds", async () => {
+    verifier.closeAllConnections();
+    await new Promise((resolve) => verifier.close(resolve));
+    const began = stopwatch();
+    expect((await request()).status).toBe(503);
+    expect(began()).toBeLessThan(3_000);
+  });
+});
