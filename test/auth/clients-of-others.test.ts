@@ -220,7 +220,7 @@ describe("openapi-fetch", () => {
     expect(revoked.data?.message).toEqual(expect.any(String));
     expect(note(await ask()).data).toEqual({ active: false });
     const keys = note(await client.GET("/v1/jwks"));
-    expect(keys.data?.keys).toMatchObject([{ kty: "RSA", n: expect.any(String), e: "AQAB" }]);
+    expect(keys.data?.keys).toMatchObject([{ kty: "RSA", n: expect.any(String), e: "AQAD" }]);
 
     note(await client.DELETE("/v1/identities/{id}/password", { params: path }));
     note(await client.DELETE("/v1/identities/{id}", { params: path }));
