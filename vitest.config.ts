@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { tmpdir } from "node:os";
+import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { defineConfig } from "vitest/config";
 import { BACKENDS_FILE } from "./test/support/backends.ts";
@@ -14,9 +14,10 @@ export default defineConfig({
     exclude: ["test/bench/**"],
     globalSetup: ["test/support/postgresql/global-setup.ts"],
     reporters: ["default", new ClosingLines()],
-    // Each test file may start services and a database of its own: two at a time fit a small machine.
+    // Each file starts services and a database of its own, and waits for them a good part of its time: one more at a
+    // time than there are processors, and on a large machine no more than its memory has room for.
     fileParallelism: true,
-    maxWorkers: 2,
+    maxWorkers: Math.min(availableParallelism() + 1, 8),
     // Time-outs end what hangs; they measure nothing, and no busy machine reaches them.
     testTimeout: 120_000,
     hookTimeout: 120_000,
