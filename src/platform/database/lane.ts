@@ -60,6 +60,8 @@ export class Lane {
   #connecting: Promise<void> | undefined;
   #sweeper: NodeJS.Timeout | undefined;
   #isClosed = false;
+  /** Why the last attempt to connect failed; undefined once one has succeeded. */
+  #connectFailure: unknown;
 
   /** Nothing is connected before it is needed. */
   constructor(options: LaneOptions) {
@@ -153,7 +155,7 @@ export class Lane {
         reject: settle(reject),
         expire: () => {
           this.#waiting = this.#waiting.filter((one) => one !== waiter);
-          reject(noConnection());
+          reject(noConnection(this.#connectFailure));
         },
       };
       const slot = this.#waitLimits.take(waiter);
@@ -194,10 +196,12 @@ export class Lane {
       const connection = await connector.connect(options, (closed) => {
         if (this.#connections.delete(closed)) this.#handOver();
       });
+      this.#connectFailure = undefined;
       if (this.#isClosed) await connection.end();
       else if (!connection.isClosed) this.#connections.add(connection);
       this.#sweeper ??= setInterval(() => this.#sweep(), sweepMs).unref();
     } catch (error) {
+      this.#connectFailure = error;
       if (this.#connections.size === 0 && !isWorthWaiting(error)) this.#rejectAll(error);
       throw error;
     }
@@ -237,7 +241,8 @@ function isWorthWaiting(error: unknown): boolean {
   return ["53300", "57P03"].includes(sqlState(error) ?? "");
 }
 
-/** An error that means that the database is unavailable. */
-export function noConnection(): Error {
-  return Object.assign(new Error("no connection has become free in time"), { code: "CONNECT_TIMEOUT" });
+/** An error that means that the database is unavailable. @param cause why none could be made, if that is known */
+export function noConnection(cause?: unknown): Error {
+  const error = new Error("no connection has become free in time", { cause });
+  return Object.assign(error, { code: "CONNECT_TIMEOUT" });
 }
