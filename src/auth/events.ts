@@ -19,6 +19,7 @@ import {
   IdentityUpdatedSchema,
   RevocationReason as ReasonValues,
   RevocationReasonSchema,
+  TokenRevokedSchema,
 } from "../../gen/proto/auth/v1/events_pb.ts";
 import { type EventKind, eventKind, type FieldsOf, insertEvents } from "../platform/messaging/outbox.ts";
 import { outbox } from "./schema.ts";
@@ -34,6 +35,7 @@ export const AuthEvents = {
     AuthorizationReuseDetectedSchema,
   ),
   authorizationRevoked: eventKind("auth.authorization.revoked.v1", AuthorizationRevokedSchema),
+  tokenRevoked: eventKind("auth.token.revoked.v1", TokenRevokedSchema),
   attemptFailed: eventKind("auth.attempt.failed.v1", AttemptFailedSchema),
   accountLocked: eventKind("auth.account.locked.v1", AccountLockedSchema),
 } as const;

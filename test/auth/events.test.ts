@@ -3,6 +3,7 @@
  * relay delivers every event once while nothing fails, again after a failure, and in order.
  */
 import { type DescMessage, fromJson } from "@bufbuild/protobuf";
+import { decodeJwt } from "jose";
 import { beforeAll, describe, expect, test } from "vitest";
 import { file_auth_v1_events, RevocationReasonSchema } from "../../gen/proto/auth/v1/events_pb.ts";
 import { guessingRules } from "../../src/auth/limits/guessing.ts";
@@ -47,6 +48,10 @@ function authorizationOf({ refresh_token }: TokenPair): string {
   return decodeRefreshToken(refresh_token)?.authorizationId ?? expect.fail("no refresh token");
 }
 
+function jtiOf({ access_token }: TokenPair): string {
+  return String(decodeJwt(access_token).jti);
+}
+
 /** Types of one identity's events, in the order in which they were delivered. */
 function typesOf(events: readonly LoggedEvent[]): string[] {
   return events.map(({ type }) => type.replace(/^auth\.(.*)\.v1$/, "$1"));
@@ -75,8 +80,15 @@ async function live(api: AuthApi, origin: string) {
   const second = await grant({ grant_type: "refresh_token", refresh_token: first.refresh_token });
   // A retry is no rotation.
   await grant({ grant_type: "refresh_token", refresh_token: first.refresh_token });
-  await api.call("revokeToken", { as: mobileApp, form: { token: second.refresh_token } });
-  await api.call("revokeToken", { as: mobileApp, form: { token: second.refresh_token } });
+  const revoke = async (token: string) =>
+    expect((await api.call("revokeToken", { as: mobileApp, form: { token } })).status).toBe(200);
+  // Each twice, and one again when its authorization has ended.
+  await revoke(second.access_token);
+  await Promise.all([revoke(second.access_token), revoke(second.access_token)]);
+  await revoke(second.refresh_token);
+  await revoke(second.refresh_token);
+  await revoke(second.access_token);
+  await revoke(first.access_token);
   // Judged are as many as the limit allows, and no more.
   for (let n = 0; n <= guessingRules.code.failures; n += 1) {
     await api.token({ grant_type: "phone_otp", phone: phones[1], password: "no code" });
@@ -96,12 +108,13 @@ async function live(api: AuthApi, origin: string) {
   return {
     id,
     authorizations,
+    revoked: jtiOf(second),
     private: [...Object.values(secrets), ...phones, ...tokens, code, proof, "private"],
   };
 }
 
 /** The events of {@link live}, with their data. */
-function expected(id: string, [first, byPassword, stolen, last]: readonly string[]) {
+function expected(id: string, revoked: string, [first, byPassword, stolen, last]: readonly string[]) {
   const identity = { identityId: id };
   const of = (authorizationId = "", clientId = "mobile-app") => ({
     identityId: id,
@@ -121,6 +134,7 @@ function expected(id: string, [first, byPassword, stolen, last]: readonly string
     ["identity.updated", { ...identity, changedFields: ["password"] }],
     ["authorization.granted", { ...of(first), grantType: "auth" }],
     ["authorization.refreshed", of(first)],
+    ["token.revoked", { ...of(first), jti: revoked }],
     ["authorization.revoked", { ...of(first), ...reason("CLIENT") }],
     ...Array.from({ length: guessingRules.code.failures }, () => attempt("failed", "CODE")),
     attempt("locked", "CODE"),
@@ -168,8 +182,8 @@ describe.each(backends)("events on %s", (backend) => {
 
   test("every cause has its event with exactly the data of its schema, in the order of the causes", async () => {
     const lives = await Promise.all([live(api, server.origin), live(api, server.origin)]);
-    for (const { id, authorizations } of lives) {
-      const wanted = expected(id, authorizations);
+    for (const { id, revoked, authorizations } of lives) {
+      const wanted = expected(id, revoked, authorizations);
       const events = sweptLast(await delivered(id, wanted.length));
       expect(events.map(({ type, data }) => [type.replace(/^auth\.(.*)\.v1$/, "$1"), data])).toEqual(wanted);
     }
@@ -229,7 +243,7 @@ describe.each(backends)("events on %s", (backend) => {
 });
 
 test("the proto file has no event and no reason that the tests above do not bring about", () => {
-  const wanted = expected("u", ["a", "b", "c", "d"]);
+  const wanted = expected("u", "j", ["a", "b", "c", "d"]);
   expect(new Set(wanted.map(([type]) => `auth.${type}.v1`))).toEqual(new Set(schemas.keys()));
   for (const [type, data] of wanted) {
     const schema = schemas.get(`auth.${type}.v1`) ?? expect.fail(type);
@@ -276,7 +290,7 @@ describe.runIf(backends.includes("PostgreSQL"))("events in the outbox of two pro
       // Requests go to the processes in turn; one-time codes are sent by the first.
       const inTurn = { ...fleet.apis[0], ...turns(fleet.next) };
       const lived = await live(inTurn, origin);
-      const wanted = expected(lived.id, lived.authorizations);
+      const wanted = expected(lived.id, lived.revoked, lived.authorizations);
       const written = () =>
         query("select type, subject, data, entry::text as line from auth.outbox as entry order by position");
       await waitFor(async () => expect(await written()).toHaveLength(wanted.length));

@@ -11,7 +11,7 @@ import { randomBytes } from "../../platform/crypto/random.ts";
 import type { KeyStore } from "../keys/key-store.ts";
 
 /** Claims of an access token (RFC 9068 section 2.2). Times are Unix seconds. */
-interface AccessTokenClaims {
+export interface AccessTokenClaims {
   readonly iss: string;
   readonly sub: string;
   readonly aud: readonly string[];

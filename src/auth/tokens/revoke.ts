@@ -1,10 +1,13 @@
+import { sql } from "drizzle-orm";
 import { ServiceError } from "../../platform/base/errors.ts";
 import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
 import type { Caller } from "../clients/client.ts";
 import { AuthErrorKinds } from "../errors.ts";
-import { revokedAccessTokens } from "../schema.ts";
-import type { AccessTokens } from "./access-token.ts";
-import { endAuthorization } from "./end-authorizations.ts";
+import { AuthEvents, recordEvent } from "../events.ts";
+import { authorizations, revokedAccessTokens } from "../schema.ts";
+import { type AccessTokenClaims, type AccessTokens, authorizationIdLength } from "./access-token.ts";
+import { endAuthorization, hasNotEnded } from "./end-authorizations.ts";
 import type { FindPresented } from "./presented-token.ts";
 import { decodeRefreshToken } from "./refresh-token.ts";
 
@@ -35,10 +38,7 @@ export function createRevoke({ db, accessTokens, findPresented }: Dependencies):
     const claims = await accessTokens.verify(text);
     if (!claims) return false;
     refuseOthers(caller, claims.client_id);
-    await db
-      .insert(revokedAccessTokens)
-      .values({ jti: claims.jti, expiresAt: new Date(claims.exp * 1000) })
-      .onConflictDoNothing();
+    await revokeByItself(db, claims);
     return true;
   }
 
@@ -47,6 +47,33 @@ export function createRevoke({ db, accessTokens, findPresented }: Dependencies):
     if (await revokeAccessToken(caller, token)) return;
     throw new ServiceError(AuthErrorKinds.invalidToken, "The token is unknown, expired or malformed.");
   };
+}
+
+const revoked = names(revokedAccessTokens);
+const authorization = names(authorizations, "a");
+
+/**
+ * Revokes one access token, and writes the event in the same statement: only the first time, and only if the token
+ * was active until now.
+ */
+async function revokeByItself(db: Database, { sub, jti, client_id, exp }: AccessTokenClaims): Promise<void> {
+  const authorizationId = jti.slice(0, authorizationIdLength);
+  const fields = {
+    identityId: sql`${sub}::text`,
+    authorizationId: sql`${authorizationId}::text`,
+    clientId: sql`${client_id}::text`,
+    jti: sql`${jti}::text`,
+  };
+  const wasActive = sql`from revoked, ${authorizations} a
+    where ${authorization.id} = ${authorizationId}::uuid and ${hasNotEnded}`;
+  await db.execute(sql`
+    with revoked as (
+      insert into ${revokedAccessTokens} (${revoked.jti}, ${revoked.expiresAt})
+      values (${jti}, to_timestamp(${exp}::float8))
+      on conflict do nothing
+      returning 1 as one
+    )
+    ${recordEvent(AuthEvents.tokenRevoked, fields, sql`clock_timestamp()`, wasActive)}`);
 }
 
 function refuseOthers(caller: Caller, clientId: string): void {

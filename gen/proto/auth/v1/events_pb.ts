@@ -10,7 +10,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file auth/v1/events.proto.
  */
 export const file_auth_v1_events: GenFile = /*@__PURE__*/
-  fileDesc("ChRhdXRoL3YxL2V2ZW50cy5wcm90bxIHYXV0aC52MSImCg9JZGVudGl0eUNyZWF0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkiPgoPSWRlbnRpdHlVcGRhdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhYKDmNoYW5nZWRfZmllbGRzGAIgAygJIiYKD0lkZW50aXR5RGVsZXRlZBITCgtpZGVudGl0eV9pZBgBIAEoCSJsChRBdXRob3JpemF0aW9uR3JhbnRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpncmFudF90eXBlGAQgASgJIloKFkF1dGhvcml6YXRpb25SZWZyZXNoZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkiXgoaQXV0aG9yaXphdGlvblJldXNlRGV0ZWN0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkigwEKFEF1dGhvcml6YXRpb25SZXZva2VkEhMKC2lkZW50aXR5X2lkGAEgASgJEhgKEGF1dGhvcml6YXRpb25faWQYAiABKAkSEQoJY2xpZW50X2lkGAMgASgJEikKBnJlYXNvbhgEIAEoDjIZLmF1dGgudjEuUmV2b2NhdGlvblJlYXNvbiJbCg1BdHRlbXB0RmFpbGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhEKCWNsaWVudF9pZBgCIAEoCRIiCgRraW5kGAMgASgOMhQuYXV0aC52MS5BdHRlbXB0S2luZCJbCg1BY2NvdW50TG9ja2VkEhMKC2lkZW50aXR5X2lkGAEgASgJEhEKCWNsaWVudF9pZBgCIAEoCRIiCgRraW5kGAMgASgOMhQuYXV0aC52MS5BdHRlbXB0S2luZCpdCgtBdHRlbXB0S2luZBIcChhBVFRFTVBUX0tJTkRfVU5TUEVDSUZJRUQQABIZChVBVFRFTVBUX0tJTkRfUEFTU1dPUkQQARIVChFBVFRFTVBUX0tJTkRfQ09ERRACKucBChBSZXZvY2F0aW9uUmVhc29uEiEKHVJFVk9DQVRJT05fUkVBU09OX1VOU1BFQ0lGSUVEEAASHAoYUkVWT0NBVElPTl9SRUFTT05fQ0xJRU5UEAESGwoXUkVWT0NBVElPTl9SRUFTT05fUkVVU0UQAhImCiJSRVZPQ0FUSU9OX1JFQVNPTl9JREVOVElUWV9ERUxFVEVEEAMSJgoiUkVWT0NBVElPTl9SRUFTT05fUEFTU1dPUkRfQ0hBTkdFRBAEEiUKIVJFVk9DQVRJT05fUkVBU09OX0NMSUVOVF9ESVNBQkxFRBAFQkkKEGdhdGVwb3N0LmF1dGgudjFQAVoXZ2F0ZXBvc3QvYXV0aC92MTthdXRodjGqAhBHYXRlcG9zdC5BdXRoLlYxugIGR1BBdXRoYgZwcm90bzM");
+  fileDesc("ChRhdXRoL3YxL2V2ZW50cy5wcm90bxIHYXV0aC52MSImCg9JZGVudGl0eUNyZWF0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkiPgoPSWRlbnRpdHlVcGRhdGVkEhMKC2lkZW50aXR5X2lkGAEgASgJEhYKDmNoYW5nZWRfZmllbGRzGAIgAygJIiYKD0lkZW50aXR5RGVsZXRlZBITCgtpZGVudGl0eV9pZBgBIAEoCSJsChRBdXRob3JpemF0aW9uR3JhbnRlZBITCgtpZGVudGl0eV9pZBgBIAEoCRIYChBhdXRob3JpemF0aW9uX2lkGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpncmFudF90eXBlGAQgASgJIloKFkF1dGhvcml6YXRpb25SZWZyZXNoZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkiXgoaQXV0aG9yaXphdGlvblJldXNlRGV0ZWN0ZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkigwEKFEF1dGhvcml6YXRpb25SZXZva2VkEhMKC2lkZW50aXR5X2lkGAEgASgJEhgKEGF1dGhvcml6YXRpb25faWQYAiABKAkSEQoJY2xpZW50X2lkGAMgASgJEikKBnJlYXNvbhgEIAEoDjIZLmF1dGgudjEuUmV2b2NhdGlvblJlYXNvbiJdCgxUb2tlblJldm9rZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSGAoQYXV0aG9yaXphdGlvbl9pZBgCIAEoCRIRCgljbGllbnRfaWQYAyABKAkSCwoDanRpGAQgASgJIlsKDUF0dGVtcHRGYWlsZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSEQoJY2xpZW50X2lkGAIgASgJEiIKBGtpbmQYAyABKA4yFC5hdXRoLnYxLkF0dGVtcHRLaW5kIlsKDUFjY291bnRMb2NrZWQSEwoLaWRlbnRpdHlfaWQYASABKAkSEQoJY2xpZW50X2lkGAIgASgJEiIKBGtpbmQYAyABKA4yFC5hdXRoLnYxLkF0dGVtcHRLaW5kKl0KC0F0dGVtcHRLaW5kEhwKGEFUVEVNUFRfS0lORF9VTlNQRUNJRklFRBAAEhkKFUFUVEVNUFRfS0lORF9QQVNTV09SRBABEhUKEUFUVEVNUFRfS0lORF9DT0RFEAIq5wEKEFJldm9jYXRpb25SZWFzb24SIQodUkVWT0NBVElPTl9SRUFTT05fVU5TUEVDSUZJRUQQABIcChhSRVZPQ0FUSU9OX1JFQVNPTl9DTElFTlQQARIbChdSRVZPQ0FUSU9OX1JFQVNPTl9SRVVTRRACEiYKIlJFVk9DQVRJT05fUkVBU09OX0lERU5USVRZX0RFTEVURUQQAxImCiJSRVZPQ0FUSU9OX1JFQVNPTl9QQVNTV09SRF9DSEFOR0VEEAQSJQohUkVWT0NBVElPTl9SRUFTT05fQ0xJRU5UX0RJU0FCTEVEEAVCSQoQZ2F0ZXBvc3QuYXV0aC52MVABWhdnYXRlcG9zdC9hdXRoL3YxO2F1dGh2MaoCEEdhdGVwb3N0LkF1dGguVjG6AgZHUEF1dGhiBnByb3RvMw");
 
 /**
  * IdentityCreated: `auth.identity.created.v1`.
@@ -239,6 +239,50 @@ export const AuthorizationRevokedSchema: GenMessage<AuthorizationRevoked> = /*@_
   messageDesc(file_auth_v1_events, 6);
 
 /**
+ * TokenRevoked: `auth.token.revoked.v1`. An active access token was revoked by
+ * itself; its authorization goes on. Where an authorization ends, all of its
+ * tokens end with it and have no event of their own.
+ *
+ * @generated from message auth.v1.TokenRevoked
+ */
+export type TokenRevoked = Message<"auth.v1.TokenRevoked"> & {
+  /**
+   * Id of the identity.
+   *
+   * @generated from field: string identity_id = 1;
+   */
+  identityId: string;
+
+  /**
+   * Id of the authorization that the token is from.
+   *
+   * @generated from field: string authorization_id = 2;
+   */
+  authorizationId: string;
+
+  /**
+   * Client that the authorization was granted to.
+   *
+   * @generated from field: string client_id = 3;
+   */
+  clientId: string;
+
+  /**
+   * The token's claim `jti`, which names the token and is none.
+   *
+   * @generated from field: string jti = 4;
+   */
+  jti: string;
+};
+
+/**
+ * Describes the message auth.v1.TokenRevoked.
+ * Use `create(TokenRevokedSchema)` to create a new message.
+ */
+export const TokenRevokedSchema: GenMessage<TokenRevoked> = /*@__PURE__*/
+  messageDesc(file_auth_v1_events, 7);
+
+/**
  * AttemptFailed: `auth.attempt.failed.v1`. A password or a one-time code of an
  * identity was wrong. Attempts that a limit refuses are not judged, and have no
  * event.
@@ -273,7 +317,7 @@ export type AttemptFailed = Message<"auth.v1.AttemptFailed"> & {
  * Use `create(AttemptFailedSchema)` to create a new message.
  */
 export const AttemptFailedSchema: GenMessage<AttemptFailed> = /*@__PURE__*/
-  messageDesc(file_auth_v1_events, 7);
+  messageDesc(file_auth_v1_events, 8);
 
 /**
  * AccountLocked: `auth.account.locked.v1`. Too many attempts were wrong: until
@@ -309,7 +353,7 @@ export type AccountLocked = Message<"auth.v1.AccountLocked"> & {
  * Use `create(AccountLockedSchema)` to create a new message.
  */
 export const AccountLockedSchema: GenMessage<AccountLocked> = /*@__PURE__*/
-  messageDesc(file_auth_v1_events, 8);
+  messageDesc(file_auth_v1_events, 9);
 
 /**
  * AttemptKind says what was guessed.
