@@ -4,6 +4,7 @@
  */
 import nodeTls from "node:tls";
 import { Hono } from "hono";
+import manifest from "../package.json" with { type: "json" };
 import { composeServices, type RunnableService } from "./compose-services.ts";
 import { type Clock, systemClock } from "./platform/base/clock.ts";
 import { corsPolicy } from "./platform/base/cors-policy.ts";
@@ -63,7 +64,7 @@ export async function startServer(
   const { host, tls } = server;
   // Of the process, as grpc-js has no option of its own for a server.
   nodeTls.DEFAULT_CIPHERS = cipherSuites;
-  const metrics = createMetrics(programName);
+  const metrics = createMetrics(programName, manifest.version);
   const isDevelopment = server.environment === "development";
   const lifecycle = createLifecycle({
     logger,

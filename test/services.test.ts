@@ -23,7 +23,7 @@ async function loadedBy(services: string): Promise<string[]> {
     const { createMetrics } = await import("./src/platform/observability/metrics.ts");
     const logger = createLogger({ level: "silent", environment: "production" });
     const env = { SERVICES: "${services}", DB_HOST: "127.0.0.1", DB_PORT: "1" };
-    await composeServices(await readSettings(env), { logger, metrics: createMetrics("test"), clock: { now: Date.now } });
+    await composeServices(await readSettings(env), { logger, metrics: createMetrics("test", "1.2.3"), clock: { now: Date.now } });
     process.exit(0);`;
   const program = startProgram(
     [process.execPath, "--import", tellLoads, "--input-type=module", "-e", script],

@@ -5,10 +5,11 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { every, type Loop } from "../platform/base/loop.ts";
+import type { JanitorObserver } from "../platform/base/observers.ts";
 import type { Database } from "../platform/database/database.ts";
 import { names } from "../platform/database/names.ts";
-import { rowCount } from "../platform/database/statements.ts";
 import type { Logger } from "../platform/observability/logger.ts";
+import { batchSize, inBatches } from "./batches.ts";
 import {
   attempts,
   authorizations,
@@ -19,12 +20,31 @@ import {
   rotationBatches,
 } from "./schema.ts";
 import { forgetReplaced } from "./tokens/end-authorizations.ts";
-import { batchSize, endingSteps, sweepAuthorizations } from "./tokens/sweep-authorizations.ts";
+import {
+  endDisabledClients,
+  removeEndings,
+  sweepAuthorizations,
+  sweepEndingsAgain,
+} from "./tokens/sweep-authorizations.ts";
+
+/** Kinds of rows, for the metrics. */
+export const janitorKinds = [
+  "authorizations",
+  "revoked_access_tokens",
+  "redeemed_otp_proofs",
+  "attempts",
+  "replaced_tokens",
+  "rotation_batches",
+  "identity_endings",
+  "ended_authorizations",
+] as const;
+type JanitorKind = (typeof janitorKinds)[number];
 
 interface Dependencies {
   readonly db: Database;
   readonly logger: Logger;
   readonly intervalSeconds: number;
+  readonly observer?: JanitorObserver<JanitorKind> | undefined;
 }
 
 /**
@@ -53,59 +73,105 @@ const batch = sql`limit ${batchSize} for update skip locked`;
 const windowsClosed = sql`(select clock_timestamp() - interval '1 second'
   * coalesce(max((${tokenSettings} ->> 'refreshGraceSeconds')::int), 0) from ${clients})`;
 
-/** The statements, table by table. One that affects less than a full batch has nothing left to do. */
-const steps: readonly SQL[] = [
-  // An authorization is kept until the day is over on which the last of its tokens has expired.
-  sql`with removed as (
+interface Step {
+  /** Absent where it removes nothing, but prepares a removal. */
+  readonly removes?: JanitorKind;
+  /** Deals with one batch of rows. */
+  readonly statement: SQL;
+}
+
+/** Table by table. */
+const steps: readonly Step[] = [
+  {
+    removes: "authorizations",
+    statement: sql`
+      with removed as (
       delete from ${authorizations} where ${authorization.id} in (
         select ${authorization.id} from ${authorizations}
         where ${authorization.expiryDay} < (clock_timestamp() at time zone 'UTC')::date ${batch})
       returning ${authorization.id}
     ), forgotten as (${forgetReplaced(sql`select ${authorization.id} from removed`)})
     select ${authorization.id} from removed`,
-  sql`delete from ${revokedAccessTokens} where ${revoked.jti} in (
+  },
+  {
+    removes: "revoked_access_tokens",
+    statement: sql`
+      delete from ${revokedAccessTokens} where ${revoked.jti} in (
       select ${revoked.jti} from ${revokedAccessTokens} where ${revoked.expiresAt} < ${longAgo} ${batch})
     returning 1 as one`,
-  sql`delete from ${redeemedOtpProofs} where ${proof.proofHash} in (
+  },
+  {
+    removes: "redeemed_otp_proofs",
+    statement: sql`
+      delete from ${redeemedOtpProofs} where ${proof.proofHash} in (
       select ${proof.proofHash} from ${redeemedOtpProofs} where ${proof.expiresAt} < ${longAgo} ${batch})
     returning 1 as one`,
-  sql`delete from ${attempts} where ${attempt.key} in (
+  },
+  {
+    removes: "attempts",
+    statement: sql`
+      delete from ${attempts} where ${attempt.key} in (
       select ${attempt.key} from ${attempts} where ${attempt.expire} <= clock_timestamp() ${batch})
     returning 1 as one`,
+  },
   // The token first, then its batch: a token whose batch is not there counts as one that nobody has seen replaced.
-  sql`delete from ${replacedTokens} where ${replaced.authorizationId} in (
+  {
+    removes: "replaced_tokens",
+    statement: sql`
+      delete from ${replacedTokens} where ${replaced.authorizationId} in (
       select ${replaced.authorizationId} from ${replacedTokens}
       where ${replaced.batchId} in (
         select ${rotationBatch.id} from ${rotationBatches} where ${rotationBatch.seenAt} < ${windowsClosed})
       ${batch})
     returning 1 as one`,
-  sql`delete from ${rotationBatches} where ${rotationBatch.id} in (
+  },
+  {
+    removes: "rotation_batches",
+    statement: sql`
+      delete from ${rotationBatches} where ${rotationBatch.id} in (
       select ${rotationBatch.id} from ${rotationBatches}
       where ${rotationBatch.seenAt} < ${windowsClosed} and not exists (
         select from ${replacedTokens} where ${replaced.batchId} = ${rotationBatch.id})
       ${batch})
     returning 1 as one`,
-  ...endingSteps,
+  },
+  { statement: endDisabledClients },
+  { statement: sweepEndingsAgain },
+  { removes: "identity_endings", statement: removeEndings },
 ];
 
+interface RoundOptions {
+  readonly stopping?: AbortSignal | undefined;
+  readonly observer?: JanitorObserver<JanitorKind> | undefined;
+}
+
 /** Runs one round: repeats every step until it has nothing left to do, or until `stopping` is aborted. */
-export async function cleanUp(db: Database, stopping?: AbortSignal): Promise<void> {
-  for (const step of steps) {
-    for (let done = batchSize; done === batchSize && !stopping?.aborted; ) done = await rowCount(db, step);
+export async function cleanUp(db: Database, { stopping, observer }: RoundOptions = {}): Promise<void> {
+  for (const { removes, statement } of steps) {
+    await inBatches(db, statement, stopping, (rows) => removes && observer?.cleaned(removes, rows));
+    if (stopping?.aborted) return;
+    if (removes) observer?.caughtUp(removes);
   }
+  observer?.roundEnded();
+}
+
+/** One round of the sweep of authorizations that have ended with others. */
+async function sweep(db: Database, { stopping, observer }: RoundOptions): Promise<void> {
+  await sweepAuthorizations(db, stopping, (rows) => observer?.cleaned("ended_authorizations", rows));
+  if (!stopping?.aborted) observer?.caughtUp("ended_authorizations");
 }
 
 /** Runs rounds at an interval, and sweeps in between, until stopped. What failed is logged and tried again. */
-export function startJanitor({ db, logger, intervalSeconds }: Dependencies): Loop {
+export function startJanitor({ db, logger, intervalSeconds, observer }: Dependencies): Loop {
   const loops = [
     every(
       intervalSeconds * 1000,
-      (stopping) => cleanUp(db, stopping),
+      (stopping) => cleanUp(db, { stopping, observer }),
       (err) => logger.warn({ err }, "The janitor could not finish its round; it tries again"),
     ),
     every(
       sweepSeconds * 1000,
-      (stopping) => sweepAuthorizations(db, stopping),
+      (stopping) => sweep(db, { stopping, observer }),
       (err) => logger.warn({ err }, "Ended authorizations could not be swept; it is tried again"),
     ),
   ];

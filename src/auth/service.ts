@@ -5,24 +5,26 @@ import type { Loop } from "../platform/base/loop.ts";
 import type { OpenDatabase } from "../platform/database/database.ts";
 import { createDatabaseClock } from "../platform/database/database-clock.ts";
 import { openDatabase } from "../platform/database/open.ts";
+import { outboxBacklog } from "../platform/messaging/outbox.ts";
 import { type Deliver, deliverToAll, logEvents, startRelay } from "../platform/messaging/relay.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
 import type { RpcService } from "../platform/rpc/service.ts";
+import { grantTypes } from "./client-settings.ts";
 import { createAuthenticator } from "./clients/authenticate-client.ts";
 import { createClientRepository } from "./clients/client-repository.ts";
 import { synchroniseClients } from "./clients/synchronise-clients.ts";
 import { VerifiedSecrets } from "./clients/verified-secrets.ts";
 import { AuthEvents } from "./events.ts";
-import { createGenerateTokens } from "./grants/generate-tokens.ts";
+import { createGenerateTokens, tokenOutcomes } from "./grants/generate-tokens.ts";
 import { createGrants } from "./grants/grants.ts";
 import { createVerifyOtpProof } from "./grants/otp-proof.ts";
 import { createCheckOneTimeCode } from "./grants/otp-verifier-client.ts";
 import { authHttp } from "./http.ts";
 import { changedInTurn } from "./identities/changed-in-turn.ts";
 import { createIdentities } from "./identities/identities.ts";
-import { startJanitor } from "./janitor.ts";
+import { janitorKinds, startJanitor } from "./janitor.ts";
 import { createKeyStore } from "./keys/key-store.ts";
 import { serverMetadata } from "./keys/server-metadata.ts";
 import { createAttemptCounters } from "./limits/attempt-counters.ts";
@@ -101,10 +103,10 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const accessTokens = createAccessTokens({ keys, issuer, clock, type: settings.accessTokenType });
   const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, issuer });
   const identities = changedInTurn(createIdentities(db, clock));
-  const issued = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", [
-    "grant_type",
-    "outcome",
-  ]);
+  const issued = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", {
+    grant_type: grantTypes,
+    outcome: tokenOutcomes,
+  });
 
   const counters = createAttemptCounters(db, settings.internalClient.clientSecret);
   const guessing = createGuessing({
@@ -155,7 +157,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       const intervalSeconds = settings.janitorIntervalSeconds;
       if (followsClock) workers.push(clock.start());
       workers.push(
-        startJanitor({ db, logger, intervalSeconds }),
+        startJanitor({ db, logger, intervalSeconds, observer: metrics.janitor("auth", janitorKinds) }),
         startRelay({
           db,
           outbox,
@@ -165,6 +167,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
             logEvents(eventLog, [AuthEvents.authorizationReuseDetected.type, AuthEvents.accountLocked.type]),
           ]),
           logger,
+          delivered: metrics.outbox("auth", () => outboxBacklog(reads, outbox)),
           isOnlyProcess: settings.database.kind === "embedded",
         }),
       );

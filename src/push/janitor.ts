@@ -5,6 +5,7 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { every, type Loop } from "../platform/base/loop.ts";
+import type { JanitorObserver } from "../platform/base/observers.ts";
 import type { Database } from "../platform/database/database.ts";
 import { names } from "../platform/database/names.ts";
 import { boolean, number } from "../platform/database/readers.ts";
@@ -13,8 +14,19 @@ import type { Logger } from "../platform/observability/logger.ts";
 import { removeDevices } from "./devices/remove-devices.ts";
 import { deliveryChunks, devices, history, idempotencyKeys, notifications } from "./schema.ts";
 
+/** Kinds of rows, for the metrics. */
+export const janitorKinds = [
+  "devices",
+  "history",
+  "delivery_chunks",
+  "notifications",
+  "idempotency_keys",
+] as const;
+type JanitorKind = (typeof janitorKinds)[number];
+
 interface Dependencies {
   readonly db: Database;
+  readonly observer?: JanitorObserver<JanitorKind>;
   /** Days for which history and notifications are kept. */
   readonly historyRetentionDays: number;
 }
@@ -38,24 +50,37 @@ const lock = selection({
   isAcquired: computed(boolean, sql`pg_try_advisory_xact_lock(hashtext('push.janitor'))`),
 });
 
-/** Removes a batch. @returns whether there may be more */
-type Step = (tx: Database) => Promise<boolean>;
+/** What a batch has removed. */
+interface Removed {
+  readonly rows: Partial<Record<JanitorKind, number>>;
+  /** Whether there may be more. */
+  readonly isFull: boolean;
+}
+
+/** Removes a batch. */
+type Step = (tx: Database) => Promise<Removed>;
 
 /** The steps of a round. They skip locked rows instead of waiting; the next round removes those. */
 function stepsOf(nowMs: number, historyRetentionDays: number): Step[] {
   const now = new Date(nowMs).toISOString();
   const oldestKept = lowestId(Math.floor(nowMs - historyRetentionDays * dayMs));
   const batch = sql`limit ${batchSize} for update skip locked`;
-  const removed = async (tx: Database, statement: SQL) => (await rowCount(tx, statement)) === batchSize;
+  const removed = (kind: JanitorKind, rows: number) => ({
+    rows: { [kind]: rows },
+    isFull: rows === batchSize,
+  });
+  const remove = async (kind: JanitorKind, tx: Database, statement: SQL) =>
+    removed(kind, await rowCount(tx, statement));
   return [
     async (tx) => {
       const expired = sql`
         select ${device.id} as chosen_id from ${devices}
         where ${device.expiresAt} <= ${now}::timestamptz order by ${device.expiresAt} ${batch}`;
-      return (await removeDevices(tx, expired, "EXPIRED")) === batchSize;
+      return removed("devices", await removeDevices(tx, expired, "EXPIRED"));
     },
     (tx) =>
-      removed(
+      remove(
+        "history",
         tx,
         sql`
           with chosen as (
@@ -67,7 +92,8 @@ function stepsOf(nowMs: number, historyRetentionDays: number): Step[] {
       ),
     (tx) => removeNotifications(tx, oldestKept),
     (tx) =>
-      removed(
+      remove(
+        "idempotency_keys",
         tx,
         sql`
           with chosen as (
@@ -84,7 +110,7 @@ function stepsOf(nowMs: number, historyRetentionDays: number): Step[] {
  * notifications themselves once they have no chunks. A notification stays while a chunk of it is still to be sent,
  * such as a replayed dead letter, or while a user's history has an entry of it.
  */
-async function removeNotifications(tx: Database, oldestKept: string): Promise<boolean> {
+async function removeNotifications(tx: Database, oldestKept: string): Promise<Removed> {
   const ofNotification = sql`${chunk.notificationId} = ${n.id}`;
   const chosen = await rows(
     tx,
@@ -98,7 +124,7 @@ async function removeNotifications(tx: Database, oldestKept: string): Promise<bo
           where ${ofNotification} and ${chunk.state} in ('PENDING', 'SENDING', 'HELD'))
       order by ${n.id} limit ${notificationBatch} for update skip locked`,
   );
-  if (chosen.length === 0) return false;
+  if (chosen.length === 0) return { rows: { notifications: 0, delivery_chunks: 0 }, isFull: false };
   const ids = sql`any(${`{${chosen.map(({ id }) => id).join(",")}}`}::uuid[])`;
   const chunks = await rowCount(
     tx,
@@ -117,7 +143,10 @@ async function removeNotifications(tx: Database, oldestKept: string): Promise<bo
         and not exists (select from ${deliveryChunks} where ${ofNotification})
       returning 1 as one`,
   );
-  return chunks === batchSize || removed === notificationBatch;
+  return {
+    rows: { notifications: removed, delivery_chunks: chunks },
+    isFull: chunks === batchSize || removed === notificationBatch,
+  };
 }
 
 /** The lowest id of a notification that was accepted at this moment: ids are UUIDv7. */
@@ -128,16 +157,29 @@ function lowestId(ms: number): string {
 
 /** One round: repeats each step until it has nothing left, another process holds the lock, or the process stops. */
 export async function cleanUp(dependencies: Dependencies, stopping?: AbortSignal): Promise<void> {
-  const { db, historyRetentionDays } = dependencies;
+  const { db, historyRetentionDays, observer } = dependencies;
   const [time] = await rows(db, clock, sql`select ${clock}`);
   if (!time) throw new Error("the database returned no time");
   for (const step of stepsOf(time.now, historyRetentionDays)) {
-    for (let more = true; more && !stopping?.aborted; ) {
-      more = await db.transaction(async (tx) => {
+    for (let isFull = true; isFull; ) {
+      if (stopping?.aborted) return;
+      const removed = await db.transaction(async (tx) => {
         const [locked] = await rows(tx, lock, sql`select ${lock}`);
-        return locked?.isAcquired === true && step(tx);
+        return locked?.isAcquired ? step(tx) : undefined;
       });
+      isFull = removed?.isFull ?? false;
+      if (removed && observer) report(removed, observer);
     }
+  }
+  observer?.roundEnded();
+}
+
+function report({ rows: removed, isFull }: Removed, observer: JanitorObserver<JanitorKind>): void {
+  for (const kind of janitorKinds) {
+    const count = removed[kind];
+    if (count === undefined) continue;
+    observer.cleaned(kind, count);
+    if (!isFull) observer.caughtUp(kind);
   }
 }
 

@@ -6,6 +6,7 @@ import { type Loop, pause } from "../platform/base/loop.ts";
 import type { OpenDatabase } from "../platform/database/database.ts";
 import { openDatabase } from "../platform/database/open.ts";
 import { createJobs, type Jobs } from "../platform/messaging/jobs.ts";
+import { outboxBacklog } from "../platform/messaging/outbox.ts";
 import { type Deliver, logEvents, startRelay } from "../platform/messaging/relay.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
@@ -19,7 +20,7 @@ import { createForgetUser } from "./devices/forget-user.ts";
 import { removeDeadDevices } from "./devices/remove-dead.ts";
 import { createHistory } from "./history/history.ts";
 import { pushHttp } from "./http.ts";
-import { startJanitor } from "./janitor.ts";
+import { janitorKinds, startJanitor } from "./janitor.ts";
 import { completeIfDone, startCompletionSweep } from "./notifications/complete-notification.ts";
 import { createDeadLetterHandler } from "./notifications/failed-jobs.ts";
 import { createNotifications } from "./notifications/notifications.ts";
@@ -128,13 +129,20 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
           handleDeadLetter: createDeadLetterHandler({ db, jobs, clock, logger }).handle,
         }),
         startCompletionSweep({ db, clock, logger }),
-        startJanitor({ db, historyRetentionDays, logger, intervalSeconds }),
+        startJanitor({
+          db,
+          historyRetentionDays,
+          logger,
+          intervalSeconds,
+          observer: metrics.janitor("push", janitorKinds),
+        }),
         startRelay({
           db,
           outbox,
           source: eventSource,
           deliver: logEvents(eventLog),
           logger,
+          delivered: metrics.outbox("push", () => outboxBacklog(database.reads, outbox)),
           isOnlyProcess: settings.database.kind === "embedded",
         }),
       );

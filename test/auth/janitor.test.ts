@@ -5,7 +5,7 @@
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { cleanUp, startJanitor } from "../../src/auth/janitor.ts";
+import { cleanUp, janitorKinds, startJanitor } from "../../src/auth/janitor.ts";
 import { createAttemptCounters } from "../../src/auth/limits/attempt-counters.ts";
 import { authMigrations } from "../../src/auth/service.ts";
 import { endAuthorization, endIdentity } from "../../src/auth/tokens/end-authorizations.ts";
@@ -16,6 +16,7 @@ import { withClients } from "../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore, rowCounts } from "../support/auth-store.ts";
 import { captureLog } from "../support/captured-log.ts";
+import { janitorRecord } from "../support/janitor-record.ts";
 import { otpVerifier } from "../support/otp.ts";
 import { rows } from "../support/rows.ts";
 import { backends } from "../support/servers.ts";
@@ -124,6 +125,26 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
     await endAuthorization(database.db, id, "CLIENT");
     await round();
     expect(await reasons()).toEqual({ [id]: "CLIENT" });
+  });
+
+  test("reports how many rows of which kind it has removed, and that nothing is left", async () => {
+    const kinds = janitorKinds.filter((kind) => kind !== "ended_authorizations");
+    await database.db.execute(sql`
+      insert into auth.revoked_access_tokens (jti, expires_at)
+      select n::text, ${at(-2 * day)} from generate_series(1, 2500) as n`);
+    await database.db.execute(
+      sql`insert into auth.attempts (key, points, expire) values ('k', 1, ${at(-1)})`,
+    );
+    const record = janitorRecord<(typeof janitorKinds)[number]>();
+    await cleanUp(database.db, { observer: record.observer });
+    const nothing = Object.fromEntries(kinds.map((kind) => [kind, 0]));
+    expect(record.rows).toEqual({ ...nothing, revoked_access_tokens: 2500, attempts: 1 });
+    expect(record.caughtUp).toEqual(new Set(kinds));
+    expect(record.rounds()).toBe(1);
+
+    const stopped = janitorRecord<(typeof janitorKinds)[number]>();
+    await cleanUp(database.db, { observer: stopped.observer, stopping: AbortSignal.abort() });
+    expect([stopped.rows, stopped.caughtUp, stopped.rounds()]).toEqual([{}, new Set(), 0]);
   });
 
   test("a revoked access token and a redeemed proof are kept until a day after they would have expired", async () => {

@@ -68,7 +68,7 @@ beforeAll(async () => {
     {
       document: await loadContract(contractTexts("push-orchestration")),
       logger: captureLog().logger,
-      observer: { completed: () => undefined },
+      observer: { serves() {}, completed() {} },
       validateResponses: true,
     },
   );

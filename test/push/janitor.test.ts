@@ -6,8 +6,9 @@ import type { Database, OpenDatabase } from "../../src/platform/database/databas
 import { pushMigrations } from "../../src/push/database.ts";
 import { createDevices } from "../../src/push/devices/devices.ts";
 import { createHistory } from "../../src/push/history/history.ts";
-import { cleanUp, startJanitor } from "../../src/push/janitor.ts";
+import { cleanUp, janitorKinds, startJanitor } from "../../src/push/janitor.ts";
 import { captureLog } from "../support/captured-log.ts";
+import { janitorRecord } from "../support/janitor-record.ts";
 import { type MovableClock, movableClock } from "../support/movable-clock.ts";
 import { insertNotification, type NotificationRow } from "../support/push-rows.ts";
 import { rows } from "../support/rows.ts";
@@ -135,18 +136,31 @@ describe.each(backends)("the janitor on %s", (backend) => {
       insert into push.idempotency_keys
       select sha256(n::text::bytea), '\\x', gen_random_uuid(), ${at(-1)} from generate_series(1, 5001) n`);
     for (let turn = 0; turn < 101; turn += 1) await notification(limit + 2, {});
-    await round();
+    const record = janitorRecord<(typeof janitorKinds)[number]>();
+    await cleanUp({ db, historyRetentionDays, observer: record.observer });
     for (const table of tables.slice(0, -1) as (typeof tables)[number][])
       expect(await count(table), table).toBe(0);
     expect(await count("outbox")).toBe(5001);
+    expect(record.rows).toEqual({
+      devices: 5001,
+      history: 10001,
+      delivery_chunks: 5001,
+      notifications: 102,
+      idempotency_keys: 5001,
+    });
+    expect(record.caughtUp).toEqual(new Set(janitorKinds));
+    expect(record.rounds()).toBe(1);
   });
 
   test("when it is time to stop it ends after the batch in hand, and the next round does the rest", async () => {
     await device("expired", -1);
     const stopped = new AbortController();
     stopped.abort();
-    await cleanUp({ db, historyRetentionDays }, stopped.signal);
+    const record = janitorRecord();
+    await cleanUp({ db, historyRetentionDays, observer: record.observer }, stopped.signal);
     expect(await count("devices")).toBe(1);
+    expect(record.caughtUp).toEqual(new Set());
+    expect(record.rounds()).toBe(0);
     await round();
     expect(await count("devices")).toBe(0);
   });

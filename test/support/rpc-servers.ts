@@ -25,7 +25,7 @@ export function recorder(): Recorder {
     lines,
     completed,
     logger: pino({ level: "debug" }, { write: (line: string) => void lines.push(line) }),
-    observer: { completed: (info) => void completed.push(info) },
+    observer: { serves() {}, completed: (info) => void completed.push(info) },
   };
 }
 

@@ -156,7 +156,7 @@ export async function startSampleApi(
     handlers: sampleHandlers,
     security: sampleSecurity,
     logger: log.logger,
-    observer: { completed: (info) => void completed.push(info) },
+    observer: { serves() {}, completed: (info) => void completed.push(info) },
     validateResponses: true,
     ...overrides,
   });

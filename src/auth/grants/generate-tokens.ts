@@ -9,9 +9,12 @@ import type { Grant, TokenParameters, TokenRequest } from "./grant.ts";
 /** The body of a token request; members beyond the known ones are ignored. */
 type TokenBody = TokenParameters & { readonly grant_type: string };
 
+/** How a token request can end that was good enough for its grant to decide. */
+export const tokenOutcomes = ["issued", "refused"] as const;
+
 interface Dependencies {
   readonly grants: Readonly<Record<GrantType, Grant>>;
-  readonly issued: (grantType: GrantType, outcome: "issued" | "refused") => void;
+  readonly issued: (grantType: GrantType, outcome: (typeof tokenOutcomes)[number]) => void;
 }
 
 export type GenerateTokens = (caller: Caller, body: TokenBody, context: RequestContext) => Promise<TokenPair>;

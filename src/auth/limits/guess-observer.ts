@@ -4,7 +4,7 @@ import type { Database } from "../../platform/database/database.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { Metrics } from "../../platform/observability/metrics.ts";
 import { AuthEvents, attemptKindName, recordEvent } from "../events.ts";
-import type { GuessObserver } from "./guessing.ts";
+import { type GuessObserver, guessingRules, guessKinds } from "./guessing.ts";
 
 interface Dependencies {
   readonly db: Database;
@@ -18,12 +18,12 @@ export function createGuessObserver({ db, clock, metrics, logger }: Dependencies
   const failures = metrics.counter(
     "gatepost_guesses_failed_total",
     "Wrong passwords and one-time codes, by what was guessed and whether it was the last that the limit allows.",
-    ["kind", "locked"],
+    { kind: guessKinds, locked: ["false", "true"] },
   );
   const refusals = metrics.counter(
     "gatepost_guesses_refused_total",
     "Guesses refused without being judged, by the rule whose limit was reached.",
-    ["rule"],
+    { rule: Object.values(guessingRules).map(({ name }) => name) },
   );
   return {
     async failed(kind, clientId, { identityId }, isLocked) {

@@ -14,7 +14,8 @@ import {
 } from "./attempt-counters.ts";
 
 /** What is guessed. */
-export type GuessKind = "password" | "code";
+export const guessKinds = ["password", "code"] as const;
+export type GuessKind = (typeof guessKinds)[number];
 
 type GuessingRules = Readonly<Record<GuessKind | "client", AttemptRule>>;
 

@@ -6,13 +6,10 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { rowCount } from "../../platform/database/statements.ts";
+import { batchSize, inBatches } from "../batches.ts";
 import { AuthEvents, reasonNameOf, recordEvent } from "../events.ts";
 import { authorizations, clients, identityEndings } from "../schema.ts";
 import { forgetReplaced } from "./end-authorizations.ts";
-
-/** Rows that one statement marks or removes: few enough that nobody notices it. */
-export const batchSize = 1_000;
 
 /** Days for which a client may be listed again and finds its authorizations as they were. */
 const reversibleDays = 7;
@@ -76,34 +73,43 @@ const finishSweeps = (() => {
     returning 1 as one`;
 })();
 
-/** Marks what has ended, in batches, until nothing is left or `stopping` is aborted. */
-export async function sweepAuthorizations(db: Database, stopping?: AbortSignal): Promise<void> {
-  for (const step of [sweepClients, sweepIdentities, finishSweeps]) {
-    for (let done = batchSize; done === batchSize && !stopping?.aborted; ) done = await rowCount(db, step);
-  }
+/**
+ * Marks what has ended, in batches, until nothing is left or `stopping` is aborted.
+ * @param marked is told of each batch how many authorizations it had
+ */
+export async function sweepAuthorizations(
+  db: Database,
+  stopping?: AbortSignal,
+  marked?: (rows: number) => void,
+): Promise<void> {
+  await inBatches(db, sweepClients, stopping, marked);
+  await inBatches(db, sweepIdentities, stopping, marked);
+  await inBatches(db, finishSweeps, stopping);
 }
 
-/**
- * Statements for the janitor. The first makes the disabling of a client final, after a while in which it was not
- * listed. The others remove endings that nothing needs any more; one that a late authorization still needs is swept
- * again.
- */
-export const endingSteps: readonly SQL[] = (() => {
+/** Makes the disabling of a client final, after a while in which it was not listed. */
+export const endDisabledClients: SQL = (() => {
   const set = names(clients);
-  const kept = names(identityEndings);
-  const swept = (which: SQL) => sql`(${kept.identityId}, ${kept.generation}) in (
-    select ${ending.identityId}, ${ending.generation} from ${identityEndings} e
-    where ${ending.sweptAt} < clock_timestamp() - ${keptHours}::int * interval '1 hour'
-      and ${which} (select from ${authorizations} a where ${endedWithIdentity})
-    limit ${batchSize} for update skip locked)`;
-  return [
-    sql`
-      update ${clients} c set ${set.generation} = ${client.generation} + 1
-      where ${client.disabledAt} < clock_timestamp() - ${reversibleDays}::int * interval '1 day'
-        and exists (select from ${authorizations} a where ${authorization.clientId} = ${client.clientId}
-          and ${authorization.clientGeneration} = ${client.generation} and ${authorization.revokedAt} is null)
-      returning 1 as one`,
-    sql`update ${identityEndings} set ${kept.sweptAt} = null where ${swept(sql`exists`)} returning 1 as one`,
-    sql`delete from ${identityEndings} where ${swept(sql`not exists`)} returning 1 as one`,
-  ];
+  return sql`
+    update ${clients} c set ${set.generation} = ${client.generation} + 1
+    where ${client.disabledAt} < clock_timestamp() - ${reversibleDays}::int * interval '1 day'
+      and exists (select from ${authorizations} a where ${authorization.clientId} = ${client.clientId}
+        and ${authorization.clientGeneration} = ${client.generation} and ${authorization.revokedAt} is null)
+    returning 1 as one`;
 })();
+
+const kept = names(identityEndings);
+/** Endings whose sweep is long over, and that some (`exists`) or no (`not exists`) authorization still needs. */
+const sweptLongAgo = (which: SQL) => sql`(${kept.identityId}, ${kept.generation}) in (
+  select ${ending.identityId}, ${ending.generation} from ${identityEndings} e
+  where ${ending.sweptAt} < clock_timestamp() - ${keptHours}::int * interval '1 hour'
+    and ${which} (select from ${authorizations} a where ${endedWithIdentity})
+  limit ${batchSize} for update skip locked)`;
+
+/** Has endings swept again that a late authorization still needs. */
+export const sweepEndingsAgain: SQL = sql`
+  update ${identityEndings} set ${kept.sweptAt} = null where ${sweptLongAgo(sql`exists`)} returning 1 as one`;
+
+/** Removes endings that nothing needs any more. */
+export const removeEndings: SQL = sql`
+  delete from ${identityEndings} where ${sweptLongAgo(sql`not exists`)} returning 1 as one`;

@@ -2,11 +2,15 @@
 
 /** Receives every HTTP request that was answered. `operation` is an operationId of the contract, so the values are few. */
 export interface HttpObserver {
+  /** The operation is served, and a success of it has this status. */
+  serves(info: { service: string; operation: string; status: number }): void;
   completed(info: { service: string; operation: string; status: number; seconds: number }): void;
 }
 
 /** Receives every RPC that ended. */
 export interface RpcObserver {
+  /** The method is served over this protocol. */
+  serves(info: { service: string; method: string; protocol: RpcProtocol }): void;
   completed(info: {
     /** Full name, as in grpc.health.v1.Health. */
     readonly service: string;
@@ -38,4 +42,21 @@ export interface DatabaseObserver {
   waited(lane: string, seconds: number): void;
   /** A connection could not be made. */
   connectFailed(): void;
+}
+
+/** Receives the progress of a janitor, by kinds of rows. */
+export interface JanitorObserver<Kind extends string> {
+  /** So many rows of the kind were dealt with. */
+  cleaned(kind: Kind, rows: number): void;
+  /** Of this kind nothing is left to be done now. */
+  caughtUp(kind: Kind): void;
+  /** A round over all kinds has ended, without an error. */
+  roundEnded(): void;
+}
+
+/** The events that wait in an outbox. */
+export interface OutboxBacklog {
+  readonly events: number;
+  /** Seconds since the oldest of them was written; 0 if there is none. */
+  readonly oldestSeconds: number;
 }

@@ -9,7 +9,10 @@ export function outboxTable<const Name extends string>(schema: PgSchema<Name>) {
     type: text("type").notNull(),
     subject: text("subject").notNull(),
     data: jsonb("data").$type<Record<string, unknown>>().notNull(),
+    /** When what the event is about happened, which may be long before. */
     occurredAt: instant("occurred_at").notNull(),
+    /** When the event was written, by the database's clock. */
+    writtenAt: instant("written_at").notNull().defaultNow(),
   });
 }
 

@@ -1,10 +1,14 @@
 /**
- * How a service writes an event into its outbox. The data of an event is a message of proto/; code that omits
+ * How a service writes an event into its outbox, and what waits there. The data of an event is a message of proto/; code that omits
  * one of its fields, or adds one, does not compile. relay.ts delivers the events.
  */
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { type SQL, sql } from "drizzle-orm";
+import type { OutboxBacklog } from "../base/observers.ts";
+import type { Executor } from "../database/database.ts";
 import { names } from "../database/names.ts";
+import { number } from "../database/readers.ts";
+import { computed, rows, selection } from "../database/statements.ts";
 import type { OutboxTable } from "./outbox-table.ts";
 
 /** A kind of event. */
@@ -53,4 +57,30 @@ export function insertEvents<Message extends DescMessage>(
     select gen_random_uuid(), ${kind.type}::text, ${subject}, jsonb_build_object(${sql.join(members, sql`, `)}), ${at}
     ${from}
     returning 1 as one`;
+}
+
+/**
+ * What waits in an outbox, by a look at both of its ends, however many events there are. Events are delivered in the
+ * order of their positions, so those between the two ends wait too; a number that a failed transaction has used up
+ * counts as well, until the relay is past it.
+ */
+export async function outboxBacklog(db: Executor, outbox: OutboxTable): Promise<OutboxBacklog> {
+  const { position, writtenAt } = names(outbox);
+  const end = (order: SQL) => sql`
+    (select ${position}, ${writtenAt} from ${outbox} order by ${position} ${order} limit 1)`;
+  const backlog = selection({
+    events: computed(number, sql`coalesce(newest.${position} - oldest.${position} + 1, 0)::float8`),
+    oldestSeconds: computed(
+      number,
+      sql`coalesce(greatest(extract(epoch from clock_timestamp() - oldest.${writtenAt}), 0), 0)::float8`,
+    ),
+  });
+  const [row] = await rows(
+    db,
+    backlog,
+    sql`
+      select ${backlog}
+      from (select) as one left join ${end(sql`asc`)} as oldest on true left join ${end(sql`desc`)} as newest on true`,
+  );
+  return row ?? { events: 0, oldestSeconds: 0 };
 }

@@ -37,6 +37,8 @@ interface RelaySettings {
   readonly source: string;
   readonly deliver: Deliver;
   readonly logger: Logger;
+  /** Told how many events were delivered, once they have left the outbox. */
+  readonly delivered?: (count: number) => void;
   readonly intervalMs?: number;
   /** No other process uses the database: the relay needs no lock and does not hold the only connection. */
   readonly isOnlyProcess?: boolean;
@@ -147,12 +149,13 @@ async function relayBatch(db: Database, { outbox, source, deliver }: RelaySettin
 
 /** Relays until stopped. A failed delivery is logged and retried, with a pause that grows with each failure. */
 export function startRelay(settings: RelaySettings): Loop {
-  const { logger, intervalMs = 1000 } = settings;
+  const { logger, delivered: report, intervalMs = 1000 } = settings;
   let failures = 0;
   return startLoop(async () => {
     try {
       const delivered = await relayOnce(settings);
       failures = 0;
+      report?.(delivered);
       if (delivered === batchSize) return 0;
     } catch (err) {
       logger.warn({ err }, "Events could not be delivered and will be retried");

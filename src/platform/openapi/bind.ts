@@ -54,6 +54,11 @@ type AnyHandler<Caller> = (
 export function bindContract<Operations, Caller>(binding: Binding<Operations, Caller>): Hono {
   const app = new Hono();
   const handlers = new Map<string, AnyHandler<Caller>>(Object.entries(binding.handlers));
+  const { service, observer } = binding;
+  for (const { id: operation, responses } of binding.document.operations) {
+    for (const status of Object.keys(responses).map(Number).filter(isSuccess))
+      observer.serves({ service, operation, status });
+  }
   for (const [path, operations] of byPath(binding.document.operations)) {
     const route = path.replaceAll(/\{(\w+)\}/g, ":$1");
     for (const operation of operations) {
@@ -77,6 +82,10 @@ export function bindContract<Operations, Caller>(binding: Binding<Operations, Ca
     );
   }
   return app;
+}
+
+function isSuccess(status: number): boolean {
+  return status >= 200 && status < 300;
 }
 
 /** The paths that are served: literal ones before templated ones, as OpenAPI matches them. */

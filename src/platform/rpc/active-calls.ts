@@ -2,8 +2,9 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Logger } from "pino";
 import { Deadlines } from "../base/deadlines.ts";
-import type { RpcObserver } from "../base/observers.ts";
+import type { RpcObserver, RpcProtocol } from "../base/observers.ts";
 import { ActiveCall, type CallOrigin } from "./call.ts";
+import type { RpcService } from "./service.ts";
 
 /** Longest response message, in bytes: the default limit of gRPC clients. */
 export const maxResponseBytes = 4 * 1024 * 1024;
@@ -26,6 +27,13 @@ export class RpcPipeline {
     this.#logger = logger;
     this.#observer = observer;
     this.#defaultDeadlineMs = defaultDeadlineMs;
+  }
+
+  /** Announces the methods of a service to the observer. */
+  serves({ descriptor, methods }: RpcService, protocol: RpcProtocol): void {
+    for (const method of methods) {
+      this.#observer.serves({ service: descriptor.typeName, method: method.descriptor.name, protocol });
+    }
   }
 
   begin(origin: CallOrigin): ActiveCall {

@@ -73,7 +73,11 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
     acceptCompression: [compressionGzip, compressionBrotli],
     requestGate: (context) => beginCall(pipeline, context),
   });
-  for (const service of options.services) for (const method of service.methods) addMethod(router, method);
+  for (const service of options.services) {
+    for (const method of service.methods) addMethod(router, method);
+    pipeline.serves(service, "connect");
+    pipeline.serves(service, "grpc-web");
+  }
   const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]));
 
   /** Responds to a request that is not a call. @returns whether it has responded */

@@ -49,6 +49,7 @@ export function addService(server: Server, pipeline: RpcPipeline, service: RpcSe
   );
   const handlers = service.methods.map((method) => [method.descriptor.localName, handler(pipeline, method)]);
   server.addService(definition, Object.fromEntries(handlers));
+  pipeline.serves(service, "grpc");
 }
 
 function handler(pipeline: RpcPipeline, method: RpcMethod): UntypedHandleCall {

@@ -1,6 +1,7 @@
 /** The metrics of delivery. */
 import { Gauge, Histogram } from "prom-client";
 import type { EventCounter, Metrics } from "../../platform/observability/metrics.ts";
+import type { Outcome } from "../providers/provider.ts";
 
 export interface DeliveryMetrics {
   /** Messages by outcome, including `dropped`: those were not sent. */
@@ -15,10 +16,22 @@ export interface DeliveryMetrics {
 
 const durationBuckets = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
-export function createDeliveryMetrics({
-  registry,
-  counter,
-}: Pick<Metrics, "registry" | "counter">): DeliveryMetrics {
+/** What becomes of a message: an outcome of the provider, or nothing was sent. */
+const messageOutcomes: readonly (Outcome["kind"] | "dropped")[] = [
+  "sent",
+  "dead",
+  "failed",
+  "dropped",
+  "retry",
+  "unavailable",
+  "refused",
+];
+
+/** @param providers those in use */
+export function createDeliveryMetrics(
+  { registry, counter }: Pick<Metrics, "registry" | "counter">,
+  providers: readonly string[],
+): DeliveryMetrics {
   const paused = new Gauge({
     name: "gatepost_push_provider_paused",
     help: "1 while nothing is sent to the provider because it failed or refused, as this process last saw it.",
@@ -32,19 +45,23 @@ export function createDeliveryMetrics({
     buckets: durationBuckets,
     registers: [registry],
   });
+  for (const provider of providers) {
+    paused.set({ provider }, 0);
+    duration.zero({ provider });
+  }
   return {
-    messages: counter("gatepost_push_messages_total", "Messages by provider and outcome.", [
-      "provider",
-      "outcome",
-    ]),
+    messages: counter("gatepost_push_messages_total", "Messages by provider and outcome.", {
+      provider: providers,
+      outcome: messageOutcomes,
+    }),
     removalStops: counter(
       "gatepost_push_removal_stops_total",
       "Notifications of which so many devices were reported dead that their tokens are no longer removed.",
-      ["provider"],
+      { provider: providers },
     ),
-    givenUp: counter("gatepost_push_dead_chunks_total", "Chunks of messages that were given up.", [
-      "provider",
-    ]),
+    givenUp: counter("gatepost_push_dead_chunks_total", "Chunks of messages that were given up.", {
+      provider: providers,
+    }),
     paused: (provider, isPaused) => paused.set({ provider }, isPaused ? 1 : 0),
     chunkEnded: (provider, seconds) => duration.observe({ provider }, seconds),
   };

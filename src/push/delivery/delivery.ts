@@ -55,7 +55,7 @@ export function startDelivery(dependencies: Dependencies): Loop {
   const { completeIfDone, removeDeadDevices } = dependencies;
   const { maxPerSecond, rampSeconds, maxDeadPercent, imageBaseUrl } = settings;
   const rules = { ...deliveryRules, ...dependencies.rules };
-  const metrics = createDeliveryMetrics(dependencies.metrics);
+  const metrics = createDeliveryMetrics(dependencies.metrics, [...providers.keys()]);
   const watch = new Watch(db, rules.checkIntervalMs);
   const idle = dependencies.idleMs === undefined ? {} : { idleMs: dependencies.idleMs };
   const common = { db, jobs, watch, rules, random, logger, metrics };

@@ -41,7 +41,7 @@ beforeAll(async () => {
     issuer: "otp-verifier",
     privateKey: keys.privateKey,
     logger: log.logger,
-    observer: { completed: () => undefined },
+    observer: { serves() {}, completed() {} },
     clock,
     validateResponses: true,
   });

@@ -15,7 +15,7 @@ afterEach(() => Promise.all(servers.splice(0).map((server) => server.close(100))
 
 async function start() {
   const { logger, lines } = captureLog();
-  const metrics = createMetrics("gatepost");
+  const metrics = createMetrics("gatepost", "1.2.3");
   const lifecycle = createLifecycle({ logger, graceSeconds: 1 });
   const server = createHttpServer({ logger, defaultHost: "localhost" });
   server.serve({ fetch: createManagementApp({ metrics, lifecycle, logger }).fetch });

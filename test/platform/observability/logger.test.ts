@@ -141,7 +141,7 @@ describe("the log", () => {
 
 describe("the metrics", () => {
   it("measure HTTP requests and RPCs by their labels", async () => {
-    const { registry, http, rpc } = createMetrics("gatepost");
+    const { registry, http, rpc } = createMetrics("gatepost", "1.2.3");
     http.completed({ service: "auth", operation: "issueToken", status: 200, seconds: 0.0004 });
     http.completed({ service: "auth", operation: "issueToken", status: 200, seconds: 0.3 });
     rpc.completed({ service: "auth", method: "Introspect", protocol: "grpc-web", code: "ok", seconds: 20 });
@@ -158,23 +158,31 @@ describe("the metrics", () => {
   });
 
   it("count what services count, shared by name", async () => {
-    const metrics = createMetrics("gatepost");
-    const count = () => metrics.counter("gatepost_limited_total", "Refused attempts.", ["service"]);
+    const metrics = createMetrics("gatepost", "1.2.3");
+    const count = () =>
+      metrics.counter("gatepost_limited_total", "Refused attempts.", { service: ["auth", "push"] });
     count().inc({ service: "auth" });
     count().inc({ service: "auth" }, 2);
-    expect(await metrics.registry.metrics()).toContain('gatepost_limited_total{service="auth"} 3');
-    expect(() => metrics.counter("gatepost_limited_total", "Refused attempts.", ["grant"])).toThrow(
+    const text = await metrics.registry.metrics();
+    expect(text).toContain('gatepost_limited_total{service="auth"} 3');
+    expect(text).toContain('gatepost_limited_total{service="push"} 0');
+    expect(() => metrics.counter("gatepost_limited_total", "Refused attempts.", { grant: [] })).toThrow(
       "service",
     );
   });
 
   it("of two processes' parts do not mix", async () => {
-    createMetrics("gatepost").http.completed({ service: "a", operation: "b", status: 200, seconds: 1 });
-    expect(await createMetrics("gatepost").registry.metrics()).not.toContain('operation="b"');
+    createMetrics("gatepost", "1.2.3").http.completed({
+      service: "a",
+      operation: "b",
+      status: 200,
+      seconds: 1,
+    });
+    expect(await createMetrics("gatepost", "1.2.3").registry.metrics()).not.toContain('operation="b"');
   });
 
   it("cost little", () => {
-    const { http } = createMetrics("gatepost");
+    const { http } = createMetrics("gatepost", "1.2.3");
     const observe = (times: number): void => {
       for (let i = 0; i < times; i += 1) {
         http.completed({ service: "auth", operation: `operation${i % 32}`, status: 200, seconds: 0.002 });

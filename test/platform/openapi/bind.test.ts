@@ -38,7 +38,7 @@ const binding = () => ({
   handlers: sampleHandlers,
   security: sampleSecurity,
   logger: captureLog().logger,
-  observer: { completed: () => undefined },
+  observer: { serves() {}, completed() {} },
   validateResponses: true,
 });
 
@@ -187,7 +187,7 @@ describe("credentials", () => {
         handlers: sampleHandlers,
         security: sampleSecurity,
         logger: api.log.logger,
-        observer: { completed: () => undefined },
+        observer: { serves() {}, completed() {} },
         validateResponses: true,
       }),
     ).toThrow("getSecret: none of its security schemes is Basic or Bearer");

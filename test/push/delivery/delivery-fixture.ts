@@ -184,7 +184,7 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
   await opened.migrate();
   const { db } = opened;
   const log = captureLog();
-  const metrics = createMetrics("gatepost");
+  const metrics = createMetrics("gatepost", "1.2.3");
   const jobs = createJobs({
     database: opened,
     tables: pushJobTables,
@@ -233,7 +233,7 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
         rules: { ...quickRules, ...rules },
         logger: log.logger,
         // The first one's are looked at.
-        metrics: isFirst ? metrics : createMetrics("gatepost"),
+        metrics: isFirst ? metrics : createMetrics("gatepost", "1.2.3"),
         async completeIfDone(_db, notificationId) {
           completed.push(notificationId);
         },

@@ -33,7 +33,7 @@ const delivery = startDelivery({
   providers: new Map([["fcm", provider]]),
   settings: { maxPerSecond: argument.maxPerSecond, rampSeconds: 0, maxDeadPercent: 10 },
   logger,
-  metrics: createMetrics("gatepost"),
+  metrics: createMetrics("gatepost", "1.2.3"),
   completeIfDone: async () => undefined,
   removeDeadDevices,
   handleDeadLetter: async () => undefined,

@@ -1,0 +1,23 @@
+import type { SQL } from "drizzle-orm";
+import type { Database } from "../platform/database/database.ts";
+import { rowCount } from "../platform/database/statements.ts";
+
+/** Rows that one statement marks or removes: few enough that nobody notices it. */
+export const batchSize = 1_000;
+
+/**
+ * Repeats a statement that deals with one batch of rows and returns them, until a batch is not full: then nothing is
+ * left. Or until `stopping` is aborted.
+ * @param done is told of each batch how many rows it had
+ */
+export async function inBatches(
+  db: Database,
+  statement: SQL,
+  stopping: AbortSignal | undefined,
+  done?: (rows: number) => void,
+): Promise<void> {
+  for (let rows = batchSize; rows === batchSize && !stopping?.aborted; ) {
+    rows = await rowCount(db, statement);
+    done?.(rows);
+  }
+}

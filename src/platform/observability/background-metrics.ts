@@ -1,0 +1,99 @@
+/** The metrics of what a service does in the background. */
+import { Counter, Gauge, type Registry } from "prom-client";
+import { pause } from "../base/loop.ts";
+import type { JanitorObserver, OutboxBacklog } from "../base/observers.ts";
+
+/** Milliseconds that a scrape waits for the database. */
+const readingMs = 1_000;
+
+/** What waits in the outboxes, read at each scrape: scrapes at the same time share a reading. */
+export function outboxMetrics(program: string, registry: Registry) {
+  const outboxes: { service: string; read: () => Promise<OutboxBacklog | undefined> }[] = [];
+  const registers = [registry];
+  function gauge(name: string, help: string, value: keyof OutboxBacklog): void {
+    new Gauge({
+      name: `${program}_outbox_${name}`,
+      help,
+      labelNames: ["service"],
+      registers,
+      async collect() {
+        await Promise.all(
+          outboxes.map(async ({ service, read }) => {
+            const backlog = await read();
+            if (backlog) this.set({ service }, backlog[value]);
+            else this.remove({ service });
+          }),
+        );
+      },
+    });
+  }
+  gauge("events", "Events that wait to be delivered; absent while the database does not answer.", "events");
+  gauge(
+    "oldest_event_age_seconds",
+    "Time since the oldest of them was written; 0 if there is none.",
+    "oldestSeconds",
+  );
+  const delivered = new Counter({
+    name: `${program}_outbox_delivered_events_total`,
+    help: "Events that this process has delivered.",
+    labelNames: ["service"],
+    registers,
+  });
+  return (service: string, backlog: () => Promise<OutboxBacklog>): ((count: number) => void) => {
+    outboxes.push({ service, read: shared(() => beforeLong(backlog())) });
+    delivered.inc({ service }, 0);
+    return (count) => delivered.inc({ service }, count);
+  };
+}
+
+/** Undefined if the work fails or takes too long. */
+function beforeLong<T>(work: Promise<T>): Promise<T | undefined> {
+  const unknown = () => undefined;
+  return Promise.race([work.catch(unknown), pause(readingMs).then(unknown)]);
+}
+
+/** Who asks while the work runs gets its result. */
+function shared<T>(work: () => Promise<T>): () => Promise<T> {
+  let running: Promise<T> | undefined;
+  return () => {
+    running ??= work().finally(() => {
+      running = undefined;
+    });
+    return running;
+  };
+}
+
+/** The progress of janitors. Moments, not durations, as they stay true while nothing happens. */
+export function janitorMetrics(program: string, registry: Registry) {
+  const registers = [registry];
+  const rows = new Counter({
+    name: `${program}_janitor_rows_total`,
+    help: "Rows that the janitor of this process has removed; of ended_authorizations, marked as revoked.",
+    labelNames: ["service", "kind"],
+    registers,
+  });
+  const caughtUp = new Gauge({
+    name: `${program}_janitor_caught_up_timestamp_seconds`,
+    help: "When this process last found nothing left to remove, or started. The greatest of all processes holds.",
+    labelNames: ["service", "kind"],
+    registers,
+  });
+  const lastRound = new Gauge({
+    name: `${program}_janitor_last_round_timestamp_seconds`,
+    help: "When the janitor of this process last finished a round without an error, or started.",
+    labelNames: ["service"],
+    registers,
+  });
+  return <const Kind extends string>(service: string, kinds: readonly Kind[]): JanitorObserver<Kind> => {
+    for (const kind of kinds) {
+      rows.inc({ service, kind }, 0);
+      caughtUp.setToCurrentTime({ service, kind });
+    }
+    lastRound.setToCurrentTime({ service });
+    return {
+      cleaned: (kind, count) => rows.inc({ service, kind }, count),
+      caughtUp: (kind) => caughtUp.setToCurrentTime({ service, kind }),
+      roundEnded: () => lastRound.setToCurrentTime({ service }),
+    };
+  };
+}
