@@ -1,5 +1,5 @@
 /**
- * The closing lines of a test run: which databases it really ran on, and the totals as the very last
+ * The closing lines of a test run: which databases and programs it really ran on, and the totals as the very last
  * line, in a form that neither colours nor layout change: `N passed, N failed`.
  */
 import { rmSync } from "node:fs";
@@ -7,6 +7,7 @@ import type { Reporter, SerializedError, TestModule } from "vitest/node";
 import { BACKENDS_FILE, exercisedBackends } from "./backends.ts";
 import { findPgbouncer } from "./pgbouncer.ts";
 import { findPostgresql, installPostgresql } from "./postgresql/binaries.ts";
+import { findPromtool } from "./promtool.ts";
 
 /** What is counted: tests, and as failed also whatever failed outside of a test. */
 interface Totals {
@@ -15,7 +16,7 @@ interface Totals {
   readonly skipped: number;
 }
 
-/** Runs after vitest's own reporter, and makes a machine without PostgreSQL or PgBouncer a failure where `CI` is set. */
+/** Runs after vitest's own reporter, and makes a machine without PostgreSQL, PgBouncer or promtool a failure where `CI` is set. */
 export default class ClosingLines implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], unhandled: readonly SerializedError[]): void {
     const say = (line: string): boolean => process.stdout.write(`${line}\n`);
@@ -23,13 +24,18 @@ export default class ClosingLines implements Reporter {
     say(`Databases exercised: ${backends.length === 0 ? "none" : backends.join(", ")}`);
     const isMissing = postgresIsMissing();
     const hasNoPooler = findPgbouncer() === undefined;
-    const isFailure = (isMissing || hasNoPooler) && isContinuousIntegration();
+    const hasNoPromtool = findPromtool() === undefined;
+    const isFailure = (isMissing || hasNoPooler || hasNoPromtool) && isContinuousIntegration();
     if (isMissing) {
       say(`PostgreSQL was not found on this machine, so only the embedded database was tested.`);
       say(installPostgresql);
     }
     if (hasNoPooler)
       say("PgBouncer was not found on this machine, and is not tested (apt-get install pgbouncer).");
+    if (hasNoPromtool)
+      say(
+        "promtool was not found on this machine, so the alert rules are not tested (apt-get install prometheus).",
+      );
     if (isFailure) {
       say("CI is set: this counts as a failure.");
       process.exitCode = 1;
