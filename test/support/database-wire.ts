@@ -1,6 +1,7 @@
 /**
  * A way to PostgreSQL that a test can cut: connections break, and new ones are refused, as where the database
- * server is gone; or nothing passes any more, as where it hangs.
+ * server is gone; or nothing passes any more, as where it hangs; or what a network does to the connections of now,
+ * while new ones work; or everything takes its time.
  */
 import { once } from "node:events";
 import { connect, createServer, type Server, type Socket } from "node:net";
@@ -11,13 +12,21 @@ export interface DatabaseWire {
   cut(): Promise<(to?: { readonly host: string; readonly port: number }) => Promise<void>>;
   /** @returns lets through what has been waiting */
   hang(): () => void;
+  /** The connections of now are half-open for good: what is sent on them is lost, and neither end is told. */
+  strand(): void;
+  /** The connections of now are reset, at both ends. */
+  reset(): void;
+  /** Everything takes so many milliseconds longer, each way; 0 ends that. */
+  delay(ms: number): void;
   close(): Promise<void>;
 }
 
 /** Listens on a port of its own and passes everything on to this one. */
 export async function openDatabaseWire(host: string, port: number): Promise<DatabaseWire> {
   const sockets = new Set<Socket>();
+  const stranded = new WeakSet<Socket>();
   let isHanging = false;
+  let delayMs = 0;
   let target = { host, port };
 
   function pass(client: Socket): void {
@@ -27,11 +36,20 @@ export async function openDatabaseWire(host: string, port: number): Promise<Data
       [database, client],
     ] as const) {
       sockets.add(from);
-      from.on("data", (bytes) => to.write(bytes));
+      let due = 0;
+      from.on("data", (bytes) => {
+        if (stranded.has(from)) return;
+        // Nothing overtakes what is on its way.
+        const now = performance.now();
+        const waitMs = Math.max(delayMs, due - now);
+        if (waitMs <= 0) return to.write(bytes);
+        due = now + waitMs + 1;
+        return setTimeout(() => to.write(bytes), waitMs);
+      });
       from.on("error", () => from.destroy());
       from.on("close", () => {
         sockets.delete(from);
-        to.destroy();
+        if (!stranded.has(from)) to.destroy();
       });
       if (isHanging) from.pause();
     }
@@ -69,6 +87,15 @@ export async function openDatabaseWire(host: string, port: number): Promise<Data
         isHanging = false;
         for (const socket of sockets) socket.resume();
       };
+    },
+    strand() {
+      for (const socket of sockets) stranded.add(socket);
+    },
+    reset() {
+      for (const socket of sockets) socket.resetAndDestroy();
+    },
+    delay(ms) {
+      delayMs = ms;
     },
     async close() {
       if (server.listening) await shut();

@@ -38,9 +38,9 @@ export function violatedUnique(thrown: unknown): string | undefined {
 
 /**
  * Class 08 connection, 53 resources, 57P shutdown, 57014 cancelled by a timeout, 55P03 a lock that was not released in
- * time, 25006 read-only (a standby).
+ * time, 25P03 a transaction that has paused for too long, 25006 read-only (a standby).
  */
-const unavailableStates = /^(08\w{3}|53\w{3}|57P\w{2}|57014|55P03|25006)$/;
+const unavailableStates = /^(08\w{3}|53\w{3}|57P\w{2}|57014|55P03|25P03|25006)$/;
 /** Codes of Node's sockets and of postgres.js. */
 const unavailableCodes =
   /^(ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|CONNECT_TIMEOUT|CONNECTION_\w+)$/;

@@ -6,6 +6,15 @@ export type Query = (text: string, options?: QueryOptions) => Promise<Result>;
 
 /** Milliseconds that a statement of a transaction waits for a lock. */
 const lockTimeoutMs = 2_000;
+/**
+ * Milliseconds that PostgreSQL waits for the next statement of a transaction. Where the network has swallowed the
+ * connection, it is not told, and would keep the locks of the transaction for hours.
+ */
+const idleTimeoutMs = 5_000;
+
+const begin =
+  `begin; set local lock_timeout = ${lockTimeoutMs}; ` +
+  `set local idle_in_transaction_session_timeout = ${idleTimeoutMs}`;
 
 /**
  * Runs work in a transaction on the connection: commits its result, rolls back if it throws. Where the connection
@@ -15,7 +24,7 @@ export async function runTransaction<T>(
   connection: Connection,
   work: (query: Query) => Promise<T>,
 ): Promise<T> {
-  await connection.query(`begin; set local lock_timeout = ${lockTimeoutMs}`, { isScript: true });
+  await connection.query(begin, { isScript: true });
   try {
     const result = await work((text, options) => connection.query(text, options));
     const { command } = await connection.query("commit");

@@ -6,16 +6,19 @@ import { authMigrations } from "../../../src/auth/service.ts";
 import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
 import type { Database } from "../../../src/platform/database/database.ts";
 import { divide } from "../../../src/platform/database/postgresql.ts";
+import { openDatabaseWire } from "../../support/database-wire.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
-import { createServiceDatabase } from "../../support/service-database.ts";
+import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", () => {
   let admin: postgres.Sql;
   let db: Database;
+  let settings: ServiceDatabase["settings"];
+  let open: ServiceDatabase["open"];
   const poolSize = 8;
   const max = divide(poolSize).transactions;
   const cleanup = suiteCleanup();
@@ -29,7 +32,8 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
     cleanup.defer(() => admin.end());
     await admin`create table public.entries (id int)`;
     await admin.unsafe("grant usage on schema public to public; grant all on public.entries to public");
-    ({ db } = await own.open({ poolSize }));
+    ({ settings, open } = own);
+    ({ db } = await open({ poolSize }));
   });
   beforeEach(() => admin`delete from public.entries`);
 
@@ -166,4 +170,21 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
     await db.transaction((tx) => insert(tx, 8));
     expect(await stored()).toEqual([8]);
   });
+
+  test("one whose connection is half-open holds its locks for a few seconds only", async () => {
+    if (settings.kind !== "postgres") throw new Error("not PostgreSQL");
+    const wire = await openDatabaseWire(settings.host, settings.port);
+    const stranded = await open({ host: "127.0.0.1", port: wire.port });
+    await admin`insert into public.entries values (1)`;
+    const given = stranded.db.transaction(async (tx) => {
+      await tx.execute(sql`update public.entries set id = 2`);
+      wire.strand();
+      await tx.execute(sql`select 1`);
+    });
+    // The process learns nothing, and gives up; PostgreSQL learns not even that.
+    await expect(given).rejects.toSatisfy(isDatabaseUnavailable);
+    await waitFor(() => db.execute(sql`update public.entries set id = 3`));
+    expect(await stored()).toEqual([3]);
+    await wire.close();
+  }, 30_000);
 });
