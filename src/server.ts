@@ -6,22 +6,26 @@ import nodeTls from "node:tls";
 import { Hono } from "hono";
 import manifest from "../package.json" with { type: "json" };
 import { composeServices, type RunnableService } from "./compose-services.ts";
+import { Admission } from "./platform/base/admission.ts";
 import { type Clock, systemClock } from "./platform/base/clock.ts";
 import { corsPolicy } from "./platform/base/cors-policy.ts";
 import { CachingRouter } from "./platform/http/caching-router.ts";
 import { httpCors } from "./platform/http/cors.ts";
+import { guardOperations } from "./platform/http/gate.ts";
 import { createManagementApp } from "./platform/http/management.ts";
 import { createHttpServer } from "./platform/http/server.ts";
 import { createFileLogger, type Logger } from "./platform/observability/logger.ts";
 import { createMetrics } from "./platform/observability/metrics.ts";
 import { apiHeaders } from "./platform/openapi/api-headers.ts";
 import { notFound } from "./platform/openapi/bind.ts";
+import { guardedOperations } from "./platform/openapi/guarded.ts";
 import { createApiReference, createIndex } from "./platform/openapi/reference.ts";
 import { createLifecycle, type Lifecycle } from "./platform/process/lifecycle.ts";
 import { becomeReady, keepReady } from "./platform/process/readiness.ts";
 import { Reminders } from "./platform/process/reminders.ts";
 import { createConnectHandler } from "./platform/rpc/connect-handler.ts";
 import { createGrpcServer } from "./platform/rpc/grpc-server.ts";
+import { prioritizedMethods } from "./platform/rpc/service.ts";
 import { SettingsError } from "./platform/settings/settings.ts";
 import type { Settings } from "./services.ts";
 import { databaseFailure } from "./start-failure.ts";
@@ -75,7 +79,8 @@ export async function startServer(
   const stopping = draining.signal;
 
   const http = createHttpServer({ tls, logger });
-  const grpc = createGrpcServer({ logger, observer: metrics.rpc, tls });
+  const admission = new Admission({ logger, observer: metrics.admission });
+  const grpc = createGrpcServer({ logger, observer: metrics.rpc, tls, admission });
   // A port that the system chooses may be opened before the services exist: no client has its number yet.
   const known = await settings.listeningOn({
     http: server.port || (await http.listen(host, 0)),
@@ -106,7 +111,13 @@ export async function startServer(
     cors,
     draining: stopping,
   };
-  http.serve({ fetch: app.fetch, rpc: createConnectHandler(rpc) });
+  const operations = services.flatMap(({ name, document }) => guardedOperations(name, document, logger));
+  admission.register([...operations, ...prioritizedMethods(rpc.services).values()]);
+  http.serve({
+    fetch: app.fetch,
+    rpc: createConnectHandler(rpc),
+    gate: { admission, guarded: guardOperations(operations, cors) },
+  });
   grpc.serve(rpc.services);
   const management = createHttpServer({ logger, defaultHost: "localhost" });
   management.serve({ fetch: createManagementApp({ metrics, lifecycle, logger }).fetch });

@@ -800,7 +800,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description A service that this one depends on does not answer. */
+        /** @description A service that this one depends on does not answer, or more requests arrive than can be answered. */
         ServiceUnavailable: {
             headers: {
                 "X-Request-Id": components["headers"]["X-Request-Id"];
@@ -927,7 +927,7 @@ export interface components {
                 "application/json": components["schemas"]["OAuthError"];
             };
         };
-        /** @description A service that this one depends on does not answer. */
+        /** @description A service that this one depends on does not answer, or more requests arrive than can be answered. */
         OAuthServiceUnavailable: {
             headers: {
                 "X-Request-Id": components["headers"]["X-Request-Id"];

@@ -821,7 +821,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description A service that this one depends on does not answer. */
+        /** @description A service that this one depends on does not answer, or more requests arrive than can be answered. */
         ServiceUnavailable: {
             headers: {
                 "X-Request-Id": components["headers"]["X-Request-Id"];

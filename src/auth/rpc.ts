@@ -13,31 +13,35 @@ interface Dependencies {
 }
 
 export function authRpc({ authenticator, introspect }: Dependencies): RpcService {
-  return implement(IntrospectionService, {
-    async introspect({ token }, { metadata }) {
-      const caller =
-        (await authenticator.client(metadata("authorization"))) ??
-        authenticator.platform(metadata("x-api-key"));
-      if (!caller || !mayIntrospect(caller)) throw invalidClient();
-      if (token === "") throw new ServiceError(AuthErrorKinds.missingToken, "The token is missing.");
-      const result = await introspect(token);
-      if (!result.active) return { active: false };
-      const { sub, aud, nbf, iss, exp, iat, jti, clientId, scope = "" } = result;
-      return {
-        active: true,
-        sub,
-        aud: [...aud],
-        userInfo: { userId: sub },
-        nbf: String(nbf),
-        iss,
-        exp: String(exp),
-        iat: String(iat),
-        jti,
-        clientId,
-        tokenType: "Bearer",
-        scope,
-        username: sub,
-      };
+  return implement(
+    IntrospectionService,
+    {
+      async introspect({ token }, { metadata }) {
+        const caller =
+          (await authenticator.client(metadata("authorization"))) ??
+          authenticator.platform(metadata("x-api-key"));
+        if (!caller || !mayIntrospect(caller)) throw invalidClient();
+        if (token === "") throw new ServiceError(AuthErrorKinds.missingToken, "The token is missing.");
+        const result = await introspect(token);
+        if (!result.active) return { active: false };
+        const { sub, aud, nbf, iss, exp, iat, jti, clientId, scope = "" } = result;
+        return {
+          active: true,
+          sub,
+          aud: [...aud],
+          userInfo: { userId: sub },
+          nbf: String(nbf),
+          iss,
+          exp: String(exp),
+          iat: String(iat),
+          jti,
+          clientId,
+          tokenType: "Bearer",
+          scope,
+          username: sub,
+        };
+      },
     },
-  });
+    "high",
+  );
 }

@@ -11,16 +11,13 @@ import { connect } from "node:net";
 import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql } from "../support/postgresql/server.ts";
 import { application, introspector, type Preparation, prepare, refreshedRows } from "./prepare.ts";
-import { type BenchServer, type Measured, measure, pinned, startBenchServer } from "./processes.ts";
+import { type Measured, measure, pinned, startBenchServer } from "./processes.ts";
+import { basic, introspectPath, ports, startProduct, tokensPath, warmIntrospection } from "./product.ts";
 
 const seconds = process.env["BENCH_SECONDS"] ?? "3";
 const rounds = Number(process.env["BENCH_ROUNDS"] ?? 9);
 const count = Number(process.env["BENCH_AUTHORIZATIONS"] ?? 100_000);
 const only = process.env["BENCH_ONLY"]?.split(",") ?? ["http", "grpc", "tokens", "refresh"];
-const ports = { http: 18_080, grpc: 19_090, management: 18_081, bareHttp: 18_090, bareGrpc: 19_091 };
-
-const basic = ({ id, secret }: { id: string; secret: string }) =>
-  `Basic ${Buffer.from(`${id}:${secret}`).toString("base64")}`;
 const print = (line: string) => process.stdout.write(`${line}\n`);
 
 async function listens(port: number): Promise<boolean> {
@@ -28,17 +25,6 @@ async function listens(port: number): Promise<boolean> {
   await once(socket, "connect");
   socket.destroy();
   return true;
-}
-
-function startProduct({ env }: Preparation): Promise<BenchServer> {
-  const portSettings = {
-    SERVICES: "auth",
-    SERVER_PORT: String(ports.http),
-    GRPC_PORT: String(ports.grpc),
-    MANAGEMENT_PORT: String(ports.management),
-  };
-  const isReady = async () => (await fetch(`http://127.0.0.1:${ports.management}/health/ready`)).ok;
-  return startBenchServer("../../src/start.js", [], { ...env, ...portSettings }, isReady);
 }
 
 /** @param share 0.5 is the median */
@@ -125,24 +111,11 @@ async function bench(preparation: Preparation): Promise<void> {
     callers = 64,
   ) => measure(1, "load-http.ts", [String(port), path, who, bodies, expected, String(callers), duration]);
   const issue = (duration: string, callers?: number) =>
-    load(
-      duration,
-      [ports.http, "/api/auth/oauth2/v1/tokens", basic(application), grants, '"access_token"'],
-      callers,
-    );
+    load(duration, [ports.http, tokensPath, basic(application), grants, '"access_token"'], callers);
 
   const product = await startProduct(preparation);
   print("Letting the server see every token once, as it would in its first minutes ...");
-  const path = "/api/auth/oauth2/v1/introspect";
-  await measure(1, "load-http.ts", [
-    String(ports.http),
-    path,
-    basic(introspector),
-    introspections,
-    '"active":true',
-    "64",
-    "once",
-  ]);
+  await warmIntrospection(preparation);
   if (only.includes("http")) {
     const bare = await startBenchServer(
       "bare-hono.ts",
@@ -155,7 +128,8 @@ async function bench(preparation: Preparation): Promise<void> {
       0.4,
       () =>
         load(seconds, [ports.bareHttp, "/introspect", basic(introspector), introspections, '"active":true']),
-      (duration) => load(duration, [ports.http, path, basic(introspector), introspections, '"active":true']),
+      (duration) =>
+        load(duration, [ports.http, introspectPath, basic(introspector), introspections, '"active":true']),
     );
     await bare.stop();
   }

@@ -82,8 +82,8 @@ export interface Measured {
   readonly failure?: string;
 }
 
-/** Runs a program to its end. Load belongs on the second core, a ceiling on the servers' first. */
-export async function measure(core: 0 | 1, file: string, args: readonly string[]): Promise<Measured> {
+/** Runs a program to its end. @returns what it printed. Load belongs on the second core */
+export async function run(core: 0 | 1, file: string, args: readonly string[]): Promise<string> {
   const child = start(core, file, args, {});
   let output = "";
   child.stdout?.setEncoding("utf8").on("data", (text: string) => {
@@ -91,7 +91,12 @@ export async function measure(core: 0 | 1, file: string, args: readonly string[]
   });
   const [code] = await once(child, "close");
   if (code !== 0) throw new Error(`${file} exited with ${code}`);
-  const measured: Measured = JSON.parse(output);
+  return output;
+}
+
+/** Runs a program that measures. Load belongs on the second core, a ceiling on the servers' first. */
+export async function measure(core: 0 | 1, file: string, args: readonly string[]): Promise<Measured> {
+  const measured: Measured = JSON.parse(await run(core, file, args));
   if (measured.failure !== undefined) throw new Error(`${file}: a wrong answer: ${measured.failure}`);
   return measured;
 }

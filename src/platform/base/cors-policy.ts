@@ -2,6 +2,8 @@
  * What pages of other origins may do (the CORS protocol of the Fetch standard), on the HTTP APIs and on the
  * RPC protocols alike. The caller passes in the headers that only some APIs have.
  */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { cors as connectCors } from "@connectrpc/connect";
 
 /** The headers that requests of an API may carry, and that its responses have. */
@@ -39,6 +41,20 @@ export function corsPolicy(origins: readonly string[], apis: readonly ApiHeaders
     ]),
     maxAgeSeconds: 600,
   };
+}
+
+/** Sets the headers that let the page of a permitted origin read a response, whatever it is. */
+export function setCorsHeaders(
+  request: IncomingMessage | Http2ServerRequest,
+  response: ServerResponse | Http2ServerResponse,
+  cors: CorsPolicy | undefined,
+): void {
+  if (!cors?.origins.length) return;
+  response.setHeader("vary", "Origin");
+  const origin = request.headers.origin;
+  if (origin === undefined || !cors.origins.includes(origin)) return;
+  response.setHeader("access-control-allow-origin", origin);
+  response.setHeader("access-control-expose-headers", cors.exposedHeaders.join(","));
 }
 
 /** Each header once, whatever its case, in its first spelling. */

@@ -25,6 +25,14 @@ export interface RpcObserver {
 
 export type RpcProtocol = "grpc" | "connect" | "grpc-web";
 
+/** Receives what was refused because too much arrived. */
+export interface AdmissionObserver {
+  /** How many requests of each priority have been admitted and not yet answered may be asked for at any time. */
+  inFlight(count: () => Readonly<Record<string, number>>): void;
+  /** @param count 0 announces that such requests can be refused */
+  shed(service: string, priority: string, count: number): void;
+}
+
 /** How the connections of a lane are used at a moment. */
 export interface LaneUsage {
   /** Connections that are open, and those of them that have work. */

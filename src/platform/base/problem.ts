@@ -1,4 +1,6 @@
 /** An error as an HTTP response: a problem (RFC 9457). */
+import type { ServerResponse } from "node:http";
+import type { Http2ServerResponse } from "node:http2";
 import type { ServiceError } from "./errors.ts";
 import type { RequestContext } from "./request-context.ts";
 
@@ -40,4 +42,16 @@ export function problem(
 /** The response as the Fetch API has it, with a JSON body. */
 export function toResponse({ status, headers, body }: ResponseParts): Response {
   return new Response(body === undefined ? null : JSON.stringify(body), { status, headers });
+}
+
+/** Sends the response without the Fetch API. */
+export function sendResponse(
+  response: ServerResponse | Http2ServerResponse,
+  { status, headers, body }: ResponseParts,
+): void {
+  const content = body === undefined ? "" : JSON.stringify(body);
+  response.statusCode = status;
+  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+  response.setHeader("Content-Length", Buffer.byteLength(content));
+  response.end(content);
 }

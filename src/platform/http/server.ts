@@ -16,11 +16,13 @@ import type { Duplex } from "node:stream";
 import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from "@hono/node-server";
 import type { Logger } from "pino";
 import { withoutQuery } from "../base/addresses.ts";
+import type { Admission, Guarded } from "../base/admission.ts";
 import { codeOf } from "../base/error-code.ts";
 import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/errors.ts";
-import { problem, type ResponseParts, toResponse } from "../base/problem.ts";
+import { problem, type ResponseParts, sendResponse, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { Connections } from "./connections.ts";
+import { admit, type FindGuarded } from "./gate.ts";
 import { ambiguousRequest, expectationFailed, respondAndClose, unreadableRequest } from "./refusals.ts";
 
 type AnyRequest = IncomingMessage | Http2ServerRequest;
@@ -31,6 +33,8 @@ type Handler = (request: AnyRequest, response: AnyResponse) => void;
 export interface RpcHandler {
   /** @param path without the query */
   matches(path: string): boolean;
+  /** What a request asks for; undefined if it is not to be refused, as none is unless this is there. */
+  guarded?(method: string, path: string): Guarded | undefined;
   handle(request: AnyRequest, response: AnyResponse): void;
 }
 
@@ -47,11 +51,20 @@ export interface HttpTimeouts {
 /** The default timeouts. */
 export const defaultTimeouts: HttpTimeouts = { headersMs: 10_000, requestMs: 30_000, keepAliveMs: 75_000 };
 
+/** What may be refused, and by whom. */
+interface Gate {
+  readonly admission: Admission;
+  /** Of the HTTP APIs. */
+  readonly guarded: FindGuarded;
+}
+
 /** The handlers of requests. */
 export interface HttpHandlers {
   readonly fetch: (request: Request, env: HttpBindings | Http2Bindings) => Response | Promise<Response>;
   /** None unless given. */
   readonly rpc?: RpcHandler | undefined;
+  /** What may be refused while too much arrives; nothing unless given. */
+  readonly gate?: Gate | undefined;
 }
 
 interface HttpServerSettings {
@@ -173,15 +186,20 @@ function limitUpload({ stream }: Http2ServerRequest, requestMs: number): void {
 }
 
 /** RPC paths go to the RPC handler, all other requests to the HTTP APIs behind Hono's listener. */
-function handlerOf({ fetch, rpc }: HttpHandlers, { logger, defaultHost }: HttpServerSettings): Handler {
+function handlerOf({ fetch, rpc, gate }: HttpHandlers, { logger, defaultHost }: HttpServerSettings): Handler {
   const listener = getRequestListener(fetch, {
     ...(defaultHost !== undefined && { hostname: defaultHost }),
     errorHandler: (thrown) => toResponse(failure(logger, thrown)),
   });
   return (request, response) => {
-    if (rpc?.matches(withoutQuery(request.url ?? "/"))) {
+    const { method = "GET", url = "/" } = request;
+    const path = withoutQuery(url);
+    const isRpc = rpc?.matches(path);
+    const guarded = isRpc ? rpc?.guarded?.(method, path) : gate?.guarded(method.toUpperCase(), path);
+    if (gate && guarded && !admit(gate.admission, guarded, request, response)) return;
+    if (isRpc) {
       try {
-        rpc.handle(request, response);
+        rpc?.handle(request, response);
       } catch (thrown) {
         sendFailure(logger, response, thrown);
       }
@@ -209,12 +227,7 @@ function isBadTarget(thrown: unknown): boolean {
 }
 
 function sendFailure(logger: Logger, response: AnyResponse, thrown: unknown): void {
-  const { status, headers, body } = failure(logger, thrown);
-  if (response.headersSent) {
-    response.destroy();
-    return;
-  }
-  response.statusCode = status;
-  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
-  response.end(JSON.stringify(body));
+  const parts = failure(logger, thrown);
+  if (response.headersSent) response.destroy();
+  else sendResponse(response, parts);
 }

@@ -1,12 +1,14 @@
 /** The metrics of a process and their names. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import type {
+  AdmissionObserver,
   DatabaseObserver,
   HttpObserver,
   JanitorObserver,
   OutboxBacklog,
   RpcObserver,
 } from "../base/observers.ts";
+import { admissionMetrics } from "./admission-metrics.ts";
 import { janitorMetrics, outboxMetrics } from "./background-metrics.ts";
 import { databaseMetrics } from "./database-metrics.ts";
 import { durationBuckets } from "./duration-buckets.ts";
@@ -21,6 +23,7 @@ export interface Metrics {
   readonly registry: Registry;
   readonly http: HttpObserver;
   readonly rpc: RpcObserver;
+  readonly admission: AdmissionObserver;
   /** The connections of a service to its database. */
   database(service: string): DatabaseObserver;
   /**
@@ -88,6 +91,7 @@ export function createMetrics(program: string, version: string): Metrics {
       completed: ({ service, method, protocol, code, seconds }) =>
         rpcDuration.observe({ service, method, protocol, code }, seconds),
     },
+    admission: admissionMetrics(program, registry),
     database: databaseMetrics(program, registry),
     outbox: outboxMetrics(program, registry),
     janitor: janitorMetrics(program, registry),

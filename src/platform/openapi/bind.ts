@@ -14,6 +14,7 @@ import { problem, type ResponseParts, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
+import { routeOf } from "./guarded.ts";
 import type { BodySecurityHandler, Call, Handlers, SecurityHandler } from "./handlers.ts";
 import { type HeaderReader, headerReader } from "./headers.ts";
 import { parameterReader } from "./parameters.ts";
@@ -60,7 +61,7 @@ export function bindContract<Operations, Caller>(binding: Binding<Operations, Ca
       observer.serves({ service, operation, status });
   }
   for (const [path, operations] of byPath(binding.document.operations)) {
-    const route = path.replaceAll(/\{(\w+)\}/g, ":$1");
+    const route = routeOf(path);
     for (const operation of operations) {
       const handler = handlers.get(operation.id);
       if (!handler) throw new Error(`${operation.id} has no handler`);

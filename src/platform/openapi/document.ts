@@ -7,6 +7,7 @@ import { readFileSync } from "node:fs";
 import { Ajv2020, type FuncKeywordDefinition, type ValidateFunction } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 import { type Document, OpenAPIBackend, type Operation } from "openapi-backend";
+import { type Priority, priorities } from "../base/admission.ts";
 import { closed } from "./closed.ts";
 import { type Protos, readProtos } from "./protos.ts";
 
@@ -66,6 +67,8 @@ export interface ContractOperation {
   readonly responses: Readonly<Record<string, ResponseObject>>;
   /** `x-error-format` of the operation; `problem` unless it is stated. */
   readonly errorFormat: ErrorFormat;
+  /** `x-priority` of the operation, for when not all requests can be answered; `low` unless it is stated. */
+  readonly priority: Priority;
   /** Validators of `{path, query, header, requestBody}`; compiled at first use. */
   requestValidators(): readonly ValidateFunction[];
   /**
@@ -203,12 +206,20 @@ interface Dereferenced {
   };
   readonly responses?: Readonly<Record<string, ResponseObject>>;
   readonly "x-error-format"?: string;
+  readonly "x-priority"?: string;
 }
 
 /** @throws if the document states an unknown format */
 function errorFormatOf(id: string, { "x-error-format": format = "problem" }: Dereferenced): ErrorFormat {
   if (format === "problem" || format === "oauth") return format;
   throw new Error(`${id}: there is no error format ${format}`);
+}
+
+/** @throws if the document states an unknown priority */
+function priorityOf(id: string, { "x-priority": stated = "low" }: Dereferenced): Priority {
+  const priority = priorities.find((known) => known === stated);
+  if (priority) return priority;
+  throw new Error(`${id}: there is no priority ${stated}`);
 }
 
 /** @throws if the operation names a scheme that the document does not have */
@@ -246,6 +257,7 @@ function describeOperation(
     bodyRequired: requestBody?.required ?? false,
     responses,
     errorFormat: errorFormatOf(id, dereferenced),
+    priority: priorityOf(id, dereferenced),
     requestValidators: () => backend.validator.getRequestValidatorsForOperation(id) ?? [],
     responseValidator(status, mediaType) {
       const key = `${status} ${mediaType}`;

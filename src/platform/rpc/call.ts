@@ -14,7 +14,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import type { Logger } from "pino";
 import type { Timed } from "../base/deadlines.ts";
-import { asServiceError, ErrorKinds } from "../base/errors.ts";
+import { asServiceError, ErrorKinds, type ServiceError } from "../base/errors.ts";
 import type { RpcObserver, RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
 import type { RpcCall, ServerStreamingMethod, UnaryMethod } from "./service.ts";
@@ -190,10 +190,7 @@ export class ActiveCall implements RpcCall, Timed {
       const level = error.kind === ErrorKinds.internal ? "error" : "warn";
       this.context.log[level]({ err: error.cause, ...this.#operation() }, error.message);
     }
-    const wait = error.retryAfterSeconds;
-    // Half a surrogate pair cannot be percent-encoded: as a status message it would break the response.
-    const detail = error.message.toWellFormed();
-    return new ConnectError(detail, error.kind.grpc, wait === undefined ? {} : { "retry-after": `${wait}` });
+    return connectError(error);
   }
 
   #finish(failure?: Code): void {
@@ -214,6 +211,13 @@ export class ActiveCall implements RpcCall, Timed {
   #operation(): { service: string; operation: string } {
     return { service: this.#method.parent.typeName, operation: this.#method.name };
   }
+}
+
+/** The error as a status. */
+export function connectError({ message, kind, retryAfterSeconds: wait }: ServiceError): ConnectError {
+  // Half a surrogate pair cannot be percent-encoded: as a status message it would break the response.
+  const detail = message.toWellFormed();
+  return new ConnectError(detail, kind.grpc, wait === undefined ? {} : { "retry-after": `${wait}` });
 }
 
 export function deadlineExceeded(): ConnectError {

@@ -17,20 +17,21 @@ import {
   universalResponseToNodeResponse,
 } from "@connectrpc/connect-node";
 import { withoutQuery } from "../base/addresses.ts";
-import type { CorsPolicy } from "../base/cors-policy.ts";
+import { type Guarded, overloaded } from "../base/admission.ts";
+import { type CorsPolicy, setCorsHeaders } from "../base/cors-policy.ts";
 import type { RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { maxResponseBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
-import { type ActiveCall, cancelled } from "./call.ts";
+import { type ActiveCall, cancelled, connectError } from "./call.ts";
 import {
   type NodeRequest,
   type NodeResponse,
   send,
   sendPreflight,
+  sendStatus,
   sendUnknownMethod,
-  setCorsHeaders,
 } from "./connect-responses.ts";
-import type { RpcMethod, RpcService } from "./service.ts";
+import { prioritizedMethods, type RpcMethod, type RpcService } from "./service.ts";
 
 export interface ConnectHandlerOptions extends RpcPipelineOptions {
   readonly services: readonly RpcService[];
@@ -45,6 +46,8 @@ export interface ConnectHandlerOptions extends RpcPipelineOptions {
 interface ConnectHandler {
   /** Whether a path (without a query) belongs to one of the services, and therefore to `handle`. */
   matches(path: string): boolean;
+  /** What a request asks for; undefined if it is not to be refused. */
+  guarded(method: string, path: string): Guarded | undefined;
   /** Always responds, or destroys the connection; never throws. */
   handle(request: NodeRequest, response: NodeResponse): void;
 }
@@ -79,6 +82,11 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
     pipeline.serves(service, "grpc-web");
   }
   const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]));
+  const unary = [...prioritizedMethods(options.services)].map(([path, prioritized]): [string, Guarded] => [
+    path,
+    { ...prioritized, refuse },
+  ]);
+  const guarded = new Map(unary);
 
   /** Responds to a request that is not a call. @returns whether it has responded */
   function respondWithoutCall(request: NodeRequest, response: NodeResponse, path: string): boolean {
@@ -91,12 +99,22 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
     return true;
   }
 
-  async function handle(request: NodeRequest, response: NodeResponse): Promise<void> {
-    const context = new RequestContext(
+  function contextOf(request: NodeRequest): RequestContext {
+    return new RequestContext(
       options.logger,
       firstHeader(request, "x-request-id"),
       firstHeader(request, "traceparent"),
     );
+  }
+
+  function refuse(request: NodeRequest, response: NodeResponse): void {
+    response.setHeader("x-request-id", contextOf(request).requestId);
+    setCorsHeaders(request, response, options.cors);
+    sendStatus(request, response, connectError(overloaded), overloaded.kind.status);
+  }
+
+  async function handle(request: NodeRequest, response: NodeResponse): Promise<void> {
+    const context = contextOf(request);
     try {
       response.setHeader("x-request-id", context.requestId);
       setCorsHeaders(request, response, options.cors);
@@ -117,6 +135,7 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
   return {
     matches: (path) =>
       prefixes.some((prefix) => path.startsWith(prefix) && !path.includes("/", prefix.length)),
+    guarded: (method, path) => (method === "POST" || method === "GET" ? guarded.get(path) : undefined),
     handle: (request, response) => void handle(request, response),
   };
 }

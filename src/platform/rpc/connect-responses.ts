@@ -4,28 +4,13 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
-import { Code } from "@connectrpc/connect";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import type { CorsPolicy } from "../base/cors-policy.ts";
 
 /** As node:http and the compatibility API of node:http2 have them. */
 export type NodeRequest = IncomingMessage | Http2ServerRequest;
 export type NodeResponse = ServerResponse | Http2ServerResponse;
-
-const noSuchMethod = "The service has no such method.";
-
-export function setCorsHeaders(
-  request: NodeRequest,
-  response: NodeResponse,
-  cors: CorsPolicy | undefined,
-): void {
-  if (!cors?.origins.length) return;
-  response.setHeader("vary", "Origin");
-  const origin = request.headers.origin;
-  if (origin === undefined || !cors.origins.includes(origin)) return;
-  response.setHeader("access-control-allow-origin", origin);
-  response.setHeader("access-control-expose-headers", cors.exposedHeaders.join(","));
-}
 
 /** Responds to `OPTIONS`, whether it is a preflight request or not. `setCorsHeaders` has run. */
 export function sendPreflight(
@@ -44,15 +29,30 @@ export function sendPreflight(
 }
 
 export function sendUnknownMethod(request: NodeRequest, response: NodeResponse): void {
+  sendStatus(request, response, new ConnectError("The service has no such method.", Code.Unimplemented), 501);
+}
+
+/**
+ * Responds with an error, without a call.
+ * @param httpStatus of a unary response over Connect
+ */
+export function sendStatus(
+  request: NodeRequest,
+  response: NodeResponse,
+  { code, rawMessage, metadata }: ConnectError,
+  httpStatus: number,
+): void {
   const type = (request.headers["content-type"] ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
-  const error = { code: codeToString(Code.Unimplemented), message: noSuchMethod };
+  const error = { code: codeToString(code), message: rawMessage };
+  const headers = Object.fromEntries(metadata);
   if (/^application\/grpc(-web)?(-text)?(\+(proto|json))?$/.test(type)) {
-    const message = encodeURIComponent(noSuchMethod);
-    send(response, 200, { "content-type": type, "grpc-status": Code.Unimplemented, "grpc-message": message });
+    const status = { "grpc-status": code, "grpc-message": encodeURIComponent(rawMessage) };
+    send(response, 200, { "content-type": type, ...status, ...headers });
   } else if (/^application\/connect\+(proto|json)$/.test(type)) {
-    send(response, 200, { "content-type": type }, endOfStream({ error }));
-  } else if (/^application\/(proto|json)$/.test(type)) {
-    send(response, 501, { "content-type": "application/json" }, Buffer.from(JSON.stringify(error)));
+    send(response, 200, { "content-type": type, ...headers }, endOfStream({ error }));
+  } else if (/^application\/(proto|json)$/.test(type) || request.method === "GET") {
+    const body = Buffer.from(JSON.stringify(error));
+    send(response, httpStatus, { "content-type": "application/json", ...headers }, body);
   } else {
     send(response, 415);
   }

@@ -4,7 +4,9 @@
  */
 import { logVerbosity, Server, ServerCredentials, setLogVerbosity } from "@grpc/grpc-js";
 import { bracketed } from "../base/addresses.ts";
+import type { Admission } from "../base/admission.ts";
 import { maxResponseBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
+import { GrpcGate } from "./grpc-gate.ts";
 import { addService } from "./grpc-handlers.ts";
 import { createHealth, type HealthService } from "./grpc-health.ts";
 import { addReflection } from "./grpc-reflection.ts";
@@ -16,6 +18,8 @@ export interface GrpcServerOptions extends RpcPipelineOptions {
   readonly tls?: { readonly cert: string | Buffer; readonly key: string | Buffer } | undefined;
   /** Longest request message, before and after decompression. */
   readonly maxMessageBytes?: number;
+  /** Refuses calls while too many arrive; none are refused unless given. */
+  readonly admission?: Admission | undefined;
 }
 
 export interface GrpcServer {
@@ -45,6 +49,7 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
   setLogVerbosity(logVerbosity.NONE);
   releaseClosedStreams();
   const pipeline = new RpcPipeline(options);
+  const gate = options.admission && new GrpcGate(options.admission, options.logger);
   const server = new Server({
     "grpc.max_receive_message_length": options.maxMessageBytes ?? 65_536,
     "grpc.max_send_message_length": maxResponseBytes,
@@ -63,8 +68,13 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
   let closing: Promise<void> | undefined;
 
   return {
-    listen: (host, port) => listen(server, host, port, credentials(options.tls)),
+    async listen(host, port) {
+      const bound = await listen(server, host, port, credentials(options.tls));
+      gate?.wrap(server);
+      return bound;
+    },
     serve(services) {
+      gate?.guard(services);
       health = createHealth(services);
       for (const service of services) addService(server, pipeline, service);
       addService(server, probes, health.service);

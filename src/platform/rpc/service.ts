@@ -11,6 +11,7 @@ import type {
   MessageInitShape,
   MessageShape,
 } from "@bufbuild/protobuf";
+import type { Prioritized, Priority } from "../base/admission.ts";
 import type { RequestContext } from "../base/request-context.ts";
 
 /** The call of a method, besides its request message. */
@@ -62,7 +63,22 @@ export type RpcMethod = UnaryMethod | ServerStreamingMethod;
 /** A service with its implementation, for the servers. Opaque to other code. */
 export interface RpcService {
   readonly descriptor: DescService;
+  /** Of its unary methods, when not all requests can be answered. */
+  readonly priority: Priority;
   readonly methods: readonly RpcMethod[];
+}
+
+/** The unary methods of services, by path: those that may be refused before their call begins. */
+export function prioritizedMethods(services: readonly RpcService[]): Map<string, Prioritized> {
+  const unary = services.flatMap(({ descriptor: { typeName: service }, priority, methods }) =>
+    methods
+      .filter(({ kind }) => kind === "unary")
+      .map(({ descriptor }): [string, Prioritized] => [
+        `/${service}/${descriptor.name}`,
+        { service, priority },
+      ]),
+  );
+  return new Map(unary);
 }
 
 /**
@@ -72,9 +88,11 @@ export interface RpcService {
 export function implement<Service extends DescService>(
   service: Service,
   implementation: RpcImplementation<Service> & object,
+  priority: Priority = "low",
 ): RpcService {
   return {
     descriptor: service,
+    priority,
     methods: service.methods.map((method) => bindMethod(method, implementation)),
   };
 }

@@ -1,0 +1,82 @@
+/**
+ * Load in an open loop: requests are sent when they are due, whether or not earlier ones have been answered, as many
+ * independent callers would. Latencies count from the moment at which a request was due. Prints one JSON line with an
+ * entry for each phase.
+ *
+ *   node load-open.ts <http|refresh|grpc> <port> <authorization> <file> <rate>x<seconds>[,<rate>x<seconds> …]
+ *
+ * The file has a line for each request, used in turns: form bodies of a POST to the path in its first line (http), of
+ * grants whose refresh tokens are refreshed (refresh), or access tokens (grpc).
+ */
+import { readFileSync } from "node:fs";
+import { type Answered, type Send, sendersOf } from "./open-senders.ts";
+import { percentiles } from "./percentiles.ts";
+
+const [kind = "http", port = "", authorization = "", file = "", plan = ""] = process.argv.slice(2);
+const lines = readFileSync(file, "utf8").trimEnd().split("\n");
+const phases = plan.split(",").map((phase) => {
+  const [rate = 0, seconds = 0] = phase.split("x").map(Number);
+  return { rate, seconds };
+});
+/** Milliseconds within which an answer shows that the server has recovered. */
+const promptMs = 250;
+const drainMs = 10_000;
+
+interface Tally {
+  offered: number;
+  refused: number;
+  failed: number;
+  readonly latencies: number[];
+  /** Milliseconds from the start of the phase to the last request that was not answered well and promptly. */
+  lastTroubleMs: number;
+  failure?: string;
+}
+
+let outstanding = 0;
+
+async function runPhase(
+  send: Send,
+  rate: number,
+  seconds: number,
+): Promise<{ tally: Tally; elapsed: number }> {
+  const tally: Tally = { offered: 0, refused: 0, failed: 0, latencies: [], lastTroubleMs: 0 };
+  const started = performance.now();
+  const end = started + seconds * 1000;
+  for (let now = started; now < end; now = performance.now()) {
+    const due = Math.floor(((now - started) * rate) / 1000);
+    for (; tally.offered < due; tally.offered += 1) {
+      const dueAt = started + (tally.offered * 1000) / rate;
+      outstanding += 1;
+      send((answered) => count(tally, answered, dueAt, started));
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  return { tally, elapsed: performance.now() - started };
+}
+
+function count(tally: Tally, answered: Answered, dueAt: number, started: number): void {
+  outstanding -= 1;
+  const latency = performance.now() - dueAt;
+  if (answered === "good") tally.latencies.push(latency);
+  else if (answered === "refused") tally.refused += 1;
+  else {
+    tally.failed += 1;
+    tally.failure ??= answered.failure;
+  }
+  if (answered !== "good" || latency > promptMs) tally.lastTroubleMs = dueAt - started;
+}
+
+const send = await sendersOf(kind, Number(port), authorization, lines);
+const results: { tally: Tally; elapsed: number }[] = [];
+for (const { rate, seconds } of phases) results.push(await runPhase(send, rate, seconds));
+const drained = performance.now() + drainMs;
+while (outstanding > 0 && performance.now() < drained)
+  await new Promise((resolve) => setTimeout(resolve, 10));
+const summaries = results.map(({ tally: { latencies, ...tally }, elapsed }) => ({
+  ...tally,
+  good: latencies.length,
+  seconds: elapsed / 1000,
+  ...percentiles(latencies),
+}));
+process.stdout.write(`${JSON.stringify({ phases: summaries, unanswered: outstanding })}\n`);
+process.exit();

@@ -1,0 +1,204 @@
+/** Shedding: when requests are refused, and when they are not, with a clock that the test moves. */
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { Admission, type Prioritized, type Priority } from "../../../src/platform/base/admission.ts";
+import { captureLog } from "../../support/captured-log.ts";
+
+let now = 0;
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "setImmediate"] });
+  vi.spyOn(performance, "now").mockImplementation(() => now);
+});
+afterEach(() => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
+});
+
+/** Moves the clock, with the turns of the event loop and the timers that are due. */
+function pass(ms: number): void {
+  now += ms;
+  vi.advanceTimersByTime(ms);
+}
+
+const asked = (priority: Priority): Prioritized => ({ service: "sample", priority });
+
+function start() {
+  const { logger, lines } = captureLog();
+  const counted: Record<string, number> = {};
+  let inFlight: () => Readonly<Record<string, number>> = () => ({});
+  const admission = new Admission({
+    logger,
+    observer: {
+      inFlight: (count) => {
+        inFlight = count;
+      },
+      shed: (service, priority, count) => {
+        const name = `${service} ${priority}`;
+        counted[name] = (counted[name] ?? 0) + count;
+      },
+    },
+  });
+  return { admission, lines, counted, inFlight: () => inFlight() };
+}
+
+/** A stream of requests: so many arrive in each millisecond, or so many callers ask again when they are answered. */
+interface Stream {
+  readonly request: Prioritized;
+  readonly perMs?: number;
+  readonly callers?: number;
+}
+
+interface Outcome {
+  arrived: number;
+  answered: number;
+  refused: number;
+  readonly waits: number[];
+}
+
+/** A server that answers in turn, so many in a millisecond, and each of them after a delay at least. */
+interface Served {
+  readonly perMs: number;
+  readonly delayMs: number;
+  readonly queue: { request: Prioritized; outcome: Outcome; entered: number; at: number; again: boolean }[];
+}
+
+const serving = (perMs: number, delayMs = 0): Served => ({ perMs, delayMs, queue: [] });
+
+/**
+ * Plays streams against a server.
+ * @returns what became of each stream
+ */
+function play(admission: Admission, ms: number, server: Served, ...streams: readonly Stream[]): Outcome[] {
+  const outcomes = streams.map((): Outcome => ({ arrived: 0, answered: 0, refused: 0, waits: [] }));
+  const ask = (request: Prioritized, outcome: Outcome, again: boolean) => {
+    outcome.arrived += 1;
+    const entered = admission.enter(request);
+    if (entered === undefined) outcome.refused += 1;
+    else server.queue.push({ request, outcome, entered, at: now, again });
+  };
+  const due = streams.map(() => 0);
+  let capacity = 0;
+  for (let tick = 0; tick < ms; tick += 1) {
+    streams.forEach(({ request, perMs = 0, callers = 0 }, index) => {
+      const outcome = outcomes[index];
+      if (!outcome) return;
+      const wanted = (due[index] ?? 0) + perMs + (tick === 0 ? callers : 0);
+      for (let n = 0; n < Math.floor(wanted); n += 1) ask(request, outcome, callers > 0);
+      due[index] = wanted % 1;
+    });
+    capacity = Math.min(capacity, 1) + server.perMs;
+    for (; capacity >= 1; capacity -= 1) {
+      const first = server.queue[0];
+      if (!first || now - first.at < server.delayMs) break;
+      server.queue.shift();
+      admission.leave(first.request, first.entered);
+      first.outcome.answered += 1;
+      first.outcome.waits.push(now - first.at);
+      if (first.again) ask(first.request, first.outcome, true);
+    }
+    pass(1);
+  }
+  return outcomes;
+}
+
+describe("nothing is refused", () => {
+  it.each([16, 64, 256])("of %i callers, however slowly they are answered", (callers) => {
+    for (const perMs of [10, 1, 0.05]) {
+      const { admission } = start();
+      const [outcome] = play(admission, 3_000, serving(perMs), { request: asked("low"), callers });
+      expect(outcome?.answered).toBeGreaterThan(100);
+      expect(outcome?.refused).toBe(0);
+    }
+  });
+
+  it("below the capacity, with thousands in flight behind something that is far away", () => {
+    const { admission, inFlight } = start();
+    const far = serving(100, 80);
+    const [outcome] = play(admission, 2_000, far, { request: asked("normal"), perMs: 50 });
+    expect(outcome).toMatchObject({ arrived: 100_000, refused: 0 });
+    expect(inFlight()["normal"]).toBeGreaterThan(3_900);
+  });
+
+  it("of a burst after a pause", () => {
+    const { admission } = start();
+    play(admission, 1_000, serving(5), { request: asked("normal"), perMs: 2 });
+    pass(60_000);
+    const [burst] = play(admission, 2, serving(5), { request: asked("normal"), callers: 2_000 });
+    expect(burst?.refused).toBe(0);
+  });
+});
+
+describe("at twice the capacity", () => {
+  it("as many are answered as can be, and the queue stays short", () => {
+    const { admission, counted, inFlight } = start();
+    const [outcome] = play(admission, 10_000, serving(1.5), { request: asked("normal"), perMs: 3 });
+    expect(outcome?.answered).toBeGreaterThan(14_900);
+    expect(outcome?.refused).toBeGreaterThan(14_000);
+    expect(inFlight()["normal"]).toBeLessThanOrEqual(384);
+    expect(Math.max(...(outcome?.waits.slice(1_000) ?? []))).toBeLessThan(400);
+    expect(counted["sample normal"]).toBe(outcome?.refused);
+  });
+
+  it("lower priorities are refused, higher ones are not", () => {
+    const { admission } = start();
+    // Answers of high priority come from elsewhere.
+    const high = () => play(admission, 1, serving(10), { request: asked("high"), perMs: 2 })[0];
+    play(admission, 2_000, serving(1), { request: asked("normal"), perMs: 2 });
+    for (let n = 0; n < 100; n += 1) expect(high()?.refused).toBe(0);
+    const [low] = play(admission, 20, serving(10), { request: asked("low"), perMs: 1 });
+    expect(low).toMatchObject({ arrived: 20, refused: 20 });
+  });
+
+  it("all but the highest is refused while some of that has to be", () => {
+    const { admission } = start();
+    const [, normal, low] = play(
+      admission,
+      5_000,
+      serving(10),
+      { request: asked("high"), perMs: 20 },
+      { request: asked("normal"), perMs: 0.1 },
+      { request: asked("low"), perMs: 0.1 },
+    );
+    for (const outcome of [normal, low]) expect(outcome?.refused).toBeGreaterThan(450);
+  });
+
+  it("what is answered at once counts too, in turns of the event loop that are long", () => {
+    const { admission } = start();
+    const request = asked("low");
+    const outcome: Outcome = { arrived: 0, answered: 0, refused: 0, waits: [] };
+    for (let turn = 0; turn < 10; turn += 1) {
+      for (; outcome.arrived < (turn + 1) * 1_000; outcome.arrived += 1) {
+        const entered = admission.enter(request);
+        if (entered === undefined) outcome.refused += 1;
+        else {
+          // The process is busy: time passes, but no timer runs.
+          now += 0.3;
+          admission.leave(request, entered);
+        }
+      }
+      pass(1);
+    }
+    expect(outcome.refused).toBeGreaterThan(2_000);
+  });
+});
+
+it("ends with the load, and the log has one line for the beginning and one for the end", () => {
+  const { admission, lines, counted, inFlight } = start();
+  const request = asked("normal");
+  const server = serving(1);
+  play(admission, 3_000, server, { request, perMs: 2 });
+  play(admission, 500, server, { request });
+  expect(inFlight()).toEqual({ high: 0, normal: 0, low: 0 });
+  const [after] = play(admission, 1_000, server, { request, perMs: 0.9 });
+  expect(after?.refused).toBe(0);
+  pass(4_000);
+  expect(lines()).toEqual([
+    expect.objectContaining({ level: "warn", service: "sample", priority: "normal", inFlight: 384 }),
+    expect.objectContaining({ level: "warn", refused: counted["sample normal"] }),
+  ]);
+});
+
+it("has a metric of what can be refused from the start", () => {
+  const { admission, counted } = start();
+  admission.register([asked("high"), asked("low")]);
+  expect(counted).toEqual({ "sample high": 0, "sample low": 0 });
+});

@@ -1,0 +1,167 @@
+/** What is refused while too much arrives, over every protocol, by real servers whose handlers are held back. */
+import { connect } from "node:net";
+import { join } from "node:path";
+import { status } from "@grpc/grpc-js";
+import { describe, expect, it } from "vitest";
+import { GrpcClient, loadMethod } from "../../support/grpc-client.ts";
+import { startGuardedServers } from "../../support/guarded-servers.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+type Servers = Awaited<ReturnType<typeof startGuardedServers>>;
+
+const introspectPath = "/auth.v1.IntrospectionService/Introspect";
+const root = join(import.meta.dirname, "../../..");
+const introspect = loadMethod(
+  join(root, "proto/auth/v1/introspection.proto"),
+  "auth.v1.IntrospectionService",
+  "Introspect",
+);
+const health = loadMethod(join(root, "proto/grpc/health/v1/health.proto"), "grpc.health.v1.Health", "Check");
+
+function makeToken(port: number, headers: Record<string, string> = {}): Promise<Response> {
+  const body = new URLSearchParams({ grant: "a" });
+  return fetch(`http://127.0.0.1:${port}/api/sample/v1/tokens`, { method: "POST", body, headers });
+}
+
+function askConnect(port: number, type: string, body: string | Uint8Array<ArrayBuffer> = "{}") {
+  const headers = { "content-type": type };
+  return fetch(`http://127.0.0.1:${port}${introspectPath}`, { method: "POST", headers, body });
+}
+
+/** Sends more and more requests, until one is refused. @returns the requests, of which each ends when they are let go */
+async function saturate<T>(send: () => Promise<T>, isRefusal: (ended: T) => boolean): Promise<Promise<T>[]> {
+  const sent = Array.from({ length: 450 }, send);
+  let isRefused = false;
+  await waitFor(() => {
+    const more = send();
+    sent.push(more);
+    void more.then((ended) => {
+      isRefused ||= isRefusal(ended);
+    });
+    expect(isRefused).toBe(true);
+  });
+  return sent;
+}
+
+const saturateTokens = ({ httpPort }: Servers) =>
+  saturate(
+    () => makeToken(httpPort),
+    (response) => response.status === 503,
+  );
+
+function callers({ grpcPort }: Servers) {
+  const client = new GrpcClient(grpcPort);
+  const call = () =>
+    client.unary(introspect, { token: "t" }).then(
+      () => ({ code: status.OK, retryAfter: undefined }),
+      (error) => ({ code: error.code, retryAfter: error.metadata.get("retry-after")[0] }),
+    );
+  return { client, call };
+}
+
+describe("while tokens cannot be answered in time", () => {
+  it("further ones are 503 in the format of the operation, before their body is there", async () => {
+    const servers = await startGuardedServers();
+    const sent = await saturateTokens(servers);
+    const response = await makeToken(servers.httpPort, {
+      "x-request-id": "mine",
+      origin: "https://app.example",
+    });
+    expect(response.status).toBe(503);
+    expect(Object.fromEntries(response.headers)).toMatchObject({
+      "retry-after": "1",
+      "x-request-id": "mine",
+      pragma: "no-cache",
+      "content-type": "application/json",
+      "access-control-allow-origin": "https://app.example",
+    });
+    expect(await response.json()).toEqual({
+      error: "temporarily_unavailable",
+      error_description: "More requests arrive than can be answered. Try again in a moment.",
+    });
+    const socket = connect(servers.httpPort, "127.0.0.1").setEncoding("latin1");
+    socket.write(
+      "POST /api/sample/v1/tokens HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\n" +
+        "Content-Length: 60000\r\n\r\n",
+    );
+    const [first] = await socket.take(1).toArray();
+    expect(first).toMatch(/^HTTP\/1\.1 503 /);
+    socket.destroy();
+    servers.release();
+    const statuses = (await Promise.all(sent)).map((ended) => ended.status);
+    expect(statuses.filter((one) => one === 200).length).toBeGreaterThanOrEqual(384);
+    expect((await makeToken(servers.httpPort)).status).toBe(200);
+  });
+
+  it("lower priorities are refused too, and higher ones, and what cannot be refused, are answered", async () => {
+    const servers = await startGuardedServers();
+    await saturateTokens(servers);
+    const base = `http://127.0.0.1:${servers.httpPort}/api/sample/v1`;
+    const low = await fetch(`${base}/behaviours/good`);
+    expect(low.status).toBe(503);
+    expect(low.headers.get("retry-after")).toBe("1");
+    expect(await low.json()).toMatchObject({ status: 503, code: "unavailable" });
+    // It declares no 503.
+    expect((await fetch(`${base}/items/latest`)).status).toBe(200);
+    const { client, call } = callers(servers);
+    const calls = [
+      call(),
+      askConnect(servers.httpPort, "application/json").then(({ ok }) => ({ code: ok ? 0 : 1 })),
+    ];
+    expect(await client.unary(health, { service: "" })).toEqual({ status: "SERVING" });
+    servers.release();
+    for (const { code } of await Promise.all(calls)) expect(code).toBe(status.OK);
+    client.close();
+  });
+
+  it("a metric counts them, and the log has one line", async () => {
+    const servers = await startGuardedServers();
+    expect(await servers.metric('sample_requests_shed_total{service="sample",priority="normal"}')).toBe(0);
+    await saturateTokens(servers);
+    for (let n = 0; n < 5; n += 1) await makeToken(servers.httpPort);
+    await waitFor(async () => {
+      const shed = await servers.metric('sample_requests_shed_total{service="sample",priority="normal"}');
+      expect(shed).toBeGreaterThanOrEqual(6);
+    });
+    expect(await servers.metric('sample_requests_in_flight{priority="normal"}')).toBeGreaterThanOrEqual(384);
+    expect(servers.lines().filter(({ level }) => level === "warn")).toEqual([
+      expect.objectContaining({ service: "sample", priority: "normal" }),
+    ]);
+  });
+});
+
+describe("while introspections cannot be answered in time", () => {
+  it("further ones are UNAVAILABLE over gRPC, Connect and gRPC-Web, and all else is refused", async () => {
+    const servers = await startGuardedServers();
+    const { client, call } = callers(servers);
+    const sent = await saturate(call, ({ code }) => code === status.UNAVAILABLE);
+    expect(await call()).toEqual({ code: status.UNAVAILABLE, retryAfter: "1" });
+    const connected = await askConnect(servers.httpPort, "application/json");
+    expect(connected.status).toBe(503);
+    expect(connected.headers.get("retry-after")).toBe("1");
+    expect(await connected.json()).toMatchObject({ code: "unavailable" });
+    const web = await askConnect(servers.httpPort, "application/grpc-web+proto", new Uint8Array(5));
+    expect(web.status).toBe(200);
+    expect(Object.fromEntries(web.headers)).toMatchObject({ "grpc-status": "14", "retry-after": "1" });
+    expect((await makeToken(servers.httpPort)).status).toBe(503);
+    expect(await client.unary(health, { service: "" })).toEqual({ status: "SERVING" });
+    servers.release();
+    const answered = (await Promise.all(sent)).filter(({ code }) => code === status.OK);
+    expect(answered.length).toBeGreaterThanOrEqual(384);
+    expect((await call()).code).toBe(status.OK);
+    client.close();
+  });
+});
+
+it("forgets requests whose connection is lost, also those that were pipelined", async () => {
+  const servers = await startGuardedServers();
+  const inFlight = 'sample_requests_in_flight{priority="normal"}';
+  const request =
+    "POST /api/sample/v1/tokens HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\n" +
+    "Content-Length: 7\r\n\r\ngrant=a";
+  const socket = connect(servers.httpPort, "127.0.0.1");
+  socket.write(request.repeat(3));
+  await waitFor(async () => expect(await servers.metric(inFlight)).toBe(3));
+  socket.destroy();
+  await waitFor(async () => expect(await servers.metric(inFlight)).toBe(0));
+});

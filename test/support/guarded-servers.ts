@@ -1,0 +1,83 @@
+/** The sample API and the test services on real ports, as one process serves them: what is too much is refused. */
+import { onTestFinished } from "vitest";
+import { IntrospectionService } from "../../gen/proto/auth/v1/introspection_pb.ts";
+import { Admission } from "../../src/platform/base/admission.ts";
+import { corsPolicy } from "../../src/platform/base/cors-policy.ts";
+import { guardOperations } from "../../src/platform/http/gate.ts";
+import { createHttpServer } from "../../src/platform/http/server.ts";
+import { createMetrics } from "../../src/platform/observability/metrics.ts";
+import { bindContract } from "../../src/platform/openapi/bind.ts";
+import { loadContract } from "../../src/platform/openapi/document.ts";
+import { guardedOperations } from "../../src/platform/openapi/guarded.ts";
+import { createConnectHandler } from "../../src/platform/rpc/connect-handler.ts";
+import { createGrpcServer } from "../../src/platform/rpc/grpc-server.ts";
+import { implement, prioritizedMethods } from "../../src/platform/rpc/service.ts";
+import { captureLog } from "./captured-log.ts";
+import { type SampleOperations, sampleHandlers, sampleSecurity, sampleTexts } from "./sample-api.ts";
+
+/**
+ * `makeToken` (priority normal) and introspection (high) are answered when they are let go; all else at once. Ends with
+ * the test.
+ */
+export async function startGuardedServers(origin = "https://app.example") {
+  const { logger, lines } = captureLog();
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  const metrics = createMetrics("sample", "1.0.0");
+  const admission = new Admission({ logger, observer: metrics.admission });
+  const document = await loadContract(sampleTexts);
+  const introspection = implement(
+    IntrospectionService,
+    {
+      introspect: async () => {
+        await released;
+        return { active: true };
+      },
+    },
+    "high",
+  );
+  const app = bindContract<SampleOperations, string>({
+    service: "sample",
+    document,
+    handlers: {
+      ...sampleHandlers,
+      async makeToken({ body }) {
+        await released;
+        return { status: 200, body: { got: body } };
+      },
+    },
+    security: sampleSecurity,
+    logger,
+    observer: metrics.http,
+    validateResponses: true,
+  });
+  const cors = corsPolicy([origin], []);
+  const operations = guardedOperations("sample", document, logger);
+  const rpc = { services: [introspection], logger, observer: metrics.rpc, cors };
+  admission.register([...operations, ...prioritizedMethods(rpc.services).values()]);
+  const http = createHttpServer({ logger });
+  http.serve({
+    fetch: app.fetch,
+    rpc: createConnectHandler(rpc),
+    gate: { admission, guarded: guardOperations(operations, cors) },
+  });
+  const grpc = createGrpcServer({ logger, observer: metrics.rpc, admission });
+  grpc.serve(rpc.services);
+  grpc.setServing(true);
+  const [httpPort, grpcPort] = await Promise.all([http.listen("127.0.0.1", 0), grpc.listen("127.0.0.1", 0)]);
+  onTestFinished(async () => {
+    release();
+    await Promise.all([http.close(100), grpc.close(100)]);
+  });
+  return {
+    httpPort,
+    grpcPort,
+    release,
+    lines,
+    /** The value of a metric by its name with labels; undefined if there is none. */
+    async metric(name: string): Promise<number | undefined> {
+      const text = await metrics.registry.metrics();
+      const line = text.split("\n").find((one) => one.startsWith(`${name} `));
+      return line === undefined ? undefined : Number(line.slice(name.length + 1));
+    },
+  };
+}
