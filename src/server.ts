@@ -157,7 +157,10 @@ export async function startServer(
       explain: databaseFailure,
       migrate: isDevelopment ? () => database.migrate() : undefined,
       isMigrated: () => database.isMigrated(),
-      prepare: () => service.prepare(),
+      async prepare() {
+        if (!isDevelopment) await database.requireOrdinaryUser();
+        await service.prepare();
+      },
       isFinal: (error) => error instanceof SettingsError,
     });
     if (stopping.aborted) return;

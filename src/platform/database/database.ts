@@ -33,6 +33,11 @@ export interface OpenDatabase {
   /** Whether every migration of this program has been run. Rejects if the database does not respond. */
   isMigrated(): Promise<boolean>;
   /**
+   * Checks that the ordinary user is one: no superuser, and no owner of schemas or tables.
+   * @throws SettingsError if it is; another error if the database does not respond
+   */
+  requireOrdinaryUser(): Promise<void>;
+  /**
    * Runs a text of several statements without parameters; it may contain `begin` and `commit`.
    * @returns the rows of all statements
    */

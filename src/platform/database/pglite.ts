@@ -33,6 +33,8 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
       for (const library of migrations.librarySchemas ?? []) await library.migrate({ db, script });
     },
     isMigrated: () => isMigrated(db, migrations),
+    // Its only user is a superuser, and is never used in production.
+    requireOrdinaryUser: async () => undefined,
     script,
     isReachable: () => isReachable(() => db.execute(sql`select 1`).then(() => true)),
     close: () => client.close().finally(release),

@@ -16,6 +16,7 @@ import { Connector } from "./connector.ts";
 import { type Database, isReachable, type OpenDatabase } from "./database.ts";
 import { Lane, noConnection } from "./lane.ts";
 import { isMigrated, type Migrations, migrationConfig } from "./migrations.ts";
+import { requireOrdinaryUser } from "./privileges.ts";
 import { checkSession } from "./session.ts";
 import type { DatabaseSettings } from "./settings.ts";
 import { type Query, runScript, runTransaction } from "./transaction.ts";
@@ -164,6 +165,7 @@ export function openPostgresql(
     description: `PostgreSQL at ${host}:${port}/${name}`,
     migrate: () => migrateAsOwner(settings, migrations),
     isMigrated: () => isMigrated(db, migrations),
+    requireOrdinaryUser: () => requireOrdinaryUser(db, migrations),
     script: (text) => writes.use((one) => runScript(one, text), true),
     isReachable: () =>
       isReachable(async () => {

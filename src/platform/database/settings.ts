@@ -161,6 +161,13 @@ export function resolveDatabaseSettings(
     },
   });
   const problems = [...ordinary.problems, ...migration.problems];
+  const { DB_USER: user } = ordinary.valid;
+  if (reading.environment === "production" && reading.task === migrateTask && user !== undefined) {
+    if (migration.valid.DB_USER_MIGRATION === user) {
+      const what = `is ${user}, as is DB_USER; production has a second user, who only reads and writes rows`;
+      problems.push(migration.problem("DB_USER_MIGRATION", what));
+    }
+  }
   if (ordinary.value === undefined || migration.value === undefined) return { value: undefined, problems };
   const settings = { ...ordinary.value, ...migration.value };
   if (settings.DB_HOST === undefined) {
