@@ -30,17 +30,18 @@ async function git(...args: string[]): Promise<string | undefined> {
   return ok && stdout !== "" ? stdout : undefined;
 }
 
-/**
- * The baseline; undefined in a repository without an earlier commit, or a shallow clone.
- * @throws if there is no such commit as the one that is asked for
- */
-async function findBaseline(asked: string | undefined): Promise<Baseline | undefined> {
-  if (asked !== undefined) {
-    return {
-      name: asked,
-      commit: (await outputOf("git", "rev-parse", "--verify", `${asked}^{commit}`)).trim(),
-    };
-  }
+async function isShallow(): Promise<boolean> {
+  return (await git("rev-parse", "--is-shallow-repository")) === "true";
+}
+
+/** The commit that is asked for; undefined if there is none of this name. */
+async function namedBaseline(name: string): Promise<Baseline | undefined> {
+  const commit = await git("rev-parse", "--verify", "--quiet", `${name}^{commit}`);
+  return commit === undefined ? undefined : { name, commit };
+}
+
+/** The baseline if none is asked for; undefined in a repository without an earlier commit, or a shallow clone. */
+async function findBaseline(): Promise<Baseline | undefined> {
   const head = await git("rev-parse", "--verify", "HEAD");
   const main = await git("rev-parse", "--verify", "--quiet", "origin/main");
   const names = [
@@ -49,8 +50,8 @@ async function findBaseline(asked: string | undefined): Promise<Baseline | undef
     "HEAD^",
   ];
   for (const name of names.filter((candidate) => candidate !== undefined)) {
-    const commit = await git("rev-parse", "--verify", "--quiet", `${name}^{commit}`);
-    if (commit !== undefined) return { name, commit };
+    const found = await namedBaseline(name);
+    if (found) return found;
   }
   return undefined;
 }
@@ -112,12 +113,17 @@ async function proto(folder: string, files: readonly string[]): Promise<boolean>
   return undeclared.length === 0;
 }
 
-const baseline = await findBaseline(process.argv[2]);
-if (baseline === undefined) {
-  const shallow = (await git("rev-parse", "--is-shallow-repository")) === "true";
-  say(
-    `Nothing to compare with: no tag, no other origin/main, no previous commit${shallow ? " in this shallow clone" : ""}.`,
-  );
+const [, , asked] = process.argv;
+const baseline = await (asked === undefined ? findBaseline() : namedBaseline(asked));
+if (baseline === undefined && asked !== undefined) {
+  const next = (await isShallow())
+    ? "This clone is shallow; `git fetch --unshallow --tags` brings the others."
+    : "`git log --oneline` lists them, `git tag` the releases, and `git fetch` brings what is new.";
+  say(`"${asked}" names no commit of this repository. ${next}`);
+  process.exitCode = 1;
+} else if (baseline === undefined) {
+  const where = (await isShallow()) ? " in this shallow clone" : "";
+  say(`Nothing to compare with: no tag, no other origin/main, no previous commit${where}.`);
 } else {
   say(`Comparing the contracts with ${baseline.name} (${baseline.commit.slice(0, 10)}).`);
   const folder = await mkdtemp(join(tmpdir(), "gatepost-breaking-"));

@@ -1,6 +1,7 @@
 /**
  * Ends the program with a one-line message if its requirements are not met: the packages of package.json, in their
- * versions, and a Node.js that runs TypeScript. This file is imported first, and is in JavaScript that old versions
+ * versions, and a Node.js that runs TypeScript. With the argument --all the packages needed to work on it count too:
+ * `npm ci --omit=dev` leaves them out. This file is imported first, and is in JavaScript that old versions
  * of Node.js can parse, since they cannot parse the rest of the program.
  */
 import { readFileSync } from "node:fs";
@@ -32,7 +33,8 @@ function isOlderThan(required) {
 }
 
 function problem() {
-  const { dependencies, engines } = read("../package.json");
+  const { dependencies: ofServer, devDependencies: ofTools, engines } = read("../package.json");
+  const dependencies = process.argv[2] === "--all" ? { ...ofServer, ...ofTools } : ofServer;
   const installed = Object.keys(dependencies).map((name) => ({ name, version: installedVersion(name) }));
   if (installed.every(({ version }) => version === undefined)) {
     return "The packages of gatepost are not installed. Run: npm ci";

@@ -16,8 +16,11 @@ interface Installation {
   readonly installed: Readonly<Record<string, string>>;
 }
 
-/** The start in a copy that has these packages, and needs `hono` 4.13.19 and `jose` 6.2.17. */
-function startIn({ node, installed }: Installation) {
+/**
+ * The start, or another command, in a copy that has these packages. It needs `hono` 4.13.19 and `jose` 6.2.17, and
+ * `vitest` 5.1.1 to work on it.
+ */
+function startIn({ node, installed }: Installation, command = ["src/start.js"]) {
   const copy = mkdtempSync(join(directory, "copy-"));
   const write = (file: string, content: unknown) => {
     mkdirSync(dirname(join(copy, file)), { recursive: true });
@@ -29,11 +32,12 @@ function startIn({ node, installed }: Installation) {
   }
   write("src/main.ts", "process.stdout.write('started');");
   const dependencies = { hono: "4.13.19", jose: "6.2.17" };
-  write("package.json", { type: "module", engines: { node }, dependencies });
+  const devDependencies = { vitest: "5.1.1" };
+  write("package.json", { type: "module", engines: { node }, dependencies, devDependencies });
   for (const [name, version] of Object.entries(installed)) {
     write(`node_modules/${name}/package.json`, { name, version });
   }
-  const { status, stdout, stderr } = spawnSync(process.execPath, ["src/start.js"], {
+  const { status, stdout, stderr } = spawnSync(process.execPath, command, {
     cwd: copy,
     encoding: "utf8",
   });
@@ -70,10 +74,22 @@ it.each([
   expect(startIn({ node, installed })).toEqual({ status: 1, stdout: "", stderr });
 });
 
+it("says before the tests which package `npm ci --omit=dev` has left out, and how to get it", () => {
+  const check = ["src/installed.js", "--all"];
+  const complete = { node: ">=24.9.0", installed: { ...all, vitest: "5.1.1" } };
+  expect(startIn(complete, check)).toEqual({ status: 0, stdout: "", stderr: "" });
+  expect(startIn({ node: ">=24.9.0", installed: all }, check)).toEqual({
+    status: 1,
+    stdout: "",
+    stderr:
+      "The installed packages are not those of package.json: vitest is missing from node_modules, and should be 5.1.1. Run: npm ci\n",
+  });
+});
+
 it("is imported by every npm script that starts a program", () => {
   const { scripts } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   for (const name of ["start", "dev"]) expect(scripts[name]).toMatch(/ src\/start\.js$/);
   for (const name of ["migrate", "demo", "fakes"])
     expect(scripts[name]).toMatch(/^node --import \.\/src\/installed\.js /);
-  expect(scripts.test).toMatch(/^node src\/installed\.js && /);
+  expect(scripts.test).toMatch(/^node src\/installed\.js --all && /);
 });

@@ -5,6 +5,7 @@ import { describe, expect, it } from "vitest";
 import { type Document, parse, parseDocument } from "yaml";
 import { declaresBreak, openapiBreaks } from "../../scripts/openapi/breaking.ts";
 import { objectOf } from "../../scripts/openapi/document.ts";
+import { startProgram } from "../support/program.ts";
 
 /** A row of the table. */
 interface Change {
@@ -81,4 +82,27 @@ describe("declaresBreak", () => {
   ])("from %s to %s: %s", (before, after, declared) => {
     expect(declaresBreak(before, after)).toBe(declared);
   });
+});
+
+describe("npm run breaking -- <commit>", () => {
+  const run = async (...args: string[]) => {
+    const breaking = startProgram([process.execPath, "scripts/breaking.ts", ...args], {});
+    return { code: await breaking.ended(), output: breaking.output() };
+  };
+
+  it("compares with that commit", async () => {
+    const { code, output } = await run("HEAD");
+    expect(output).toMatch(/^Comparing the contracts with HEAD \([0-9a-f]{10}\)\.$/m);
+    expect(code).toBe(0);
+  });
+
+  it.each(["nonsense", "--nonsense", "HEAD:package.json", ""])(
+    "says in a line that %j is none",
+    async (name) => {
+      const { code, output } = await run(name);
+      expect(code).toBe(1);
+      expect(output.trimEnd().split("\n")).toHaveLength(1);
+      expect(output).toMatch(/^.* names no commit of this repository\. .*`git /);
+    },
+  );
 });
