@@ -35,11 +35,14 @@ async function outcomeOf(step: Step): Promise<Outcome> {
 
 const script = (name: string): Step => ({ name, run: () => run("npm", ["run", "--silent", name]) });
 
-/** Needs the toolchains of other languages, which continuous integration has, and minutes. */
-const clients: Step = {
-  name: "test:clients -- --short",
-  run: () => run("npm", ["run", "--silent", "test:clients", "--", "--short"]),
-};
+/** The short form of a suite. */
+const short = (name: string): Step => ({
+  name: `${name} -- --short`,
+  run: () => run("npm", ["run", "--silent", name, "--", "--short"]),
+});
+
+/** Need what continuous integration has, the toolchains of other languages and PostgreSQL, and minutes. */
+const long: readonly Step[] = [short("test:clients"), short("test:faults")];
 
 const STEPS: readonly Step[] = [
   script("gen:check"),
@@ -47,10 +50,10 @@ const STEPS: readonly Step[] = [
   script("typecheck"),
   script("breaking"),
   { name: "migrations", run: checkMigrations },
-  ...(process.env["CI"] ? [clients] : []),
+  ...(process.env["CI"] ? long : []),
 ];
 
-if (!process.env["CI"]) say(`left out ${clients.name}: it runs where CI is set`);
+if (!process.env["CI"]) for (const { name } of long) say(`left out ${name}: it runs where CI is set`);
 const failed: string[] = [];
 for (const step of STEPS) {
   const start = performance.now();

@@ -1,5 +1,5 @@
 /** What the benchmark needs before it starts: a database with authorizations, keys, and signed tokens. */
-import { generateKeyPairSync, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,6 +12,7 @@ import { uuidv7 } from "../../src/platform/crypto/uuid.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { createTestDatabase, type TestDatabase } from "../support/backends.ts";
 import { requiredPostgresUrl } from "../support/postgresql/server.ts";
+import { newSigningKey, productionEnvironment } from "../support/production-environment.ts";
 import { postgresSettings } from "../support/service-database.ts";
 
 const issuer = "http://127.0.0.1:8080/api/auth";
@@ -32,19 +33,15 @@ export interface Preparation {
 
 /** @param count authorizations, each with an identity and a token */
 export async function prepare(count: number, progress: (done: number) => void): Promise<Preparation> {
-  const publicKeyEncoding = { type: "spki", format: "pem" } as const;
-  const privateKeyEncoding = { type: "pkcs8", format: "pem" } as const;
-  const pair = generateKeyPairSync("rsa", { modulusLength: 2048, publicKeyEncoding, privateKeyEncoding });
-  const signing = { ...pair, keyId: "bench", publishedKeys: [] };
-  const otp = generateKeyPairSync("ec", { namedCurve: "P-256", publicKeyEncoding, privateKeyEncoding });
+  const signing = newSigningKey("bench");
   const database = await createTestDatabase();
-  const { host, port, name, user, password } = database;
+  const { name } = database;
   const opened = await openDatabase(postgresSettings(database), authMigrations);
   await opened.migrate();
   await opened.close();
 
   const directory = mkdtempSync(join(tmpdir(), "gatepost-bench-"));
-  const keys = await createKeyStore(signing);
+  const keys = await createKeyStore({ ...signing, publishedKeys: [] });
   const accessTokens = createAccessTokens({ keys, issuer, clock: systemClock, type: "at+jwt" });
   const iat = Math.floor(Date.now() / 1000);
   const ids = Array.from({ length: count }, () => uuidv7(Date.now()));
@@ -118,26 +115,7 @@ export async function prepare(count: number, progress: (done: number) => void): 
       "grants",
       ids.map((_, index) => `grant_type=auth&auth_id=user-${index}`),
     ),
-    env: {
-      NODE_ENV: "production",
-      HOST: "127.0.0.1",
-      LOGGING_LEVEL: "warn",
-      DB_HOST: host,
-      DB_PORT: String(port),
-      DB_NAME: name,
-      DB_USER: user,
-      DB_PASSWORD: password,
-      DB_SSL: "disable",
-      OAUTH_SERVER_ISSUER: issuer,
-      OAUTH_SERVER_CLIENTS: JSON.stringify(clients),
-      INTERNAL_CLIENT_ID: "internal",
-      INTERNAL_CLIENT_SECRET: randomBytes(24).toString("base64url"),
-      RSA_PRIVATE_KEY: signing.privateKey,
-      RSA_PUBLIC_KEY: signing.publicKey,
-      RSA_KEY_ID: signing.keyId,
-      OTP_VERIFICATION_TOKEN_PUBLIC_KEY: otp.publicKey,
-      OTP_VERIFIER_URL: "http://127.0.0.1:1/otp",
-    },
+    env: productionEnvironment({ database, clients, issuer, signing }),
   };
 }
 

@@ -46,9 +46,9 @@ export function exercisedBackends(): string[] {
  * Creates `gatepost_test_<random>` with the two roles, which exist once on the server. The database
  * belongs to the migration role; the ordinary one gets nothing but CONNECT, so a migration that forgets
  * a grant fails in the tests and not in production. Records the server as exercised.
+ * @param admin a superuser's URL of the server
  */
-export async function createTestDatabase(): Promise<TestDatabase> {
-  const admin = requiredPostgresUrl();
+export async function createTestDatabase(admin = requiredPostgresUrl()): Promise<TestDatabase> {
   const name = `gatepost_test_${randomBytes(6).toString("hex")}`;
   const version = await asAdmin(admin.href, async (sql) => {
     for (const role of [MIGRATION_ROLE, APP_ROLE]) await createRole(sql, role);

@@ -7,8 +7,23 @@ import { fileURLToPath } from "node:url";
 export interface Cluster {
   /** A superuser's URL. */
   readonly url: string;
+  /**
+   * Ends the server; its data stays. It may also have ended by itself, where {@link ClusterPlace.mayEnd} says so.
+   * @param mode `fast` closes what is open; `immediate` does not, as in a crash
+   */
+  halt(mode: "fast" | "immediate"): Promise<void>;
+  /** Starts the server again after {@link halt}. @throws if it does not start */
+  resume(): Promise<void>;
   /** Resolves when the server has ended and its folder is removed. */
   stop(): Promise<void>;
+}
+
+/** Where a cluster is, and what may come over it. */
+export interface ClusterPlace {
+  /** The folder that its own is made in. */
+  readonly parent?: string;
+  /** The server may end by itself, as where its disk is full; otherwise that is a failure. */
+  readonly mayEnd?: boolean;
 }
 
 /**
@@ -23,22 +38,34 @@ export async function startCluster(
   binaries: string,
   settings: readonly string[] = [],
   primary = "",
+  place: ClusterPlace = {},
 ): Promise<Cluster> {
   const program = fileURLToPath(new URL("keeper.ts", import.meta.url));
   // In a process group of its own, so that Ctrl+C reaches it by the closed pipe only, after the tests have ended.
-  const keeper = spawn(process.execPath, [program, binaries, primary, ...settings], {
-    detached: true,
-    stdio: ["pipe", "pipe", "inherit"],
-  });
+  const keeper = spawn(
+    process.execPath,
+    [program, JSON.stringify({ binaries, settings, primary, ...place })],
+    {
+      detached: true,
+      stdio: ["pipe", "pipe", "inherit"],
+    },
+  );
   const gone = once(keeper, "exit");
   const lines = createInterface({ input: keeper.stdout });
-  const url = await Promise.race([
-    once(lines, "line").then(([line]) => String(line)),
-    gone.then(() => undefined),
-  ]);
+  const line = () =>
+    Promise.race([once(lines, "line").then(([text]) => String(text)), gone.then(() => undefined)]);
+  const url = await line();
   if (url === undefined) throw new Error(`PostgreSQL of ${binaries} did not start.`);
+  /** The keeper answers each command with a line. */
+  async function tell(command: string): Promise<void> {
+    const answer = line();
+    keeper.stdin.write(`${command}\n`);
+    if ((await answer) !== "done") throw new Error(`PostgreSQL of ${binaries}: ${command} failed.`);
+  }
   return {
     url,
+    halt: (mode) => tell(mode),
+    resume: () => tell("start"),
     async stop() {
       keeper.stdin.end();
       await gone;

@@ -1,10 +1,10 @@
 /**
  * A program that keeps one PostgreSQL cluster for as long as its standard input is open, and removes it then.
  * A pipe closes however its other end goes, so that nothing is left after Ctrl+C, a crash or kill -9 of the tests
- * that the cluster is for. Run as `node keeper.ts BINARIES PRIMARY [NAME=VALUE …]` with settings of the server;
- * PRIMARY is the URL of the server that it is to be a standby of, or empty.
+ * that the cluster is for. Run as `node keeper.ts JSON`, with the arguments of `startCluster`.
  *
- * Its first line on standard output is the superuser's URL.
+ * Its first line on standard output is the superuser's URL. Then it takes commands, one a line, and answers each
+ * with `done` or `failed`: `fast` and `immediate` shut the server down, `start` starts it again.
  */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { randomInt } from "node:crypto";
@@ -14,20 +14,30 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { serverUser } from "./binaries.ts";
+import type { ClusterPlace } from "./cluster.ts";
 
 /** Lines of the server's log that are shown if it ends by itself. */
 const shownLines = 20;
 
-const [binaries = "", primary = "", ...settings] = process.argv.slice(2);
+interface Options extends ClusterPlace {
+  readonly binaries: string;
+  readonly settings: readonly string[];
+  /** Empty for a primary. */
+  readonly primary: string;
+}
+
+const options: Options = JSON.parse(process.argv[2] ?? "");
+const { binaries, primary, settings, parent = tmpdir(), mayEnd = false } = options;
 const owner = serverUser();
-const directory = mkdtempSync(join(tmpdir(), "gatepost-postgresql-"));
+const directory = mkdtempSync(join(parent, "gatepost-postgresql-"));
 const data = join(directory, "data");
 const log: string[] = [];
 let server: ChildProcess | undefined;
 let ending = false;
+let halting = false;
 
 process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
-process.stdin.resume().on("end", end).on("error", end);
+process.stdin.on("end", end).on("error", end);
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, end);
 
 if (owner) chownSync(directory, owner.uid, owner.gid);
@@ -47,7 +57,22 @@ if (port === undefined) {
   process.exit(ending ? 0 : 1);
 }
 process.stdout.write(`postgres://postgres@127.0.0.1:${port}/postgres\n`);
+for await (const command of createInterface({ input: process.stdin })) {
+  const isDone = command === "start" ? await listens(port) : await halt(command);
+  process.stdout.write(isDone ? "done\n" : "failed\n");
+}
 await once(process, "exit");
+
+async function halt(mode: string): Promise<boolean> {
+  halting = true;
+  if (server && server.exitCode === null && server.signalCode === null) {
+    const gone = once(server, "exit");
+    server.kill(mode === "fast" ? "SIGINT" : "SIGQUIT");
+    await gone;
+  }
+  halting = false;
+  return true;
+}
 
 /** PostgreSQL takes no port 0: it is given ports outside of those that connections use, until one is free. */
 async function start(): Promise<number | undefined> {
@@ -82,8 +107,9 @@ async function listens(port: number): Promise<boolean> {
   return promise;
 }
 
-/** The server has ended: because it was stopped, or by itself, which is a failure. */
+/** The server has ended: because it was stopped, or by itself, which is a failure unless it may. */
 function ended(): void {
+  if (halting || (mayEnd && !ending)) return;
   if (!ending) process.stderr.write(`PostgreSQL ended by itself:\n${log.join("\n")}\n`);
   process.exit(ending ? 0 : 1);
 }
@@ -91,6 +117,8 @@ function ended(): void {
 /** A fast shutdown: transactions in progress are rolled back, connections closed. */
 function end(): void {
   ending = true;
+  const hasEnded = server?.exitCode !== null || server.signalCode !== null;
+  if (server && hasEnded) process.exit(0);
   server?.kill("SIGINT");
 }
 

@@ -1,0 +1,125 @@
+/** What callers and operators bring about: locks, guesses, and the end of very many authorizations. */
+import { randomUUID } from "node:crypto";
+import { setTimeout } from "node:timers/promises";
+import type { Fault, Scene } from "./fault.ts";
+import { type Call, grant, HttpClient, introspection, isActive, isRefusal, member } from "./http-client.ts";
+
+/** A phone that nobody in the load has. */
+const foreignPhone = () => `+1303${2_000_000 + Math.floor(Math.random() * 7_000_000)}`;
+
+/** Makes an identity at the first server. @returns its id */
+async function newIdentity({ world: { members, credentials } }: Scene, http: HttpClient): Promise<string> {
+  const id = randomUUID();
+  const json = { id, phone: foreignPhone() };
+  const as = credentials.internal;
+  const call: Call = { method: "POST", path: "/v1/identities", as, json };
+  const { status } = await http.send(members[0].process.origin, call);
+  if (status !== 200) throw new Error(`no identity could be made: ${status}`);
+  return id;
+}
+
+const locks: Fault = {
+  name: "locks",
+  what: "a transaction holds the rows of ten identities, and forty callers at a time wait for them",
+  short: true,
+  concerns: "others",
+  async play(scene) {
+    const { world, ledger, isShort } = scene;
+    const { admin, members, credentials } = world;
+    const http = new HttpClient();
+    const ids = await Promise.all(Array.from({ length: 10 }, () => newIdentity(scene, http)));
+    const until = Date.now() + (isShort ? 3_000 : 10_000);
+    async function wait(caller: number): Promise<void> {
+      const id = ids[caller % ids.length] ?? "";
+      const json = { metadata: { caller } };
+      const change: Call = { method: "PUT", path: `/v1/identities/${id}`, as: credentials.internal, json };
+      const call = caller % 2 === 0 ? change : grant(credentials.other, { grant_type: "auth", auth_id: id });
+      while (Date.now() < until) {
+        const reply = await http.send(members[caller % members.length]?.process.origin ?? "", call);
+        if (!isRefusal(reply) && ![200, 204].includes(reply.status))
+          ledger.wrong.push(`a caller that waits for a lock: ${reply.status}`);
+        // It is served once the lock is gone, and asks no more then.
+        await setTimeout(100);
+      }
+    }
+    await admin.begin(async (tx) => {
+      await tx`select id from auth.identities where id = any(${ids}) for update`;
+      const waiting = Promise.all(Array.from({ length: 40 }, (_, caller) => wait(caller)));
+      await setTimeout(until - Date.now());
+      // The lock goes while they still wait.
+      void waiting.then(() => http.close());
+    });
+  },
+};
+
+const guessing: Fault = {
+  name: "guessing",
+  what: "400 callers at a time guess passwords of invented names",
+  short: true,
+  concerns: "others",
+  async play({ world: { members, credentials }, ledger, isShort }) {
+    const http = new HttpClient();
+    const until = Date.now() + (isShort ? 1_000 : 15_000);
+    async function guess(caller: number): Promise<void> {
+      while (Date.now() < until) {
+        const guessed = { grant_type: "password", username: randomUUID(), password: "correct horse" };
+        const call = grant(credentials.guesser, guessed);
+        const reply = await http.send(members[caller % members.length]?.process.origin ?? "", call);
+        if (!isRefusal(reply) && reply.status !== 400) ledger.wrong.push(`a wrong password: ${reply.status}`);
+        await setTimeout(500);
+      }
+    }
+    await Promise.all(Array.from({ length: 400 }, (_, caller) => guess(caller)));
+    http.close();
+  },
+};
+
+const removal: Fault = {
+  name: "removal",
+  what: "a client with a million authorizations (20,000 in the short form) is taken off the list",
+  short: true,
+  concerns: "others",
+  async play(scene) {
+    const { world, ledger, isShort } = scene;
+    const { admin, members, credentials } = world;
+    const http = new HttpClient();
+    const origin = members[0].process.origin;
+    const id = await newIdentity(scene, http);
+    const issue = grant(credentials.former, { grant_type: "auth", auth_id: id });
+    const token = member(await http.send(origin, issue), "access_token");
+    await multiply(admin, id, isShort ? 20_000 : 1_000_000);
+    await members[1].process.stop();
+    await members[1].restart({
+      OAUTH_SERVER_CLIENTS: world.clientList("application", "other", "guesser"),
+      OAUTH_SERVER_CLIENTS_REVISION: "2",
+    });
+    // Its start was seen: from now on nobody says otherwise, not even those who started with the older list.
+    for (const { process } of members) {
+      const asked = await http.send(process.origin, introspection(credentials.internal, token));
+      if (isRefusal(asked)) continue;
+      if (isActive(asked)) ledger.wrong.push("a token of the removed client is active");
+      const issued = await http.send(process.origin, issue);
+      if (!isRefusal(issued) && issued.status !== 400)
+        ledger.wrong.push(`the removed client was given tokens: ${issued.status}`);
+    }
+    http.close();
+    // Meanwhile they are swept up, a few at a time.
+    await setTimeout(isShort ? 2_000 : 30_000);
+  },
+};
+
+/** Copies of the authorization that the identity has; the statement takes a while. */
+async function multiply(admin: Scene["world"]["admin"], identityId: string, count: number): Promise<void> {
+  const [row] = await admin<{ names: string }[]>`
+    select string_agg(quote_ident(column_name), ', ') as names from information_schema.columns
+    where table_schema = 'auth' and table_name = 'authorizations' and column_name <> 'id'`;
+  await admin.unsafe(
+    `insert into auth.authorizations (id, ${row?.names})
+     select gen_random_uuid(), ${row?.names} from auth.authorizations, generate_series(1, ${count})
+     where identity_id = $1`,
+    [identityId],
+  );
+  await admin`analyze auth.authorizations`;
+}
+
+export const callerFaults: readonly Fault[] = [locks, guessing, removal];

@@ -1,0 +1,27 @@
+/** What a fault is: what is done to a deployment, and whom it concerns. */
+import type { Ledger } from "./ledger.ts";
+import type { World, WorldOptions } from "./world.ts";
+
+export interface Scene {
+  readonly world: World;
+  /** For what the fault itself finds wrong. */
+  readonly ledger: Ledger;
+  /** Whether it is played for continuous integration, in seconds. */
+  readonly isShort: boolean;
+}
+
+export interface Fault {
+  readonly name: string;
+  /** For the progress: what is done. */
+  readonly what: string;
+  /** Whether it belongs to the short form. */
+  readonly short: boolean;
+  /** Whether it concerns everybody, or only others than the bystander. */
+  readonly concerns: "everybody" | "others";
+  /** A deployment of its own, if it cannot be played on that of the others. */
+  world?(): WorldOptions;
+  /** Why it cannot be played on this machine; undefined if it can. */
+  impossible?(): string | undefined;
+  /** Plays it. Resolves at its end, from which the recovery counts. */
+  play(scene: Scene): Promise<void>;
+}

@@ -1,0 +1,67 @@
+/**
+ * What was acknowledged to the callers of the load, and what went wrong. It knows nothing of the product but its
+ * responses.
+ */
+
+/** How far an ending is: a caller that got no response does not know whether it was done. */
+export type Ending = "none" | "requested" | "acknowledged";
+
+/** An authorization, as its client sees it. */
+export interface Chain {
+  /** As every access token of it says. */
+  readonly authorizationId: string;
+  /** Acknowledged access tokens, none of which was revoked by itself. */
+  readonly accessTokens: string[];
+  /** The newest acknowledged refresh token. */
+  refreshToken: string;
+  ending: Ending;
+}
+
+/** An identity that was acknowledged, with its authorizations. */
+export interface Account {
+  readonly id: string;
+  readonly chains: Chain[];
+  ending: Ending;
+}
+
+/** A request that was refused, or a moment at which a server was not ready; by performance.now(). */
+export interface Refusal {
+  readonly startedAt: number;
+  readonly endedAt: number;
+}
+
+export class Ledger {
+  readonly accounts = new Set<Account>();
+  /** Access tokens whose revocation was acknowledged. */
+  readonly revoked = new Set<string>();
+  /** Authorizations that the service has ended as reuse, which nobody in the load commits. */
+  readonly reused = new Set<string>();
+  acknowledged = 0;
+  /** Requests that were refused, and moments at which a server was unready. */
+  refusals: Refusal[] = [];
+  /** Acknowledged, and not there afterwards; in words. */
+  lost: string[] = [];
+  /** Responses that no fault excuses; in words. */
+  wrong: string[] = [];
+
+  /** Begins to count anew; what was acknowledged stays. */
+  begin(): void {
+    this.acknowledged = 0;
+    this.refusals = [];
+    this.lost = [];
+    this.wrong = [];
+  }
+
+  /**
+   * Forgets what has ended, once it has been compared, and all but the newest accounts: those of long ago have lived
+   * through every fault since.
+   */
+  shorten(kept: number): void {
+    this.revoked.clear();
+    for (const account of this.accounts) {
+      if (account.ending !== "none" || this.accounts.size > kept) this.accounts.delete(account);
+      const living = account.chains.filter(({ ending }) => ending === "none");
+      account.chains.splice(0, Infinity, ...living);
+    }
+  }
+}

@@ -1,0 +1,222 @@
+/**
+ * The load: people who sign in, refresh, sign out, and are deleted, by clients that behave. What a client is refused
+ * it tries again, as also what it got no response to; what is acknowledged to it goes into the ledger.
+ */
+import { randomInt, randomUUID } from "node:crypto";
+import { setTimeout } from "node:timers/promises";
+import { decodeJwt } from "jose";
+import {
+  type Call,
+  grant,
+  HttpClient,
+  introspection,
+  isActive,
+  isRefusal,
+  member,
+  type Reply,
+} from "./http-client.ts";
+import type { Account, Chain, Ledger } from "./ledger.ts";
+import type { Member, World } from "./world.ts";
+
+/** Milliseconds between two requests of one person, and before what was refused is tried again. */
+const thinkMs = 90;
+const retryMs = 200;
+/** Milliseconds after which a client that has lost a response asks again, at most. */
+const longestLossMs = 1_500;
+/** Milliseconds that the load may take to come to an end. */
+const patienceMs = 20_000;
+/** The jti of an access token begins with the id of its authorization. */
+const uuidLength = 36;
+
+export interface Load {
+  /** Goes on. */
+  start(): void;
+  /** Resolves when nothing is under way any more, or after a while, with what still is, in words. */
+  pause(): Promise<readonly string[]>;
+  close(): void;
+}
+
+export function createLoad({ members, credentials }: World, ledger: Ledger, people: number): Load {
+  const http = new HttpClient();
+  let turn = 0;
+  let phones = 2_000_000;
+  let isOn = false;
+  let running: Promise<void>[] = [];
+  /** What is asked for, for the first time or again. */
+  const asking = new Set<{ readonly what: string }>();
+
+  /** The next server, as a balancer hands out requests. */
+  function next(): Member {
+    for (const _ of members) {
+      turn += 1;
+      const found = members[turn % members.length];
+      if (found?.isUp) return found;
+    }
+    return members[0];
+  }
+
+  async function once(call: Call): Promise<Reply> {
+    const startedAt = performance.now();
+    const reply = await http.send(next().process.origin, call);
+    if (isRefusal(reply) && call.goneAfterMs === undefined)
+      ledger.refusals.push({ startedAt, endedAt: performance.now() });
+    return reply;
+  }
+
+  /**
+   * Asks until it is neither refused nor left without a response.
+   * @param expected statuses; any other is wrong
+   * @returns undefined if it was wrong
+   */
+  async function ask(what: string, call: Call, ...expected: number[]): Promise<Reply | undefined> {
+    const unanswered = { what };
+    asking.add(unanswered);
+    let reply = await once(call);
+    while (isRefusal(reply)) {
+      await setTimeout(retryMs);
+      reply = await once(call);
+    }
+    asking.delete(unanswered);
+    if (expected.includes(reply.status)) {
+      ledger.acknowledged += 1;
+      return reply;
+    }
+    ledger.wrong.push(`${what}: ${reply.status} ${JSON.stringify(reply.body)}`);
+    return undefined;
+  }
+
+  const pairOf = (reply: Reply | undefined) =>
+    reply && { access: member(reply, "access_token"), refresh: member(reply, "refresh_token") };
+
+  async function create(): Promise<Account | undefined> {
+    const id = randomUUID();
+    phones += 1;
+    const json = { id, phone: `+1202${phones}` };
+    const call = { method: "POST", path: "/v1/identities", as: credentials.internal, json } as const;
+    // 409: an earlier try was done, and nobody was told, as nobody else has this id and this phone.
+    if (!(await ask("create identity", call, 200, 409))) return undefined;
+    const account: Account = { id, chains: [], ending: "none" };
+    ledger.accounts.add(account);
+    return account;
+  }
+
+  async function signIn(account: Account): Promise<Chain | undefined> {
+    const call = grant(credentials.application, { grant_type: "auth", auth_id: account.id });
+    const pair = pairOf(await ask("issue", call, 200));
+    if (!pair) return undefined;
+    const chain: Chain = {
+      authorizationId: decodeJwt(pair.access).jti?.slice(0, uuidLength) ?? "",
+      accessTokens: [pair.access],
+      refreshToken: pair.refresh,
+      ending: "none",
+    };
+    account.chains.push(chain);
+    return chain;
+  }
+
+  /**
+   * @returns whether the chain may be refreshed again soon. Not where a response was lost: its request may still be
+   *   under way, and would present a token whose successor has been presented, as a thief does.
+   */
+  async function refresh(chain: Chain): Promise<boolean> {
+    const call = grant(credentials.application, {
+      grant_type: "refresh_token",
+      refresh_token: chain.refreshToken,
+    });
+    const luck = Math.random();
+    const isLost = luck < 0.15;
+    if (isLost) {
+      // The client is gone before it gets the response, and asks again later.
+      await once({ ...call, goneAfterMs: randomInt(1, 12) });
+      await setTimeout(randomInt(longestLossMs));
+    }
+    const twice = luck > 0.95;
+    const [reply, same] = await Promise.all([
+      ask("refresh", call, 200),
+      twice ? ask("refresh at the same time", call, 200) : undefined,
+    ]);
+    const pair = pairOf(reply);
+    if (!pair) return false;
+    const other = pairOf(same);
+    if (other && (other.refresh !== pair.refresh || other.access !== pair.access))
+      ledger.wrong.push("two refreshes with one token gave two pairs");
+    chain.refreshToken = pair.refresh;
+    chain.accessTokens.push(pair.access);
+    return !isLost;
+  }
+
+  /** What has ended is inactive from now on, wherever it is asked. */
+  async function expectInactive(token: string): Promise<void> {
+    const reply = await once(introspection(credentials.internal, token));
+    if (isRefusal(reply)) return;
+    if (reply.status !== 200 || isActive(reply))
+      ledger.wrong.push(`a token whose end was acknowledged: ${reply.status} ${JSON.stringify(reply.body)}`);
+  }
+
+  const revocation = (token: string): Call => ({
+    method: "POST",
+    path: "/oauth2/v1/revoke",
+    as: credentials.application,
+    form: { token },
+  });
+
+  async function signOut(chain: Chain): Promise<void> {
+    chain.ending = "requested";
+    if (!(await ask("revoke", revocation(chain.refreshToken), 200))) return;
+    chain.ending = "acknowledged";
+    for (const token of chain.accessTokens.slice(-3)) await expectInactive(token);
+  }
+
+  async function revokeOne(chain: Chain): Promise<void> {
+    const token = chain.accessTokens.pop();
+    if (token === undefined || !(await ask("revoke", revocation(token), 200))) return;
+    ledger.revoked.add(token);
+    await expectInactive(token);
+  }
+
+  async function remove(account: Account): Promise<void> {
+    account.ending = "requested";
+    const path = `/v1/identities/${account.id}`;
+    // 404: an earlier try was done.
+    const reply = await ask("delete", { method: "DELETE", path, as: credentials.internal }, 204, 404);
+    if (!reply) return;
+    account.ending = "acknowledged";
+    for (const { accessTokens } of account.chains)
+      for (const token of accessTokens.slice(-3)) await expectInactive(token);
+  }
+
+  /** A stay: signs in, refreshes a few times, and leaves in one way or another, or stays signed in. */
+  async function live(): Promise<void> {
+    const account = await create();
+    const chain = account && (await signIn(account));
+    if (!chain) return;
+    for (let left = randomInt(1, 6); left > 0 && isOn; left -= 1) {
+      await setTimeout(thinkMs);
+      if (!(await refresh(chain))) break;
+    }
+    const ways = [() => signOut(chain), () => revokeOne(chain), () => remove(account), async () => undefined];
+    await ways[randomInt(ways.length)]?.();
+  }
+
+  async function person(): Promise<void> {
+    await setTimeout(randomInt(500));
+    while (isOn) {
+      await live();
+      await setTimeout(thinkMs);
+    }
+  }
+
+  return {
+    start() {
+      if (isOn) return;
+      isOn = true;
+      running = Array.from({ length: people }, person);
+    },
+    async pause() {
+      isOn = false;
+      await Promise.race([Promise.all(running), setTimeout(patienceMs, undefined, { ref: false })]);
+      return [...asking].map(({ what }) => what);
+    },
+    close: () => http.close(),
+  };
+}

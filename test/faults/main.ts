@@ -1,0 +1,154 @@
+/**
+ * `npm run test:faults [-- <fault>…] [-- --short]`: a deployment of the auth service on a PostgreSQL of its own, under
+ * load, and one fault after the other. Afterwards what was acknowledged is compared with what is there. It prints a
+ * table and fails if a line of it is red.
+ */
+import { performance } from "node:perf_hooks";
+import { ROOT, say } from "../../scripts/command.ts";
+import { startBystander } from "./bystander.ts";
+import { callerFaults } from "./caller-faults.ts";
+import { connectionFaults } from "./connection-faults.ts";
+import { databaseFaults } from "./database-faults.ts";
+import type { Fault } from "./fault.ts";
+import { grant, HttpClient, introspection, member } from "./http-client.ts";
+import { Ledger } from "./ledger.ts";
+import { createLoad } from "./load.ts";
+import { legend, measureUsual, objections, play, type Result, type Stage } from "./play.ts";
+import { processFaults } from "./process-faults.ts";
+import { createWorld, type WorldOptions } from "./world.ts";
+
+const faults: readonly Fault[] = [...processFaults, ...databaseFaults, ...connectionFaults, ...callerFaults];
+/** What the bystander's identity is called. */
+const bystanderId = "bystander";
+
+/** Starts a deployment with its load. The stack ends them. */
+async function openStage(
+  options: WorldOptions,
+  people: number,
+  cleanup: AsyncDisposableStack,
+): Promise<Stage> {
+  const world = await createWorld(options);
+  cleanup.defer(() => world.close());
+  const { members, credentials } = world;
+  const { origin } = members[0].process;
+  const http = new HttpClient();
+  const json = { id: bystanderId, phone: "+12015550123" };
+  await http.send(origin, { method: "POST", path: "/v1/identities", as: credentials.internal, json });
+  const token = grant(credentials.other, { grant_type: "auth", auth_id: bystanderId });
+  const access = member(await http.send(origin, token), "access_token");
+  http.close();
+  if (access === "") throw new Error("the bystander got no token");
+  const ledger = new Ledger();
+  const load = createLoad(world, ledger, people);
+  cleanup.defer(async () => load.close());
+  const bystander = startBystander({
+    origin,
+    calls: { introspection: introspection(credentials.internal, access), token },
+    everyMs: { introspection: 20, token: 50 },
+  });
+  cleanup.defer(() => bystander.stop());
+  return { world, ledger, load, bystander, usual: [] };
+}
+
+/** Plays faults that share a deployment. */
+async function playAll(group: readonly Fault[], isShort: boolean): Promise<Result[]> {
+  await using cleanup = new AsyncDisposableStack();
+  const results: Result[] = [];
+  const started = performance.now();
+  const stage = await openStage(
+    group[0]?.world?.() ?? { servers: isShort ? [{}, {}] : [{}, {}, {}] },
+    isShort ? 5 : 16,
+    cleanup,
+  );
+  await measureUsual(stage, isShort ? 2_000 : 10_000);
+  say(
+    `PostgreSQL and ${stage.world.members.length} servers are up and under load (${secondsSince(started)})`,
+  );
+  for (const fault of group) {
+    say(`${fault.name}: ${fault.what}`);
+    const from = performance.now();
+    const result = await play(fault, stage, isShort);
+    results.push(result);
+    const found = objections(result);
+    say(`${found.length === 0 ? "ok    " : "FAILED"} ${fault.name} (${secondsSince(from)})`);
+    for (const objection of found) say(`       ${objection}`);
+  }
+  await stage.load.pause();
+  return results;
+}
+
+const secondsSince = (from: number) => `${((performance.now() - from) / 1_000).toFixed(1)} s`;
+
+function table(results: readonly Result[]): string[] {
+  const ms = (value: number) =>
+    Number.isFinite(value) ? `${value.toFixed(value < 10 ? 1 : 0)} ms` : "refused";
+  const rows = [
+    [
+      "Fault",
+      "Acknowledged",
+      "Lost",
+      "Wrong",
+      "Refused",
+      "Bystander: worst",
+      "p99",
+      "usual p99",
+      "Recovered after",
+      "",
+    ],
+    ...results.map((result) => {
+      const { fault, acknowledged, lost, wrong, refused, bystander, recoveryMs } = result;
+      const isConcerned = fault.concerns === "everybody" ? " (concerned)" : "";
+      return [
+        fault.name,
+        String(acknowledged),
+        String(lost.length),
+        String(wrong.length),
+        String(refused),
+        ms(bystander.worst),
+        ms(bystander.p99) + isConcerned,
+        ms(bystander.usual),
+        `${(recoveryMs / 1_000).toFixed(1)} s`,
+        objections(result).length === 0 ? "" : "RED",
+      ];
+    }),
+  ];
+  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];
+  return rows.map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join("  ")
+      .trimEnd(),
+  );
+}
+
+process.chdir(ROOT);
+const args = process.argv.slice(2);
+const isShort = args.includes("--short");
+const wanted = args.filter((argument) => !argument.startsWith("--"));
+const unknown = wanted.find((name) => !faults.some((fault) => fault.name === name));
+if (unknown !== undefined)
+  throw new Error(`There is no fault ${unknown}; there are ${faults.map(({ name }) => name).join(", ")}.`);
+const chosen = faults.filter(({ name, short }) =>
+  wanted.length > 0 ? wanted.includes(name) : short || !isShort,
+);
+
+const results: Result[] = [];
+const left: string[] = [];
+const possible = chosen.filter((fault) => {
+  const reason = fault.impossible?.();
+  if (reason !== undefined) left.push(`${fault.name}: ${reason}`);
+  return reason === undefined;
+});
+const common = possible.filter(({ world }) => world === undefined);
+if (common.length > 0) results.push(...(await playAll(common, isShort)));
+for (const fault of possible.filter(({ world }) => world !== undefined))
+  results.push(...(await playAll([fault], isShort)));
+
+say();
+for (const line of table(results)) say(line);
+say();
+for (const line of legend) say(line);
+for (const line of left) say(`Left out: ${line}.`);
+const red = results.filter((result) => objections(result).length > 0).length;
+say(`${results.length - red} passed, ${red} failed`);
+process.exit(red > 0 ? 1 : 0);

@@ -1,0 +1,161 @@
+/** Plays a fault under load, measures what the bystander notices, waits for the recovery, and compares. */
+import { setTimeout } from "node:timers/promises";
+import { type Bystander, type Kind, kinds, p99, type Sample } from "./bystander.ts";
+import { compare } from "./compare.ts";
+import type { Fault } from "./fault.ts";
+import type { Ledger, Refusal } from "./ledger.ts";
+import type { Load } from "./load.ts";
+import type { World } from "./world.ts";
+
+/** A deployment under load. */
+export interface Stage {
+  readonly world: World;
+  readonly ledger: Ledger;
+  readonly load: Load;
+  readonly bystander: Bystander;
+  /** What the bystander has measured in quiet times. */
+  readonly usual: Sample[];
+}
+
+/** A line of the table. */
+export interface Result {
+  readonly fault: Fault;
+  readonly acknowledged: number;
+  readonly refused: number;
+  readonly lost: readonly string[];
+  readonly wrong: readonly string[];
+  /** Milliseconds, during the fault and until all had recovered: of the kind of request that suffered most. */
+  readonly bystander: {
+    readonly kind: Kind;
+    readonly worst: number;
+    readonly p99: number;
+    readonly usual: number;
+  };
+  /** Milliseconds after the fault's end. */
+  readonly recoveryMs: number;
+}
+
+/** Milliseconds without a refusal after which all has recovered. */
+const quietMs = 2_000;
+/** Milliseconds after which nobody waits for that any more. */
+const longestRecoveryMs = 40_000;
+const maxRecoveryMs = 5_000;
+const maxSlowdown = 10;
+const readinessEveryMs = 200;
+
+export const legend = [
+  "A line is red if anything acknowledged was lost or anything answered wrong, if a request or a look at readiness",
+  `was still refused ${maxRecoveryMs / 1_000} s after the fault's end, or, where the fault does not concern the bystander, if its p99`,
+  `was above ${maxSlowdown} times its usual one: that of the quiet times of the same run, under the same load. A refused`,
+  "request of the bystander counts as one that never ended.",
+];
+
+/** Whether the fault was survived as it must be; in words if not. */
+export function objections({ fault, lost, wrong, bystander, recoveryMs }: Result): string[] {
+  const found: string[] = [];
+  if (lost.length > 0) found.push(`${lost.length} lost: ${summary(lost)}`);
+  if (wrong.length > 0) found.push(`${wrong.length} wrong: ${summary(wrong)}`);
+  if (recoveryMs > maxRecoveryMs) found.push(`recovered after ${(recoveryMs / 1_000).toFixed(1)} s`);
+  if (fault.concerns === "others" && bystander.p99 > maxSlowdown * bystander.usual)
+    found.push(
+      `the bystander's p99 (${bystander.kind}) is ${(bystander.p99 / bystander.usual).toFixed(0)} times its usual`,
+    );
+  return found;
+}
+
+/** The different ones, with how often each was seen; ids and the like are left out. */
+function summary(texts: readonly string[]): string {
+  const counts = Map.groupBy(texts, (text) => text.slice(0, 200));
+  return [...counts]
+    .slice(0, 5)
+    .map(([text, all]) => `${all.length} × ${text}`)
+    .join("; ");
+}
+
+/** Measures the bystander while nothing happens. */
+export async function measureUsual({ load, bystander, usual }: Stage, ms: number): Promise<void> {
+  load.start();
+  // What begins with the load is not usual yet.
+  await setTimeout(500);
+  await bystander.take();
+  await setTimeout(ms);
+  usual.push(...(await bystander.take()));
+}
+
+export async function play(fault: Fault, stage: Stage, isShort: boolean): Promise<Result> {
+  const { world, ledger, load, bystander } = stage;
+  await measureUsual(stage, isShort ? 1_000 : 3_000);
+  ledger.begin();
+  const stopWatching = watchReadiness(stage);
+  await fault.play({ world, ledger, isShort });
+  const endedAt = performance.now();
+  const recoveryMs = await recovered(ledger.refusals, endedAt);
+  stopWatching();
+  const samples = await bystander.take();
+  ledger.wrong.push(
+    ...samples.filter(({ outcome }) => outcome === "wrong").map(({ kind }) => `bystander: ${kind}`),
+  );
+  const { acknowledged, refusals } = ledger;
+  ledger.wrong.push(...(await load.pause()).map((what) => `still refused: ${what}`));
+  await compare(world, ledger);
+  ledger.shorten(isShort ? 20 : 100);
+  const { lost, wrong } = ledger;
+  const refused = refusals.length + samples.filter(({ outcome }) => outcome === "refused").length;
+  return {
+    fault,
+    acknowledged,
+    refused,
+    lost,
+    wrong,
+    recoveryMs,
+    bystander: mostSlowed(samples, stage.usual),
+  };
+}
+
+/** The kind of request whose p99 has grown most. */
+function mostSlowed(samples: readonly Sample[], usual: readonly Sample[]): Result["bystander"] {
+  const [most] = kinds
+    .map((kind) => {
+      const own = samples.filter((sample) => sample.kind === kind);
+      const worst = Math.max(...own.map(({ ms }) => ms));
+      return { kind, worst, p99: p99(own, kind), usual: p99(usual, kind) };
+    })
+    .sort((a, b) => b.p99 / b.usual - a.p99 / a.usual);
+  if (!most) throw new Error("there is no kind of request");
+  return most;
+}
+
+/** Asks every server again and again whether it is ready; a look at one that is not counts as a refusal. */
+function watchReadiness({ world: { members }, ledger }: Stage): () => void {
+  const timer = setInterval(() => {
+    for (const { isUp, process } of members) if (isUp) void look(process.management, ledger.refusals);
+  }, readinessEveryMs);
+  return () => clearInterval(timer);
+}
+
+async function look(management: string, refusals: Refusal[]): Promise<void> {
+  const startedAt = performance.now();
+  const isReady = await fetch(`${management}/health/ready`, {
+    signal: AbortSignal.timeout(readinessEveryMs * 10),
+  }).then(
+    async (response) => {
+      await response.body?.cancel();
+      return response.ok;
+    },
+    () => false,
+  );
+  if (!isReady) refusals.push({ startedAt, endedAt: performance.now() });
+}
+
+/** Waits until nothing has been refused for a while. @returns when the last refusal of a later request ended */
+async function recovered(refusals: readonly Refusal[], since: number): Promise<number> {
+  for (;;) {
+    await setTimeout(50);
+    const last = Math.max(
+      since,
+      ...refusals.filter(({ startedAt }) => startedAt >= since).map(({ endedAt }) => endedAt),
+    );
+    const now = performance.now();
+    if (now - last > quietMs || now - since > longestRecoveryMs) return last - since;
+  }
+}

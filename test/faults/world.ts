@@ -1,0 +1,158 @@
+/**
+ * A deployment of the auth service that faults are played on: PostgreSQL of its own, several servers in processes of
+ * their own, and before each of them a way to the database that can be broken.
+ */
+import { randomBytes } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import postgres from "postgres";
+import { authMigrations } from "../../src/auth/service.ts";
+import { openDatabase } from "../../src/platform/database/open.ts";
+import { type AuthProcess, spawnAuthServer } from "../support/auth-server.ts";
+import { createTestDatabase } from "../support/backends.ts";
+import { type DatabaseWire, openDatabaseWire } from "../support/database-wire.ts";
+import { findPostgresql, installPostgresql } from "../support/postgresql/binaries.ts";
+import { type Cluster, type ClusterPlace, startCluster } from "../support/postgresql/cluster.ts";
+import { newSigningKey, productionEnvironment } from "../support/production-environment.ts";
+import { postgresSettings } from "../support/service-database.ts";
+import { basic } from "./http-client.ts";
+
+export interface WorldOptions {
+  /** Where PostgreSQL has its data; in the folder for temporary files unless given. */
+  readonly place?: ClusterPlace;
+  /** Beside the settings that all servers have: one element for each of them. */
+  readonly servers?: readonly Readonly<Record<string, string>>[];
+}
+
+/** A server, or the place of one that was killed. */
+export interface Member {
+  readonly name: string;
+  readonly wire: DatabaseWire;
+  process: AuthProcess;
+  /** Whether a balancer would send it requests: false from its end until it is ready again. */
+  isUp: boolean;
+  /** Starts it again. @param env settings that differ */
+  restart(env?: Readonly<Record<string, string>>): Promise<void>;
+}
+
+export interface World {
+  readonly cluster: Cluster;
+  /** A superuser's way into the database, which no fault of the network concerns. */
+  readonly admin: postgres.Sql;
+  /** The user that the servers connect as. */
+  readonly user: string;
+  /** The bystander's server is the first. Faults that concern one server alone concern another. */
+  readonly members: readonly [Member, Member, ...Member[]];
+  /** `Authorization` of the clients, and of who may introspect. */
+  readonly credentials: Readonly<Record<ClientName | "internal", string>>;
+  /** `OAUTH_SERVER_CLIENTS` with these clients. */
+  clientList(...names: readonly ClientName[]): string;
+  close(): Promise<void>;
+}
+
+const clientNames = ["application", "other", "guesser", "former"] as const;
+type ClientName = (typeof clientNames)[number];
+const issuer = "http://127.0.0.1:8080/api/auth";
+
+const settings = [
+  // Nobody cuts the power; crashes of processes lose nothing without it.
+  "fsync=off",
+  "max_connections=80",
+  "shared_buffers=64MB",
+];
+
+/** The programs of PostgreSQL that it needs. @throws where this machine has none */
+export function postgresqlPrograms(): string {
+  const programs = findPostgresql(["initdb", "postgres", "pg_basebackup"]);
+  if (programs === undefined) throw new Error(`The faults need PostgreSQL. ${installPostgresql}`);
+  return programs;
+}
+
+export const addressOf = ({ url }: Cluster) => ({ host: "127.0.0.1", port: Number(new URL(url).port) });
+
+export async function createWorld({ place = {}, servers = [{}, {}, {}] }: WorldOptions = {}): Promise<World> {
+  await using cleanup = new AsyncDisposableStack();
+  const cluster = await startCluster(postgresqlPrograms(), settings, "", place);
+  cleanup.defer(() => cluster.stop());
+  const database = await createTestDatabase(new URL(cluster.url));
+  const opened = await openDatabase(postgresSettings(database), authMigrations);
+  await opened.migrate();
+  await opened.close();
+
+  const url = new URL(cluster.url);
+  url.pathname = `/${database.name}`;
+  const admin = postgres(url.href, { max: 3, onnotice: () => undefined });
+  cleanup.defer(() => admin.end({ timeout: 1 }));
+
+  const directory = mkdtempSync(join(tmpdir(), "gatepost-faults-"));
+  cleanup.defer(async () => rmSync(directory, { recursive: true, force: true }));
+  const secrets = Object.fromEntries(
+    clientNames.map((name) => [name, randomBytes(24).toString("base64url")]),
+  );
+  const clientList = (...names: readonly ClientName[]) =>
+    JSON.stringify(
+      names.map((name) => ({
+        clientId: name,
+        clientSecret: secrets[name],
+        grantTypes: ["auth", "password", "refresh_token"],
+        // Longer than a run.
+        tokenSettings: { accessTokenSeconds: 14_400 },
+      })),
+    );
+  const environment = {
+    ...productionEnvironment({ database, clients: [], issuer, signing: newSigningKey("faults") }),
+    OAUTH_SERVER_CLIENTS: clientList(...clientNames),
+    OAUTH_SERVER_CLIENTS_REVISION: "1",
+    // The ports are read from the log.
+    LOGGING_LEVEL: "info",
+    DATA_DIR: directory,
+  };
+
+  async function startMember(own: Readonly<Record<string, string>>, index: number): Promise<Member> {
+    const wire = await openDatabaseWire(database.host, database.port);
+    cleanup.defer(() => wire.close());
+    const name = `server ${index + 1}`;
+    const env = {
+      ...environment,
+      DB_PORT: String(wire.port),
+      EVENT_LOG: join(directory, `events-${index}.ndjson`),
+      ...own,
+    };
+    const member: Member = {
+      name,
+      wire,
+      process: await spawnAuthServer("PostgreSQL", { env }),
+      isUp: true,
+      async restart(changed = {}) {
+        member.isUp = false;
+        member.process = await spawnAuthServer("PostgreSQL", { env: { ...env, ...changed } });
+        member.isUp = true;
+      },
+    };
+    cleanup.defer(async () => {
+      member.process.child.kill("SIGKILL");
+      await member.process.stop();
+    });
+    return member;
+  }
+  const [first, second, ...others] = await Promise.all(servers.map(startMember));
+  if (!first || !second) throw new Error("a deployment has at least two servers");
+
+  const started = cleanup.move();
+  return {
+    cluster,
+    admin,
+    user: database.user,
+    members: [first, second, ...others],
+    credentials: {
+      application: basic("application", secrets["application"] ?? ""),
+      other: basic("other", secrets["other"] ?? ""),
+      guesser: basic("guesser", secrets["guesser"] ?? ""),
+      former: basic("former", secrets["former"] ?? ""),
+      internal: basic("internal", environment.INTERNAL_CLIENT_SECRET),
+    },
+    clientList,
+    close: () => started.disposeAsync(),
+  };
+}
