@@ -46,7 +46,7 @@ export interface LaneUsage {
 export interface DatabaseObserver {
   /** There is such a lane; its usage may be asked for at any time. */
   lane(name: string, usage: () => LaneUsage): void;
-  /** Work has received a connection, after so many seconds. */
+  /** Work has waited so many seconds for a connection, and got it or gave up. */
   waited(lane: string, seconds: number): void;
   /** A connection could not be made. */
   connectFailed(): void;

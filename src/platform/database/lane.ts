@@ -80,10 +80,13 @@ export class Lane {
    */
   async use<T>(work: (connection: Connection) => Promise<T>, isTransaction = false): Promise<T> {
     const askedAt = performance.now();
-    const connection =
-      (this.#waiting.length === 0 ? this.#take(isTransaction) : undefined) ??
-      (await this.#wait(isTransaction));
-    this.#options.observer.waited(this.#options.name, (performance.now() - askedAt) / 1000);
+    let connection = this.#waiting.length === 0 ? this.#take(isTransaction) : undefined;
+    try {
+      connection ??= await this.#wait(isTransaction);
+    } finally {
+      // Also of a wait that was in vain: those are the longest.
+      this.#options.observer.waited(this.#options.name, (performance.now() - askedAt) / 1000);
+    }
     try {
       return await work(connection);
     } finally {

@@ -38,7 +38,8 @@ export const databaseTable = {
     example: "gatepost",
   },
   DB_USER: {
-    description: "The ordinary user, who reads and writes rows.",
+    description:
+      "The ordinary user, who reads and writes rows; in production no superuser, and no owner of tables.",
     kind: identifier,
     development: "gatepost",
     required: true,

@@ -23,7 +23,7 @@ export function databaseMetrics(program: string, registry: Registry): (service: 
   gauge("waiting", "Statements and transactions that wait for a connection.", "waiting");
   const waits = new Histogram({
     name: `${program}_database_wait_seconds`,
-    help: "Time for which a statement or transaction waited for a connection.",
+    help: "Time for which a statement or transaction waited for a connection, whether it got one or gave up.",
     labelNames,
     buckets: durationBuckets,
     registers,
