@@ -20,6 +20,7 @@ import {
   rotationBatches,
 } from "./schema.ts";
 import { forgetReplaced } from "./tokens/end-authorizations.ts";
+import { runningNow } from "./tokens/running-time.ts";
 import {
   endDisabledClients,
   removeEndings,
@@ -69,8 +70,8 @@ const longAgo = sql`clock_timestamp() - ${marginHours}::int * interval '1 hour'`
 // deadlock.
 const batch = sql`limit ${batchSize} for update skip locked`;
 
-/** Before this moment every grace window has closed. */
-const windowsClosed = sql`(select clock_timestamp() - interval '1 second'
+/** Before this moment, in running time, every grace window has closed. */
+const windowsClosed = sql`(select ${runningNow} - interval '1 second'
   * coalesce(max((${tokenSettings} ->> 'refreshGraceSeconds')::int), 0) from ${clients})`;
 
 interface Step {

@@ -11,6 +11,7 @@ import {
   date,
   index,
   integer,
+  interval,
   jsonb,
   pgSchema,
   primaryKey,
@@ -163,9 +164,20 @@ export const replacedTokens = auth.table("replaced_tokens", {
 /** Rotations that were committed together: written once a process has seen the commit succeed, never before. */
 export const rotationBatches = auth.table("rotation_batches", {
   id: uuid("id").primaryKey(),
-  /** The grace window of the tokens that were replaced begins here. */
+  /** In running time: the grace window of the tokens that were replaced begins here. */
   seenAt: instant("seen_at").notNull(),
 });
+
+/** That the database can be used, and for how long in all it could not be: see tokens/running-time.ts; one row. */
+export const databasePulse = auth.table(
+  "database_pulse",
+  {
+    onlyRow: integer("only_row").primaryKey(),
+    beatenAt: instant("beaten_at").notNull(),
+    pausedFor: interval("paused_for").notNull(),
+  },
+  (table) => [check("database_pulse_only_row", sql`${table.onlyRow} = 1`)],
+);
 
 /** Access tokens that were revoked individually. Kept until they would have expired, and a day more. */
 export const revokedAccessTokens = auth.table(

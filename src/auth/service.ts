@@ -40,6 +40,7 @@ import { createFindPresented } from "./tokens/presented-token.ts";
 import { createRevoke } from "./tokens/revoke.ts";
 import { createRotateRefreshToken } from "./tokens/rotate-refresh-token.ts";
 import { createRotations } from "./tokens/rotations.ts";
+import { startPulse } from "./tokens/running-time.ts";
 import { createTokenIssuer } from "./tokens/token-issuer.ts";
 
 /** The service's schema and the history of its migrations. */
@@ -93,8 +94,9 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
         "The clocks of this process and of the database differ; the database's holds",
       ),
   });
-  // The embedded database has the clock of its process.
-  const followsClock = settings.database.kind !== "embedded" && !dependencies.clock?.isSimulated;
+  // The embedded database has the clock of its process, and pauses with it.
+  const isEmbedded = settings.database.kind === "embedded";
+  const followsClock = !isEmbedded && !dependencies.clock?.isSimulated;
   const verified = new VerifiedSecrets();
   const clients = createClientRepository(reads);
   const authorizations = createAuthorizationRepository(reads);
@@ -156,6 +158,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     startWorkers() {
       const intervalSeconds = settings.janitorIntervalSeconds;
       if (followsClock) workers.push(clock.start());
+      if (!isEmbedded) workers.push(startPulse(db));
       workers.push(
         startJanitor({ db, logger, intervalSeconds, observer: metrics.janitor("auth", janitorKinds) }),
         startRelay({
@@ -168,7 +171,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
           ]),
           logger,
           delivered: metrics.outbox("auth", () => outboxBacklog(reads, outbox)),
-          isOnlyProcess: settings.database.kind === "embedded",
+          isOnlyProcess: isEmbedded,
         }),
       );
     },

@@ -9,6 +9,7 @@ import { authorizations, clients, replacedTokens, rotationBatches } from "../sch
 import { authorizationIdLength } from "./access-token.ts";
 import { hasNotEnded } from "./end-authorizations.ts";
 import { hashPart, matchesHash, type RefreshToken } from "./refresh-token.ts";
+import { runningNow } from "./running-time.ts";
 
 /** The authorization that a refresh token belongs to, and what the token is to it now. */
 export interface PresentedToken {
@@ -54,13 +55,14 @@ const presentedHash = sql`decode(substr(requested.value, ${authorizationIdLength
 
 /**
  * The grace window begins when the commit of the rotation was seen to succeed. Until then a retry gets the pair,
- * however long it takes: the client that asks may be the one whose response was lost with the process.
+ * however long it takes: the client that asks may be the one whose response was lost with the process. It is measured
+ * in running time: who asked in vain while the database paused is answered after it.
  */
 const isWindowClosed = sql`exists (
   select from ${rotationBatches} b, ${clients} owner
   where ${batch.id} = ${replaced.batchId} and ${client.clientId} = ${authorization.clientId}
     and ${batch.seenAt} + (${client.tokenSettings} ->> 'refreshGraceSeconds')::int * interval '1 second'
-      <= clock_timestamp())`;
+      <= ${runningNow})`;
 
 const presented = selection({
   key: computed(text, sql`requested.value`),

@@ -5,7 +5,8 @@
  * 2. The database holds no token that works.
  * 3. A retry within the grace window gets the same pair; n concurrent requests rotate once.
  * 4. A replaced token ends the authorization, and an event reports it, when it is presented after its successor
- *    was presented, or after the window that began when the rotation's commit was seen to succeed.
+ *    was presented, or after the window that began when the rotation's commit was seen to succeed. Time in which the
+ *    database could not be used does not count.
  * 5. A forged or garbled token has no effect.
  * 6. After a crash at any point, the client either has the new pair or gets it by a retry: the new pair is
  *    stored, encrypted under the presented token, in the statement that makes it valid.

@@ -16,6 +16,7 @@ import { AuthEvents, recordEvent } from "../events.ts";
 import { authorizations, replacedTokens, rotationBatches } from "../schema.ts";
 import { hasNotEnded } from "./end-authorizations.ts";
 import { hashPart, type RefreshToken } from "./refresh-token.ts";
+import { runningNow } from "./running-time.ts";
 
 /** The replacement of a refresh token. */
 interface Rotation {
@@ -125,7 +126,7 @@ const batch = names(rotationBatches);
 
 const stampStatement = (seen: SQL) => sql`
   insert into ${rotationBatches} (${batch.id}, ${batch.seenAt})
-  select value::uuid, clock_timestamp() from unnest(${seen}::text[]) as stamped (value)
+  select value::uuid, ${runningNow} from unnest(${seen}::text[]) as stamped (value)
   on conflict do nothing`;
 
 const stampBatches = prepared(["seen"], ({ seen }) => stampStatement(sql`${seen}`));

@@ -8,23 +8,24 @@ import { authApi, basic, type TokenPair } from "../../support/auth-api.ts";
 import { withClients } from "../../support/auth-fleet.ts";
 import { spawnAuthServer } from "../../support/auth-server.ts";
 import { createAuthStore } from "../../support/auth-store.ts";
+import { openDatabaseWire } from "../../support/database-wire.ts";
 import { backends } from "../../support/servers.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 const brief = basic("brief", "brief-secret");
 const graceSeconds = 2;
 const freezeSeconds = 9;
+const clients = withClients({
+  clientId: "brief",
+  clientSecret: "brief-secret",
+  grantTypes: ["auth", "refresh_token"],
+  tokenSettings: { refreshGraceSeconds: graceSeconds },
+});
 
 test.runIf(backends.includes("PostgreSQL"))(
   "backends that freeze under refresh load end no session",
   async () => {
     const store = await createAuthStore("PostgreSQL");
-    const clients = withClients({
-      clientId: "brief",
-      clientSecret: "brief-secret",
-      grantTypes: ["auth", "refresh_token"],
-      tokenSettings: { refreshGraceSeconds: graceSeconds },
-    });
     const server = await spawnAuthServer("PostgreSQL", { env: { ...store.env, ...clients } });
     const api = authApi(server.base);
     const { id } = await api.newIdentity();
@@ -71,6 +72,37 @@ test.runIf(backends.includes("PostgreSQL"))(
     );
     expect(ended).toEqual([]);
     await server.stop();
+    await store.drop();
+  },
+  120_000,
+);
+
+test.runIf(backends.includes("PostgreSQL"))(
+  "a response that was lost before the database paused can be had after it, and then the window goes on",
+  async () => {
+    const store = await createAuthStore("PostgreSQL");
+    const wire = await openDatabaseWire(store.env["DB_HOST"] ?? "", Number(store.env["DB_PORT"]));
+    const env = { ...store.env, ...clients, DB_HOST: "127.0.0.1", DB_PORT: String(wire.port) };
+    const server = await spawnAuthServer("PostgreSQL", { env });
+    const api = authApi(server.base);
+    const first = await api.newPair((await api.newIdentity()).id, brief);
+    const { body: lost } = await api.refresh(first.refresh_token, brief);
+    const isStamped = () => store.read((query) => query("select 1 from auth.rotation_batches"));
+    await waitFor(async () => expect(await isStamped()).toHaveLength(1));
+    const release = wire.hang();
+    await setTimeout(freezeSeconds * 1000);
+    release();
+    const again = await waitFor(async () => {
+      const response = await api.refresh(first.refresh_token, brief);
+      expect(response.status).not.toBe(503);
+      return response;
+    });
+    expect(again).toMatchObject({ status: 200, body: lost });
+    await waitFor(async () => expect((await api.refresh(first.refresh_token, brief)).status).toBe(400));
+    const ended = await store.read((query) => query("select revocation_reason from auth.authorizations"));
+    expect(ended).toEqual([{ revocation_reason: "REUSE" }]);
+    await server.stop();
+    await wire.close();
     await store.drop();
   },
   120_000,

@@ -1,0 +1,44 @@
+/**
+ * Running time: what the database's clock would say if it stood still whenever the database could not be used. The
+ * processes of a deployment give the database a pulse. Where it has stopped for some seconds, nobody could be
+ * answered: PostgreSQL was frozen, away or out of reach, or no process ran. A window that is measured in running time
+ * closes for nobody who had no chance to use it.
+ */
+import { type SQL, sql } from "drizzle-orm";
+import { type Loop, startLoop } from "../../platform/base/loop.ts";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { databasePulse } from "../schema.ts";
+
+/** Milliseconds between two beats; those of several processes fall together. */
+const beatMs = 1_000;
+/** Seconds without a beat that count as a pause, all of them. Fewer may be due to load. */
+const pauseSeconds = 3;
+
+const pulse = names(databasePulse, "pulse");
+const { onlyRow, beatenAt, pausedFor } = names(databasePulse);
+
+/** What the pulse has missed by this moment, if it counts. */
+const missedBy = (moment: SQL) => sql`
+  case when ${moment} - ${pulse.beatenAt} > ${pauseSeconds}::int * interval '1 second'
+    then ${moment} - ${pulse.beatenAt} else interval '0' end`;
+
+/** The moment now, in running time; by the clock where no process gives a pulse, as with the embedded database. */
+export const runningNow = sql`(
+  select clock_timestamp() - coalesce(max(${pulse.pausedFor} + ${missedBy(sql`clock_timestamp()`)}), interval '0')
+  from ${databasePulse} pulse)`;
+
+const beat = sql`
+  insert into ${databasePulse} as pulse (${onlyRow}, ${beatenAt}, ${pausedFor})
+  values (1, clock_timestamp(), interval '0')
+  on conflict (${onlyRow}) do update set
+    ${beatenAt} = excluded.${beatenAt}, ${pausedFor} = ${pulse.pausedFor} + ${missedBy(sql`excluded.${beatenAt}`)}
+  where excluded.${beatenAt} - ${pulse.beatenAt} > ${beatMs / 2}::int * interval '1 millisecond'`;
+
+/** Gives the database its pulse until it is stopped. A beat that fails is missed, which is what it is for. */
+export function startPulse(db: Database): Loop {
+  return startLoop(async () => {
+    await db.execute(beat).catch(() => undefined);
+    return beatMs;
+  });
+}
