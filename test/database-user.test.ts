@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import postgres from "postgres";
 import { beforeAll, describe, expect, test } from "vitest";
+import { parse } from "yaml";
 import { postgresUrl, requiredPostgresUrl } from "./support/postgresql/server.ts";
 import { killAll, root, startNode } from "./support/program.ts";
 import { type Environment, type ServerProcess, spawnServer, startOwnServer } from "./support/servers.ts";
@@ -65,6 +66,19 @@ function productionSettings(): Environment {
     APNS_TOPIC: "com.example.app",
   };
 }
+
+test("compose.yaml makes the same users, with passwords of one's own", () => {
+  const compose: { configs: { roles: { content: string } } } = parse(
+    readFileSync(join(root, "compose.yaml"), "utf8"),
+  );
+  const [, script = ""] = /<<'SQL'\n([\s\S]*?)\n\s*SQL/.exec(compose.configs.roles.content) ?? [];
+  const own = script
+    .replace(":'app'", "'app-password'")
+    .replace(":'migration'", "'migration-password'")
+    .split("\n")
+    .map((line) => line.trim().replace(/;$/, ""));
+  expect(own).toEqual(documentedStatements("gatepost"));
+});
 
 describe.runIf(postgresUrl())("the users of docs/deployment.md", () => {
   const cleanup = suiteCleanup();
