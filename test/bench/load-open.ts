@@ -32,13 +32,16 @@ interface Tally {
   failure?: string;
 }
 
+interface Played {
+  readonly tally: Tally;
+  /** Milliseconds since the epoch. */
+  readonly from: number;
+  readonly to: number;
+}
+
 let outstanding = 0;
 
-async function runPhase(
-  send: Send,
-  rate: number,
-  seconds: number,
-): Promise<{ tally: Tally; elapsed: number }> {
+async function runPhase(send: Send, rate: number, seconds: number): Promise<Played> {
   const tally: Tally = { offered: 0, refused: 0, failed: 0, latencies: [], lastTroubleMs: 0 };
   const started = performance.now();
   const end = started + seconds * 1000;
@@ -51,7 +54,8 @@ async function runPhase(
     }
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
-  return { tally, elapsed: performance.now() - started };
+  const { timeOrigin } = performance;
+  return { tally, from: timeOrigin + started, to: timeOrigin + performance.now() };
 }
 
 function count(tally: Tally, answered: Answered, dueAt: number, started: number): void {
@@ -67,15 +71,16 @@ function count(tally: Tally, answered: Answered, dueAt: number, started: number)
 }
 
 const send = await sendersOf(kind, Number(port), authorization, lines);
-const results: { tally: Tally; elapsed: number }[] = [];
+const results: Played[] = [];
 for (const { rate, seconds } of phases) results.push(await runPhase(send, rate, seconds));
 const drained = performance.now() + drainMs;
 while (outstanding > 0 && performance.now() < drained)
   await new Promise((resolve) => setTimeout(resolve, 10));
-const summaries = results.map(({ tally: { latencies, ...tally }, elapsed }) => ({
+const summaries = results.map(({ tally: { latencies, ...tally }, from, to }) => ({
   ...tally,
   good: latencies.length,
-  seconds: elapsed / 1000,
+  from,
+  to,
   ...percentiles(latencies),
 }));
 process.stdout.write(`${JSON.stringify({ phases: summaries, unanswered: outstanding })}\n`);

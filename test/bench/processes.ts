@@ -38,6 +38,8 @@ function start(core: Core, file: string, args: readonly string[], env: Record<st
 export interface BenchServer {
   /** Highest resident memory so far, in MiB; undefined where the system does not tell. */
   peakMemory(): number | undefined;
+  /** Seconds of processor time that it has used so far; undefined where the system does not tell. */
+  processorSeconds(): number | undefined;
   stop(): Promise<void>;
 }
 
@@ -62,6 +64,15 @@ export async function startBenchServer(
       try {
         const kilobytes = /VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, "utf8"))?.[1];
         return kilobytes === undefined ? undefined : Number(kilobytes) / 1024;
+      } catch {
+        return undefined;
+      }
+    },
+    processorSeconds() {
+      try {
+        // User and system time, in ticks, of which Linux has a hundred in a second (proc_pid_stat(5)).
+        const fields = readFileSync(`/proc/${child.pid}/stat`, "utf8").split(") ")[1]?.split(" ");
+        return (Number(fields?.[11]) + Number(fields?.[12])) / 100;
       } catch {
         return undefined;
       }

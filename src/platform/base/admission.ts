@@ -3,9 +3,10 @@
  * still answered (Controlled Delay, RFC 8289, with the requests of a process in the place of the packets of a queue).
  *
  * A request is refused if two things hold. Too many others of its priority or a higher one are in flight; a closed loop
- * of fewer callers is never refused. And of those that were admitted lately, fewer than half were answered promptly: a
- * standing queue. Without one there may be any number in flight, as behind a database that is far away. While requests
- * of a priority are refused, those of lower ones are, too.
+ * of fewer callers is never refused. And there is a queue: of those that were admitted lately, fewer than half were
+ * answered promptly, or this one itself has waited for too long, as the process is busy with what came before it.
+ * Without one there may be any number in flight, as behind a database that is far away. While requests of a priority
+ * are refused, those of lower ones are, too.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
@@ -164,7 +165,8 @@ export class Admission {
       const load = this.#loads[priority];
       backlog += load.inFlight;
       if (priority === request.priority) {
-        if (backlog >= maxBacklog && load.isLate) return this.#refuse(request, load, backlog, now);
+        if (backlog >= maxBacklog && (load.isLate || performance.now() - now > promptMs))
+          return this.#refuse(request, load, backlog, now);
         load.admit();
         break;
       }

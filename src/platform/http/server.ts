@@ -107,6 +107,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   const starting: Handler = (_request, response) =>
     sendFailure(logger, response, unavailable("The service", undefined, 1));
   let handle: Handler = starting;
+  let isAdmitted = (_request: AnyRequest, _response: AnyResponse) => true;
   const server = tls ? secureServer(tls, timeouts) : createServer(connectionOptions(timeouts));
   const connections = new Connections(server, timeouts.keepAliveMs);
   let closing: Promise<void> | undefined;
@@ -117,6 +118,8 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
       // Who sends no Host (RFC 9112 section 3.2) may have meant anything by what follows.
       if (request.headers.host === undefined) response.shouldKeepAlive = false;
     } else if (request instanceof Http2ServerRequest) limitUpload(request, timeouts.requestMs);
+    // Before all other checks, since a refusal has to cost little.
+    if (!isAdmitted(request, response)) return;
     const refusal = ambiguousRequest(request);
     if (refusal) refuse(response, refusal);
     else handle(request, response);
@@ -145,6 +148,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
     listen: (host, port) => listening(server, host, port),
     serve(handlers) {
       handle = handlerOf(handlers, settings);
+      isAdmitted = gateOf(handlers);
     },
     drain: () => connections.drain(),
     close(graceMs) {
@@ -185,21 +189,28 @@ function limitUpload({ stream }: Http2ServerRequest, requestMs: number): void {
   stream.once("close", () => clearTimeout(timer));
 }
 
+/** Tells whether a request is admitted; one that is not has been refused. */
+function gateOf({ rpc, gate }: HttpHandlers): (request: AnyRequest, response: AnyResponse) => boolean {
+  if (!gate) return () => true;
+  return (request, response) => {
+    const { method = "GET", url = "/" } = request;
+    const path = withoutQuery(url);
+    // HTTP/2 permits any case, and Hono routes by upper case.
+    const guarded = rpc?.guarded?.(method, path) ?? gate.guarded(method.toUpperCase(), path);
+    return !guarded || admit(gate.admission, guarded, request, response);
+  };
+}
+
 /** RPC paths go to the RPC handler, all other requests to the HTTP APIs behind Hono's listener. */
-function handlerOf({ fetch, rpc, gate }: HttpHandlers, { logger, defaultHost }: HttpServerSettings): Handler {
+function handlerOf({ fetch, rpc }: HttpHandlers, { logger, defaultHost }: HttpServerSettings): Handler {
   const listener = getRequestListener(fetch, {
     ...(defaultHost !== undefined && { hostname: defaultHost }),
     errorHandler: (thrown) => toResponse(failure(logger, thrown)),
   });
   return (request, response) => {
-    const { method = "GET", url = "/" } = request;
-    const path = withoutQuery(url);
-    const isRpc = rpc?.matches(path);
-    const guarded = isRpc ? rpc?.guarded?.(method, path) : gate?.guarded(method.toUpperCase(), path);
-    if (gate && guarded && !admit(gate.admission, guarded, request, response)) return;
-    if (isRpc) {
+    if (rpc?.matches(withoutQuery(request.url ?? "/"))) {
       try {
-        rpc?.handle(request, response);
+        rpc.handle(request, response);
       } catch (thrown) {
         sendFailure(logger, response, thrown);
       }

@@ -1,9 +1,9 @@
 /** The operations of a document that are refused while more requests arrive than can be answered. */
+import { ServerResponse } from "node:http";
 import type { Logger } from "pino";
 import { type GuardedOperation, overloaded } from "../base/admission.ts";
-import { sendResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
-import type { ContractDocument } from "./document.ts";
+import type { ContractDocument, ContractOperation } from "./document.ts";
 import { headerReader } from "./headers.ts";
 import { responsesOf } from "./response.ts";
 
@@ -18,21 +18,37 @@ export function guardedOperations(
   logger: Logger,
 ): GuardedOperation[] {
   const refusable = operations.filter(({ responses }) => "503" in responses);
-  return refusable.map((operation) => {
-    const responses = responsesOf(operation);
-    const paths = operation.alsoAt === undefined ? [operation.path] : [operation.path, operation.alsoAt];
-    return {
-      service,
-      priority: operation.priority,
-      method: operation.method.toUpperCase(),
-      paths: paths.map(routeOf),
-      refuse(request, response) {
-        const header = headerReader(request);
-        const context = new RequestContext(logger, header("x-request-id"), header("traceparent"));
-        sendResponse(response, responses.error(context, overloaded));
-      },
-    };
-  });
+  return refusable.map((operation) => ({
+    service,
+    priority: operation.priority,
+    method: operation.method.toUpperCase(),
+    paths: (operation.alsoAt === undefined ? [operation.path] : [operation.path, operation.alsoAt]).map(
+      routeOf,
+    ),
+    refuse: refusalOf(operation, logger),
+  }));
+}
+
+/** Stands for the id of a request, in a response that is made once. */
+const someId = "00000000-0000-0000-0000-000000000000";
+
+/** All that does not depend on the request is computed once: a refusal has to cost little. */
+function refusalOf(operation: ContractOperation, logger: Logger): GuardedOperation["refuse"] {
+  const error = responsesOf(operation).error(new RequestContext(logger, someId), overloaded);
+  const { "X-Request-Id": _own, ...fixed } = error.headers;
+  const headers = Object.entries(fixed).flat();
+  const [before = "", after] = JSON.stringify(error.body).split(someId);
+  return (request, response) => {
+    const header = headerReader(request);
+    const { requestId } = new RequestContext(logger, header("x-request-id"));
+    const body = after === undefined ? before : before + JSON.stringify(requestId).slice(1, -1) + after;
+    const length = String(Buffer.byteLength(body));
+    const all = [...headers, "X-Request-Id", requestId, "Content-Length", length];
+    // The same for both, but of two types.
+    if (response instanceof ServerResponse) response.writeHead(error.status, all);
+    else response.writeHead(error.status, all);
+    response.end(body);
+  };
 }
 
 /** A path of a document as Hono routes it. */
