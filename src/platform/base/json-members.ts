@@ -9,17 +9,22 @@ const tokens = /("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[{}[\]]/g;
  */
 export function repeatedMember(text: string): string | undefined {
   /** The member names of each enclosing object; undefined for an array. */
-  const open: (Set<unknown> | undefined)[] = [];
+  const open: (Set<string> | undefined)[] = [];
   for (const [token, string, colon] of text.matchAll(tokens)) {
     if (token === "{") open.push(new Set());
     else if (token === "[") open.push(undefined);
     else if (token === "}" || token === "]") open.pop();
     else if (string !== undefined && colon !== undefined) {
-      const name: unknown = JSON.parse(string);
+      const name = nameOf(string);
       const names = open.at(-1);
-      if (names?.has(name)) return String(name);
+      if (names?.has(name)) return name;
       names?.add(name);
     }
   }
   return undefined;
+}
+
+/** @param string in its quotes. Parsing costs several times as much, and few have something to parse. */
+function nameOf(string: string): string {
+  return string.includes("\\") ? String(JSON.parse(string)) : string.slice(1, -1);
 }

@@ -18,7 +18,7 @@ import { routeOf } from "./guarded.ts";
 import type { BodySecurityHandler, Call, Handlers, SecurityHandler } from "./handlers.ts";
 import { type HeaderReader, headerReader } from "./headers.ts";
 import { parameterReader } from "./parameters.ts";
-import { readBody, validate } from "./request-body.ts";
+import { type RequestBody, readBody, validate } from "./request-body.ts";
 import { acceptsJson, contractViolations, responsesOf, type Success } from "./response.ts";
 
 /** A service's document with everything that binding it needs. */
@@ -144,6 +144,8 @@ function bindOperation<O, Caller>(
   const hasSuccessBody = returnsJson && operation.responses["406"] !== undefined;
   const readParameters = parameterReader(operation);
   const validators = operation.requestValidators();
+  const validatorsFor = (body: RequestBody | undefined) =>
+    body?.namesAllErrors === false ? operation.firstErrorValidators() : validators;
 
   function refuseUnacceptable(header: HeaderReader): void {
     if (!hasSuccessBody || acceptsJson(header("accept"))) return;
@@ -166,12 +168,13 @@ function bindOperation<O, Caller>(
     }
     refuseUnacceptable(header);
     const parameters = readParameters(c, header);
-    const requestBody = operation.bodyTypes && (await readBody(header, c.env.incoming, operation));
+    const body = operation.bodyTypes && (await readBody(header, c.env.incoming, operation));
+    const requestBody = body?.value;
     if (identifyByBody) {
       const found = identifyByBody(requestBody, { context, method, header, caller });
       caller = isPending(found) ? await withTimeout(found) : found;
     }
-    validate(validators, requestBody === undefined ? parameters : { ...parameters, requestBody });
+    validate(validatorsFor(body), requestBody === undefined ? parameters : { ...parameters, requestBody });
     const { path, query } = parameters;
     // Without `await`, returning the promise costs two more turns of the microtask queue.
     return await withTimeout(

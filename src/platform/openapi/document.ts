@@ -71,6 +71,8 @@ export interface ContractOperation {
   readonly priority: Priority;
   /** Validators of `{path, query, header, requestBody}`; compiled at first use. */
   requestValidators(): readonly ValidateFunction[];
+  /** The same, but those of the body stop at the first error. */
+  firstErrorValidators(): readonly ValidateFunction[];
   /**
    * Validator of a JSON response of this status and media type, if the document has a schema for it. It refuses
    * members that the document does not describe.
@@ -125,8 +127,8 @@ const lengthKeywords = [
 ] satisfies FuncKeywordDefinition[];
 
 /** An Ajv for OpenAPI 3.1: dialect 2020-12, formats, and OpenAPI's annotations accepted. */
-function createAjv(options: { coerceTypes: boolean }): Ajv2020 {
-  const ajv = new Ajv2020({ strict: false, allErrors: true, coerceTypes: options.coerceTypes });
+function createAjv(options: { coerceTypes: boolean; allErrors: boolean }): Ajv2020 {
+  const ajv = new Ajv2020({ strict: false, ...options });
   for (const keyword of lengthKeywords) {
     ajv.removeKeyword(keyword.keyword);
     ajv.addKeyword(keyword);
@@ -170,8 +172,9 @@ export function contractTexts(name: string, protos?: string): ContractTexts {
 /** Reads a document. It is part of the program, so a mistake in it is a defect. @throws for a mistake */
 export async function loadContract({ yaml, json: text, protos }: ContractTexts): Promise<ContractDocument> {
   const json: Document = JSON.parse(text);
-  const strict = createAjv({ coerceTypes: false });
-  const coercing = createAjv({ coerceTypes: true });
+  const strict = createAjv({ coerceTypes: false, allErrors: true });
+  const coercing = createAjv({ coerceTypes: true, allErrors: true });
+  const firstError = createAjv({ coerceTypes: false, allErrors: false });
   const backend = new OpenAPIBackend({
     definition: structuredClone(json),
     quick: true,
@@ -184,7 +187,7 @@ export async function loadContract({ yaml, json: text, protos }: ContractTexts):
   const operations = backend.router.getOperations().map((operation) => {
     const pathItem: PathItem | undefined = json.paths?.[operation.path];
     const paths = { path: basePath + operation.path, alsoAt: pathItem?.["x-also-at"] };
-    return describeOperation(backend, operation, paths, schemesOf(json, operation), strict);
+    return describeOperation(backend, operation, paths, schemesOf(json, operation), { strict, firstError });
   });
   return { yaml, json, protos, title: json.info.title, serverUrl, basePath, operations };
 }
@@ -232,12 +235,18 @@ function schemesOf({ components }: Document, { operationId, security = [] }: Ope
   });
 }
 
+/** Whether it is the validator of `requestBody`; the others are of parameters, whose types they coerce. */
+function isOfBody({ schema }: ValidateFunction): boolean {
+  const { properties }: { properties?: object } = Object(schema);
+  return properties !== undefined && "requestBody" in properties;
+}
+
 function describeOperation(
   backend: OpenAPIBackend,
   operation: Operation,
   paths: Pick<ContractOperation, "path" | "alsoAt">,
   schemes: readonly SecurityScheme[],
-  ajv: Ajv2020,
+  ajv: { readonly strict: Ajv2020; readonly firstError: Ajv2020 },
 ): ContractOperation {
   const id = operation.operationId;
   if (!id) throw new Error(`${operation.method} ${operation.path} has no operationId`);
@@ -245,6 +254,8 @@ function describeOperation(
   const { parameters = [], requestBody, responses = {} } = dereferenced;
   const security = (operation.security ?? []).map((alternative) => Object.keys(alternative));
   const compiled = new Map<string, ValidateFunction | undefined>();
+  const requestValidators = () => backend.validator.getRequestValidatorsForOperation(id) ?? [];
+  let firstErrorValidators: readonly ValidateFunction[] | undefined;
   return {
     id,
     method: operation.method,
@@ -258,12 +269,18 @@ function describeOperation(
     responses,
     errorFormat: errorFormatOf(id, dereferenced),
     priority: priorityOf(id, dereferenced),
-    requestValidators: () => backend.validator.getRequestValidatorsForOperation(id) ?? [],
+    requestValidators,
+    firstErrorValidators() {
+      firstErrorValidators ??= requestValidators().map((validator) =>
+        isOfBody(validator) ? ajv.firstError.compile(validator.schema) : validator,
+      );
+      return firstErrorValidators;
+    },
     responseValidator(status, mediaType) {
       const key = `${status} ${mediaType}`;
       if (!compiled.has(key)) {
         const schema = responses[status]?.content?.[mediaType]?.schema;
-        compiled.set(key, schema && ajv.compile(closed(schema)));
+        compiled.set(key, schema && ajv.strict.compile(closed(schema)));
       }
       return compiled.get(key);
     },

@@ -20,6 +20,10 @@ const formType = "application/x-www-form-urlencoded";
 const maxDepth = 32;
 /** Invalid places that one response names, at most. */
 const maxErrors = 20;
+/** In bodies over this many bytes only the first invalid place is looked for: thousands would keep the process busy. */
+const manyErrorsBytes = 4_096;
+/** Parameters of a form, at most. Those that no operation knows are ignored, but each costs time. */
+const maxParameters = 100;
 
 function textOf(bytes: Buffer): string {
   if (!isUtf8(bytes)) throw invalidInput([{ pointer: "/body", message: "is not UTF-8" }]);
@@ -86,19 +90,32 @@ function scalarProblem(value: unknown): string | undefined {
   return undefined;
 }
 
+/** A value within a JSON value. Its pointer is made only where there is something to say about it. */
+interface JsonPlace {
+  readonly value: unknown;
+  readonly depth: number;
+  readonly within: JsonPlace | undefined;
+  readonly name: string;
+}
+
+function pointerTo({ within, name }: JsonPlace): string {
+  return within ? `${pointerTo(within)}/${escapePointer(name)}` : "/body";
+}
+
 /** Walks a parsed JSON value, without recursion, and finds problems that no schema can express. */
 function jsonProblem(root: unknown): InputError | undefined {
-  const pending = [{ value: root, pointer: "/body", depth: 0 }];
-  for (let next = pending.pop(); next; next = pending.pop()) {
-    const { value, pointer, depth } = next;
+  const pending: JsonPlace[] = [{ value: root, depth: 0, within: undefined, name: "" }];
+  for (let place = pending.pop(); place; place = pending.pop()) {
+    const { value, depth } = place;
     const problem = scalarProblem(value);
-    if (problem) return { pointer, message: problem };
+    if (problem) return { pointer: pointerTo(place), message: problem };
     if (typeof value !== "object" || value === null) continue;
-    if (depth > maxDepth) return { pointer, message: `is nested deeper than ${maxDepth} levels` };
-    for (const [key, member] of Object.entries(value)) {
-      const message = textProblem(key);
-      if (message) return { pointer, message: `has a member name that ${message}` };
-      pending.push({ value: member, pointer: `${pointer}/${escapePointer(key)}`, depth: depth + 1 });
+    if (depth > maxDepth)
+      return { pointer: pointerTo(place), message: `is nested deeper than ${maxDepth} levels` };
+    for (const name of Object.keys(value)) {
+      const message = textProblem(name);
+      if (message) return { pointer: pointerTo(place), message: `has a member name that ${message}` };
+      pending.push({ value: Reflect.get(value, name), depth: depth + 1, within: place, name });
     }
   }
   return undefined;
@@ -125,7 +142,11 @@ function parseJson(text: string): unknown {
 /** Parses a form. Empty fields count as absent, repeated ones are refused (RFC 6749 section 3.2). */
 function parseForm(text: string): Record<string, string> {
   const fields: Record<string, string> = {};
-  for (const pair of text.split("&")) if (pair !== "") addField(fields, pair);
+  const pairs = text.split("&", maxParameters + 1);
+  if (pairs.length > maxParameters) {
+    throw invalidInput([{ pointer: "/body", message: `has more than ${maxParameters} parameters` }]);
+  }
+  for (const pair of pairs) if (pair !== "") addField(fields, pair);
   for (const name in fields) if (fields[name] === "") delete fields[name];
   return fields;
 }
@@ -156,13 +177,23 @@ function decodeFormText(text: string): string {
   return new URLSearchParams(`=${text}`).get("") ?? "";
 }
 
-/** Reads and parses the body. Undefined if the operation has none, or if an optional body is absent. */
+/** A parsed body. */
+export interface RequestBody {
+  /** Undefined if the operation has none, or if an optional body is absent. */
+  readonly value: unknown;
+  /** Whether all of its invalid places are to be named, or the first. */
+  readonly namesAllErrors: boolean;
+}
+
+const noBody: RequestBody = { value: undefined, namesAllErrors: true };
+
+/** Reads and parses the body. */
 export async function readBody(
   header: HeaderReader,
   stream: Readable,
   operation: ContractOperation,
-): Promise<unknown> {
-  if (!operation.bodyTypes) return undefined;
+): Promise<RequestBody> {
+  if (!operation.bodyTypes) return noBody;
   const contentType = header("content-type");
   const mediaType = mediaTypeOf(contentType);
   if (mediaType !== undefined && !operation.bodyTypes.includes(mediaType)) {
@@ -175,7 +206,10 @@ export async function readBody(
   // Node delivers bytes that arrived with the headers once the request event's listeners have returned.
   await undefined;
   const bytes = arrivedBytes(stream, declaredLength) ?? (await readBytes(stream));
-  return parseBody(bytes, mediaType, operation);
+  return {
+    value: parseBody(bytes, mediaType, operation),
+    namesAllErrors: bytes.length <= manyErrorsBytes,
+  };
 }
 
 function mediaTypeOf(contentType: string | undefined): string | undefined {

@@ -336,3 +336,32 @@ describe("forms", () => {
     expect(await form(bytes)).toMatchObject(refusal("/body is not UTF-8"));
   });
 });
+
+describe("a large body with much that is wrong", () => {
+  const members = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, n) => [`unknown-${n}`, 0]));
+
+  it("names every wrong place of a small one, the first of one over 4 KiB", async () => {
+    const small = await send("/v1/items", JSON.stringify({ size: 11, ...members(2) }));
+    expect(small.body.errors).toHaveLength(4);
+    const large = await send("/v1/items", JSON.stringify({ size: 11, ...members(3_000) }));
+    expect(large).toMatchObject(refused("/body/name", "is required"));
+  });
+
+  it("takes a valid one", async () => {
+    const data = "x".repeat(60_000);
+    const { status, body } = await send("/v1/items", JSON.stringify({ name: "a", data }));
+    expect(status).toBe(201);
+    expect(body.got).toEqual({ name: "a", data });
+  });
+
+  it("takes a form of a hundred parameters, and no more", async () => {
+    const form = (count: number) =>
+      ["grant=a", ...Array.from({ length: count - 1 }, (_, n) => `unknown-${n}=b`)].join("&");
+    const type = "application/x-www-form-urlencoded";
+    expect((await send("/v1/tokens", form(100), type)).status).toBe(200);
+    const { status, body } = await send("/v1/tokens", form(101), type);
+    expect(status).toBe(400);
+    expect(body.error_description).toContain("has more than 100 parameters");
+  });
+});
