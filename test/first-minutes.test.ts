@@ -21,8 +21,9 @@ import { createAuthStore } from "./support/auth-store.ts";
 import { exercised } from "./support/backends.ts";
 import { copyEmbeddedDatabase } from "./support/embedded-template.ts";
 import { killAll, type Program, root, startNode } from "./support/program.ts";
-import { type Backend, backends, type Ports, portsIn } from "./support/servers.ts";
+import { type Backend, backends, closedPort, type Ports, portsIn } from "./support/servers.ts";
 import { suiteCleanup } from "./support/suite-cleanup.ts";
+import { waitFor } from "./support/wait-for.ts";
 
 interface Started extends Program {
   /** Throws before it listens. */
@@ -295,15 +296,13 @@ describe("something in the way", () => {
   );
 
   it("a database that is away: the server says so in one line and waits; migrating says so and ends with 1", async () => {
-    const { port, release } = await occupyPort();
-    release();
-    const env = { DB_HOST: "127.0.0.1", DB_PORT: String(port), DATA_DIR: join(directory, "away") };
+    const env = { DB_HOST: "127.0.0.1", DB_PORT: String(closedPort), DATA_DIR: join(directory, "away") };
     const server = await start(env);
     const migration = startNode("src/migrate.ts", env);
-    const reason = `The database cannot be used: connect ECONNREFUSED 127.0.0.1:${port}. Check that PostgreSQL runs there, DB_HOST and DB_PORT.`;
+    const reason = `The database cannot be used: connect ECONNREFUSED 127.0.0.1:${closedPort}. Check that PostgreSQL runs there, DB_HOST and DB_PORT.`;
     expect(await migration.ended()).toBe(1);
     expect(migration.output()).toBe(`${reason}\n`);
-    while (!server.output().includes(reason)) await setTimeout(20);
+    await waitFor(() => expect(server.output()).toContain(reason));
     await setTimeout(1_500);
     expect(server.output().split("The database cannot be used"), "once for both services").toHaveLength(2);
     expect(server.output()).not.toMatch(/^\s+at /m);

@@ -103,6 +103,9 @@ async function prepareEnvironment(backend: Backend, env: Environment) {
 /** What a server listens on. */
 export type Ports = RunningServer["ports"];
 
+/** A port where nothing listens, and which the system gives to nobody who asks for any free one (IANA: tcpmux). */
+export const closedPort = 1;
+
 const addressesOf = ({ http, grpc, management }: Ports) => ({
   origin: `http://127.0.0.1:${http}`,
   grpc: `127.0.0.1:${grpc}`,

@@ -5,15 +5,22 @@
  */
 import { isIP } from "node:net";
 import { sql } from "drizzle-orm";
-import { drizzle } from "drizzle-orm/postgres-js";
+import { drizzle, type PostgresJsDatabase } from "drizzle-orm/postgres-js";
 import { migrate } from "drizzle-orm/postgres-js/migrator";
 import postgres from "postgres";
 import { sqlState } from "../base/database-errors.ts";
 import type { DatabaseObserver } from "../base/observers.ts";
 import { Turns } from "../base/turns.ts";
-import type { ClientOptions, ConnectionOptions, Parameters, QueryOptions, Result } from "./connection.ts";
+import {
+  type ClientOptions,
+  Connection,
+  type ConnectionOptions,
+  type Parameters,
+  type QueryOptions,
+  type Result,
+} from "./connection.ts";
 import { Connector } from "./connector.ts";
-import { type Database, isReachable, type OpenDatabase } from "./database.ts";
+import { isReachable, type OpenDatabase } from "./database.ts";
 import { Lane, noConnection } from "./lane.ts";
 import { isMigrated, type Migrations, migrationConfig } from "./migrations.ts";
 import { requireOrdinaryUser } from "./privileges.ts";
@@ -26,8 +33,6 @@ type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 /** Milliseconds that connecting may take, and the check of a connection. */
 const connectTimeoutMs = 3_000;
 const checkTimeoutMs = 2_000;
-/** Seconds that the migrating connection has to connect and to close. */
-const migrationTimeoutSeconds = 5;
 /** Any fixed number. A migrating process holds it as an advisory lock. */
 const migrationLock = 7_214_033;
 
@@ -213,7 +218,7 @@ function clientOver(query: Query) {
 function drizzleOver(
   query: Query,
   transaction?: <T>(work: (query: Query) => Promise<T>) => Promise<T>,
-): Database {
+): PostgresJsDatabase {
   const client = Object.assign(postgres({ max: 1, fetch_types: false }), clientOver(query));
   Object.defineProperty(client, "begin", {
     value: <T>(work: (client: object) => Promise<T>) => {
@@ -224,18 +229,22 @@ function drizzleOver(
   return drizzle({ client });
 }
 
+/** On a connection of its own, without limits on how long a statement takes, or waits for a lock. */
 async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations): Promise<void> {
   const { migrationHost: host, migrationPort: port } = settings;
   const { migrationUser: owner, migrationPassword: password } = settings;
-  const client = postgres({
-    ...clientOptions({ ...settings, host, port }, { user: owner, password }, { jit: "off" }),
-    max: 1,
-    connect_timeout: migrationTimeoutSeconds,
-  });
-  const db = drizzle({ client });
-  // Without parameters the driver sends the text as it is; the result of several statements is a list of lists.
-  const script = async (text: string) =>
-    (await client.unsafe<Record<string, unknown>[]>(text).simple()).flat();
+  const options = {
+    ...{ host, port, prepare: false, timeoutMs: Number.POSITIVE_INFINITY, connectTimeoutMs, checkTimeoutMs },
+    client: clientOptions({ ...settings, host, port }, { user: owner, password }, { jit: "off" }),
+    check: async (query: Query) => void (await query("select 1")),
+  };
+  const connection = new Connection(options, () => undefined);
+  await connection.open();
+  const db = drizzleOver(
+    (text, options) => connection.query(text, options),
+    (work) => runTransaction(connection, work, { lock: 0, idle: 0 }),
+  );
+  const script = (text: string) => runScript(connection, text);
   try {
     await db.execute(sql`select pg_advisory_lock(${migrationLock})`);
     await migrate(db, migrationConfig(migrations));
@@ -253,6 +262,6 @@ async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations
       await db.execute(sql`grant usage on all sequences in schema ${schema} to ${user}`);
     }
   } finally {
-    await client.end({ timeout: migrationTimeoutSeconds });
+    await connection.end();
   }
 }

@@ -4,17 +4,18 @@ import { type Connection, connectionLost, type QueryOptions, type Result } from 
 /** Runs a statement in the transaction. */
 export type Query = (text: string, options?: QueryOptions) => Promise<Result>;
 
-/** Milliseconds that a statement of a transaction waits for a lock. */
-const lockTimeoutMs = 2_000;
-/**
- * Milliseconds that PostgreSQL waits for the next statement of a transaction. Where the network has swallowed the
- * connection, it is not told, and would keep the locks of the transaction for hours.
- */
-const idleTimeoutMs = 5_000;
+/** Milliseconds; 0 is no limit. */
+interface TransactionLimits {
+  /** How long a statement waits for a lock. */
+  readonly lock: number;
+  /**
+   * How long PostgreSQL waits for the next statement. Where the network has swallowed the connection, it is not told,
+   * and would keep the locks of the transaction for hours.
+   */
+  readonly idle: number;
+}
 
-const begin =
-  `begin; set local lock_timeout = ${lockTimeoutMs}; ` +
-  `set local idle_in_transaction_session_timeout = ${idleTimeoutMs}`;
+const defaultLimits: TransactionLimits = { lock: 2_000, idle: 5_000 };
 
 /**
  * Runs work in a transaction on the connection: commits its result, rolls back if it throws. Where the connection
@@ -23,7 +24,9 @@ const begin =
 export async function runTransaction<T>(
   connection: Connection,
   work: (query: Query) => Promise<T>,
+  { lock, idle } = defaultLimits,
 ): Promise<T> {
+  const begin = `begin; set local lock_timeout = ${lock}; set local idle_in_transaction_session_timeout = ${idle}`;
   await connection.query(begin, { isScript: true });
   try {
     const result = await work((text, options) => connection.query(text, options));

@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
+import { createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -19,10 +19,11 @@ import { asServiceError, ErrorKinds } from "../../../src/platform/base/errors.ts
 import { arrayLiteral, type Database, type OpenDatabase } from "../../../src/platform/database/database.ts";
 import { isMigrated } from "../../../src/platform/database/migrations.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
+import { listening } from "../../../src/platform/http/server.ts";
 import { createTestDatabase } from "../../support/backends.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { rows } from "../../support/rows.ts";
-import { backends, databaseEnvironment } from "../../support/servers.ts";
+import { backends, closedPort, databaseEnvironment } from "../../support/servers.ts";
 import {
   createServiceDatabase,
   postgresSettings,
@@ -277,9 +278,8 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
         database.db.transaction(async (tx) => {
           for (const statement of statements) await tx.execute(sql.raw(statement));
         });
-      const closed = await closedPort();
       const failures: Record<string, [() => Promise<unknown>, string?]> = {
-        "nothing listens": [() => elsewhere({ port: closed })],
+        "nothing listens": [() => elsewhere({ port: closedPort })],
         "the name is unknown": [() => elsewhere({ host: "nowhere.invalid" })],
         "the connection is ended by an operator": [
           async () => rows((await own.open()).db, sql`select pg_terminate_backend(pg_backend_pid())`),
@@ -310,6 +310,21 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
       await waitFor(async () => expect(await ask(database)).toEqual([{ one: 1 }]));
     });
 
+    test.each<[string, (socket: Socket) => void]>([
+      ["hangs up without a word", (socket) => socket.end()],
+      ["resets the connection", (socket) => socket.resetAndDestroy()],
+      ["speaks another protocol", (socket) => socket.end("HTTP/1.1 400 Bad Request\r\n\r\n")],
+      ["says nothing", () => undefined],
+    ])("what %s is no database: neither a query nor a migration waits for it", async (_, behave) => {
+      const impostor = createServer((socket) => behave(socket.on("error", () => undefined)));
+      const port = await listening(impostor, "127.0.0.1", 0);
+      const elsewhere = await own.open({ port, migrationPort: port });
+      const failures = await Promise.all([errorOf(elsewhere.migrate()), errorOf(ask(elsewhere))]);
+      expect(failures.map(isDatabaseUnavailable)).toEqual([true, true]);
+      await elsewhere.close();
+      impostor.close();
+    });
+
     test("a process continues after all of its connections were closed", async () => {
       await Promise.all(Array.from({ length: 8 }, () => ask(database)));
       await own.terminate();
@@ -326,13 +341,4 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
 
 function ask({ db }: OpenDatabase): Promise<{ one: number }[]> {
   return rows(db, sql`select 1 as one`);
-}
-
-/** A port without a listener. */
-async function closedPort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return typeof address === "object" && address ? address.port : 0;
 }
