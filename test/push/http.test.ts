@@ -1,98 +1,9 @@
 /** What the operations of the push document let in, what they hand on of it, and what they answer. */
-import { beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { contractTexts, loadContract } from "../../src/platform/openapi/document.ts";
-import { wrongApplication } from "../../src/push/errors.ts";
-import { pushHttp } from "../../src/push/http.ts";
-import type { NotificationProgress } from "../../src/push/notifications/progress.ts";
-import { captureLog } from "../support/captured-log.ts";
-import { type CallOptions, type ContractCall, contractCall } from "../support/contract-api.ts";
+import { describe, expect, it } from "vitest";
 import { readContract } from "../support/contract-check.ts";
-import { type ServedApp, serveApp } from "../support/http-app.ts";
-import { suiteCleanup } from "../support/suite-cleanup.ts";
+import { backoffice, id, progress, pushOperations, user } from "./http-fixture.ts";
 
-const id = "019aa4b1-9d3c-7a52-8c11-5be0a1f6d201";
-const user = "Bearer of-a-user";
-const backoffice = "Bearer of-the-back-office";
-const progress: NotificationProgress = {
-  ...{ id, title: "t", message: "m", image: null, test: false, state: "SENDING" },
-  ...{ acceptedAt: "2026-11-21T09:30:00.000Z", completedAt: null, removalStopped: false },
-  ...{ recipients: 1, planned: 2, sent: 1, failed: 0, dropped: 0, deadLettered: 0, remaining: 1 },
-  breakdown: [
-    {
-      ...{ utcOffset: 330, provider: "fcm", planned: 2 },
-      ...{ sent: 1, failed: 0, dropped: 0, deadLettered: 0, remaining: 1 },
-    },
-  ],
-};
-
-/** What the features were asked for. */
-let asked: unknown[];
-function note<Answer>(answer: Answer) {
-  return async (...values: unknown[]) => {
-    asked.push(...values);
-    return answer;
-  };
-}
-
-let app: ServedApp;
-let call: ContractCall;
-const cleanup = suiteCleanup();
-beforeAll(async () => {
-  const page = { number: 0, size: 20, totalElements: 0 };
-  const served = pushHttp(
-    {
-      callers: {
-        async user(authorization) {
-          if (authorization === backoffice) throw wrongApplication();
-          return authorization === user ? { userId: "u-1", clientId: "app" } : undefined;
-        },
-        async backoffice(authorization) {
-          if (authorization === user) throw wrongApplication();
-          return authorization === backoffice ? { clientId: "office" } : undefined;
-        },
-      },
-      devices: { save: note(undefined), remove: note(undefined), removeAll: note(undefined) },
-      history: { page: note({ content: [], ...page }), summary: note(true) },
-      notifications: {
-        accept: note({ notificationId: id }),
-        list: note({ content: [progress], ...page }),
-        get: note(progress),
-        pause: note(progress),
-        resume: note(progress),
-        cancel: note(progress),
-        deadLetters: note({ content: [], ...page }),
-        replay: note(undefined),
-        startTestRun: note(undefined),
-      },
-    },
-    {
-      document: await loadContract(contractTexts("push-orchestration")),
-      logger: captureLog().logger,
-      observer: { serves() {}, completed() {} },
-      validateResponses: true,
-    },
-  );
-  app = await serveApp(served);
-  cleanup.defer(() => app.close());
-  call = contractCall(app.origin, readContract("push-orchestration"));
-});
-beforeEach(() => {
-  asked = [];
-});
-
-/** Calls as the application that may. */
-const asUser = (operation: string, options: CallOptions = {}) => call(operation, { as: user, ...options });
-const asOffice = (operation: string, options: CallOptions = {}) =>
-  call(operation, { as: backoffice, ...options });
-
-/** The place that was refused; it is the only one, and no feature was asked. */
-function refusedAt({ status, body }: { status: number; body: unknown }): string {
-  expect(status).toBe(400);
-  expect(asked).toEqual([]);
-  const places = new Set(Object(body).errors.map(({ pointer }: { pointer: string }) => pointer));
-  expect(places.size).toBe(1);
-  return String([...places][0]);
-}
+const { asked, call, asUser, asOffice, refusedAt } = pushOperations();
 
 const device = { token: "d-1", expiration: "2027-01-20T12:00:00Z" };
 
@@ -274,7 +185,7 @@ describe("sendPushNotification", () => {
   it("measures the title in characters and the message in bytes", async () => {
     const exact = { ...notification, title: "😀".repeat(256), message: "é".repeat(2000) };
     expect((await send(exact)).status).toBe(204);
-    asked = [];
+    asked.length = 0;
     expect(refusedAt(await send({ ...exact, title: `${exact.title}a` }))).toBe("/body/title");
     expect(refusedAt(await send({ ...exact, message: `${exact.message}a` }))).toBe("/body/message");
     expect(refusedAt(await send({ ...exact, message: "a".repeat(4001) }))).toBe("/body/message");
@@ -345,87 +256,13 @@ describe("sendPushNotification", () => {
   });
 });
 
-describe("pages", () => {
-  const history = (query: string) => asUser("getNotificationsHistory", { query });
-
-  it("are the first 20, unless asked for", async () => {
-    await history("");
-    await history("?page=3&size=100&sort=viewed,asc&sort=sendAt&markViewed=true&more=1");
-    const sort = ["viewed,asc", "sendAt"];
-    expect(asked).toEqual([
-      ...["u-1", { page: 0, size: 20, sort: [] }, false],
-      ...["u-1", { page: 3, size: 100, sort }, true],
-    ]);
-  });
-
-  it.each([
-    ["?sort=", [""]],
-    ["?sort=sendAt,DESC", ["sendAt,DESC"]],
-    ["?sort=sendAt,viewed,desc", ["sendAt,viewed,desc"]],
-    ["?sort=SENDAT&sort=Viewed,Asc", ["SENDAT", "Viewed,Asc"]],
-  ])("are sorted by %s", async (query, sort) => {
-    expect((await history(query)).status).toBe(200);
-    expect(asked).toEqual(["u-1", { page: 0, size: 20, sort }, false]);
-  });
-
-  it.each(["True", "true", "TRUE"])("are marked as viewed for %s, and not for its opposite", async (yes) => {
-    await history(`?markViewed=${yes}`);
-    await history(`?markViewed=${yes === "True" ? "False" : "false"}`);
-    expect([asked[2], asked[5]]).toEqual([true, false]);
-  });
-
-  it("have 100 entries at most, whatever is asked for", async () => {
-    for (const size of ["100", "101", "1000000000", "99999999999999999999999"]) {
-      expect((await history(`?size=${size}`)).status).toBe(200);
-      expect(asked.splice(0)[1]).toEqual({ page: 0, size: 100, sort: [] });
-      expect((await asUser("getNotificationsSummary", { query: `?size=${size}` })).status).toBe(200);
-      expect(asked.splice(0)[1]).toEqual({ page: 0, size: 100, sort: [] });
-      for (const operation of ["listNotifications", "listDeadLetters"]) {
-        expect((await asOffice(operation, { query: `?size=${size}` })).status).toBe(200);
-        expect(asked.splice(0)[0]).toMatchObject({ page: 0, size: 100 });
-      }
-    }
-  });
-
-  it("mark nothing as viewed for HEAD, which shows nothing", async () => {
-    const { operations } = readContract("push-orchestration");
-    const path = operations.find((operation) => operation.id === "getNotificationsHistory")?.path;
-    const ask = (method: string) =>
-      fetch(`${app.origin}${path}?markViewed=true`, { method, headers: { authorization: user } });
-    for (const method of ["HEAD", "GET"]) expect((await ask(method)).status).toBe(200);
-    const first = { page: 0, size: 20, sort: [] };
-    expect(asked).toEqual([...["u-1", first, false], ...["u-1", first, true]]);
-  });
-
-  it("count for a summary only where a page was asked for", async () => {
-    for (const query of ["", "?sort=id,asc", "?page=1", "?size=5"]) {
-      expect((await asUser("getNotificationsSummary", { query })).body).toEqual({ viewed: true });
-    }
-    const second = { page: 1, size: 20, sort: [] };
-    expect(asked).toEqual([
-      ...["u-1", undefined, "u-1", undefined],
-      ...["u-1", second, "u-1", { page: 0, size: 5, sort: [] }],
-    ]);
-  });
-
-  it.each([
-    ...["size=0", "size=-1", "size=1e9", "size=1e1", "size=0x10", "size=%205", "size=5.0", "size="],
-    ...["page=-1", "page=1000001", "page=1e15", "page=1000000000000000", "page=NaN", "page=0&page=1"],
-    ...["sort=userId,asc", "sort=sendAt,up", "sort=,", "sort=desc", "sort=sendAt,asc,id", "sort=id%3Bdrop"],
-    ...["markViewed=1", "markViewed=yes", "markViewed="],
-  ])("are refused for %s", async (query) => {
-    const pointer = `/query/${query.split("=")[0]}`;
-    expect(refusedAt(await history(`?${query}`)).replace(/\/\d$/, "")).toBe(pointer);
-  });
-});
-
 describe("one notification", () => {
   it.each(["getNotification", "pauseNotification", "resumeNotification", "cancelNotification"])(
     "%s takes its id in upper case as well, and answers the progress",
     async (operation) => {
       expect((await asOffice(operation, { path: { id: id.toUpperCase() } })).body).toEqual(progress);
       expect(asked).toEqual([id]);
-      asked = [];
+      asked.length = 0;
       for (const bad of ["x", "..", `urn:uuid:${id}`, `${id}0`, id.replaceAll("-", "")]) {
         if (bad !== "..")
           expect(refusedAt(await asOffice(operation, { path: { id: bad } }))).toBe("/path/id");

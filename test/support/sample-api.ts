@@ -143,6 +143,17 @@ export interface SampleApi extends ServedApp {
   readonly completed: Completed[];
 }
 
+/** What binds the document to the handlers above. */
+export const sampleBinding = (document: ContractDocument, logger = captureLog().logger) => ({
+  service: "sample",
+  document,
+  handlers: sampleHandlers,
+  security: sampleSecurity,
+  logger,
+  observer: { serves() {}, completed() {} },
+  validateResponses: true,
+});
+
 /** @param overrides parts of the binding that a test wants otherwise */
 export async function startSampleApi(
   overrides: Partial<Binding<SampleOperations, string>> = {},
@@ -151,13 +162,8 @@ export async function startSampleApi(
   const completed: Completed[] = [];
   const document = await loadContract(sampleTexts);
   const app = bindContract<SampleOperations, string>({
-    service: "sample",
-    document,
-    handlers: sampleHandlers,
-    security: sampleSecurity,
-    logger: log.logger,
+    ...sampleBinding(document, log.logger),
     observer: { serves() {}, completed: (info) => void completed.push(info) },
-    validateResponses: true,
     ...overrides,
   });
   app.notFound(notFound(log.logger));

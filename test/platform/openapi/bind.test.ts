@@ -1,19 +1,19 @@
-/** Routes and responses of the binding of a document; request-body.test.ts tests the requests. */
+/**
+ * Routes and responses of the binding of a document; request-body.test.ts tests the requests,
+ * bind-document.test.ts what of a document can be bound at all.
+ */
 import { once } from "node:events";
 import { connect as connectHttp2, createServer as createHttp2Server } from "node:http2";
 import { getRequestListener } from "@hono/node-server";
 import { beforeAll, describe, expect, it } from "vitest";
 import { listening } from "../../../src/platform/http/server.ts";
 import { bindContract } from "../../../src/platform/openapi/bind.ts";
-import { contractTexts, loadContract } from "../../../src/platform/openapi/document.ts";
-import { captureLog } from "../../support/captured-log.ts";
 import { exchange } from "../../support/http-app.ts";
 import {
   type SampleApi,
   type SampleOperations,
+  sampleBinding,
   sampleHandlers,
-  sampleSecurity,
-  sampleTexts,
   startSampleApi,
 } from "../../support/sample-api.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -31,16 +31,6 @@ beforeAll(async () => {
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const call = (path: string, init?: RequestInit) => fetch(api.base + path, init);
-/** For a test that binds the document itself. */
-const binding = () => ({
-  service: "sample",
-  document: api.document,
-  handlers: sampleHandlers,
-  security: sampleSecurity,
-  logger: captureLog().logger,
-  observer: { serves() {}, completed() {} },
-  validateResponses: true,
-});
 
 describe("methods", () => {
   it.each([
@@ -88,7 +78,7 @@ describe("methods", () => {
         return { status: 200, body: { latest: true } };
       },
     };
-    const app = bindContract<SampleOperations, string>({ ...binding(), handlers });
+    const app = bindContract<SampleOperations, string>({ ...sampleBinding(api.document), handlers });
     const server = createHttp2Server(getRequestListener(app.fetch));
     const session = connectHttp2(`http://127.0.0.1:${await listening(server, "127.0.0.1", 0)}`);
     for (const method of ["GET", "HEAD", "head"]) {
@@ -176,22 +166,6 @@ describe("credentials", () => {
       if (status === 401) expect(await response.json()).toMatchObject({ code: "unauthenticated", detail });
     },
   );
-
-  it("are a defect of the document where nothing could ask for them", () => {
-    const { operations, ...rest } = api.document;
-    const secrets = operations.map((one) => ({ ...one, schemes: one.schemes.slice(0, 1) }));
-    expect(() =>
-      bindContract({
-        service: "sample",
-        document: { ...rest, operations: secrets },
-        handlers: sampleHandlers,
-        security: sampleSecurity,
-        logger: api.log.logger,
-        observer: { serves() {}, completed() {} },
-        validateResponses: true,
-      }),
-    ).toThrow("getSecret: none of its security schemes is Basic or Bearer");
-  });
 
   it("of any one scheme are enough, and tell the handler who calls", async () => {
     const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -344,60 +318,5 @@ describe("a handler that breaks the contract", () => {
       expect(await response.json()).toMatchObject({ code: "internal_error" });
       expect(completed.at(-1)).toMatchObject({ operation: "behave", status: 500 });
     }
-  });
-});
-
-describe("a document", () => {
-  const withChange = (from: string, to: string) => loadContract({ ...sampleTexts, json: changed(from, to) });
-  const changed = (from: string, to: string) => {
-    expect(sampleTexts.json).toContain(from);
-    return sampleTexts.json.replaceAll(from, to);
-  };
-
-  it("states the error format of an operation; unless it does, errors are problems", async () => {
-    const { operations } = await loadContract(sampleTexts);
-    const formats = new Map(operations.map(({ id, errorFormat }) => [id, errorFormat]));
-    expect([formats.get("makeToken"), formats.get("listItems")]).toEqual(["oauth", "problem"]);
-    await expect(withChange('"x-error-format":"oauth"', '"x-error-format":"soap"')).rejects.toThrow(
-      "makeToken: there is no error format soap",
-    );
-  });
-
-  it("states the realm of each scheme that challenges, or cannot be bound", async () => {
-    const document = await withChange('"x-realm":"sample"', '"x-other":"sample"');
-    expect(() => bindContract<SampleOperations, string>({ ...binding(), document })).toThrow(
-      "with an x-realm",
-    );
-  });
-
-  it.each(["auth", "push-orchestration", "otp-verifier"])(
-    "%s declares errors in the format that it states",
-    async (name) => {
-      const { operations } = await loadContract(contractTexts(name));
-      const mediaTypes = { problem: "application/problem+json", oauth: "application/json" };
-      for (const { id, responses, errorFormat } of operations) {
-        const errors = Object.entries(responses).filter(([status]) => Number(status) >= 400);
-        expect(errors.length, id).toBeGreaterThan(0);
-        for (const [status, { content }] of errors) {
-          expect(Object.keys(content ?? {}), `${id} ${status}`).toEqual([mediaTypes[errorFormat]]);
-        }
-      }
-    },
-  );
-});
-
-describe("a document that does not fit its service", () => {
-  it("stops the start at an operation without a handler", () => {
-    const { behave: _without, ...handlers } = sampleHandlers;
-    expect(() => bindContract<Omit<SampleOperations, "behave">, string>({ ...binding(), handlers })).toThrow(
-      "behave has no handler",
-    );
-  });
-
-  it("stops the start at a security scheme without a handler", () => {
-    const { Badge: _without, ...security } = sampleSecurity;
-    expect(() => bindContract<SampleOperations, string>({ ...binding(), security })).toThrow(
-      "getSecret: no handler for security Badge",
-    );
   });
 });
