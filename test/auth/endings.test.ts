@@ -111,9 +111,7 @@ describe.runIf(backends.includes("PostgreSQL"))("ending many at once", () => {
       );
       return Number(row?.["n"]);
     };
-    const sweeping = (async () => {
-      while ((await marked()) === 0) await new Promise((resolve) => setTimeout(resolve, 100));
-    })();
+    const sweeping = waitFor(async () => expect(await marked()).toBeGreaterThan(0));
     const swept = await meanwhile(sweeping, () => api.introspect(next.access_token));
     expect(swept.slowest).toBeLessThan(noticeableMs);
     expect((await api.introspect(next.access_token)).active).toBe(true);

@@ -15,6 +15,7 @@ import { createWatchProgress } from "../../src/push/notifications/watch-progress
 import { pushRpc } from "../../src/push/rpc.ts";
 import { type RpcServers, startRpcServers } from "../support/rpc-servers.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
+import { atRest, waitFor } from "../support/wait-for.ts";
 
 const intervalMs = 100;
 const office = { authorization: "Bearer office" };
@@ -161,8 +162,9 @@ describe.each(["gRPC", "Connect", "gRPC-Web"])("%s", (protocol) => {
     ];
     for (const [code, refuse] of refusals) {
       later = () => ({ clientId: "office" });
+      const looked = looks.get(id(7)) ?? 0;
       const ending = failure(watch(protocol, id(7), { headers: { authorization: "Bearer later" } }));
-      await delay(150);
+      await waitFor(() => expect(looks.get(id(7))).toBeGreaterThan(looked));
       later = refuse;
       expect((await ending).code).toBe(code);
     }
@@ -177,13 +179,10 @@ describe.each(["gRPC", "Connect", "gRPC-Web"])("%s", (protocol) => {
     const leaving = new AbortController();
     const stream = watch(protocol, id(4), { headers: office, signal: leaving.signal });
     const left = failure(stream);
-    await delay(intervalMs * 3);
+    await waitFor(() => expect(looks.get(id(4))).toBeGreaterThan(2));
     leaving.abort();
     expect((await left).code).toBe(Code.Canceled);
-    await delay(intervalMs * 3);
-    const before = looks.get(id(4));
-    await delay(intervalMs * 4);
-    expect(looks.get(id(4))).toBe(before);
+    await atRest(() => looks.get(id(4)) ?? 0);
   });
 });
 
@@ -224,7 +223,7 @@ describe("many who watch the same notification", () => {
       return progress();
     });
     const watchers = Array.from({ length: 3 }, () => failure(watch("gRPC", id(6))));
-    await delay(intervalMs);
+    await waitFor(() => expect(looks.get(id(6))).toBeGreaterThan(1));
     isAway = true;
     expect((await Promise.all(watchers)).map(({ code }) => code)).toEqual(Array(3).fill(Code.Unavailable));
     standing.set(id(6), () => ended);

@@ -5,7 +5,6 @@ import { once } from "node:events";
 import { connect, type ServerHttp2Stream } from "node:http2";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
@@ -24,7 +23,7 @@ import { localhostCertificate } from "../../support/localhost-certificate.ts";
 import { type RpcServers, recorder, startRpcServers } from "../../support/rpc-servers.ts";
 import { endlessCount, testServices } from "../../support/rpc-services.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
-import { waitFor } from "../../support/wait-for.ts";
+import { atRest, waitFor } from "../../support/wait-for.ts";
 
 const root = join(import.meta.dirname, "../../..");
 const reflectionProtos = join(
@@ -103,8 +102,7 @@ describe("@grpc/grpc-js with the .proto file", () => {
     const stream = session.request({ ...headers, te: "trailers" });
     stream.end(envelope(count.requestSerialize({ value: endlessCount })));
     await once(stream, "response");
-    await delay(200);
-    expect(servers.seen.yielded).toBeLessThan(30);
+    expect(await atRest(() => servers.seen.yielded)).toBeLessThan(30);
     session.destroy();
   });
 

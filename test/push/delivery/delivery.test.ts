@@ -8,6 +8,7 @@ import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { stopwatch } from "../../support/stopwatch.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { atRest } from "../../support/wait-for.ts";
 import { fcmOf } from "../providers/providers-fixture.ts";
 import { createDeliveryTest, type DeliveryTest, eventually } from "./delivery-fixture.ts";
 
@@ -220,8 +221,7 @@ describe.each(backends)("delivery on %s", (backend) => {
     const playing = fake.play({ tokenPattern: "^limited-", answer: "QUOTA_EXCEEDED", retryAfter: 2 });
     test.startWorker({ providers: [fcm] });
     await eventually(() => playing.played > 0);
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    const { played } = playing;
+    const played = await atRest(() => playing.played);
     playing.stop();
     const stoppedAt = performance.now();
     await new Promise((resolve) => setTimeout(resolve, 1_400));
