@@ -176,9 +176,9 @@ export const language: Language = {
     },
     {
       ...withSchemathesis,
-      holds: "finds nothing with all of its checks in 100 cases for each document",
+      holds: "finds nothing with all of its checks in 50 cases for each document",
       short: true,
-      run: (world) => checkWithSchemathesis(world, { atLeast: 100, repeatable: true }),
+      run: (world) => checkWithSchemathesis(world, { atLeast: 50, repeatable: true }),
     },
     {
       ...withSchemathesis,
