@@ -6,20 +6,22 @@
  *   node load-http.ts <port> <path> <authorization> <bodies file> <expected text> <connections> <seconds>
  */
 import { readFileSync } from "node:fs";
-import { connect } from "node:net";
+import { type Connection, formRequest, openConnection } from "./connection.ts";
 import { percentiles } from "./percentiles.ts";
 
-const [port, path, authorization, bodiesFile, expected = "", connections = "64", seconds = "5"] =
-  process.argv.slice(2);
+const [
+  port = "",
+  path = "",
+  authorization = "",
+  bodiesFile,
+  expected = "",
+  connections = "64",
+  seconds = "5",
+] = process.argv.slice(2);
 const bodies = readFileSync(bodiesFile ?? "", "utf8")
   .trimEnd()
   .split("\n");
-const requests = bodies.map((body) =>
-  Buffer.from(
-    `POST ${path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: ${authorization}\r\n` +
-      `Content-Type: application/x-www-form-urlencoded\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
-  ),
-);
+const requests = bodies.map((body) => formRequest({ port, path, authorization }, body));
 const once = seconds === "once";
 const warmUpMs = 1500;
 const latencies: number[] = [];
@@ -29,39 +31,24 @@ let counting = false;
 let stopping = false;
 
 function runConnection(): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const socket = connect(Number(port), "127.0.0.1");
-  socket.setNoDelay(true);
-  let pending = "";
   let sentAt = 0;
-  const send = () => {
-    if (stopping || (once && next >= requests.length)) {
-      socket.end();
-      resolve();
-      return;
-    }
+  const send = (connection: Connection) => {
+    if (stopping || (once && next >= requests.length)) return connection.end();
     const request = requests[next++ % requests.length];
     sentAt = performance.now();
-    if (request) socket.write(request);
+    if (request) connection.send(request);
   };
-  socket.setEncoding("latin1");
-  socket.on("connect", send);
-  socket.on("error", reject);
-  socket.on("data", (text: string) => {
-    pending += text;
-    const head = pending.indexOf("\r\n\r\n");
-    if (head === -1) return;
-    const length = Number(/\r\ncontent-length: (\d+)/i.exec(pending.slice(0, head + 2))?.[1] ?? 0);
-    if (pending.length < head + 4 + length) return;
-    if (counting) latencies.push(performance.now() - sentAt);
-    if (!pending.startsWith("HTTP/1.1 200") || !pending.includes(expected, head)) {
-      const what = pending.slice(0, 400);
-      failures.set(what, (failures.get(what) ?? 0) + 1);
-    }
-    pending = "";
-    send();
+  return openConnection(port, {
+    begin: send,
+    answered(answer, connection) {
+      if (counting) latencies.push(performance.now() - sentAt);
+      if (!answer.startsWith("HTTP/1.1 200") || !answer.includes(expected)) {
+        const what = answer.slice(0, 400);
+        failures.set(what, (failures.get(what) ?? 0) + 1);
+      }
+      send(connection);
+    },
   });
-  return promise;
 }
 
 const running = Array.from({ length: Number(connections) }, runConnection);

@@ -5,76 +5,48 @@
  *   node load-refresh.ts <port> <authorization> <grants file> <connections> <authorizations of each> <seconds>
  */
 import { readFileSync } from "node:fs";
-import { Agent, request } from "node:http";
+import { type Connection, formRequest, openConnection } from "./connection.ts";
 import { percentiles } from "./percentiles.ts";
 
-const [port, authorization = "", grantsFile = "", connections = "16", own = "20", seconds = "3"] =
+const [port = "", authorization = "", grantsFile = "", connections = "16", own = "20", seconds = "3"] =
   process.argv.slice(2);
 const grants = readFileSync(grantsFile, "utf8").trimEnd().split("\n");
-const agent = new Agent({ keepAlive: true, maxSockets: Number(connections) });
+const destination = { port, path: "/api/auth/oauth2/v1/tokens", authorization };
 const warmUpMs = 1500;
 const latencies: number[] = [];
 const failures = new Set<string>();
 let counting = false;
 let stopping = false;
 
-/** @returns the refresh token of the answer; undefined if it was refused */
-function post(body: string): Promise<string | undefined> {
-  const { promise, resolve, reject } = Promise.withResolvers<string | undefined>();
-  const headers = {
-    authorization,
-    "content-type": "application/x-www-form-urlencoded",
-    "content-length": body.length,
-  };
-  const options = {
-    agent,
-    port,
-    host: "127.0.0.1",
-    method: "POST",
-    path: "/api/auth/oauth2/v1/tokens",
-    headers,
-  };
-  const sent = request(options, (response) => {
-    let text = "";
-    response.setEncoding("utf8").on("data", (part: string) => {
-      text += part;
-    });
-    response.on("end", () => {
-      const token = /"refresh_token":"([^"]+)"/.exec(text)?.[1];
-      if (response.statusCode !== 200 || token === undefined) failures.add(`${response.statusCode} ${text}`);
-      resolve(token);
-    });
-  });
-  sent.on("error", reject);
-  sent.end(body);
-  return promise;
-}
-
-/** The tokens of a connection's authorizations. */
-async function obtain(first: number): Promise<string[]> {
+/** @param first the number of the first of its grants */
+function runConnection(first: number): Promise<void> {
+  /** Of its authorizations, the one that was refreshed longest ago first. */
   const tokens: string[] = [];
-  for (let n = 0; n < Number(own); n += 1) {
-    const token = await post(grants[(first + n) % grants.length] ?? "");
-    if (token !== undefined) tokens.push(token);
-  }
-  return tokens;
+  let granted = 0;
+  let sentAt = 0;
+  const send = (connection: Connection) => {
+    if (stopping) return connection.end();
+    const isGranting = granted < Number(own);
+    const body = isGranting
+      ? (grants[(first + granted) % grants.length] ?? "")
+      : `grant_type=refresh_token&refresh_token=${tokens.shift()}`;
+    if (isGranting) granted += 1;
+    sentAt = performance.now();
+    connection.send(formRequest(destination, body));
+  };
+  return openConnection(port, {
+    begin: send,
+    answered(answer, connection) {
+      if (counting) latencies.push(performance.now() - sentAt);
+      const token = /"refresh_token":"([^"]+)"/.exec(answer)?.[1];
+      if (!answer.startsWith("HTTP/1.1 200") || token === undefined) failures.add(answer.slice(0, 400));
+      else tokens.push(token);
+      send(connection);
+    },
+  });
 }
 
-async function runConnection(tokens: string[]): Promise<void> {
-  for (let turn = 0; !stopping; turn += 1) {
-    const index = turn % tokens.length;
-    const sentAt = performance.now();
-    const next = await post(`grant_type=refresh_token&refresh_token=${tokens[index]}`);
-    if (counting) latencies.push(performance.now() - sentAt);
-    if (next === undefined) return;
-    tokens[index] = next;
-  }
-}
-
-const obtained = await Promise.all(
-  Array.from({ length: Number(connections) }, (_, index) => obtain(index * Number(own))),
-);
-const running = obtained.map(runConnection);
+const running = Array.from({ length: Number(connections) }, (_, index) => runConnection(index * Number(own)));
 await new Promise((resolve) => setTimeout(resolve, warmUpMs));
 counting = true;
 const started = performance.now();
