@@ -75,7 +75,7 @@ export async function createWorld({ place = {}, servers = [{}, {}, {}] }: WorldO
   await using cleanup = new AsyncDisposableStack();
   const cluster = await startCluster(postgresqlPrograms(), settings, "", place);
   cleanup.defer(() => cluster.stop());
-  const database = await createTestDatabase(new URL(cluster.url));
+  const database = await createTestDatabase({ admin: new URL(cluster.url) });
   const opened = await openDatabase(postgresSettings(database), authMigrations);
   await opened.migrate();
   await opened.close();

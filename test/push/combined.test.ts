@@ -10,9 +10,9 @@ import postgres from "postgres";
 import { beforeAll, describe, expect, test } from "vitest";
 import type { components } from "../../gen/openapi/push-orchestration.ts";
 import { eventsIn } from "../support/auth-fleet.ts";
-import { createTestDatabase } from "../support/backends.ts";
 import { type DatabaseGate, openDatabaseGate } from "../support/database-gate.ts";
 import { openFront } from "../support/front.ts";
+import { createMigratedDatabase } from "../support/migrated-database.ts";
 import { requiredPostgresUrl } from "../support/postgresql/server.ts";
 import {
   type PushProcess,
@@ -181,7 +181,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where the database of push hang
   let server: PushServer;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    const database = await createTestDatabase();
+    const database = await createMigratedDatabase();
     cleanup.defer(() => database.drop());
     gate = await openDatabaseGate(database.host, database.port);
     cleanup.defer(() => gate.close());

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PGlite } from "@electric-sql/pglite";
 import postgres from "postgres";
-import { createTestDatabase } from "./backends.ts";
+import { createMigratedDatabase } from "./migrated-database.ts";
 import { requiredPostgresUrl } from "./postgresql/server.ts";
 import { type Backend, databaseEnvironment } from "./servers.ts";
 
@@ -43,7 +43,7 @@ export async function createAuthStore(backend: Backend): Promise<AuthStore> {
       drop: async () => removeDirectory(),
     };
   }
-  const database = await createTestDatabase();
+  const database = await createMigratedDatabase();
   const url = requiredPostgresUrl();
   url.pathname = `/${database.name}`;
   return {

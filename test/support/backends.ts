@@ -42,25 +42,50 @@ export function exercisedBackends(): string[] {
   return [...new Set(readFileSync(file, "utf8").trim().split("\n"))].filter((line) => line !== "").sort();
 }
 
+/** The name of the database that others of this run are copied from. */
+export function templateOfRun(): string {
+  const run = process.env[BACKENDS_FILE]?.replace(/.*gatepost-test-/, "").replaceAll("-", "");
+  return `gatepost_template_${run ?? process.pid}`;
+}
+
+/** Drops the template of this run, if there is one. */
+export async function dropTemplateOfRun(): Promise<void> {
+  await asAdmin(requiredPostgresUrl().href, (sql) =>
+    sql.unsafe(`drop database if exists ${templateOfRun()} with (force)`),
+  );
+}
+
 /**
  * Creates `gatepost_test_<random>` with the two roles, which exist once on the server. The database
  * belongs to the migration role; the ordinary one gets nothing but CONNECT, so a migration that forgets
  * a grant fails in the tests and not in production. Records the server as exercised.
- * @param admin a superuser's URL of the server
+ *
+ * @param template a database that this function has made, to be copied; an empty one unless given
+ * @param admin a superuser's URL of the server; the one of the tests unless given
  */
-export async function createTestDatabase(admin = requiredPostgresUrl()): Promise<TestDatabase> {
+export async function createTestDatabase({
+  template,
+  admin = requiredPostgresUrl(),
+}: {
+  readonly template?: string;
+  readonly admin?: URL;
+} = {}): Promise<TestDatabase> {
   const name = `gatepost_test_${randomBytes(6).toString("hex")}`;
   const version = await asAdmin(admin.href, async (sql) => {
     for (const role of [MIGRATION_ROLE, APP_ROLE]) await createRole(sql, role);
-    await sql.unsafe(`create database ${name} owner ${MIGRATION_ROLE.user} template template0`);
+    await sql.unsafe(
+      `create database ${name} owner ${MIGRATION_ROLE.user} template ${template ?? "template0"}`,
+    );
     await sql.unsafe(`revoke all on database ${name} from public`);
     await sql.unsafe(`grant connect on database ${name} to ${APP_ROLE.user}`);
     const [row] = await sql<{ version: string }[]>`select current_setting('server_version') as version`;
     return row?.version.split(" ")[0] ?? "";
   });
-  const inside = new URL(admin);
-  inside.pathname = `/${name}`;
-  await asAdmin(inside.href, async (sql) => sql`revoke all on schema public from public`);
+  if (template === undefined) {
+    const inside = new URL(admin);
+    inside.pathname = `/${name}`;
+    await asAdmin(inside.href, async (sql) => sql`revoke all on schema public from public`);
+  }
   exercised(`PostgreSQL ${version}`);
   return {
     host: admin.hostname,

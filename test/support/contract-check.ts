@@ -3,7 +3,7 @@
  * its own, knowing nothing of the server's code.
  */
 import { readFileSync } from "node:fs";
-import { Ajv2020 } from "ajv/dist/2020.js";
+import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 import { parse } from "yaml";
 import { withClosedSchemas } from "../../src/platform/openapi/closed.ts";
@@ -66,8 +66,26 @@ export interface Contract {
   check(operationId: string, response: Response, body: string): void;
 }
 
+const checkers = new Map<string, ReturnType<typeof createChecker>>();
+
 /** @param name file in openapi/, without its ending */
 export function readContract(name: string): Contract {
+  const { operations, problems } = checkers.get(name) ?? createChecker(name);
+  checkers.set(name, { operations, problems });
+  const reached = new Set<string>();
+  return {
+    operations,
+    reached,
+    check(operationId, response, body) {
+      const list = problems(operationId, response, body);
+      if (list.length > 0) throw new Error(`${operationId} ${response.status}: ${list.join("; ")}\n${body}`);
+      reached.add(`${operationId} ${response.status}`);
+    },
+  };
+}
+
+/** Reads the document, once for all tests of a file. */
+function createChecker(name: string) {
   const document: DocumentObject = parse(
     readFileSync(new URL(`../../openapi/${name}.yaml`, import.meta.url), "utf8"),
   );
@@ -111,13 +129,19 @@ export function readContract(name: string): Contract {
     }
   }
 
-  const reached = new Set<string>();
+  const compiled = new Map<string, ValidateFunction>();
+  /** Compiling takes longer than most tests. */
+  function validatorAt(pointer: string): ValidateFunction {
+    const validator = compiled.get(pointer) ?? ajv.compile({ $ref: `document${pointer}` });
+    compiled.set(pointer, validator);
+    return validator;
+  }
 
   function headerProblem(name: string, { value, pointer }: Resolved<HeaderObject>, sent: string | null) {
     if (sent === null) return value.required ? `header ${name} is missing` : undefined;
     const number = /^-?\d+$/.test(sent) ? Number(sent) : sent;
-    const schema = { $ref: `document${at(pointer, "schema")}` };
-    const isRight = ajv.validate(schema, sent) || ajv.validate(schema, number);
+    const isValid = validatorAt(at(pointer, "schema"));
+    const isRight = isValid(sent) || isValid(number);
     return isRight ? undefined : `header ${name}: ${sent} is not what the schema says`;
   }
 
@@ -148,9 +172,9 @@ export function readContract(name: string): Contract {
     const mediaType = response.headers.get("content-type")?.split(";")[0];
     if (mediaType === undefined || !value.content[mediaType])
       return [`media type ${mediaType} is not declared`];
-    const schema = `document${at(pointer, "content", mediaType, "schema")}`;
-    if (ajv.validate({ $ref: schema }, JSON.parse(body))) return [];
-    return (ajv.errors ?? []).map(
+    const isValid = validatorAt(at(pointer, "content", mediaType, "schema"));
+    if (isValid(JSON.parse(body))) return [];
+    return (isValid.errors ?? []).map(
       ({ instancePath, message, params }) => `body${instancePath} ${message} ${JSON.stringify(params)}`,
     );
   }
@@ -164,13 +188,5 @@ export function readContract(name: string): Contract {
     return [...headerProblems(resolved, response), ...bodyProblems(resolved, response, body)];
   }
 
-  return {
-    operations: [...found.values()].map(({ operation }) => operation),
-    reached,
-    check(operationId, response, body) {
-      const list = problems(operationId, response, body);
-      if (list.length > 0) throw new Error(`${operationId} ${response.status}: ${list.join("; ")}\n${body}`);
-      reached.add(`${operationId} ${response.status}`);
-    },
-  };
+  return { operations: [...found.values()].map(({ operation }) => operation), problems };
 }

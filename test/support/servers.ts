@@ -1,19 +1,21 @@
 /** The program for tests: the whole of it, on real ports, in this process or in one of its own. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { authMigrations } from "../../src/auth/service.ts";
+import { developmentSecrets, developmentSecretsFile } from "../../src/development/secrets.ts";
 import { type Clock, systemClock } from "../../src/platform/base/clock.ts";
 import { createLogger } from "../../src/platform/observability/logger.ts";
 import { pushMigrations } from "../../src/push/database.ts";
 import { type RunningServer, startServer } from "../../src/server.ts";
 import { readSettings, type Settings } from "../../src/services.ts";
-import { createTestDatabase, exercised, type TestDatabase } from "./backends.ts";
+import { exercised, type TestDatabase } from "./backends.ts";
 import { copyEmbeddedDatabase } from "./embedded-template.ts";
+import { createMigratedDatabase } from "./migrated-database.ts";
 import { postgresUrl } from "./postgresql/server.ts";
 
 /** Databases that the suites run on. PostgreSQL is left out where this machine has none; the run says so. */
@@ -70,15 +72,27 @@ export function databaseEnvironment(database: TestDatabase): Environment {
 
 const migrations = { auth: authMigrations, push: pushMigrations };
 
+let secrets: Buffer | undefined;
+
+/** Making the keys takes longer than most tests: the servers of a test file have the same, unless it says where. */
+function putSecrets(file: string): void {
+  if (secrets) writeFileSync(file, secrets, { mode: 0o600 });
+  else {
+    developmentSecrets(dirname(file));
+    secrets = readFileSync(file);
+  }
+}
+
 /** A directory of a test's own, and the environment of a server that keeps its things there, on any free ports. */
 async function prepareEnvironment(backend: Backend, env: Environment) {
   await using cleanup = new AsyncDisposableStack();
   const dataDir = env["DATA_DIR"] ?? mkdtempSync(join(tmpdir(), "gatepost-test-"));
   if (env["DATA_DIR"] === undefined) {
     cleanup.defer(() => rmSync(dataDir, { recursive: true, force: true }));
+    putSecrets(join(dataDir, developmentSecretsFile));
   }
   const ownDatabase =
-    backend === "PostgreSQL" && env["DB_HOST"] === undefined ? await createTestDatabase() : undefined;
+    backend === "PostgreSQL" && env["DB_HOST"] === undefined ? await createMigratedDatabase() : undefined;
   if (ownDatabase) cleanup.defer(() => ownDatabase.drop());
   const complete: Environment = {
     LOGGING_LEVEL: "info",

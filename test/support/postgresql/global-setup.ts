@@ -1,4 +1,11 @@
 /** For vitest: a PostgreSQL server is there before the first worker starts, and goes when the last has ended. */
-import { providePostgresql } from "./server.ts";
+import { dropTemplateOfRun } from "../backends.ts";
+import { postgresUrl, providePostgresql } from "./server.ts";
 
-export default (): Promise<() => Promise<void>> => providePostgresql();
+export default async function setup(): Promise<() => Promise<void>> {
+  const stop = await providePostgresql();
+  return async () => {
+    if (postgresUrl()) await dropTemplateOfRun();
+    await stop();
+  };
+}
