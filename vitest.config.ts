@@ -14,10 +14,10 @@ export default defineConfig({
     exclude: ["test/bench/**"],
     globalSetup: ["test/support/postgresql/global-setup.ts"],
     reporters: ["default", new ClosingLines()],
-    // Each file starts services and a database of its own, and waits for them a good part of its time: one more at a
-    // time than there are processors, and on a large machine no more than its memory has room for.
+    // Each file starts services and a database of its own, and waits for them a good part of its time: two for each
+    // processor, and on a large machine no more than its memory has room for.
     fileParallelism: true,
-    maxWorkers: Math.min(availableParallelism() + 1, 8),
+    maxWorkers: Math.min(availableParallelism() * 2, 8),
     // Time-outs end what hangs; they measure nothing, and no busy machine reaches them.
     testTimeout: 120_000,
     hookTimeout: 120_000,
