@@ -36,15 +36,21 @@ export async function openDatabaseWire(host: string, port: number): Promise<Data
       [database, client],
     ] as const) {
       sockets.add(from);
-      let due = 0;
+      const late: { readonly bytes: Buffer; readonly due: number }[] = [];
+      // In their order, whatever timer brings us here: nothing overtakes what is on its way.
+      const flush = () => {
+        const now = performance.now();
+        for (let next = late[0]; next && next.due <= now; next = late[0]) {
+          to.write(next.bytes);
+          late.shift();
+        }
+      };
       from.on("data", (bytes) => {
         if (stranded.has(from)) return;
-        // Nothing overtakes what is on its way.
-        const now = performance.now();
-        const waitMs = Math.max(delayMs, due - now);
-        if (waitMs <= 0) return to.write(bytes);
-        due = now + waitMs + 1;
-        return setTimeout(() => to.write(bytes), waitMs);
+        late.push({ bytes, due: performance.now() + delayMs });
+        if (late.length === 1 && delayMs === 0) flush();
+        // A timer may be a millisecond early.
+        else setTimeout(flush, delayMs + 1);
       });
       from.on("error", () => from.destroy());
       from.on("close", () => {
