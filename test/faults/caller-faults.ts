@@ -1,6 +1,11 @@
 /** What callers and operators bring about: locks, guesses, and the end of very many authorizations. */
 import { randomUUID } from "node:crypto";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
+import { measure, run } from "../bench/processes.ts";
+import { introspectPath } from "../bench/product.ts";
 import type { Fault, Scene } from "./fault.ts";
 import { type Call, grant, HttpClient, introspection, isActive, isRefusal, member } from "./http-client.ts";
 
@@ -108,6 +113,43 @@ const removal: Fault = {
   },
 };
 
+const overload: Fault = {
+  name: "overload",
+  what: "one process is asked for twice as many introspections as it can answer",
+  short: false,
+  // All processes share the processors of this machine.
+  concerns: "everybody",
+  async play({ world: { members, credentials }, ledger }) {
+    const directory = mkdtempSync(join(tmpdir(), "gatepost-faults-"));
+    try {
+      const bodies = join(directory, "bodies");
+      const tokens = [...ledger.accounts].flatMap(({ chains, ending }) =>
+        chains
+          .filter((chain) => ending === "none" && chain.ending === "none")
+          .map(({ accessTokens }) => accessTokens[0]),
+      );
+      writeFileSync(bodies, tokens.map((token) => `token=${token}`).join("\n"));
+      const { port } = new URL(members[1].process.origin);
+      const closed = [port, introspectPath, credentials.internal, bodies, '"active":', "64", "3"];
+      const { perSecond } = await measure(1, "load-http.ts", closed);
+      const open = ["http", port, credentials.internal, bodies, `${Math.round(2 * perSecond)}x10`];
+      const { phases, unanswered }: Overloaded = JSON.parse(await run(1, "load-open.ts", open));
+      if (unanswered > 0)
+        ledger.wrong.push(`${unanswered} introspections of too many were not answered at all`);
+      for (const { failed, failure } of phases)
+        if (failed > 0) ledger.wrong.push(`${failed} introspections of too many: ${failure}`);
+    } finally {
+      rmSync(directory, { recursive: true });
+    }
+  },
+};
+
+/** What load-open.ts prints. */
+interface Overloaded {
+  readonly phases: readonly { readonly failed: number; readonly failure?: string }[];
+  readonly unanswered: number;
+}
+
 /** Copies of the authorization that the identity has; the statement takes a while. */
 async function multiply(admin: Scene["world"]["admin"], identityId: string, count: number): Promise<void> {
   const [row] = await admin<{ names: string }[]>`
@@ -122,4 +164,4 @@ async function multiply(admin: Scene["world"]["admin"], identityId: string, coun
   await admin`analyze auth.authorizations`;
 }
 
-export const callerFaults: readonly Fault[] = [locks, guessing, removal];
+export const callerFaults: readonly Fault[] = [locks, guessing, removal, overload];
