@@ -11,7 +11,7 @@ import {
   IntrospectRequestSchema,
   IntrospectResponseSchema,
 } from "../../gen/proto/auth/v1/introspection_pb.ts";
-import { percentiles } from "./percentiles.ts";
+import { MeasuringWindow } from "./measuring-window.ts";
 
 const [port, authorization = "", tokensFile = "", inFlight = "64", seconds = "5"] = process.argv.slice(2);
 const messages = readFileSync(tokensFile, "utf8")
@@ -32,13 +32,10 @@ const headers = {
   te: "trailers",
   authorization,
 };
-const warmUpMs = 1500;
-const latencies: number[] = [];
+const window = new MeasuringWindow();
 let failure: string | undefined;
 let checked = 0;
 let next = 0;
-let counting = false;
-let stopping = false;
 
 function call(lane: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -54,7 +51,7 @@ function call(lane: number): Promise<void> {
   });
   stream.on("data", (chunk: Buffer) => chunks.push(chunk));
   stream.on("close", () => {
-    if (counting) latencies.push(performance.now() - sentAt);
+    window.answered(sentAt);
     // Decoding costs the generator more than sending: every hundredth answer is looked into.
     if (status !== "0") failure = `grpc-status ${String(status)}`;
     else if (checked++ % 100 === 0) {
@@ -68,17 +65,11 @@ function call(lane: number): Promise<void> {
 }
 
 async function lane(number: number): Promise<void> {
-  while (!stopping) await call(number);
+  while (!window.isOver) await call(number);
 }
 
 const running = Array.from({ length: Number(inFlight) }, (_, number) => lane(number));
-await new Promise((resolve) => setTimeout(resolve, warmUpMs));
-counting = true;
-const started = performance.now();
-await new Promise((resolve) => setTimeout(resolve, Number(seconds) * 1000));
-counting = false;
-const perSecond = (latencies.length * 1000) / (performance.now() - started);
-stopping = true;
+const measured = await window.measure(Number(seconds));
 await Promise.all(running);
 for (const session of sessions) session.close();
-process.stdout.write(`${JSON.stringify({ perSecond, ...percentiles(latencies), failure })}\n`);
+process.stdout.write(`${JSON.stringify({ ...measured, failure })}\n`);

@@ -7,7 +7,7 @@
  */
 import { readFileSync } from "node:fs";
 import { type Connection, formRequest, openConnection } from "./connection.ts";
-import { percentiles } from "./percentiles.ts";
+import { MeasuringWindow } from "./measuring-window.ts";
 
 const [
   port = "",
@@ -23,17 +23,14 @@ const bodies = readFileSync(bodiesFile ?? "", "utf8")
   .split("\n");
 const requests = bodies.map((body) => formRequest({ port, path, authorization }, body));
 const once = seconds === "once";
-const warmUpMs = 1500;
-const latencies: number[] = [];
+const window = new MeasuringWindow();
 const failures = new Map<string, number>();
 let next = 0;
-let counting = false;
-let stopping = false;
 
 function runConnection(): Promise<void> {
   let sentAt = 0;
   const send = (connection: Connection) => {
-    if (stopping || (once && next >= requests.length)) return connection.end();
+    if (window.isOver || (once && next >= requests.length)) return connection.end();
     const request = requests[next++ % requests.length];
     sentAt = performance.now();
     if (request) connection.send(request);
@@ -41,7 +38,7 @@ function runConnection(): Promise<void> {
   return openConnection(port, {
     begin: send,
     answered(answer, connection) {
-      if (counting) latencies.push(performance.now() - sentAt);
+      window.answered(sentAt);
       if (!answer.startsWith("HTTP/1.1 200") || !answer.includes(expected)) {
         const what = answer.slice(0, 400);
         failures.set(what, (failures.get(what) ?? 0) + 1);
@@ -58,15 +55,7 @@ if (once) {
   process.stdout.write(`${JSON.stringify({ perSecond: 0, failure })}\n`);
   process.exit();
 }
-await new Promise((resolve) => setTimeout(resolve, warmUpMs));
-counting = true;
-const started = performance.now();
-await new Promise((resolve) => setTimeout(resolve, Number(seconds) * 1000));
-counting = false;
-const perSecond = (latencies.length * 1000) / (performance.now() - started);
-stopping = true;
+const measured = await window.measure(Number(seconds));
 await Promise.all(running);
 const [failure] = failures.keys();
-process.stdout.write(
-  `${JSON.stringify({ perSecond, ...percentiles(latencies), failures: failures.size, failure })}\n`,
-);
+process.stdout.write(`${JSON.stringify({ ...measured, failures: failures.size, failure })}\n`);

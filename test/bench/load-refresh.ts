@@ -6,17 +6,14 @@
  */
 import { readFileSync } from "node:fs";
 import { type Connection, formRequest, openConnection } from "./connection.ts";
-import { percentiles } from "./percentiles.ts";
+import { MeasuringWindow } from "./measuring-window.ts";
 
 const [port = "", authorization = "", grantsFile = "", connections = "16", own = "20", seconds = "3"] =
   process.argv.slice(2);
 const grants = readFileSync(grantsFile, "utf8").trimEnd().split("\n");
 const destination = { port, path: "/api/auth/oauth2/v1/tokens", authorization };
-const warmUpMs = 1500;
-const latencies: number[] = [];
+const window = new MeasuringWindow();
 const failures = new Set<string>();
-let counting = false;
-let stopping = false;
 
 /** @param first the number of the first of its grants */
 function runConnection(first: number): Promise<void> {
@@ -25,7 +22,7 @@ function runConnection(first: number): Promise<void> {
   let granted = 0;
   let sentAt = 0;
   const send = (connection: Connection) => {
-    if (stopping) return connection.end();
+    if (window.isOver) return connection.end();
     const isGranting = granted < Number(own);
     const body = isGranting
       ? (grants[(first + granted) % grants.length] ?? "")
@@ -37,7 +34,7 @@ function runConnection(first: number): Promise<void> {
   return openConnection(port, {
     begin: send,
     answered(answer, connection) {
-      if (counting) latencies.push(performance.now() - sentAt);
+      window.answered(sentAt);
       const token = /"refresh_token":"([^"]+)"/.exec(answer)?.[1];
       if (!answer.startsWith("HTTP/1.1 200") || token === undefined) failures.add(answer.slice(0, 400));
       else tokens.push(token);
@@ -47,15 +44,7 @@ function runConnection(first: number): Promise<void> {
 }
 
 const running = Array.from({ length: Number(connections) }, (_, index) => runConnection(index * Number(own)));
-await new Promise((resolve) => setTimeout(resolve, warmUpMs));
-counting = true;
-const started = performance.now();
-await new Promise((resolve) => setTimeout(resolve, Number(seconds) * 1000));
-counting = false;
-const perSecond = (latencies.length * 1000) / (performance.now() - started);
-stopping = true;
+const measured = await window.measure(Number(seconds));
 await Promise.all(running);
 const [failure] = failures;
-process.stdout.write(
-  `${JSON.stringify({ perSecond, ...percentiles(latencies), failures: failures.size, failure })}\n`,
-);
+process.stdout.write(`${JSON.stringify({ ...measured, failures: failures.size, failure })}\n`);

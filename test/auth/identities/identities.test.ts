@@ -2,7 +2,6 @@
 import { randomUUID } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import {
-  type Answer,
   type AuthApi,
   authApi,
   backoffice,
@@ -14,10 +13,7 @@ import {
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
-
-function newEmail(): string {
-  return `${randomUUID()}@example.com`;
-}
+import { bodyOf, expectConflict, expectInvalid, identityCalls, newEmail } from "./identity-fixture.ts";
 
 describe.each(backends)("identities on %s", (backend) => {
   let server: AuthServer;
@@ -29,33 +25,13 @@ describe.each(backends)("identities on %s", (backend) => {
     api = authApi(server.base);
   });
 
-  const create = (json: unknown) => api.call("createIdentity", { as: internal, json });
-  const get = (id: string) => api.call("getIdentity", { as: internal, path: { id } });
-  const update = (id: string, json: unknown) =>
-    api.call("updateIdentity", { as: internal, path: { id }, json });
+  const { create, get, update, findBy } = identityCalls(() => api);
   const remove = (id: string) => api.call("deleteIdentity", { as: internal, path: { id } });
-  const findBy = (query: string) => api.call("findIdentityByPhone", { as: internal, query });
   const setPassword = (id: string, password: string) =>
     api.call("setIdentityPassword", { as: internal, path: { id }, json: { password } });
   const removePassword = (id: string) => api.call("removeIdentityPassword", { as: internal, path: { id } });
   const logIn = (username: string, password: string) =>
     api.token({ grant_type: "password", username, password }, backoffice);
-
-  async function bodyOf(response: Promise<Answer>): Promise<unknown> {
-    const { status, text, body } = await response;
-    expect(status, text).toBe(200);
-    return body;
-  }
-
-  async function expectConflict(response: Promise<Answer>, code: string): Promise<void> {
-    expect(await response).toMatchObject({ status: 409, body: { code } });
-  }
-
-  async function expectInvalid(response: Promise<Answer>, pointer: string): Promise<void> {
-    const { status, body } = await response;
-    expect({ status, body }).toMatchObject({ status: 400, body: { code: "invalid_request" } });
-    expect(body).toHaveProperty("errors.0.pointer", pointer);
-  }
 
   test("what was created is answered, and found by its id and by its phone", async () => {
     const fields = { id: randomUUID(), phone: newPhone(), email: newEmail(), metadata: { locale: "en-GB" } };

@@ -1,10 +1,11 @@
 /** The phone numbers and e-mail addresses of identities: what is one, in which spellings, and how it is found. */
 import { randomUUID } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
-import { type Answer, type AuthApi, authApi, internal, newPhone, spellings } from "../../support/auth-api.ts";
+import { type AuthApi, authApi, newPhone, spellings } from "../../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { bodyOf, expectConflict, expectInvalid, identityCalls, newEmail } from "./identity-fixture.ts";
 
 const notPhones = [
   "02025550123",
@@ -22,10 +23,6 @@ const notPhones = [
   "call +12025550123",
 ];
 
-function newEmail(): string {
-  return `${randomUUID()}@example.com`;
-}
-
 describe.each(backends)("phones and e-mail addresses on %s", (backend) => {
   let server: AuthServer;
   let api: AuthApi;
@@ -36,27 +33,7 @@ describe.each(backends)("phones and e-mail addresses on %s", (backend) => {
     api = authApi(server.base);
   });
 
-  const create = (json: unknown) => api.call("createIdentity", { as: internal, json });
-  const get = (id: string) => api.call("getIdentity", { as: internal, path: { id } });
-  const update = (id: string, json: unknown) =>
-    api.call("updateIdentity", { as: internal, path: { id }, json });
-  const findBy = (query: string) => api.call("findIdentityByPhone", { as: internal, query });
-
-  async function bodyOf(response: Promise<Answer>): Promise<unknown> {
-    const { status, text, body } = await response;
-    expect(status, text).toBe(200);
-    return body;
-  }
-
-  async function expectConflict(response: Promise<Answer>, code: string): Promise<void> {
-    expect(await response).toMatchObject({ status: 409, body: { code } });
-  }
-
-  async function expectInvalid(response: Promise<Answer>, pointer: string): Promise<void> {
-    const { status, body } = await response;
-    expect({ status, body }).toMatchObject({ status: 400, body: { code: "invalid_request" } });
-    expect(body).toHaveProperty("errors.0.pointer", pointer);
-  }
+  const { create, get, update, findBy } = identityCalls(() => api);
 
   describe("phone", () => {
     test("is stored in canonical form, however it is spelled", async () => {

@@ -14,6 +14,7 @@ import { withClients } from "../../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { repeat, statuses, times } from "./guessing-fixture.ts";
 
 const failures = 6;
 vi.mock(import("../../../src/auth/limits/guessing.ts"), async (original) => {
@@ -26,11 +27,6 @@ const tokensIn = ({ status, text }: Answer): TokenPair => {
   expect(status, text).toBe(200);
   return JSON.parse(text);
 };
-function times<T>(count: number, work: (index: number) => Promise<T>): Promise<T[]> {
-  return Promise.all(Array.from({ length: count }, (_, index) => work(index)));
-}
-const statuses = (responses: readonly Answer[]) => responses.map(({ status }) => status).sort();
-const repeat = (count: number, status: number) => Array.from({ length: count }, () => status);
 
 describe.each(backends)("the limit of a client on %s", (backend) => {
   let server: AuthServer;

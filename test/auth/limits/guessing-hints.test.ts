@@ -1,33 +1,12 @@
 /** Guessing client secrets; and that no response to a guess, and no time that it takes, gives a hint. */
 import { randomUUID } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
-import {
-  type Answer,
-  type AuthApi,
-  authApi,
-  backoffice,
-  basic,
-  internal,
-  mobileApp,
-  newPhone,
-} from "../../support/auth-api.ts";
+import { type Answer, type AuthApi, authApi, backoffice, basic, newPhone } from "../../support/auth-api.ts";
 import { withClients } from "../../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
-
-function times<T>(count: number, work: (index: number) => Promise<T>): Promise<T[]> {
-  return Promise.all(Array.from({ length: count }, (_, index) => work(index)));
-}
-
-async function oneByOne<T, R>(items: Iterable<T>, work: (item: T) => Promise<R>): Promise<R[]> {
-  const results: R[] = [];
-  for (const item of items) results.push(await work(item));
-  return results;
-}
-
-const statuses = (responses: readonly Answer[]) => responses.map(({ status }) => status).sort();
-const repeat = (count: number, status: number) => Array.from({ length: count }, () => status);
+import { guessesAt, oneByOne, repeat, statuses, times } from "./guessing-fixture.ts";
 
 function median(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
@@ -50,18 +29,7 @@ describe.each(backends)("guessing on %s", (backend) => {
     api = authApi(server.base);
   });
 
-  const guess = (username: string, password: string = randomUUID(), as = backoffice) =>
-    api.token({ grant_type: "password", username, password }, as);
-  const guessCode = (phone: string, password = "000000", as = mobileApp) =>
-    api.token({ grant_type: "phone_otp", phone, password }, as);
-
-  /** An identity with the password `right horse`. */
-  async function someone(fields: { email?: string } = {}) {
-    const identity = await api.newIdentity(fields);
-    const json = { password: "right horse" };
-    await api.call("setIdentityPassword", { as: internal, path: { id: identity.id }, json });
-    return identity;
-  }
+  const { guess, guessCode, someone } = guessesAt(() => api);
 
   describe("at a client's secret", () => {
     const use = (as: string) => api.token({ grant_type: "auth", auth_id: "nobody" }, as);

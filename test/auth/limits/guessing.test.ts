@@ -17,21 +17,9 @@ import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
 import { otpVerifier } from "../../support/otp.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { guessesAt, oneByOne, repeat, statuses, times } from "./guessing-fixture.ts";
 
 const { password: passwordRule, code: codeRule } = guessingRules;
-
-function times<T>(count: number, work: (index: number) => Promise<T>): Promise<T[]> {
-  return Promise.all(Array.from({ length: count }, (_, index) => work(index)));
-}
-
-async function oneByOne<T, R>(items: Iterable<T>, work: (item: T) => Promise<R>): Promise<R[]> {
-  const results: R[] = [];
-  for (const item of items) results.push(await work(item));
-  return results;
-}
-
-const statuses = (responses: readonly Answer[]) => responses.map(({ status }) => status).sort();
-const repeat = (count: number, status: number) => Array.from({ length: count }, () => status);
 
 describe.each(backends)("guessing on %s", (backend) => {
   let store: AuthStore;
@@ -48,18 +36,7 @@ describe.each(backends)("guessing on %s", (backend) => {
     api = authApi(server.base);
   });
 
-  const guess = (username: string, password: string = randomUUID(), as = backoffice) =>
-    api.token({ grant_type: "password", username, password }, as);
-  const guessCode = (phone: string, password = "000000", as = mobileApp) =>
-    api.token({ grant_type: "phone_otp", phone, password }, as);
-
-  /** An identity with the password `right horse`. */
-  async function someone(fields: { email?: string } = {}) {
-    const identity = await api.newIdentity(fields);
-    const json = { password: "right horse" };
-    await api.call("setIdentityPassword", { as: internal, path: { id: identity.id }, json });
-    return identity;
-  }
+  const { guess, guessCode, someone } = guessesAt(() => api);
 
   function expectLimited({ status, body, headers }: Answer, windowSeconds: number): void {
     expect({ status, body }).toMatchObject({ status: 429, body: { error: "slow_down" } });
