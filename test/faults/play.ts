@@ -46,8 +46,9 @@ const readinessEveryMs = 200;
 export const legend = [
   "A line is red if anything acknowledged was lost or anything answered wrong, if a request or a look at readiness",
   `was still refused ${maxRecoveryMs / 1_000} s after the fault's end, or, where the fault does not concern the bystander, if its p99`,
-  `was above ${maxSlowdown} times its usual one: that of the quiet times of the same run, under the same load. A refused`,
-  "request of the bystander counts as one that never ended.",
+  `was above ${maxSlowdown} times its usual one: that of the quiet times of the same run, under the same load, or of those`,
+  "just before and after the fault, if it is higher: neighbours on the machine come and go. A refused request of the",
+  "bystander counts as one that never ended.",
 ];
 
 /** Whether the fault was survived as it must be; in words if not. */
@@ -72,19 +73,25 @@ function summary(texts: readonly string[]): string {
     .join("; ");
 }
 
-/** Measures the bystander while nothing happens. */
-export async function measureUsual({ load, bystander, usual }: Stage, ms: number): Promise<void> {
+/** Measures the bystander while nothing happens. @returns what it has added to what is usual */
+export async function measureUsual(
+  { load, bystander, usual }: Stage,
+  ms: number,
+): Promise<readonly Sample[]> {
   load.start();
   // What begins with the load is not usual yet.
   await setTimeout(500);
   await bystander.take();
   await setTimeout(ms);
-  usual.push(...(await bystander.take()));
+  const quiet = await bystander.take();
+  usual.push(...quiet);
+  return quiet;
 }
 
 export async function play(fault: Fault, stage: Stage, isShort: boolean): Promise<Result> {
   const { world, ledger, load, bystander } = stage;
-  await measureUsual(stage, isShort ? 1_000 : 3_000);
+  const usualMs = isShort ? 1_000 : 3_000;
+  const before = await measureUsual(stage, usualMs);
   ledger.begin();
   const stopWatching = watchReadiness(stage);
   await fault.play({ world, ledger, isShort });
@@ -92,10 +99,10 @@ export async function play(fault: Fault, stage: Stage, isShort: boolean): Promis
   const recoveryMs = await recovered(ledger.refusals, endedAt);
   stopWatching();
   const samples = await bystander.take();
-  ledger.wrong.push(
-    ...samples.filter(({ outcome }) => outcome === "wrong").map(({ kind }) => `bystander: ${kind}`),
-  );
   const { acknowledged, refusals } = ledger;
+  const after = await measureUsual(stage, usualMs);
+  for (const { kind, outcome } of [...samples, ...after])
+    if (outcome === "wrong") ledger.wrong.push(`bystander: ${kind}`);
   ledger.wrong.push(...(await load.pause()).map((what) => `still refused: ${what}`));
   await compare(world, ledger);
   ledger.shorten(isShort ? 20 : 100);
@@ -108,17 +115,25 @@ export async function play(fault: Fault, stage: Stage, isShort: boolean): Promis
     lost,
     wrong,
     recoveryMs,
-    bystander: mostSlowed(samples, stage.usual),
+    bystander: mostSlowed(samples, [stage.usual, [...before, ...after]]),
   };
 }
 
-/** The kind of request whose p99 has grown most. */
-function mostSlowed(samples: readonly Sample[], usual: readonly Sample[]): Result["bystander"] {
+/** What is refused in quiet times makes nothing usual. */
+const isRight = ({ outcome }: Sample) => outcome === "right";
+
+/** The kind of request whose p99 has grown most. @param quiet what may be taken as usual */
+function mostSlowed(samples: readonly Sample[], quiet: readonly (readonly Sample[])[]): Result["bystander"] {
   const [most] = kinds
     .map((kind) => {
       const own = samples.filter((sample) => sample.kind === kind);
       const worst = Math.max(...own.map(({ ms }) => ms));
-      return { kind, worst, p99: p99(own, kind), usual: p99(usual, kind) };
+      return {
+        kind,
+        worst,
+        p99: p99(own, kind),
+        usual: Math.max(...quiet.map((some) => p99(some.filter(isRight), kind))),
+      };
     })
     .sort((a, b) => b.p99 / b.usual - a.p99 / a.usual);
   if (!most) throw new Error("there is no kind of request");
