@@ -10,6 +10,7 @@ import type { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { TLSSocket } from "node:tls";
 import { Slots } from "../base/slots.ts";
+import type { Stalls } from "../base/stalls.ts";
 
 /** Milliseconds for which a connection without a request stays open: its first request may be on the way. */
 const lingerMs = 250;
@@ -31,15 +32,21 @@ export class Connections {
   #isDraining = false;
   #isClosing = false;
 
-  /** @param idleMs idle time after which an HTTP/2 session is closed; for HTTP/1, Node does it */
-  constructor(server: Server | Http2SecureServer, idleMs: number) {
+  /**
+   * @param idleMs idle time after which an HTTP/2 session is closed; for HTTP/1, Node does it
+   * @param stalls watches the connections of HTTP/1
+   */
+  constructor(server: Server | Http2SecureServer, idleMs: number, stalls: Stalls) {
     this.#server = server;
     server.on("connection", (socket: Socket) => {
       this.#accepted += 1;
       keepWhileOpen(this.#sockets, socket);
+      stalls.watchSocket(socket);
     });
     server.on("secureConnection", (socket: TLSSocket) => {
-      if (socket.alpnProtocol !== "h2") keepWhileOpen(this.#secureSockets, socket);
+      if (socket.alpnProtocol === "h2") return;
+      keepWhileOpen(this.#secureSockets, socket);
+      stalls.watchSocket(socket);
     });
     server.on("session", (session: ServerHttp2Session) => {
       keepWhileOpen(this.#sessions, session);

@@ -5,7 +5,6 @@
  */
 import { createServer, type IncomingMessage, ServerResponse } from "node:http";
 import {
-  constants,
   createSecureServer,
   type Http2SecureServer,
   Http2ServerRequest,
@@ -21,6 +20,8 @@ import { codeOf } from "../base/error-code.ts";
 import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/errors.ts";
 import { problem, type ResponseParts, sendResponse, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
+import { unlessReset } from "../base/resets.ts";
+import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
 import { Connections } from "./connections.ts";
 import { admit, type FindGuarded } from "./gate.ts";
 import { ambiguousRequest, expectationFailed, respondAndClose, unreadableRequest } from "./refusals.ts";
@@ -39,17 +40,15 @@ export interface RpcHandler {
 }
 
 /** Timeouts for a client, in milliseconds. */
-export interface HttpTimeouts {
+export interface HttpTimeouts extends StallLimits {
   /** From the connection, or the first byte of a further request, to the end of the headers. */
   readonly headersMs: number;
-  /** From the same moment to the end of the body. */
-  readonly requestMs: number;
   /** Idle time between requests. Longer than that of load balancers (60 s), so that they close first. */
   readonly keepAliveMs: number;
 }
 
 /** The default timeouts. */
-export const defaultTimeouts: HttpTimeouts = { headersMs: 10_000, requestMs: 30_000, keepAliveMs: 75_000 };
+export const defaultTimeouts: HttpTimeouts = { headersMs: 10_000, ...stallLimits, keepAliveMs: 75_000 };
 
 /** What may be refused, and by whom. */
 interface Gate {
@@ -109,21 +108,28 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   let handle: Handler = starting;
   let isAdmitted = (_request: AnyRequest, _response: AnyResponse) => true;
   const server = tls ? secureServer(tls, timeouts) : createServer(connectionOptions(timeouts));
-  const connections = new Connections(server, timeouts.keepAliveMs);
+  const stalls = new Stalls(timeouts);
+  const connections = new Connections(server, timeouts.keepAliveMs, stalls);
   let closing: Promise<void> | undefined;
 
   server.on("request", (request: AnyRequest, response: AnyResponse) => {
+    if (request instanceof Http2ServerRequest) unlessReset(request.stream, () => take(request, response));
+    else take(request, response);
+  });
+
+  function take(request: AnyRequest, response: AnyResponse): void {
     if (response instanceof ServerResponse) {
       connections.track(response);
       // Who sends no Host (RFC 9112 section 3.2) may have meant anything by what follows.
       if (request.headers.host === undefined) response.shouldKeepAlive = false;
-    } else if (request instanceof Http2ServerRequest) limitUpload(request, timeouts.requestMs);
+    } else stalls.watchStream(response.stream);
     // Before all other checks, since a refusal has to cost little.
     if (!isAdmitted(request, response)) return;
     const refusal = ambiguousRequest(request);
     if (refusal) refuse(response, refusal);
     else handle(request, response);
-  });
+  }
+
   server.on("checkExpectation", (_request: AnyRequest, response: AnyResponse) => {
     if (response instanceof ServerResponse) connections.track(response);
     sendFailure(logger, response, expectationFailed());
@@ -170,6 +176,9 @@ function connectionOptions({ headersMs, requestMs, keepAliveMs }: HttpTimeouts) 
   };
 }
 
+/** Requests that a client may have in flight on one connection of HTTP/2. */
+const maxConcurrentStreams = 256;
+
 function secureServer(tls: { cert: string; key: string }, timeouts: HttpTimeouts): Http2SecureServer {
   const http1Options = connectionOptions(timeouts);
   return createSecureServer({
@@ -177,16 +186,11 @@ function secureServer(tls: { cert: string; key: string }, timeouts: HttpTimeouts
     ...http1Options,
     allowHTTP1: true,
     handshakeTimeout: timeouts.headersMs,
-    settings: { maxConcurrentStreams: 256 },
+    settings: { maxConcurrentStreams },
+    // All requests of a client may be given up at once, so it can be no less. Node takes the two together or not at all.
+    streamResetBurst: maxConcurrentStreams,
+    streamResetRate: 33,
   });
-}
-
-/** Node has no request timeout for HTTP/2. A stream that still sends its body after the timeout is reset. */
-function limitUpload({ stream }: Http2ServerRequest, requestMs: number): void {
-  if (stream.endAfterHeaders) return;
-  const timer = setTimeout(() => stream.close(constants.NGHTTP2_CANCEL), requestMs);
-  stream.once("end", () => clearTimeout(timer));
-  stream.once("close", () => clearTimeout(timer));
 }
 
 /** Tells whether a request is admitted; one that is not has been refused. */

@@ -5,11 +5,12 @@
 import { logVerbosity, Server, ServerCredentials, setLogVerbosity } from "@grpc/grpc-js";
 import { bracketed } from "../base/addresses.ts";
 import type { Admission } from "../base/admission.ts";
+import type { StallLimits } from "../base/stalls.ts";
 import { maxResponseBytes, RpcPipeline, type RpcPipelineOptions } from "./active-calls.ts";
-import { GrpcGate } from "./grpc-gate.ts";
 import { addService } from "./grpc-handlers.ts";
 import { createHealth, type HealthService } from "./grpc-health.ts";
 import { addReflection } from "./grpc-reflection.ts";
+import { GrpcStreams } from "./grpc-streams.ts";
 import { releaseClosedStreams } from "./release-closed-streams.ts";
 import type { RpcService } from "./service.ts";
 
@@ -20,6 +21,8 @@ export interface GrpcServerOptions extends RpcPipelineOptions {
   readonly maxMessageBytes?: number;
   /** Refuses calls while too many arrive; none are refused unless given. */
   readonly admission?: Admission | undefined;
+  /** Times for the clients; the default ones unless given. */
+  readonly stalls?: StallLimits | undefined;
 }
 
 export interface GrpcServer {
@@ -49,7 +52,7 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
   setLogVerbosity(logVerbosity.NONE);
   releaseClosedStreams();
   const pipeline = new RpcPipeline(options);
-  const gate = options.admission && new GrpcGate(options.admission, options.logger);
+  const streams = new GrpcStreams(options);
   const server = new Server({
     "grpc.max_receive_message_length": options.maxMessageBytes ?? 65_536,
     "grpc.max_send_message_length": maxResponseBytes,
@@ -70,11 +73,11 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
   return {
     async listen(host, port) {
       const bound = await listen(server, host, port, credentials(options.tls));
-      gate?.wrap(server);
+      streams.wrap(server);
       return bound;
     },
     serve(services) {
-      gate?.guard(services);
+      streams.guard(services);
       health = createHealth(services);
       for (const service of services) addService(server, pipeline, service);
       addService(server, probes, health.service);

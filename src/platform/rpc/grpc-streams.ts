@@ -1,7 +1,7 @@
 /**
- * Refuses gRPC calls before @grpc/grpc-js makes a call of their stream, which costs several times as much as the
- * refusal. The library has no place for that: its interceptors run when all of it has been made. So the listeners of
- * its HTTP/2 servers for streams are wrapped.
+ * The HTTP/2 streams below @grpc/grpc-js. What is refused is refused before the library makes a call of a stream, which
+ * costs several times as much as the refusal; what was reset, or does not get on, is ended here. The library has no place
+ * for that: its interceptors run when all of a call has been made. So the listeners of its servers are wrapped.
  */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { Server as NetServer } from "node:net";
@@ -9,18 +9,29 @@ import type { Server } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import { type Admission, overloaded, type Prioritized } from "../base/admission.ts";
 import { RequestContext } from "../base/request-context.ts";
+import { unlessReset } from "../base/resets.ts";
+import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
 import { connectError } from "./call.ts";
 import { prioritizedMethods, type RpcService } from "./service.ts";
 
-/** Guards the unary methods of services on one server. */
-export class GrpcGate {
-  readonly #admission: Admission;
+interface Options {
+  readonly logger: Logger;
+  /** None are refused unless given. */
+  readonly admission?: Admission | undefined;
+  readonly stalls?: StallLimits | undefined;
+}
+
+/** What becomes of the streams of one server before they are calls. */
+export class GrpcStreams {
   readonly #logger: Logger;
+  readonly #admission: Admission | undefined;
+  readonly #stalls: Stalls;
   #methods = new Map<string, Prioritized>();
 
-  constructor(admission: Admission, logger: Logger) {
-    this.#admission = admission;
+  constructor({ logger, admission, stalls = stallLimits }: Options) {
     this.#logger = logger;
+    this.#admission = admission;
+    this.#stalls = new Stalls(stalls);
   }
 
   /** All other calls, such as those of health, are never refused. */
@@ -35,26 +46,32 @@ export class GrpcGate {
       http2Server.removeAllListeners("stream");
       http2Server.on("stream", (...event: [ServerHttp2Stream, IncomingHttpHeaders, ...unknown[]]) => {
         const [stream, headers] = event;
-        if (!this.#admits(stream, headers)) return;
-        for (const listener of listeners) Reflect.apply(listener, http2Server, event);
+        const begin = () => {
+          const hasEnded = stream.readableEnded;
+          // Reflection holds its streams open.
+          if (!headers[":path"]?.startsWith("/grpc.reflection.")) this.#stalls.watchStream(stream);
+          if (!this.#admits(stream, headers)) return;
+          for (const listener of listeners) Reflect.apply(listener, http2Server, event);
+          // Of a stream without a message, Node has said that it has ended before the library could hear it.
+          if (hasEnded) stream.emit("end");
+        };
+        unlessReset(stream, begin);
       });
     }
   }
 
   #admits(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
     const method = this.#methods.get(headers[":path"] ?? "");
-    if (!method) return true;
+    if (!method || !this.#admission) return true;
     const entered = this.#admission.enter(method);
     if (entered === undefined) this.#refuse(stream, headers);
-    else stream.once("close", () => this.#admission.leave(method, entered));
+    else stream.once("close", () => this.#admission?.leave(method, entered));
     return entered !== undefined;
   }
 
   /** Responds with trailers only, as the protocol has it. Node discards what nobody reads of the stream. */
   #refuse(stream: ServerHttp2Stream, { "x-request-id": id }: IncomingHttpHeaders): void {
     const { requestId } = new RequestContext(this.#logger, typeof id === "string" ? id : undefined);
-    // The caller may be gone.
-    stream.on("error", () => undefined);
     stream.respond({ ...refusal, "x-request-id": requestId }, { endStream: true });
   }
 }
