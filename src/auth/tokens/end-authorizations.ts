@@ -29,11 +29,13 @@ export const hasNotEnded: SQL = sql`
 /**
  * Ends one authorization that has not ended yet, deletes what was kept for a retried refresh, and writes its event,
  * in one statement; for `REUSE` also the event that says so.
+ * @param onlyIf a condition on the row `a`, which is decided in that statement; none unless given
  */
 export async function endAuthorization(
   db: Database,
   authorizationId: string,
   reason: "CLIENT" | "REUSE",
+  onlyIf: SQL = sql`true`,
 ): Promise<void> {
   const fields = { identityId, authorizationId: id, clientId };
   const revoked = { ...fields, reason: sql`${reasonName(reason)}::text` };
@@ -48,7 +50,7 @@ export async function endAuthorization(
   await db.execute(sql`
     with ended as (
       update ${authorizations} a set ${revokedAt} = clock_timestamp(), ${revocationReason} = ${reason}
-      where ${authorization.id} = ${authorizationId}::uuid and ${hasNotEnded}
+      where ${authorization.id} = ${authorizationId}::uuid and ${hasNotEnded} and ${onlyIf}
       returning ${authorization.id}, ${authorization.identityId}, ${authorization.clientId}, ${authorization.revokedAt}
     ), forgotten as (${forgetReplaced(sql`select ${id} from ended`)}), recorded as (${record})
     ${reason === "REUSE" ? report : sql`select from recorded`}`);

@@ -1,5 +1,6 @@
 /** What the database knows about a refresh token that is presented. */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
+import { unavailable } from "../../platform/base/errors.ts";
 import { batched } from "../../platform/database/batched-lookup.ts";
 import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
@@ -25,7 +26,10 @@ export interface PresentedToken {
   readonly sealedPair: Buffer | undefined;
 }
 
-/** Finds what a refresh token is, as the database has it after the call; undefined for one that was never issued. */
+/**
+ * Finds what a refresh token is, as the database has it after the call; undefined for one that was never issued.
+ * @throws unavailable if the database is a standby, which may not know yet what was issued
+ */
 export type FindPresented = (token: RefreshToken) => Promise<PresentedToken | undefined>;
 
 /** Look-ups of many requests share a query. */
@@ -64,6 +68,17 @@ const isWindowClosed = sql`exists (
     and ${batch.seenAt} + (${client.tokenSettings} ->> 'refreshGraceSeconds')::int * interval '1 second'
       <= ${runningNow})`;
 
+/**
+ * Whether the token is one that the authorization in the row `a` has replaced, and whose pair no retry may have any
+ * more: to present it is reuse.
+ */
+export function isReuse({ rotating }: RefreshToken): SQL {
+  const hash = sql`decode(${hashPart(rotating).toString("hex")}, 'hex')`;
+  return sql`(${authorization.refreshHash} <> ${hash} and not exists (
+    select from ${replacedTokens} t where ${replaced.authorizationId} = ${authorization.id}
+      and ${replaced.replacedHash} = ${hash} and not ${isWindowClosed}))`;
+}
+
 const presented = selection({
   key: computed(text, sql`requested.value`),
   clientId: authorization.clientId,
@@ -85,6 +100,7 @@ const presented = selection({
 
 const allPresented = selection({
   found: computed(listOf(presented), sql`coalesce(json_agg(presented), '[]')`),
+  isStandby: computed(boolean, sql`pg_is_in_recovery()`),
 });
 
 const selectPresented = prepared(
@@ -102,5 +118,6 @@ async function findAll(
   keys: readonly string[],
 ): Promise<Map<string, ReadBy<typeof presented>>> {
   const [row] = await rows(reads, allPresented, selectPresented({ keys: arrayLiteral(keys) }));
-  return new Map((row?.found ?? []).map((one) => [one.key, one]));
+  if (row?.isStandby !== false) throw unavailable("The database", new Error("it is a standby"));
+  return new Map(row.found.map((one) => [one.key, one]));
 }

@@ -16,7 +16,7 @@
 import type { Database } from "../../platform/database/database.ts";
 import type { Client } from "../clients/client.ts";
 import { endAuthorization } from "./end-authorizations.ts";
-import type { FindPresented, PresentedToken } from "./presented-token.ts";
+import { type FindPresented, isReuse, type PresentedToken } from "./presented-token.ts";
 import { decodeRefreshToken, newRefreshToken, type RefreshToken, seal, unseal } from "./refresh-token.ts";
 import type { Rotations } from "./rotations.ts";
 import type { TokenIssuer, TokenPair } from "./token-issuer.ts";
@@ -57,7 +57,8 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
   return async (client, token, chooseScopes) => {
     const presented = decodeRefreshToken(token);
     if (!presented) return undefined;
-    // The second round is for a request that lost the race to rotate: by then the winner's pair is stored.
+    // The second round is for a request that lost the race to rotate: by then the winner's pair is stored. After reuse
+    // it finds that the authorization has ended.
     for (let round = 0; round < 2; round += 1) {
       const found = await findPresented(presented);
       if (found?.state !== "ACTIVE" || found.clientId !== client.clientId) return undefined;
@@ -71,8 +72,7 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
         chooseScopes(permitted);
         return JSON.parse(unseal(presented.rotating, found.sealedPair));
       } else {
-        await endAuthorization(db, found.authorizationId, "REUSE");
-        return undefined;
+        await endAuthorization(db, found.authorizationId, "REUSE", isReuse(presented));
       }
     }
     return undefined;
