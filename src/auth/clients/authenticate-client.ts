@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import { admitHashing, verifySecret } from "../password-hashing/argon2id.ts";
+import { verifyClientSecret } from "../password-hashing/argon2id.ts";
 import type { AuthenticationMethod, Caller, Client } from "./client.ts";
 import type { ClientRepository } from "./client-repository.ts";
 import type { VerifiedSecrets } from "./verified-secrets.ts";
@@ -115,7 +115,7 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     for (const candidate of candidates) {
       const { secretHash, secret } = candidate;
       if (verified.isKnown(secretHash)) continue;
-      if (!(await admitHashing(() => verifySecret(secretHash, secret)))) continue;
+      if (!(await verifyClientSecret(secretHash, secret))) continue;
       verified.add(secretHash, secret);
       return candidate;
     }

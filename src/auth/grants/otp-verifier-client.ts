@@ -1,6 +1,7 @@
 import createClient from "openapi-fetch";
 import type { paths } from "../../../gen/openapi/otp-verifier.ts";
-import { unavailable } from "../../platform/base/errors.ts";
+import { BoundedWork } from "../../platform/base/bounded-work.ts";
+import { ErrorKinds, ServiceError, unavailable } from "../../platform/base/errors.ts";
 import type { RequestContext } from "../../platform/base/request-context.ts";
 
 /** Milliseconds that the OTP verification service may take. */
@@ -17,11 +18,24 @@ export type CheckOneTimeCode = (
   context: RequestContext,
 ) => Promise<boolean>;
 
+/**
+ * Checks at a time. A service that is slow keeps no more callers waiting, and the rest of this one has room for
+ * others.
+ */
+const maxChecks = 128;
+
+const busy = () =>
+  new ServiceError(ErrorKinds.unavailable, "Too many codes are being checked. Try again in a moment.", {
+    retryAfterSeconds: 1,
+  });
+
 /** A client of openapi/otp-verifier.yaml at this address. */
 export function createCheckOneTimeCode(verifierUrl: string): CheckOneTimeCode {
   const client = createClient<paths>({ baseUrl: verifierUrl.replace(/\/$/, "") });
+  const checks = new BoundedWork(maxChecks, maxChecks, busy);
 
-  return async (phone, code, { requestId, traceparent }) => {
+  async function check(phone: string, code: string | undefined, context: RequestContext): Promise<boolean> {
+    const { requestId, traceparent } = context;
     const service = "The OTP verification service";
     const result = await client
       .POST("/v1/verifications/check", {
@@ -38,5 +52,7 @@ export function createCheckOneTimeCode(verifierUrl: string): CheckOneTimeCode {
       throw unavailable(service, new Error(`its response ${result.response.status} has no result`));
     }
     return result.data.verified;
-  };
+  }
+
+  return (phone, code, context) => checks.admit(() => check(phone, code, context));
 }

@@ -40,7 +40,7 @@ export function createGuessObserver({ db, clock, metrics, logger }: Dependencies
       if (isLocked) await db.execute(recordEvent(AuthEvents.accountLocked, fields, now));
     },
     refused: (rule) => refusals.inc({ rule }),
-    notCleared: (err) => logger.warn({ err }, "A count of attempts could not be cleared"),
+    notSettled: (err) => logger.warn({ err }, "What follows a guess could not be written"),
   };
 }
 

@@ -47,8 +47,8 @@ export interface GuessObserver {
   failed(kind: GuessKind, clientId: string, account: Account, isLocked: boolean): Promise<void>;
   /** A guess was refused without being judged. */
   refused(rule: string): void;
-  /** The count could not be cleared or taken back after the guess had been judged. */
-  notCleared(error: unknown): void;
+  /** What follows the judgement of a guess could not be written. */
+  notSettled(error: unknown): void;
 }
 
 export interface Guessing {
@@ -120,7 +120,7 @@ export function createGuessing(dependencies: Dependencies): Guessing {
   /** The guess has been judged: an error here must not turn its answer into another one. */
   async function settle(work: readonly Promise<void>[]): Promise<void> {
     for (const result of await Promise.allSettled(work)) {
-      if (result.status === "rejected") observer.notCleared(result.reason);
+      if (result.status === "rejected") observer.notSettled(result.reason);
     }
   }
 
@@ -137,7 +137,8 @@ export function createGuessing(dependencies: Dependencies): Guessing {
       }
       if (result === undefined) {
         const isLocked = begun.some(({ counter, count }) => counter === own && count >= own.rule.failures);
-        await observer.failed(kind, clientId, account, isLocked);
+        // Not waited for: only what somebody has is written down, so its time would tell that it exists.
+        void settle([observer.failed(kind, clientId, account, isLocked)]);
       } else {
         const ofClient = begun.filter(({ counter }) => counter !== own);
         await settle([counters.clear([own]), ...ofClient.map((attempt) => counters.withdraw(attempt))]);

@@ -16,14 +16,16 @@ const concurrent = Math.min(2, Math.max(1, availableParallelism() - 1));
 /** About a second's work. */
 const maxAdmitted = 64 * concurrent;
 
-const hashing = new BoundedWork(
-  concurrent,
-  maxAdmitted,
-  () =>
-    new ServiceError(ErrorKinds.unavailable, "Too many passwords are being checked. Try again in a moment.", {
-      retryAfterSeconds: 1,
-    }),
-);
+/** Secrets of clients that are checked at a time: guesses at them take no room from passwords. */
+const maxClientSecrets = 8;
+
+const tooMany = (what: string) => () =>
+  new ServiceError(ErrorKinds.unavailable, `Too many ${what} are being checked. Try again in a moment.`, {
+    retryAfterSeconds: 1,
+  });
+
+const hashing = new BoundedWork(concurrent, maxAdmitted, tooMany("passwords"));
+const clientSecrets = new BoundedWork(maxClientSecrets, maxClientSecrets, tooMany("secrets of clients"));
 
 /** Does work that hashes for a caller, or refuses it before anything was read or counted. @throws unavailable */
 export function admitHashing<T>(work: () => Promise<T>): Promise<T> {
@@ -38,4 +40,9 @@ export function hashSecret(secret: string): Promise<string> {
 /** Whether the hash is that of the secret. */
 export function verifySecret(secretHash: string, secret: string): Promise<boolean> {
   return hashing.run(() => verify(secretHash, secret));
+}
+
+/** As {@link verifySecret}, for a client's secret that this process does not know yet. @throws unavailable */
+export function verifyClientSecret(secretHash: string, secret: string): Promise<boolean> {
+  return clientSecrets.admit(() => verifySecret(secretHash, secret));
 }

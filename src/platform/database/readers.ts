@@ -5,7 +5,7 @@
 
 /** Reads a value that a driver returned. */
 export interface Reader<T> {
-  /** @throws UnexpectedAnswerError */
+  /** @throws UnexpectedValueError */
   read(value: unknown): T;
 }
 
@@ -14,7 +14,7 @@ export type ReadBy<R> = R extends Reader<infer T> ? T : never;
 
 /** A statement returned a value of another type than expected. */
 export class UnexpectedValueError extends Error {
-  override readonly name = "UnexpectedAnswerError";
+  override readonly name = "UnexpectedValueError";
 
   constructor(expected: string, value: unknown) {
     super(`the database returned ${value === null ? "null" : typeof value} in place of ${expected}`);

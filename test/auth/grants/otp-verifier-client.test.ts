@@ -1,8 +1,11 @@
 /** phone_otp where the OTP verifier, a service of somebody else, does not answer as its contract says. */
 import { createServer, type RequestListener, type Server } from "node:http";
 import { beforeAll, describe, expect, test } from "vitest";
+import { createCheckOneTimeCode } from "../../../src/auth/grants/otp-verifier-client.ts";
+import { RequestContext } from "../../../src/platform/base/request-context.ts";
 import { type Answer, type AuthApi, authApi, mobileApp } from "../../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
+import { captureLog } from "../../support/captured-log.ts";
 import { stopwatch } from "../../support/stopwatch.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
@@ -115,6 +118,24 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
     expect({ status, body }).toMatchObject({ status: 503, body: { error: "temporarily_unavailable" } });
     expect(Number(headers.get("retry-after"))).toBeGreaterThan(0);
     expect(began()).toBeLessThan(3_000);
+  });
+
+  test("one that is slow keeps 128 callers waiting, and no more", async () => {
+    behave = () => undefined;
+    const check = createCheckOneTimeCode(`http://127.0.0.1:${port()}/otp`);
+    const context = new RequestContext(captureLog().logger);
+    const failures = Array.from({ length: 200 }, () =>
+      check(phone, "123456", context).catch((error: unknown) => String(error)),
+    );
+    const refused = failures.slice(128);
+    const first = await Promise.race([Promise.all(refused), ...failures.slice(0, 128)]);
+    expect(first).toHaveLength(72);
+    expect(new Set(await Promise.all(refused))).toEqual(
+      new Set(["ServiceError: Too many codes are being checked. Try again in a moment."]),
+    );
+    behave = respondWith(200, '{"verified":true}');
+    await Promise.all(failures);
+    expect(await check(phone, "123456", context)).toBe(true);
   });
 
   test("one that points elsewhere is not followed", async () => {
