@@ -1,8 +1,9 @@
 /** Brings the databases' schemas up to date, as the migration user: `npm run migrate`. */
 
-import type { Migrations } from "./platform/database/migrations.ts";
+import { type Migrations, migratePatiently } from "./platform/database/migrations.ts";
 import { openDatabase } from "./platform/database/open.ts";
 import { migrateTask, resolveDatabaseSettings } from "./platform/database/settings.ts";
+import { Reminders } from "./platform/process/reminders.ts";
 import { resolveServerSettings } from "./platform/settings/server.ts";
 import { exitBadSettings, joinReadings, SettingsError, valueOrThrow } from "./platform/settings/settings.ts";
 import { resolveServices, type ServiceName } from "./services.ts";
@@ -12,6 +13,10 @@ const migrationsOf: Readonly<Record<ServiceName, () => Promise<Migrations>>> = {
   auth: async () => (await import("./auth/service.ts")).authMigrations,
   push: async () => (await import("./push/database.ts")).pushMigrations,
 };
+
+/** How long somebody else may have locked a table before this gives up. */
+const patienceMinutes = 10;
+const reminders = new Reminders();
 
 try {
   const { environment, dataDir } = resolveServerSettings(process.env).value;
@@ -28,7 +33,13 @@ try {
     const ofService = settings[service];
     if (!ofService) continue;
     const database = await openDatabase(ofService, await migrationsOf[service]());
-    await database.migrate();
+    await migratePatiently(database, {
+      patienceMs: patienceMinutes * 60_000,
+      blocked({ message }) {
+        const text = `${message} Trying again for up to ${patienceMinutes} minutes.\n`;
+        if (reminders.isDue(text)) process.stderr.write(text);
+      },
+    });
     process.stdout.write(`The schema "${service}" is up to date in ${database.description}.\n`);
     await database.close();
   }

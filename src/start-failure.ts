@@ -1,6 +1,7 @@
 /** Reasons why a program could not start, for an operator. The functions return undefined for a defect. */
 import { isDatabaseUnavailable, sqlState } from "./platform/base/database-errors.ts";
 import { DirectoryInUseError } from "./platform/database/directory-lock.ts";
+import { MigrationBlockedError } from "./platform/database/migrations.ts";
 import type { Settings } from "./services.ts";
 
 /** Why the server could not start. */
@@ -27,7 +28,7 @@ const settingStates = /^(28|3D|42501)/;
 
 /** Why the database could not be used, and what to check: it is unavailable, or refuses the user. */
 export function databaseFailure(error: unknown): string | undefined {
-  if (error instanceof DirectoryInUseError) return error.message;
+  if (error instanceof DirectoryInUseError || error instanceof MigrationBlockedError) return error.message;
   const state = sqlState(error) ?? "";
   if (!isDatabaseUnavailable(error) && !settingStates.test(state)) return undefined;
   const cause = innermost(error);

@@ -2,11 +2,13 @@
  * Migrations: SQL files in drizzle/, one history for each service. The history of what was run is kept in the
  * PostgreSQL schema `migrations`, in a table named after the service.
  */
+
+import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
 import { readMigrationFiles } from "drizzle-orm/migrator";
 import { sqlState } from "../base/database-errors.ts";
-import type { Database, ScriptedDatabase } from "./database.ts";
+import type { Database, OpenDatabase, ScriptedDatabase } from "./database.ts";
 import { nullable, text } from "./readers.ts";
 import { computed, rows, selection } from "./statements.ts";
 
@@ -25,6 +27,47 @@ export interface Migrations {
   readonly folder: URL;
   /** Migrated after the service's own schema; none unless given. */
   readonly librarySchemas?: readonly LibrarySchema[];
+}
+
+/** A migration needs a table that somebody else has locked. It has changed nothing, and can be run again. */
+export class MigrationBlockedError extends Error {
+  override readonly name = "MigrationBlockedError";
+
+  /** @param holders who may have locked it */
+  constructor(holders: readonly string[], options?: ErrorOptions) {
+    const who = holders.length === 0 ? "" : ` Locks are held by ${holders.join(", ")}.`;
+    super(`A migration needs a table that another session has locked.${who}`, options);
+  }
+}
+
+interface Patience {
+  /** Milliseconds after which no further attempt begins. */
+  readonly patienceMs: number;
+  /** Is told of each attempt that was blocked and will be repeated. */
+  readonly blocked: (error: MigrationBlockedError) => void;
+}
+
+/** Milliseconds between two attempts, in which those go on who have waited behind the first. */
+const retryMs = 2_000;
+
+/**
+ * Migrates, again and again while somebody else has locked a table that is needed.
+ * @throws MigrationBlockedError if it is still locked when the patience is over
+ */
+export async function migratePatiently(
+  { migrate }: Pick<OpenDatabase, "migrate">,
+  { patienceMs, blocked }: Patience,
+): Promise<void> {
+  const until = performance.now() + patienceMs;
+  for (;;) {
+    try {
+      return await migrate();
+    } catch (error) {
+      if (!(error instanceof MigrationBlockedError) || performance.now() + retryMs > until) throw error;
+      blocked(error);
+    }
+    await setTimeout(retryMs);
+  }
 }
 
 /** The migrations in the format of Drizzle's migrators. */

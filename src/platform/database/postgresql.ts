@@ -22,7 +22,8 @@ import {
 import { Connector } from "./connector.ts";
 import { isReachable, type OpenDatabase } from "./database.ts";
 import { Lane, noConnection } from "./lane.ts";
-import { isMigrated, type Migrations, migrationConfig } from "./migrations.ts";
+import { whoHoldsLocks } from "./lock-holders.ts";
+import { isMigrated, MigrationBlockedError, type Migrations, migrationConfig } from "./migrations.ts";
 import { requireOrdinaryUser } from "./privileges.ts";
 import { checkSession } from "./session.ts";
 import type { DatabaseSettings } from "./settings.ts";
@@ -35,6 +36,11 @@ const connectTimeoutMs = 3_000;
 const checkTimeoutMs = 2_000;
 /** Any fixed number. A migrating process holds it as an advisory lock. */
 const migrationLock = 7_214_033;
+/**
+ * Milliseconds that a statement of a migration waits for a lock. Whoever comes after it waits behind it, also where
+ * the lock that it waits for would not be in their way, so it has to give up before they do.
+ */
+const migrationLockTimeoutMs = 1_000;
 
 /** Milliseconds: what the server is told, and when the client gives up, as the server may not be able to say so. */
 const readTimeouts = { statement: 1_250, client: 1_500, wait: 1_500 };
@@ -229,7 +235,10 @@ function drizzleOver(
   return drizzle({ client });
 }
 
-/** On a connection of its own, without limits on how long a statement takes, or waits for a lock. */
+/**
+ * On a connection of its own, without a limit on how long a statement takes.
+ * @throws MigrationBlockedError if a table is locked by somebody else
+ */
 async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations): Promise<void> {
   const { migrationHost: host, migrationPort: port } = settings;
   const { migrationUser: owner, migrationPassword: password } = settings;
@@ -242,25 +251,33 @@ async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations
   await connection.open();
   const db = drizzleOver(
     (text, options) => connection.query(text, options),
-    (work) => runTransaction(connection, work, { lock: 0, idle: 0 }),
+    (work) => runTransaction(connection, work, { lock: migrationLockTimeoutMs, idle: 0 }),
   );
-  const script = (text: string) => runScript(connection, text);
+  // A library's script may set a longer one.
+  const limits = /\bset local lock_timeout = \d+/gi;
+  const script = (text: string) =>
+    runScript(connection, text.replace(limits, `set local lock_timeout = ${migrationLockTimeoutMs}`));
+  const libraries = migrations.librarySchemas ?? [];
+  const schemas = [migrations.schema, ...libraries.map(({ schema }) => schema)];
   try {
+    // Nobody waits behind this lock but others who migrate.
     await db.execute(sql`select pg_advisory_lock(${migrationLock})`);
+    await db.execute(sql.raw(`set lock_timeout = ${migrationLockTimeoutMs}`));
     await migrate(db, migrationConfig(migrations));
-    const libraries = migrations.librarySchemas ?? [];
     for (const library of libraries) await library.migrate({ db, script });
     const user = sql.identifier(settings.user);
     await db.execute(sql`grant usage on schema migrations to ${user}`);
     await db.execute(sql`grant select on all tables in schema migrations to ${user}`);
-    for (const name of [migrations.schema, ...libraries.map(({ schema }) => schema)]) {
-      const schema = sql.identifier(name);
+    for (const schema of schemas.map((name) => sql.identifier(name))) {
       await db.execute(sql`grant usage on schema ${schema} to ${user}`);
       await db.execute(
         sql`grant select, insert, update, delete on all tables in schema ${schema} to ${user}`,
       );
       await db.execute(sql`grant usage on all sequences in schema ${schema} to ${user}`);
     }
+  } catch (error) {
+    if (sqlState(error) !== "55P03") throw error;
+    throw new MigrationBlockedError(await whoHoldsLocks(db, ["migrations", ...schemas]), { cause: error });
   } finally {
     await connection.end();
   }
