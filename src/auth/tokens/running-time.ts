@@ -2,7 +2,8 @@
  * Running time: what the database's clock would say if it stood still whenever the database could not be used. The
  * processes of a deployment give the database a pulse. Where it has stopped for some seconds, nobody could be
  * answered: PostgreSQL was frozen, away or out of reach, or no process ran. A window that is measured in running time
- * closes for nobody who had no chance to use it.
+ * closes for nobody who had no chance to use it. Where the clock was set, ahead or back, running time goes on from
+ * where it was.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { type Loop, startLoop } from "../../platform/base/loop.ts";
@@ -18,22 +19,27 @@ const pauseSeconds = 3;
 const pulse = names(databasePulse, "pulse");
 const { onlyRow, beatenAt, pausedFor } = names(databasePulse);
 
-/** What the pulse has missed by this moment, if it counts. */
-const missedBy = (moment: SQL) => sql`
-  case when ${moment} - ${pulse.beatenAt} > ${pauseSeconds}::int * interval '1 second'
-    then ${moment} - ${pulse.beatenAt} else interval '0' end`;
+const now = sql`clock_timestamp()`;
+/** Whether the clock is further from the last beat than this, on either side. */
+const isApart = (by: SQL) => sql`${now} not between ${pulse.beatenAt} - ${by} and ${pulse.beatenAt} + ${by}`;
+
+/** What the pulse has missed by now, if it counts; negative where the clock was set back. */
+const missed = sql`
+  case when ${isApart(sql`${pauseSeconds}::int * interval '1 second'`)}
+    then ${now} - ${pulse.beatenAt} else interval '0' end`;
 
 /** The moment now, in running time; by the clock where no process gives a pulse, as with the embedded database. */
 export const runningNow = sql`(
-  select clock_timestamp() - coalesce(max(${pulse.pausedFor} + ${missedBy(sql`clock_timestamp()`)}), interval '0')
+  select ${now} - coalesce(max(${pulse.pausedFor} + ${missed}), interval '0')
   from ${databasePulse} pulse)`;
 
+// The time is asked once the row is locked: a beat that was held up must not take the place of a later one.
 const beat = sql`
   insert into ${databasePulse} as pulse (${onlyRow}, ${beatenAt}, ${pausedFor})
-  values (1, clock_timestamp(), interval '0')
+  values (1, ${now}, interval '0')
   on conflict (${onlyRow}) do update set
-    ${beatenAt} = excluded.${beatenAt}, ${pausedFor} = ${pulse.pausedFor} + ${missedBy(sql`excluded.${beatenAt}`)}
-  where excluded.${beatenAt} - ${pulse.beatenAt} > ${beatMs / 2}::int * interval '1 millisecond'`;
+    ${beatenAt} = ${now}, ${pausedFor} = ${pulse.pausedFor} + ${missed}
+  where ${isApart(sql`${beatMs / 2}::int * interval '1 millisecond'`)}`;
 
 /** Gives the database its pulse until it is stopped. A beat that fails is missed, which is what it is for. */
 export function startPulse(db: Database): Loop {
