@@ -1,6 +1,6 @@
 /**
  * The time of the database, for what a process decides by itself: times in tokens that it signs and verifies. It is
- * the process's clock with an offset, which is measured anew every minute.
+ * what the database's clock said when it was measured, and the time that has passed since, by a clock that nobody sets.
  */
 import { performance } from "node:perf_hooks";
 import { sql } from "drizzle-orm";
@@ -15,6 +15,13 @@ const reportedMs = 5_000;
 
 const measureEveryMs = 60_000;
 
+/**
+ * Milliseconds by which the process's clock and the one that nobody sets may come apart before the database is asked:
+ * the first was set, or the machine was suspended and the second stood still.
+ */
+const apartMs = 1_000;
+const compareEveryMs = 1_000;
+
 /** Milliseconds of a round trip beyond which its middle says nothing about the database's clock. */
 const longestRoundTripMs = 2_000;
 
@@ -24,9 +31,9 @@ const databaseTime = selection({
 
 /** A clock that follows the database's. */
 interface DatabaseClock extends Clock {
-  /** Measures the offset: the database's time, less the process's in the middle of the round trip. */
+  /** Measures the database's time, in the middle of the round trip. */
   measure(): Promise<void>;
-  /** Measures it every minute. */
+  /** Measures it every minute, and within a second where that is not enough. */
   start(): Loop;
 }
 
@@ -38,23 +45,44 @@ interface Dependencies {
   readonly report: (offsetMs: number) => void;
 }
 
-/** The offset is 0 until it has been measured, and stays as it was while the database does not respond. */
+/** What the clocks said at one moment, in milliseconds. */
+interface Measurement {
+  readonly database: number;
+  readonly process: number;
+  /** By performance.now(). */
+  readonly at: number;
+}
+
+/** The process's clock until it has been measured; goes on from the last measurement if the database does not respond. */
 export function createDatabaseClock({ db, clock, report }: Dependencies): DatabaseClock {
-  let offsetMs = 0;
+  let last: Measurement | undefined;
 
   async function measure(): Promise<void> {
     const [sentAt, started] = [clock.now(), performance.now()];
     const [row] = await rows(db, databaseTime, sql`select ${databaseTime}`);
-    // By a clock that is not set meanwhile.
     const roundTripMs = performance.now() - started;
     if (!row || roundTripMs > longestRoundTripMs) return;
-    offsetMs = Math.round(row.ms - (sentAt + roundTripMs / 2));
+    last = { database: row.ms, process: sentAt + roundTripMs / 2, at: started + roundTripMs / 2 };
+    const offsetMs = Math.round(last.database - last.process);
     if (Math.abs(offsetMs) > reportedMs) report(offsetMs);
   }
 
+  function isDue(): boolean {
+    if (!last) return true;
+    const passedMs = performance.now() - last.at;
+    return passedMs >= measureEveryMs || Math.abs(clock.now() - last.process - passedMs) > apartMs;
+  }
+
   return {
-    now: () => clock.now() + offsetMs,
+    now: () => (last ? Math.floor(last.database + performance.now() - last.at) : clock.now()),
     measure,
-    start: () => every(measureEveryMs, measure, () => undefined),
+    start: () =>
+      every(
+        compareEveryMs,
+        async () => {
+          if (isDue()) await measure();
+        },
+        () => undefined,
+      ),
   };
 }
