@@ -19,6 +19,7 @@ import {
   revokedAccessTokens,
   rotationBatches,
 } from "./schema.ts";
+import { authorizationIdLength } from "./tokens/access-token.ts";
 import { forgetReplaced } from "./tokens/end-authorizations.ts";
 import { runningNow } from "./tokens/running-time.ts";
 import {
@@ -48,10 +49,7 @@ interface Dependencies {
   readonly observer?: JanitorObserver<JanitorKind> | undefined;
 }
 
-/**
- * Hours that revoked tokens and redeemed proofs are kept after they have expired. If the database's clock was ahead
- * for a while, that must not make a revoked token active again.
- */
+/** Hours that revoked tokens and redeemed proofs are kept after they have expired, at least. */
 const marginHours = 24;
 
 /** Seconds between sweeps of authorizations that have ended with others. */
@@ -65,7 +63,8 @@ const replaced = names(replacedTokens);
 const rotationBatch = names(rotationBatches);
 const { tokenSettings } = names(clients);
 
-const longAgo = sql`clock_timestamp() - ${marginHours}::int * interval '1 hour'`;
+/** In running time, too, which does not follow a clock that is set ahead. */
+const longAgo = sql`(select least(clock_timestamp(), ${runningNow}) - ${marginHours}::int * interval '1 hour')`;
 // Rows that another transaction has locked are left for the next round, because waiting for the lock could end in a
 // deadlock.
 const batch = sql`limit ${batchSize} for update skip locked`;
@@ -73,6 +72,13 @@ const batch = sql`limit ${batchSize} for update skip locked`;
 /** Before this moment, in running time, every grace window has closed. */
 const windowsClosed = sql`(select ${runningNow} - interval '1 second'
   * coalesce(max((${tokenSettings} ->> 'refreshGraceSeconds')::int), 0) from ${clients})`;
+
+/**
+ * Whether nothing is left by which the revoked token could be active, whatever the clock says by then. Looked up for
+ * each: in a join, PostgreSQL might read all authorizations.
+ */
+const isWithoutAuthorization = sql`coalesce((select false from ${authorizations}
+  where ${authorization.id} = left(${revoked.jti}, ${authorizationIdLength}::int)::uuid), true)`;
 
 interface Step {
   /** Absent where it removes nothing, but prepares a removal. */
@@ -98,7 +104,8 @@ const steps: readonly Step[] = [
     removes: "revoked_access_tokens",
     statement: sql`
       delete from ${revokedAccessTokens} where ${revoked.jti} in (
-      select ${revoked.jti} from ${revokedAccessTokens} where ${revoked.expiresAt} < ${longAgo} ${batch})
+      select ${revoked.jti} from ${revokedAccessTokens}
+      where ${revoked.expiresAt} < ${longAgo} and ${isWithoutAuthorization} ${batch})
     returning 1 as one`,
   },
   {

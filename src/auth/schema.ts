@@ -179,7 +179,10 @@ export const databasePulse = auth.table(
   (table) => [check("database_pulse_only_row", sql`${table.onlyRow} = 1`)],
 );
 
-/** Access tokens that were revoked individually. Kept until they would have expired, and a day more. */
+/**
+ * Access tokens that were revoked individually. Kept until they would have expired, and a day more, and while their
+ * authorization has its row: a clock that is wrong for a while makes none of them active again.
+ */
 export const revokedAccessTokens = auth.table(
   "revoked_access_tokens",
   { jti: text("jti").primaryKey(), expiresAt: instant("expires_at").notNull() },

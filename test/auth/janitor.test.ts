@@ -131,7 +131,7 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
     const kinds = janitorKinds.filter((kind) => kind !== "ended_authorizations");
     await database.db.execute(sql`
       insert into auth.revoked_access_tokens (jti, expires_at)
-      select n::text, ${at(-2 * day)} from generate_series(1, 2500) as n`);
+      select gen_random_uuid() || '.' || n, ${at(-2 * day)} from generate_series(1, 2500) as n`);
     await database.db.execute(
       sql`insert into auth.attempts (key, points, expire) values ('k', 1, ${at(-1)})`,
     );
@@ -148,18 +148,41 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
   });
 
   test("a revoked access token and a redeemed proof are kept until a day after they would have expired", async () => {
+    const strangerId = randomUUID();
     for (const [name, seconds] of [
       ["kept", -day + 60],
       ["gone", -day - 60],
     ] as const) {
       await database.db.execute(sql`
-        insert into auth.revoked_access_tokens (jti, expires_at) values (${name}, ${at(seconds)})`);
+        insert into auth.revoked_access_tokens (jti, expires_at)
+        values (${`${strangerId}.${name}`}, ${at(seconds)})`);
       await database.db.execute(sql`
         insert into auth.redeemed_otp_proofs (proof_hash, expires_at) values (${name}::text::bytea, ${at(seconds)})`);
     }
     await round();
-    expect(await ids("jti", "revoked_access_tokens")).toEqual(["kept"]);
+    expect(await ids("jti", "revoked_access_tokens")).toEqual([`${strangerId}.kept`]);
     expect(await ids("proof_hash", "redeemed_otp_proofs")).toEqual(["\\x6b657074"]);
+  });
+
+  test("a revoked access token is kept while its authorization has a row, however far ahead the clock is", async () => {
+    const [live, ended] = [await authorization({}), await authorization({ expires: -day })];
+    for (const id of [live, ended])
+      await database.db.execute(sql`
+        insert into auth.revoked_access_tokens (jti, expires_at) values (${`${id}.x`}, ${at(-400 * day)})`);
+    await round();
+    expect(await ids("jti", "revoked_access_tokens")).toEqual([`${live}.x`]);
+  });
+
+  test("a redeemed proof is kept where the clock was just set ahead", async () => {
+    await database.db.execute(sql`
+      insert into auth.redeemed_otp_proofs (proof_hash, expires_at) values ('proof', ${at(-2 * day)})`);
+    // The last beat, before the clock was set.
+    await database.db.execute(sql`insert into auth.database_pulse values (1, ${at(-3 * day)}, interval '0')`);
+    await round();
+    expect(await ids("proof_hash", "redeemed_otp_proofs")).toHaveLength(1);
+    await database.db.execute(sql`delete from auth.database_pulse`);
+    await round();
+    expect(await ids("proof_hash", "redeemed_otp_proofs")).toEqual([]);
   });
 
   test("counters of attempts go when their window has closed by the database's clock", async () => {
