@@ -27,8 +27,9 @@ export const hasNotEnded: SQL = sql`
     where ${ending.identityId} = ${authorization.identityId}), 0))`;
 
 /**
- * Ends one authorization that has not ended yet, deletes what was kept for a retried refresh, and writes its event,
- * in one statement; for `REUSE` also the event that says so.
+ * Ends one authorization, deletes what was kept for a retried refresh, and writes its event, in one statement; for
+ * `REUSE` also the event that says so. It asks only whether the row has been marked: an authorization whose client is
+ * disabled has not ended for good, and must have, once its revocation is acknowledged.
  * @param onlyIf a condition on the row `a`, which is decided in that statement; none unless given
  */
 export async function endAuthorization(
@@ -50,7 +51,7 @@ export async function endAuthorization(
   await db.execute(sql`
     with ended as (
       update ${authorizations} a set ${revokedAt} = clock_timestamp(), ${revocationReason} = ${reason}
-      where ${authorization.id} = ${authorizationId}::uuid and ${hasNotEnded} and ${onlyIf}
+      where ${authorization.id} = ${authorizationId}::uuid and ${authorization.revokedAt} is null and ${onlyIf}
       returning ${authorization.id}, ${authorization.identityId}, ${authorization.clientId}, ${authorization.revokedAt}
     ), forgotten as (${forgetReplaced(sql`select ${id} from ended`)}), recorded as (${record})
     ${reason === "REUSE" ? report : sql`select from recorded`}`);

@@ -7,7 +7,7 @@ import { AuthErrorKinds } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { authorizations, revokedAccessTokens } from "../schema.ts";
 import { type AccessTokenClaims, type AccessTokens, authorizationIdLength } from "./access-token.ts";
-import { endAuthorization, hasNotEnded } from "./end-authorizations.ts";
+import { endAuthorization } from "./end-authorizations.ts";
 import type { FindPresented } from "./presented-token.ts";
 import { decodeRefreshToken } from "./refresh-token.ts";
 
@@ -53,8 +53,8 @@ const revoked = names(revokedAccessTokens);
 const authorization = names(authorizations, "a");
 
 /**
- * Revokes one access token, and writes the event in the same statement: only the first time, and only if the token
- * was active until now.
+ * Revokes one access token, and writes the event in the same statement: only the first time, and only if its
+ * authorization has no event of its own. While the client is disabled there is one too: it may be listed again.
  */
 async function revokeByItself(db: Database, { sub, jti, client_id, exp }: AccessTokenClaims): Promise<void> {
   const authorizationId = jti.slice(0, authorizationIdLength);
@@ -64,8 +64,8 @@ async function revokeByItself(db: Database, { sub, jti, client_id, exp }: Access
     clientId: sql`${client_id}::text`,
     jti: sql`${jti}::text`,
   };
-  const wasActive = sql`from revoked, ${authorizations} a
-    where ${authorization.id} = ${authorizationId}::uuid and ${hasNotEnded}`;
+  const wasLeft = sql`from revoked, ${authorizations} a
+    where ${authorization.id} = ${authorizationId}::uuid and ${authorization.revokedAt} is null`;
   await db.execute(sql`
     with revoked as (
       insert into ${revokedAccessTokens} (${revoked.jti}, ${revoked.expiresAt})
@@ -73,7 +73,7 @@ async function revokeByItself(db: Database, { sub, jti, client_id, exp }: Access
       on conflict do nothing
       returning 1 as one
     )
-    ${recordEvent(AuthEvents.tokenRevoked, fields, sql`clock_timestamp()`, wasActive)}`);
+    ${recordEvent(AuthEvents.tokenRevoked, fields, sql`clock_timestamp()`, wasLeft)}`);
 }
 
 function refuseOthers(caller: Caller, clientId: string): void {

@@ -3,7 +3,7 @@
  * one client, while one replaces the other.
  */
 import { describe, expect, test } from "vitest";
-import { type AuthApi, authApi, basic, type TokenPair } from "../../support/auth-api.ts";
+import { type AuthApi, authApi, basic, internal, type TokenPair } from "../../support/auth-api.ts";
 import { type AuthServer, spawnAuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
 import { backends } from "../../support/servers.ts";
@@ -63,6 +63,44 @@ describe.each(backends)("lists of clients on %s", (backend) => {
       expect(server.logs()).not.toContain("OAUTH_SERVER_CLIENTS");
     });
     await run(listing(newer, 4), async (api) => expect(await isActive(api)).toBe(true));
+    await store.drop();
+  });
+
+  test("what is revoked while its client is not listed stays so when it is listed again", async () => {
+    const store = await createAuthStore(backend);
+    const second = basic("second", secretOf("second"));
+    const [ended, oneToken, untouched] = await withList(
+      store,
+      listing(newer),
+      async (api) => {
+        const { id } = await api.newIdentity();
+        return [await api.newPair(id, second), await api.newPair(id, second), await api.newPair(id, second)];
+      },
+      backend,
+    );
+    await withList(
+      store,
+      listing(old),
+      async (api) => {
+        for (const token of [ended.refresh_token, oneToken.access_token]) {
+          const revoked = await api.call("revokeToken", { as: internal, form: { token } });
+          expect(revoked.status).toBe(200);
+        }
+      },
+      backend,
+    );
+    await withList(
+      store,
+      listing(newer),
+      async (api) => {
+        for (const { access_token } of [ended, oneToken]) {
+          expect(await api.introspect(access_token)).toEqual({ active: false });
+        }
+        expect((await api.refresh(ended.refresh_token, second)).status).toBe(400);
+        expect((await api.introspect(untouched.access_token)).active).toBe(true);
+      },
+      backend,
+    );
     await store.drop();
   });
 

@@ -239,9 +239,10 @@ export const AuthorizationRevokedSchema: GenMessage<AuthorizationRevoked> = /*@_
   messageDesc(file_auth_v1_events, 6);
 
 /**
- * TokenRevoked: `auth.token.revoked.v1`. An active access token was revoked by
- * itself; its authorization goes on. Where an authorization ends, all of its
- * tokens end with it and have no event of their own.
+ * TokenRevoked: `auth.token.revoked.v1`. An access token was revoked by itself;
+ * its authorization goes on, now or when its client is listed again. Where an
+ * authorization ends, all of its tokens end with it and have no event of their
+ * own.
  *
  * @generated from message auth.v1.TokenRevoked
  */
