@@ -1,4 +1,4 @@
-import { inArray, isNull, notInArray, sql } from "drizzle-orm";
+import { inArray, isNull, notInArray, type SQL, sql } from "drizzle-orm";
 import { batched } from "../../platform/database/batched-lookup.ts";
 import type { Database, Reads } from "../../platform/database/database.ts";
 import { clients } from "../schema.ts";
@@ -54,13 +54,30 @@ export function createClientRepository(reads: Reads): ClientRepository {
 /** A client as it is listed; what else the row has is history. */
 export type ListedClient = Omit<Client, "disabledAt" | "generation">;
 
-/** Inserts or updates a client. Must be called in a transaction with `disableAllBut`. Keeps `registeredAt`. */
+/** Days for which a client may be listed again and finds its authorizations as they were. */
+const reversibleDays = 7;
+
+/** Whether a client has not been listed for so long that its authorizations have ended for good. */
+export const isDisabledForGood: SQL = sql`
+  ${clients.disabledAt} < clock_timestamp() - ${reversibleDays}::int * interval '1 day'`;
+
+/**
+ * Inserts or updates a client. Must be called in a transaction with `disableAllBut`. Keeps `registeredAt`. A client
+ * that was disabled for good finds none of its authorizations, whether or not the janitor has come by.
+ */
 export async function saveClient(db: Database, client: ListedClient): Promise<void> {
   const { clientId: _key, registeredAt: _kept, ...changes } = client;
   await db
     .insert(clients)
     .values(client)
-    .onConflictDoUpdate({ target: clients.clientId, set: { ...changes, disabledAt: null } });
+    .onConflictDoUpdate({
+      target: clients.clientId,
+      set: {
+        ...changes,
+        disabledAt: null,
+        generation: sql`${clients.generation} + case when ${isDisabledForGood} then 1 else 0 end`,
+      },
+    });
 }
 
 /** Disables every client that is not listed; `saveClient` enables it again. */

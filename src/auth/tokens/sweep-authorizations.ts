@@ -7,12 +7,10 @@ import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { batchSize, inBatches } from "../batches.ts";
+import { isDisabledForGood } from "../clients/client-repository.ts";
 import { AuthEvents, reasonNameOf, recordEvent } from "../events.ts";
 import { authorizations, clients, identityEndings } from "../schema.ts";
 import { forgetReplaced } from "./end-authorizations.ts";
-
-/** Days for which a client may be listed again and finds its authorizations as they were. */
-const reversibleDays = 7;
 
 /** Hours that an ending is kept after its sweep: longer than any statement that began before it can last. */
 const keptHours = 24;
@@ -91,10 +89,10 @@ export async function sweepAuthorizations(
 export const endDisabledClients: SQL = (() => {
   const set = names(clients);
   return sql`
-    update ${clients} c set ${set.generation} = ${client.generation} + 1
-    where ${client.disabledAt} < clock_timestamp() - ${reversibleDays}::int * interval '1 day'
-      and exists (select from ${authorizations} a where ${authorization.clientId} = ${client.clientId}
-        and ${authorization.clientGeneration} = ${client.generation} and ${authorization.revokedAt} is null)
+    update ${clients} set ${set.generation} = ${clients.generation} + 1
+    where ${isDisabledForGood} and exists (
+      select from ${authorizations} a where ${authorization.clientId} = ${clients.clientId}
+        and ${authorization.clientGeneration} = ${clients.generation} and ${authorization.revokedAt} is null)
     returning 1 as one`;
 })();
 

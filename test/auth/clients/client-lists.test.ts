@@ -104,6 +104,32 @@ describe.each(backends)("lists of clients on %s", (backend) => {
     await store.drop();
   });
 
+  test("a client that is listed again after a week finds no authorization, though no janitor came by", async () => {
+    const store = await createAuthStore(backend);
+    const second = basic("second", secretOf("second"));
+    const run = <T>(list: readonly object[], work: (api: AuthApi) => Promise<T>) =>
+      withList(store, listing(list), work, backend);
+    const { id, pair } = await run(newer, async (api) => {
+      const identity = await api.newIdentity();
+      return { id: identity.id, pair: await api.newPair(identity.id, second) };
+    });
+    const listedAgainAfter = async (days: number, isActive: boolean) => {
+      await run(old, async () => undefined);
+      await store.read((query) =>
+        query(
+          `update auth.clients set disabled_at = now() - interval '${days} days' where client_id = 'second'`,
+        ),
+      );
+      await run(newer, async (api) => {
+        expect((await api.introspect(pair.access_token)).active).toBe(isActive);
+        expect((await api.introspect((await api.newPair(id, second)).access_token)).active).toBe(true);
+      });
+    };
+    await listedAgainAfter(6, true);
+    await listedAgainAfter(8, false);
+    await store.drop();
+  });
+
   test("without revisions the last start wins, with a warning where the lists differ", async () => {
     const store = await createAuthStore(backend);
     const warning = "differs from the list in use, and replaces it";
