@@ -23,6 +23,8 @@ interface LaneOptions {
   readonly maxTransactions: number;
   /** Milliseconds that work waits for a connection, at most. */
   readonly waitMs: number;
+  /** Milliseconds after which a connection is replaced; 45 minutes unless given. */
+  readonly lifetimeMs?: number;
   readonly connector: Connector;
   readonly observer: DatabaseObserver;
 }
@@ -37,8 +39,8 @@ const quietMs = 1_000;
 const responsiveMs = 2_500;
 /** Milliseconds after which an unused connection is closed, except for the last one. */
 const idleMs = 60_000;
-/** Milliseconds after which a connection is replaced, so that load follows a changed address, and memory is freed. */
-const lifetimeMs = 45 * 60_000;
+/** So that load follows a changed address, and memory is freed. */
+const defaultLifetimeMs = 45 * 60_000;
 /** Milliseconds that work in progress has to end when the lane is closed. */
 const closeMs = 5_000;
 
@@ -54,6 +56,8 @@ export class Lane {
   readonly #options: LaneOptions;
   readonly #connections = new Set<Connection>();
   readonly #checking = new Set<Connection>();
+  /** One whose lifetime is over: it gets no more work, and is closed when its work is done. */
+  #retiring: Connection | undefined;
   #transactions = 0;
   #waiting: Waiter[] = [];
   readonly #waitLimits = new Deadlines<Waiter>();
@@ -93,7 +97,8 @@ export class Lane {
       connection.uses -= 1;
       connection.usedAt = performance.now();
       if (isTransaction) this.#transactions -= 1;
-      this.#handOver();
+      if (connection === this.#retiring && connection.uses === 0) this.#retire(connection);
+      else this.#handOver();
     }
   }
 
@@ -135,6 +140,7 @@ export class Lane {
   #leastUsed(): Connection | undefined {
     let least: Connection | undefined;
     for (const connection of this.#connections) {
+      if (connection === this.#retiring) continue;
       if (connection.uses < (least?.uses ?? this.#options.sharing)) least = connection;
       if (least?.uses === 0) break;
     }
@@ -216,12 +222,21 @@ export class Lane {
 
   #sweep(): void {
     const now = performance.now();
+    this.#retireOldest(now);
     for (const connection of this.#connections) {
       if (connection.uses > 0) continue;
       const isSpare = this.#connections.size > 1 && now - connection.usedAt > idleMs;
-      if (isSpare || now - connection.openedAt > lifetimeMs) this.#retire(connection);
+      if (isSpare) this.#retire(connection);
       else if (now - connection.respondedAt > quietMs) void this.#check(connection);
     }
+  }
+
+  /** One at a time, so that those of the same age do not leave the lane without any. */
+  #retireOldest(now: number): void {
+    if (this.#retiring && this.#connections.has(this.#retiring)) return;
+    const { lifetimeMs = defaultLifetimeMs } = this.#options;
+    this.#retiring = [...this.#connections].find(({ openedAt }) => now - openedAt > lifetimeMs);
+    if (this.#retiring?.uses === 0) this.#retire(this.#retiring);
   }
 
   #retire(connection: Connection): void {

@@ -2,6 +2,8 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { authMigrations } from "../../../src/auth/service.ts";
+import { Connector } from "../../../src/platform/database/connector.ts";
+import { Lane } from "../../../src/platform/database/lane.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { createTestDatabase } from "../../support/backends.ts";
 import { backends } from "../../support/servers.ts";
@@ -41,4 +43,41 @@ describe.runIf(backends.includes("PostgreSQL"))("the wait for a connection: Post
     expect(waits).toHaveLength(2);
     expect(waits[1]?.seconds).toBeLessThan(1);
   });
+});
+
+describe.runIf(backends.includes("PostgreSQL"))("the lifetime of a connection: PostgreSQL", () => {
+  const cleanup = suiteCleanup();
+
+  test.each([1, 2])(
+    "ends also where %i of them are always in use, and nobody notices",
+    async (size) => {
+      const own = await createTestDatabase();
+      cleanup.defer(() => own.drop());
+      const { host, port, name: database, user: username, password } = own;
+      const lane = new Lane({
+        name: "reads",
+        connection: {
+          ...{ host, port, prepare: true, timeoutMs: 1_500, connectTimeoutMs: 3_000, checkTimeoutMs: 2_000 },
+          client: { host, port, database, username, password, ssl: false, fetch_types: false },
+          check: async (query) => void (await query("select 1")),
+        },
+        ...{ size, sharing: 8, maxTransactions: 0, waitMs: 1_500, lifetimeMs: 1_000 },
+        connector: new Connector(() => undefined),
+        observer: { lane() {}, waited() {}, connectFailed() {} },
+      });
+      cleanup.defer(() => lane.close());
+      const until = performance.now() + 6_000;
+      const pids: unknown[] = [];
+      // More at a time than there are connections, so that each is in use whenever one use ends.
+      async function work(): Promise<void> {
+        while (performance.now() < until) {
+          const [row] = await lane.use((one) => one.query("select pg_backend_pid() as pid, pg_sleep(0.01)"));
+          pids.push(row);
+        }
+      }
+      await Promise.all(Array.from({ length: 3 * size }, work));
+      expect(new Set(pids.map((row) => JSON.stringify(row))).size).toBeGreaterThan(2 * size);
+    },
+    30_000,
+  );
 });
