@@ -31,6 +31,23 @@ export interface Guarded extends Prioritized {
   refuse(request: IncomingMessage | Http2ServerRequest, response: ServerResponse | Http2ServerResponse): void;
 }
 
+/** How far a request has been received. What a client has not sent yet waits for nobody but the client. */
+export interface Arrival {
+  isComplete(): boolean;
+  /** Calls back once, when all of the request has been received; never for one that is given up. */
+  onComplete(received: () => void): void;
+}
+
+/** A request that was admitted. */
+export interface Admitted {
+  readonly priority: Priority;
+  readonly arrival: Arrival;
+  /** When it was admitted or, if that was later, received as a whole; by performance.now(). */
+  entered: number;
+  /** Whether it is among those in flight. */
+  isCounted: boolean;
+}
+
 /** An operation of an HTTP API that may be refused, and where it is served. */
 export interface GuardedOperation extends Guarded {
   /** In upper case. */
@@ -92,6 +109,13 @@ class Load {
     this.#current.admitted += 1;
   }
 
+  /** Takes out what was admitted in this turn. */
+  suspend(entered: number): void {
+    this.inFlight -= 1;
+    if (entered >= this.#current.began) this.#current.admitted -= 1;
+    else this.#previous.admitted -= 1;
+  }
+
   /** @param entered when the request was admitted */
   finish(entered: number, now: number): void {
     // It counts until the turn ends. Otherwise requests that are answered at once would never be in flight, however
@@ -140,6 +164,8 @@ export class Admission {
     normal: new Load(),
     low: new Load(),
   };
+  /** Admitted in this turn. */
+  #arriving: Admitted[] = [];
   /** Not yet reported to the observer. */
   readonly #refused = new Map<Prioritized, number>();
   /** By performance.now(); undefined between two turns of the event loop that have requests. */
@@ -157,7 +183,7 @@ export class Admission {
    * Admits a request, or refuses it.
    * @returns for `leave`, when the request has been answered or given up; undefined if it is refused
    */
-  enter(request: Prioritized): number | undefined {
+  enter(request: Prioritized, arrival: Arrival): Admitted | undefined {
     // What arrived while the process was busy has waited since this turn of the event loop began.
     const now = this.#turnBegan ?? this.#beginTurn();
     let backlog = 0;
@@ -173,13 +199,34 @@ export class Admission {
       if (now - load.refusedAt < holdMs)
         return this.#refuse(request, this.#loads[request.priority], backlog, now);
     }
-    return now;
+    const admitted = { priority: request.priority, arrival, entered: now, isCounted: true };
+    this.#arriving.push(admitted);
+    return admitted;
   }
 
-  /** Called once for each request that was admitted. @param entered what `enter` returned */
-  leave({ priority }: Prioritized, entered: number): void {
+  /** Called once for each request that was admitted. */
+  leave(admitted: Admitted): void {
+    if (!admitted.isCounted) return;
+    admitted.isCounted = false;
     if (this.#turnBegan === undefined) this.#beginTurn();
-    this.#loads[priority].finish(entered, performance.now());
+    this.#loads[admitted.priority].finish(admitted.entered, performance.now());
+  }
+
+  /** A request of which a part is missing is not in flight until that comes: anybody can send none of it. */
+  #suspendIncomplete(): void {
+    const arriving = this.#arriving;
+    this.#arriving = [];
+    for (const admitted of arriving) {
+      if (!admitted.isCounted || admitted.arrival.isComplete()) continue;
+      const load = this.#loads[admitted.priority];
+      load.suspend(admitted.entered);
+      admitted.isCounted = false;
+      admitted.arrival.onComplete(() => {
+        admitted.entered = this.#turnBegan ?? this.#beginTurn();
+        admitted.isCounted = true;
+        load.admit();
+      });
+    }
   }
 
   /** Makes the metrics of these show before anything has been refused. */
@@ -197,6 +244,7 @@ export class Admission {
     const now = performance.now();
     const began = this.#turnBegan ?? now;
     this.#turnBegan = undefined;
+    this.#suspendIncomplete();
     for (const priority of priorities) this.#loads[priority].endTurn(began, now);
     if (this.#refused.size === 0) return;
     for (const [{ service, priority }, count] of this.#refused) this.#observer.shed(service, priority, count);

@@ -33,8 +33,11 @@ export function admit(
   request: IncomingMessage | Http2ServerRequest,
   response: ServerResponse | Http2ServerResponse,
 ): boolean {
-  const entered = admission.enter(guarded);
-  if (entered === undefined) guarded.refuse(request, response);
-  else response.once("close", () => admission.leave(guarded, entered));
-  return entered !== undefined;
+  const admitted = admission.enter(guarded, {
+    isComplete: () => request.complete,
+    onComplete: (received) => request.once("end", () => !response.closed && received()),
+  });
+  if (admitted) response.once("close", () => admission.leave(admitted));
+  else guarded.refuse(request, response);
+  return admitted !== undefined;
 }

@@ -63,10 +63,14 @@ export class GrpcStreams {
   #admits(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
     const method = this.#methods.get(headers[":path"] ?? "");
     if (!method || !this.#admission) return true;
-    const entered = this.#admission.enter(method);
-    if (entered === undefined) this.#refuse(stream, headers);
-    else stream.once("close", () => this.#admission?.leave(method, entered));
-    return entered !== undefined;
+    const admission = this.#admission;
+    const admitted = admission.enter(method, {
+      isComplete: () => stream.readableEnded,
+      onComplete: (received) => stream.once("end", () => !stream.closed && received()),
+    });
+    if (admitted) stream.once("close", () => admission.leave(admitted));
+    else this.#refuse(stream, headers);
+    return admitted !== undefined;
   }
 
   /** Responds with trailers only, as the protocol has it. Node discards what nobody reads of the stream. */

@@ -1,6 +1,11 @@
 /** Shedding: when requests are refused, and when they are not, with a clock that the test moves. */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Admission, type Prioritized, type Priority } from "../../../src/platform/base/admission.ts";
+import {
+  Admission,
+  type Admitted,
+  type Prioritized,
+  type Priority,
+} from "../../../src/platform/base/admission.ts";
 import { captureLog } from "../../support/captured-log.ts";
 
 let now = 0;
@@ -18,6 +23,9 @@ function pass(ms: number): void {
   now += ms;
   vi.advanceTimersByTime(ms);
 }
+
+/** A request that has been received as a whole. */
+const whole = { isComplete: () => true, onComplete() {} };
 
 const asked = (priority: Priority): Prioritized => ({ service: "sample", priority });
 
@@ -58,7 +66,13 @@ interface Outcome {
 interface Served {
   readonly perMs: number;
   readonly delayMs: number;
-  readonly queue: { request: Prioritized; outcome: Outcome; entered: number; at: number; again: boolean }[];
+  readonly queue: {
+    request: Prioritized;
+    outcome: Outcome;
+    admitted: Admitted;
+    at: number;
+    again: boolean;
+  }[];
 }
 
 const serving = (perMs: number, delayMs = 0): Served => ({ perMs, delayMs, queue: [] });
@@ -71,9 +85,9 @@ function play(admission: Admission, ms: number, server: Served, ...streams: read
   const outcomes = streams.map((): Outcome => ({ arrived: 0, answered: 0, refused: 0, waits: [] }));
   const ask = (request: Prioritized, outcome: Outcome, again: boolean) => {
     outcome.arrived += 1;
-    const entered = admission.enter(request);
-    if (entered === undefined) outcome.refused += 1;
-    else server.queue.push({ request, outcome, entered, at: now, again });
+    const admitted = admission.enter(request, whole);
+    if (!admitted) outcome.refused += 1;
+    else server.queue.push({ request, outcome, admitted, at: now, again });
   };
   const due = streams.map(() => 0);
   let capacity = 0;
@@ -90,7 +104,7 @@ function play(admission: Admission, ms: number, server: Served, ...streams: read
       const first = server.queue[0];
       if (!first || now - first.at < server.delayMs) break;
       server.queue.shift();
-      admission.leave(first.request, first.entered);
+      admission.leave(first.admitted);
       first.outcome.answered += 1;
       first.outcome.waits.push(now - first.at);
       if (first.again) ask(first.request, first.outcome, true);
@@ -167,18 +181,45 @@ describe("at twice the capacity", () => {
     const outcome: Outcome = { arrived: 0, answered: 0, refused: 0, waits: [] };
     for (let turn = 0; turn < 10; turn += 1) {
       for (; outcome.arrived < (turn + 1) * 1_000; outcome.arrived += 1) {
-        const entered = admission.enter(request);
-        if (entered === undefined) outcome.refused += 1;
+        const admitted = admission.enter(request, whole);
+        if (!admitted) outcome.refused += 1;
         else {
           // The process is busy: time passes, but no timer runs.
           now += 0.3;
-          admission.leave(request, entered);
+          admission.leave(admitted);
         }
       }
       pass(1);
     }
     expect(outcome.refused).toBeGreaterThan(2_000);
   });
+});
+
+it("does not count a request until the client has sent all of it", () => {
+  const { admission, inFlight } = start();
+  const request = asked("high");
+  const received: (() => void)[] = [];
+  const part = {
+    isComplete: () => false,
+    onComplete(callback: () => void) {
+      received.push(callback);
+    },
+  };
+  const unfinished: (Admitted | undefined)[] = [];
+  for (let second = 0; second < 10; second += 1) {
+    for (let n = 0; n < 500; n += 1) unfinished.push(admission.enter(request, part));
+    pass(1_000);
+    const honest = admission.enter(request, whole);
+    expect(honest).toBeDefined();
+    if (honest) admission.leave(honest);
+  }
+  expect(unfinished).not.toContain(undefined);
+  expect(inFlight()["high"]).toBe(0);
+  for (const callback of received.slice(0, 400)) callback();
+  expect(inFlight()["high"]).toBe(400);
+  for (const admitted of unfinished) if (admitted) admission.leave(admitted);
+  pass(1);
+  expect(inFlight()["high"]).toBe(0);
 });
 
 it("ends with the load, and the log has one line for the beginning and one for the end", () => {

@@ -1,4 +1,6 @@
 /** What is refused while too much arrives, over every protocol, by real servers whose handlers are held back. */
+import { once } from "node:events";
+import { connect as connectHttp2 } from "node:http2";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { status } from "@grpc/grpc-js";
@@ -151,6 +153,35 @@ describe("while introspections cannot be answered in time", () => {
     expect((await call()).code).toBe(status.OK);
     client.close();
   });
+});
+
+it("lets nobody use it against others by requests that are not finished", async () => {
+  const servers = await startGuardedServers();
+  servers.release();
+  const head =
+    "POST /api/sample/v1/tokens HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\n" +
+    "Content-Length: 50\r\n\r\n";
+  const sockets = Array.from({ length: 600 }, () => {
+    const socket = connect(servers.httpPort, "127.0.0.1");
+    socket.on("error", () => undefined).write(head);
+    return socket;
+  });
+  const session = connectHttp2(`http://127.0.0.1:${servers.grpcPort}`);
+  const headers = { ":method": "POST", ":path": introspectPath, "content-type": "application/grpc" };
+  const streams = Array.from({ length: 600 }, () => session.request({ ...headers, te: "trailers" }));
+  await Promise.all(sockets.map((socket) => once(socket, "connect")));
+  // The server has seen all streams once it responds to what was sent after them.
+  await new Promise<void>((resolve) => session.ping(() => resolve()));
+  const { client, call } = callers(servers);
+  // As many as make a judgement, at such a pace that the unfinished ones are late by then.
+  for (let n = 0; n < 120; n += 1) {
+    expect((await makeToken(servers.httpPort)).status).toBe(200);
+    expect((await call()).code).toBe(status.OK);
+  }
+  client.close();
+  for (const socket of sockets) socket.destroy();
+  for (const stream of streams) stream.destroy();
+  session.destroy();
 });
 
 it("forgets requests whose connection is lost, also those that were pipelined", async () => {
