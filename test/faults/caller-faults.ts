@@ -26,7 +26,7 @@ async function newIdentity({ world: { members, credentials } }: Scene, http: Htt
 const locks: Fault = {
   name: "locks",
   what: "a transaction holds the rows of ten identities, and forty callers at a time wait for them",
-  short: true,
+  short: false,
   concerns: "others",
   async play(scene) {
     const { world, ledger, isShort } = scene;
@@ -60,7 +60,7 @@ const locks: Fault = {
 const guessing: Fault = {
   name: "guessing",
   what: "400 callers at a time guess passwords of invented names",
-  short: true,
+  short: false,
   concerns: "others",
   async play({ world: { members, credentials }, ledger, isShort }) {
     const http = new HttpClient();

@@ -45,7 +45,7 @@ async function terminateAll({ admin, user }: World): Promise<void> {
 const terminate: Fault = {
   name: "terminate",
   what: "PostgreSQL ends all connections of the servers, again and again",
-  short: true,
+  short: false,
   concerns: "everybody",
   async play({ world, isShort }) {
     for (const until = Date.now() + (isShort ? 3_000 : 10_000); Date.now() < until; await setTimeout(50))
@@ -56,7 +56,7 @@ const terminate: Fault = {
 const connectionsTaken: Fault = {
   name: "connections",
   what: "somebody else takes all connections that PostgreSQL has, and the servers lose theirs",
-  short: true,
+  short: false,
   concerns: "everybody",
   async play({ world, isShort }) {
     const { admin, cluster } = world;

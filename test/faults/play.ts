@@ -20,6 +20,8 @@ export interface Stage {
 /** A line of the table. */
 export interface Result {
   readonly fault: Fault;
+  /** Whether the bystander's time is judged: the short form has too few requests, and continuous integration no time. */
+  readonly isTimed: boolean;
   readonly acknowledged: number;
   readonly refused: number;
   readonly lost: readonly string[];
@@ -48,16 +50,16 @@ export const legend = [
   `was still refused ${maxRecoveryMs / 1_000} s after the fault's end, or, where the fault does not concern the bystander, if its p99`,
   `was above ${maxSlowdown} times its usual one: that of the quiet times of the same run, under the same load, or of those`,
   "just before and after the fault, if it is higher: neighbours on the machine come and go. A refused request of the",
-  "bystander counts as one that never ended.",
+  "bystander counts as one that never ended. The short form shows the bystander, and does not judge it.",
 ];
 
 /** Whether the fault was survived as it must be; in words if not. */
-export function objections({ fault, lost, wrong, bystander, recoveryMs }: Result): string[] {
+export function objections({ fault, isTimed, lost, wrong, bystander, recoveryMs }: Result): string[] {
   const found: string[] = [];
   if (lost.length > 0) found.push(`${lost.length} lost: ${summary(lost)}`);
   if (wrong.length > 0) found.push(`${wrong.length} wrong: ${summary(wrong)}`);
   if (recoveryMs > maxRecoveryMs) found.push(`recovered after ${(recoveryMs / 1_000).toFixed(1)} s`);
-  if (fault.concerns === "others" && bystander.p99 > maxSlowdown * bystander.usual)
+  if (isTimed && fault.concerns === "others" && bystander.p99 > maxSlowdown * bystander.usual)
     found.push(
       `the bystander's p99 (${bystander.kind}) is ${(bystander.p99 / bystander.usual).toFixed(0)} times its usual`,
     );
@@ -110,6 +112,7 @@ export async function play(fault: Fault, stage: Stage, isShort: boolean): Promis
   const refused = refusals.length + samples.filter(({ outcome }) => outcome === "refused").length;
   return {
     fault,
+    isTimed: !isShort,
     acknowledged,
     refused,
     lost,

@@ -32,7 +32,7 @@ export interface Guarded extends Prioritized {
 }
 
 /** How far a request has been received. What a client has not sent yet waits for nobody but the client. */
-export interface Arrival {
+interface Arrival {
   isComplete(): boolean;
   /** Calls back once, when all of the request has been received; never for one that is given up. */
   onComplete(received: () => void): void;
