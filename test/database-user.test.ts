@@ -86,6 +86,7 @@ describe.runIf(postgresUrl())("the users of docs/deployment.md", () => {
   const url = new URL(postgresUrl() ?? "postgres://none");
   const superuser = { DB_USER: `${name}_superuser`, DB_PASSWORD: "superuser-password" };
   const member = { DB_USER: `${name}_member`, DB_PASSWORD: "member-password" };
+  const creator = { DB_USER: `${name}_creator`, DB_PASSWORD: "creator-password" };
   const ordinary = { DB_USER: name, DB_PASSWORD: "app-password" };
   const owner = { DB_USER: `${name}_migration`, DB_PASSWORD: "migration-password" };
   const migration = { DB_USER_MIGRATION: owner.DB_USER, DB_PASSWORD_MIGRATION: owner.DB_PASSWORD };
@@ -96,12 +97,13 @@ describe.runIf(postgresUrl())("the users of docs/deployment.md", () => {
     DB_NAME: name,
   };
 
+  let admin: postgres.Sql;
   beforeAll(async () => {
-    const admin = postgres(requiredPostgresUrl().href, { max: 1, onnotice: () => undefined });
+    admin = postgres(requiredPostgresUrl().href, { max: 1, onnotice: () => undefined });
     cleanup.defer(async () => {
       killAll();
       await admin.unsafe(`drop database if exists ${name} with (force)`);
-      for (const { DB_USER } of [ordinary, superuser, member, owner])
+      for (const { DB_USER } of [creator, ordinary, superuser, member, owner])
         await admin.unsafe(`drop role if exists ${DB_USER}`);
       await admin.end();
     });
@@ -111,6 +113,7 @@ describe.runIf(postgresUrl())("the users of docs/deployment.md", () => {
     const login = ({ DB_USER, DB_PASSWORD }: typeof member) => `${DB_USER} login password '${DB_PASSWORD}'`;
     await admin.unsafe(`create role ${login(superuser)} superuser`);
     await admin.unsafe(`create role ${login(member)} in role ${owner.DB_USER}`);
+    await admin.unsafe(`create role ${login(creator)} createrole in role ${ordinary.DB_USER}`);
     const migrate = startNode("src/migrate.ts", { ...production, ...ordinary, ...migration });
     expect(await migrate.ended(), migrate.output()).toBe(0);
   });
@@ -173,8 +176,9 @@ describe.runIf(postgresUrl())("the users of docs/deployment.md", () => {
   const next = "Create one, and run the migrations with it as DB_USER, which grants it what it needs";
   test.each([
     ["a superuser", superuser, "who is a superuser"],
-    ["the user that migrates", owner, "who owns the schema auth|who owns the schema push"],
-    ["a member of the role that migrates", member, "who owns the schema auth|who owns the schema push"],
+    ["one who may create roles", creator, "who may create roles"],
+    ["the user that migrates", owner, "who owns the database"],
+    ["a member of the role that migrates", member, "who owns the database"],
   ])("production refuses %s, with the next step, and ends with 78", async (_, user, reason) => {
     const said = await refusal(user);
     expect(said).toContain("the server exited with 78");
@@ -185,6 +189,14 @@ describe.runIf(postgresUrl())("the users of docs/deployment.md", () => {
     expect(said.match(/^ {2}DB_USER is/gm)).toHaveLength(1);
     expect(said).not.toMatch(/^\s+at /m);
     expect(said).not.toContain(user.DB_PASSWORD);
+  });
+
+  test("production refuses the owner of the schemas, whoever owns the database", async () => {
+    await admin.unsafe(`alter database ${name} owner to ${superuser.DB_USER}`);
+    await admin.unsafe(`grant connect on database ${name} to ${owner.DB_USER}`);
+    const said = await refusal(owner);
+    await admin.unsafe(`alter database ${name} owner to ${owner.DB_USER}`);
+    expect(said).toMatch(/who owns the schema (auth|push);/);
   });
 
   test("development mode runs as anybody", async () => {

@@ -34,7 +34,7 @@ export interface OpenDatabase {
   /** Whether every migration of this program has been run. Rejects if the database does not respond. */
   isMigrated(): Promise<boolean>;
   /**
-   * Checks that the ordinary user is one: no superuser, and no owner of schemas or tables.
+   * Checks that the ordinary user is one: no superuser, no creator of roles, and no owner of the database, schemas or tables.
    * @throws SettingsError if it is; another error if the database does not respond
    */
   requireOrdinaryUser(): Promise<void>;
