@@ -45,7 +45,7 @@ const stampAfterMs = 500;
 /** Rotations that share a statement. */
 const maxRotations = 128;
 
-/** @param unstamped is told why batches could not be stamped; they will be tried again with the next one */
+/** @param unstamped is told why batches could not be stamped; they will be tried again within a second */
 export function createRotations(db: Database, unstamped: (error: unknown) => void): Rotations {
   /** Batches whose commit was seen to succeed and that are not stamped yet. */
   let seen: string[] = [];
@@ -94,6 +94,7 @@ export function createRotations(db: Database, unstamped: (error: unknown) => voi
       await db.execute(stampBatches({ seen: arrayLiteral(stamps) }));
     } catch (error) {
       seen.push(...stamps);
+      stampLater();
       unstamped(error);
     }
   }
