@@ -16,10 +16,16 @@ export class Connector {
   #failures = 0;
   /** By performance.now(). */
   #notBefore = 0;
+  #failure: unknown;
 
   /** @param failed called after each attempt that failed */
   constructor(failed: () => void) {
     this.#failed = failed;
+  }
+
+  /** Why the last attempt failed; undefined once one has succeeded. */
+  get failure(): unknown {
+    return this.#failure;
   }
 
   /** A connection that is ready for use. Those who want one get it, or the error of their attempt, in turn. */
@@ -36,10 +42,12 @@ export class Connector {
     try {
       await connection.open();
       this.#failures = 0;
+      this.#failure = undefined;
       return connection;
     } catch (error) {
       const longest = Math.min(shortestPauseMs * 2 ** this.#failures, longestPauseMs);
       this.#failures += 1;
+      this.#failure = error;
       this.#notBefore = performance.now() + longest * (0.5 + Math.random() / 2);
       this.#failed();
       throw error;

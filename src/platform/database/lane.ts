@@ -64,8 +64,6 @@ export class Lane {
   #connecting: Promise<void> | undefined;
   #sweeper: NodeJS.Timeout | undefined;
   #isClosed = false;
-  /** Why the last attempt to connect failed; undefined once one has succeeded. */
-  #connectFailure: unknown;
 
   /** Nothing is connected before it is needed. */
   constructor(options: LaneOptions) {
@@ -149,7 +147,8 @@ export class Lane {
 
   #wait(isTransaction: boolean): Promise<Connection> {
     if (this.#isClosed) return Promise.reject(connectionLost("the database is closed"));
-    if (this.#waiting.length >= maxWaiting) return Promise.reject(noConnection());
+    if (this.#waiting.length >= maxWaiting)
+      return Promise.reject(noConnection(this.#options.connector.failure));
     return new Promise((resolve, reject) => {
       const settle = <T>(end: (value: T) => void) => {
         return (value: T) => {
@@ -164,7 +163,7 @@ export class Lane {
         reject: settle(reject),
         expire: () => {
           this.#waiting = this.#waiting.filter((one) => one !== waiter);
-          reject(noConnection(this.#connectFailure));
+          reject(noConnection(this.#options.connector.failure));
         },
       };
       const slot = this.#waitLimits.take(waiter);
@@ -205,12 +204,10 @@ export class Lane {
       const connection = await connector.connect(options, (closed) => {
         if (this.#connections.delete(closed)) this.#handOver();
       });
-      this.#connectFailure = undefined;
       if (this.#isClosed) await connection.end();
       else if (!connection.isClosed) this.#connections.add(connection);
       this.#sweeper ??= setInterval(() => this.#sweep(), sweepMs).unref();
     } catch (error) {
-      this.#connectFailure = error;
       if (this.#connections.size === 0 && !isWorthWaiting(error)) this.#rejectAll(error);
       throw error;
     }
