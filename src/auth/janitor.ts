@@ -9,7 +9,7 @@ import type { JanitorObserver } from "../platform/base/observers.ts";
 import type { Database } from "../platform/database/database.ts";
 import { names } from "../platform/database/names.ts";
 import type { Logger } from "../platform/observability/logger.ts";
-import { batchSize, inBatches } from "./batches.ts";
+import { inBatches, limit } from "./batches.ts";
 import {
   attempts,
   authorizations,
@@ -63,11 +63,14 @@ const replaced = names(replacedTokens);
 const rotationBatch = names(rotationBatches);
 const { tokenSettings } = names(clients);
 
+// A moment that is selected is the same for all rows, so that an index can be asked for it; a call is made for each.
+const now = sql`(select clock_timestamp())`;
+const today = sql`(select (clock_timestamp() at time zone 'UTC')::date)`;
 /** In running time, too, which does not follow a clock that is set ahead. */
 const longAgo = sql`(select least(clock_timestamp(), ${runningNow}) - ${marginHours}::int * interval '1 hour')`;
 // Rows that another transaction has locked are left for the next round, because waiting for the lock could end in a
 // deadlock.
-const batch = sql`limit ${batchSize} for update skip locked`;
+const batch = sql`${limit} for update skip locked`;
 
 /** Before this moment, in running time, every grace window has closed. */
 const windowsClosed = sql`(select ${runningNow} - interval '1 second'
@@ -93,9 +96,9 @@ const steps: readonly Step[] = [
     removes: "authorizations",
     statement: sql`
       with removed as (
-      delete from ${authorizations} where ${authorization.id} in (
+      delete from ${authorizations} where ${authorization.id} = any(array(
         select ${authorization.id} from ${authorizations}
-        where ${authorization.expiryDay} < (clock_timestamp() at time zone 'UTC')::date ${batch})
+        where ${authorization.expiryDay} < ${today} order by ${authorization.expiryDay} ${batch}))
       returning ${authorization.id}
     ), forgotten as (${forgetReplaced(sql`select ${authorization.id} from removed`)})
     select ${authorization.id} from removed`,
@@ -105,21 +108,24 @@ const steps: readonly Step[] = [
     statement: sql`
       delete from ${revokedAccessTokens} where ${revoked.jti} in (
       select ${revoked.jti} from ${revokedAccessTokens}
-      where ${revoked.expiresAt} < ${longAgo} and ${isWithoutAuthorization} ${batch})
+      where ${revoked.expiresAt} < ${longAgo} and ${isWithoutAuthorization}
+      order by ${revoked.expiresAt} ${batch})
     returning 1 as one`,
   },
   {
     removes: "redeemed_otp_proofs",
     statement: sql`
       delete from ${redeemedOtpProofs} where ${proof.proofHash} in (
-      select ${proof.proofHash} from ${redeemedOtpProofs} where ${proof.expiresAt} < ${longAgo} ${batch})
+      select ${proof.proofHash} from ${redeemedOtpProofs} where ${proof.expiresAt} < ${longAgo}
+      order by ${proof.expiresAt} ${batch})
     returning 1 as one`,
   },
   {
     removes: "attempts",
     statement: sql`
       delete from ${attempts} where ${attempt.key} in (
-      select ${attempt.key} from ${attempts} where ${attempt.expire} <= clock_timestamp() ${batch})
+      select ${attempt.key} from ${attempts} where ${attempt.expire} <= ${now}
+      order by ${attempt.expire} ${batch})
     returning 1 as one`,
   },
   // The token first, then its batch: a token whose batch is not there counts as one that nobody has seen replaced.

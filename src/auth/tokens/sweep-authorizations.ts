@@ -6,7 +6,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { batchSize, inBatches } from "../batches.ts";
+import { inBatches, limit } from "../batches.ts";
 import { isDisabledForGood } from "../clients/client-repository.ts";
 import { AuthEvents, reasonNameOf, recordEvent } from "../events.ts";
 import { authorizations, clients, identityEndings } from "../schema.ts";
@@ -21,9 +21,15 @@ const ending = names(identityEndings, "e");
 const earlier = names(identityEndings, "earlier");
 const { id, identityId, clientId, revokedAt, revocationReason } = names(authorizations);
 
+// Authorizations are looked for by index, client by client and ending by ending, and never joined: of how many have
+// ended and are not marked yet, which are nearly always none, PostgreSQL knows nothing, and a join reads all there are.
+
 /** Whether the authorization in the row `a` ended with the ending in the row `e`, or an earlier one. */
 const endedWithIdentity = sql`${authorization.identityId} = ${ending.identityId}
   and ${authorization.identityGeneration} < ${ending.generation} and ${authorization.revokedAt} is null`;
+
+/** Null if no authorization is left that ended with the ending in the row `e`. The limit keeps it from being joined. */
+const leftToMark = sql`(select ${authorization.id} from ${authorizations} a where ${endedWithIdentity} limit 1)`;
 
 /** @param from the authorizations `a` and what they ended with @param when, @param why expressions on it */
 function markAndRecord(from: SQL, when: SQL, why: SQL): SQL {
@@ -31,10 +37,10 @@ function markAndRecord(from: SQL, when: SQL, why: SQL): SQL {
   return sql`
     with chosen as (
       select ${authorization.id} as chosen_id, ${when} as chosen_time, ${why} as chosen_why ${from}
-      limit ${batchSize} for update of a skip locked
+      ${limit}
     ), ended as (
       update ${authorizations} set ${revokedAt} = chosen_time, ${revocationReason} = chosen_why
-      from chosen where ${id} = chosen_id
+      from chosen where ${id} = chosen_id and ${id} = any(array(select chosen_id from chosen))
       returning ${id}, ${identityId}, ${clientId}, ${revokedAt}, ${revocationReason}
     ), forgotten as (${forgetReplaced(sql`select ${id} from ended`)})
     ${recordEvent(AuthEvents.authorizationRevoked, fields, revokedAt, sql`from ended`)}`;
@@ -42,19 +48,28 @@ function markAndRecord(from: SQL, when: SQL, why: SQL): SQL {
 
 /** Each authorization by the first ending that concerns it, whose reason is the true one. */
 const sweepIdentities = markAndRecord(
-  sql`from ${identityEndings} e join ${authorizations} a on ${endedWithIdentity}
-    where ${ending.sweptAt} is null and not exists (
-      select from ${identityEndings} earlier
-      where ${earlier.identityId} = ${authorization.identityId} and ${earlier.sweptAt} is null
-        and ${earlier.generation} > ${authorization.identityGeneration}
-        and ${earlier.generation} < ${ending.generation})`,
+  sql`from ${identityEndings} e cross join lateral (
+      select ${authorization.id} from ${authorizations} a
+      where ${endedWithIdentity} and not exists (
+        select from ${identityEndings} earlier
+        where ${earlier.identityId} = ${ending.identityId} and ${earlier.sweptAt} is null
+          and ${earlier.generation} > ${authorization.identityGeneration}
+          and ${earlier.generation} < ${ending.generation})
+      ${limit} for update of a skip locked) as a
+    where ${ending.sweptAt} is null`,
   sql`${ending.endedAt}`,
   sql`${ending.reason}`,
 );
 
+/** No client of generation 0 has lost any. The order is that of the index, so that nothing else can be chosen. */
 const sweepClients = markAndRecord(
-  sql`from ${clients} c join ${authorizations} a on ${authorization.clientId} = ${client.clientId}
-    and ${authorization.clientGeneration} < ${client.generation} and ${authorization.revokedAt} is null`,
+  sql`from ${clients} c cross join lateral (
+      select ${authorization.id} from ${authorizations} a
+      where ${authorization.clientId} = ${client.clientId} and ${authorization.revokedAt} is null
+        and ${authorization.clientGeneration} < ${client.generation}
+      order by ${authorization.clientGeneration}
+      ${limit} for update of a skip locked) as a
+    where ${client.generation} > 0`,
   sql`coalesce(${client.disabledAt}, clock_timestamp())`,
   sql`'CLIENT_DISABLED'::text`,
 );
@@ -66,8 +81,8 @@ const finishSweeps = (() => {
     update ${identityEndings} set ${set.sweptAt} = clock_timestamp()
     where (${set.identityId}, ${set.generation}) in (
       select ${ending.identityId}, ${ending.generation} from ${identityEndings} e
-      where ${ending.sweptAt} is null and not exists (select from ${authorizations} a where ${endedWithIdentity})
-      limit ${batchSize} for update skip locked)
+      where ${ending.sweptAt} is null and ${leftToMark} is null
+      ${limit} for update skip locked)
     returning 1 as one`;
 })();
 
@@ -85,29 +100,31 @@ export async function sweepAuthorizations(
   await inBatches(db, finishSweeps, stopping);
 }
 
-/** Makes the disabling of a client final, after a while in which it was not listed. */
+/**
+ * Makes the disabling of a client final, after a while in which it was not listed; once, as no authorization is of the
+ * new generation. The highest one is the last entry of the index.
+ */
 export const endDisabledClients: SQL = (() => {
   const set = names(clients);
   return sql`
     update ${clients} set ${set.generation} = ${clients.generation} + 1
-    where ${isDisabledForGood} and exists (
-      select from ${authorizations} a where ${authorization.clientId} = ${clients.clientId}
-        and ${authorization.clientGeneration} = ${clients.generation} and ${authorization.revokedAt} is null)
+    where ${isDisabledForGood} and ${clients.generation} = (
+      select max(${authorization.clientGeneration}) from ${authorizations} a
+      where ${authorization.clientId} = ${clients.clientId} and ${authorization.revokedAt} is null)
     returning 1 as one`;
 })();
 
 const kept = names(identityEndings);
-/** Endings whose sweep is long over, and that some (`exists`) or no (`not exists`) authorization still needs. */
+/** Endings whose sweep is long over, and that some (`is not null`) or no (`is null`) authorization still needs. */
 const sweptLongAgo = (which: SQL) => sql`(${kept.identityId}, ${kept.generation}) in (
   select ${ending.identityId}, ${ending.generation} from ${identityEndings} e
-  where ${ending.sweptAt} < clock_timestamp() - ${keptHours}::int * interval '1 hour'
-    and ${which} (select from ${authorizations} a where ${endedWithIdentity})
-  limit ${batchSize} for update skip locked)`;
+  where ${ending.sweptAt} < (select clock_timestamp() - ${keptHours}::int * interval '1 hour') and ${leftToMark} ${which}
+  ${limit} for update skip locked)`;
 
 /** Has endings swept again that a late authorization still needs. */
 export const sweepEndingsAgain: SQL = sql`
-  update ${identityEndings} set ${kept.sweptAt} = null where ${sweptLongAgo(sql`exists`)} returning 1 as one`;
+  update ${identityEndings} set ${kept.sweptAt} = null where ${sweptLongAgo(sql`is not null`)} returning 1 as one`;
 
 /** Removes endings that nothing needs any more. */
 export const removeEndings: SQL = sql`
-  delete from ${identityEndings} where ${sweptLongAgo(sql`not exists`)} returning 1 as one`;
+  delete from ${identityEndings} where ${sweptLongAgo(sql`is null`)} returning 1 as one`;
