@@ -162,6 +162,36 @@ const registration = (environment: Environment) =>
 /** A client as it is listed in OAUTH_SERVER_CLIENTS, with the defaults filled in. */
 export type ClientRegistration = v.InferOutput<ReturnType<typeof registration>>;
 
+/**
+ * What a list says, whatever the order of its clients and members: without what is as it would be anyway, so that a
+ * later version with further members finds the same in the same list.
+ */
+export function contentOf(registrations: readonly ClientRegistration[]): string {
+  const said = registrations.map((one) => {
+    const { clientId, clientSecrets: clientSecret } = one;
+    const { clientSecrets: _same, ...standard } = v.parse(registration("development"), {
+      ...{ clientId, clientSecret, grantTypes: [] },
+    });
+    return { ...differing(one, standard), clientId };
+  });
+  return JSON.stringify(said.sort((one, other) => (one.clientId < other.clientId ? -1 : 1)));
+}
+
+/** The members that are not the standard's, in alphabetical order. */
+function differing(value: object, standard: object): object {
+  const members: [string, unknown][] = [];
+  for (const [name, member] of Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1))) {
+    const usual: unknown = Reflect.get(standard, name);
+    if (JSON.stringify(member) === JSON.stringify(usual)) continue;
+    members.push([name, isRecord(member) && isRecord(usual) ? differing(member, usual) : member]);
+  }
+  return Object.fromEntries(members);
+}
+
+function isRecord(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
 /** Refuses a secret that two clients have: whoever knows it for one of them could pass for the other. */
 const distinctSecrets = v.rawCheck<ClientRegistration[]>(({ dataset, addIssue }) => {
   if (!dataset.typed) return;

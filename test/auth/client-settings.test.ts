@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { clientRegistrations } from "../../src/auth/client-settings.ts";
+import { clientRegistrations, contentOf } from "../../src/auth/client-settings.ts";
 import { parse as parseKind } from "../../src/platform/settings/kinds.ts";
 
 const least = { clientId: "app", clientSecret: "a-long-enough-secret", grantTypes: ["auth"] };
@@ -176,4 +176,38 @@ test("development takes short secrets, and one for two clients", () => {
   const list = ["first", "second"].map((clientId) => ({ ...least, clientId, clientSecret: "s" }));
   const parsed = parseKind(clientRegistrations, JSON.stringify(list), "development");
   expect(parsed).toHaveProperty("value");
+});
+
+test("two lists have the same content if they say the same, in whatever order and with or without the defaults", () => {
+  const content = (value: unknown) => {
+    const parsed = parse(value);
+    if (!("value" in parsed)) throw new Error(parsed.problems.join("; "));
+    return contentOf(parsed.value);
+  };
+  const other = { ...least, clientId: "b", clientSecret: "another-long-enough-secret" };
+  const explicit = {
+    tokenSettings: { refreshGraceSeconds: 30, accessTokenSeconds: 900 },
+    clientSettings: { mayIntrospect: false },
+    scopes: [],
+    clientName: "app",
+    clientAuthenticationMethods: ["client_secret_basic"],
+    ...least,
+    clientSecret: [least.clientSecret],
+  };
+  expect(content([other, explicit])).toBe(content([least, other]));
+  for (const change of [
+    { clientSecret: "a-different-secret-altogether" },
+    { clientSecret: [least.clientSecret, "the-secret-that-replaces-it"] },
+    { clientName: "App" },
+    { grantTypes: ["password"] },
+    { grantTypes: [] },
+    { scopes: ["a"] },
+    { clientSettings: { mayIntrospect: true } },
+    { tokenSettings: { refreshGraceSeconds: 31 } },
+    { clientAuthenticationMethods: ["client_secret_post"] },
+    { clientId: "c" },
+  ]) {
+    expect(content([{ ...least, ...change }])).not.toBe(content([least]));
+  }
+  expect(content([])).not.toBe(content([least]));
 });
