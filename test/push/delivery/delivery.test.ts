@@ -218,7 +218,7 @@ describe.each(backends)("delivery on %s", (backend) => {
       chunkSize: 100,
       token: (index) => tokenOf("limited", index),
     });
-    const playing = fake.play({ tokenPattern: "^limited-", answer: "QUOTA_EXCEEDED", retryAfter: 2 });
+    const playing = fake.play({ tokenPattern: "^limited-", answer: "QUOTA_EXCEEDED", retryAfter: 4 });
     test.startWorker({ providers: [fcm] });
     await eventually(() => playing.played > 0);
     const played = await atRest(() => playing.played);
