@@ -3,7 +3,6 @@
  * delivers it afterwards, at least once and in order. One process relays at a time; if it dies, another
  * continues at the same position.
  */
-import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { getTableConfig } from "drizzle-orm/pg-core";
 import type { Logger } from "pino";
@@ -70,13 +69,12 @@ export function withDeliveryTimeout(deliver: Deliver): Deliver {
   return (event) => inTime(deliver(event), `a subscriber took too long for ${event.type}`);
 }
 
-async function inTime(work: Promise<void>, problem: string): Promise<void> {
-  const done = new AbortController();
-  const late = setTimeout(deliveryTimeoutMs, undefined, { signal: done.signal }).then(
-    () => Promise.reject(new Error(problem)),
-    () => undefined,
-  );
-  await Promise.race([work, late]).finally(() => done.abort());
+/** With a timer of its own: an aborted signal would make an error with its stack for each event. */
+function inTime(work: Promise<void>, problem: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(problem)), deliveryTimeoutMs);
+    work.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
 }
 
 /**
