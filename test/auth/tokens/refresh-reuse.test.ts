@@ -185,7 +185,9 @@ describe.each(deployments)("reuse: $name", (deployment) => {
       rotating: victim.rotating,
     });
     await isRefused({ ...pair, refresh_token: forged });
-    await isRefused({ ...pair, refresh_token: `${pair.refresh_token.slice(0, -1)}A` });
+    const { refresh_token } = pair;
+    const altered = refresh_token.slice(0, -1) + (refresh_token.endsWith("A") ? "B" : "A");
+    await isRefused({ ...pair, refresh_token: altered });
     await expectState([current], true);
     await refresh(current);
   });
