@@ -7,6 +7,9 @@ import { type ProviderName, providerNames } from "./provider-settings.ts";
 /** The queue of notifications to plan; data: {@link PlanJob}. */
 export const planQueue = "plan";
 
+/** The queue of notifications whose chunks are to follow an operator's decision; data: {@link FollowJob}. */
+export const followQueue = "follow";
+
 /** The queue of jobs that failed for good; the data is that of the queue from which the job came. */
 export const deadLetterQueue = "dead-letters";
 
@@ -19,6 +22,12 @@ export interface PlanJob {
   readonly notificationId: string;
 }
 
+export interface FollowJob {
+  readonly notificationId: string;
+  /** Chunks that got their jobs back since the notification was resumed. */
+  readonly released: number;
+}
+
 export interface DeliveryJob {
   readonly chunkId: number;
 }
@@ -27,16 +36,16 @@ export interface DeliveryJob {
 const retryLimit = 10;
 
 /**
- * In effect unlimited: no dead-letter queue follows the dead-letter queue, and a job lost there would leave its chunk
- * or its planning open for good. Only a defect or a broken database makes such a job fail, and a retry a minute costs
- * little.
+ * In effect unlimited, for queues that no dead-letter queue follows: a job lost there would leave its chunk or its
+ * planning open for good. Only a defect or a broken database makes such a job fail, and a retry a minute costs little.
  */
-const deadLetterRetryLimit = 1_000_000;
+const unlimitedRetries = 1_000_000;
 
 export const pushJobTables: JobTables = {
   schema: "push_jobs",
   queues: [
-    { name: deadLetterQueue, retryLimit: deadLetterRetryLimit },
+    { name: deadLetterQueue, retryLimit: unlimitedRetries },
+    { name: followQueue, retryLimit: unlimitedRetries },
     { name: planQueue, retryLimit, deadLetter: deadLetterQueue },
     ...providerNames.map((provider) => ({
       name: deliveryQueue(provider),

@@ -121,7 +121,7 @@ async function removeNotifications(tx: Database, oldestKept: string): Promise<Re
         and not exists (select from ${history} where ${entry.notificationId} = ${n.id})
         and not exists (
           select from ${deliveryChunks}
-          where ${ofNotification} and ${chunk.state} in ('PENDING', 'SENDING', 'HELD'))
+          where ${ofNotification} and ${chunk.state} in ('PENDING', 'SENDING'))
       order by ${n.id} limit ${notificationBatch} for update skip locked`,
   );
   if (chosen.length === 0) return { rows: { notifications: 0, delivery_chunks: 0 }, isFull: false };

@@ -129,8 +129,9 @@ export const history = push.table(
 );
 
 /**
- * Chunks: devices of one notification, offset and provider that one worker sends to. PENDING: waits for its job.
- * SENDING: a worker has taken it. HELD: its notification is paused. DONE. DEAD: given up, waits for an operator.
+ * Chunks: devices of one notification, offset and provider that one worker sends to. PENDING: waits. SENDING: a worker
+ * has taken it. DONE. DEAD: given up, waits for an operator. Whether a PENDING chunk is to be sent is not written here:
+ * the state of its notification alone says so.
  * `planned = sent + failed + dropped + cardinality(device_ids)`, always.
  */
 export const deliveryChunks = push.table(
@@ -151,6 +152,13 @@ export const deliveryChunks = push.table(
     dropped: integer("dropped").notNull(),
     /** The failed devices that were reported dead. */
     dead: integer("dead").notNull(),
+    /**
+     * The job that may take the chunk, and no other. Null: it has none; it was parked when its job came, as the
+     * notification was paused, or it has ended.
+     */
+    jobId: uuid("job_id"),
+    /** The try of that job which has taken the chunk; a later try may take it again, as the worker has died. */
+    jobTry: integer("job_try"),
     /** Raised each time that a worker takes the chunk: only the last worker may write it. */
     attempt: integer("attempt").notNull(),
     /** Attempts in a row that ended with errors and devices left. */
@@ -164,9 +172,13 @@ export const deliveryChunks = push.table(
     index("delivery_chunks_notification").on(table.notificationId),
     index("delivery_chunks_open")
       .on(table.notificationId)
-      .where(sql`${table.state} in ('PENDING', 'SENDING', 'HELD')`),
+      .where(sql`${table.state} in ('PENDING', 'SENDING')`),
+    index("delivery_chunks_parked")
+      .on(table.notificationId, table.id)
+      .where(sql`${table.state} = 'PENDING' and ${table.jobId} is null`),
     index("delivery_chunks_dead").on(table.id).where(sql`${table.state} = 'DEAD'`),
-    check("delivery_chunks_state", sql`${table.state} in ('PENDING', 'SENDING', 'HELD', 'DONE', 'DEAD')`),
+    check("delivery_chunks_state", sql`${table.state} in ('PENDING', 'SENDING', 'DONE', 'DEAD')`),
+    check("delivery_chunks_job", sql`${table.jobId} is null or ${table.state} in ('PENDING', 'SENDING')`),
     check(
       "delivery_chunks_sum",
       sql`${table.planned} = ${table.sent} + ${table.failed} + ${table.dropped} + cardinality(${table.deviceIds})`,

@@ -13,7 +13,7 @@ import type { Metrics } from "../platform/observability/metrics.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
 import type { RpcService } from "../platform/rpc/service.ts";
 import { createCallers } from "./callers/callers.ts";
-import { planQueue, pushJobTables, pushMigrations } from "./database.ts";
+import { followQueue, planQueue, pushJobTables, pushMigrations } from "./database.ts";
 import { startDelivery } from "./delivery/delivery.ts";
 import { createDevices } from "./devices/devices.ts";
 import { createForgetUser } from "./devices/forget-user.ts";
@@ -21,8 +21,10 @@ import { removeDeadDevices } from "./devices/remove-dead.ts";
 import { createHistory } from "./history/history.ts";
 import { pushHttp } from "./http.ts";
 import { janitorKinds, startJanitor } from "./janitor.ts";
-import { completeIfDone, startCompletionSweep } from "./notifications/complete-notification.ts";
+import { completeIfDone } from "./notifications/complete-notification.ts";
+import { startCompletionSweep } from "./notifications/completion-sweep.ts";
 import { createDeadLetterHandler } from "./notifications/failed-jobs.ts";
+import { createFollower } from "./notifications/follow-chunks.ts";
 import { createNotifications } from "./notifications/notifications.ts";
 import { createPlanner } from "./notifications/plan-notification.ts";
 import { createWatchProgress } from "./notifications/watch-progress.ts";
@@ -117,6 +119,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
       const planner = createPlanner({ db, jobs, clock, providers: settings.providers.names });
       workers.push(
         jobs.work({ queue: planQueue, handle: planner.handle }),
+        jobs.work({ queue: followQueue, handle: createFollower({ db, jobs }) }),
         startDelivery({
           db,
           jobs,
@@ -128,7 +131,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
           removeDeadDevices,
           handleDeadLetter: createDeadLetterHandler({ db, jobs, clock, logger }).handle,
         }),
-        startCompletionSweep({ db, clock, logger }),
+        startCompletionSweep({ db, jobs, clock, logger }),
         startJanitor({
           db,
           historyRetentionDays,

@@ -105,11 +105,11 @@ describe.each(backends)("the janitor on %s", (backend) => {
     await notification(limit + 2, { state: "CANCELLED" });
     const unfinished = await notification(limit + 3, { state: "SENDING" });
     const replayed = await notification(limit + 4, { chunks: ["DONE", "PENDING"] });
-    const held = await notification(limit + 5, { state: "PAUSED", chunks: ["HELD"] });
+    const held = await notification(limit + 5, { state: "PAUSED", chunks: ["SENDING"] });
     const young = await notification(limit - 1, { chunks: ["DONE", "DEAD"] });
     await round();
     expect(await column("id", "notifications")).toEqual([unfinished, replayed, held, young].sort());
-    expect(await column("state", "delivery_chunks")).toEqual(["DEAD", "DONE", "DONE", "HELD", "PENDING"]);
+    expect(await column("state", "delivery_chunks")).toEqual(["DEAD", "DONE", "DONE", "PENDING", "SENDING"]);
   });
 
   test("idempotency keys go when they expire", async () => {

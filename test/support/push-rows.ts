@@ -17,7 +17,7 @@ export interface NotificationRow {
   /** Whether they have viewed it, user by user. */
   readonly viewedBy?: Readonly<Record<string, boolean>>;
   /** States of its chunks, each of one device. */
-  readonly chunks?: readonly ("DONE" | "DEAD" | "PENDING" | "HELD" | "SENDING")[];
+  readonly chunks?: readonly ("DONE" | "DEAD" | "PENDING" | "SENDING")[];
 }
 
 /** @returns the notification's id */

@@ -10,7 +10,7 @@
 import { SQL, sql } from "drizzle-orm";
 import { fromDrizzle, PgBoss } from "pg-boss";
 import type { Logger } from "pino";
-import { type Loop, startLoop } from "../base/loop.ts";
+import { type Loop, pause, startLoop } from "../base/loop.ts";
 import type { Database, ScriptedDatabase } from "../database/database.ts";
 import type { LibrarySchema } from "../database/migrations.ts";
 import { text } from "../database/readers.ts";
@@ -40,6 +40,15 @@ export interface Job<Data> {
   readonly retryCount: number;
   /** As it was enqueued. Jobs that continue the work should have the same priority. */
   readonly priority: number;
+  /** In a dead-letter queue: the id that the job had before it failed for good. */
+  readonly failedId: string | null;
+}
+
+/** A job to be enqueued. */
+interface NewJob extends JobTiming {
+  /** A UUID, so that a row can name its job; made up unless given. */
+  readonly id?: string;
+  readonly data: object;
 }
 
 /** When a job is done, and before which others. */
@@ -64,11 +73,12 @@ interface WorkOptions<Data> {
 
 export interface Jobs {
   /** Adds jobs, in the transaction. */
-  enqueue(
-    tx: Database,
-    queue: string,
-    jobs: readonly ({ readonly data: object } & JobTiming)[],
-  ): Promise<void>;
+  enqueue(tx: Database, queue: string, jobs: readonly NewJob[]): Promise<void>;
+  /**
+   * Has this process look for jobs of the queue at once, and not only when it would next: to be called after the
+   * transaction that enqueued them was committed.
+   */
+  wake(queue: string): void;
   /**
    * Completes a job, in the transaction of its changes.
    * @throws JobLostError if another worker has the job now, which rolls the transaction back
@@ -120,10 +130,12 @@ export function createJobs({
   });
   boss.on("error", (err) => logger.warn({ err }, "The job queue had an error and continues"));
   boss.on("warning", (warning) => logger.warn({ warning }, "The job queue reported a warning"));
+  const alarms = new Map<string, Set<Alarm>>();
   return {
     async enqueue(tx, queue, jobs) {
       if (jobs.length === 0) return;
-      const inserts = jobs.map(({ data, startAfterSeconds, priority }) => ({
+      const inserts = jobs.map(({ id, data, startAfterSeconds, priority }) => ({
+        ...(id !== undefined && { id }),
         data,
         ...(startAfterSeconds !== undefined && { startAfter: startAfterSeconds }),
         ...(priority !== undefined && { priority }),
@@ -136,7 +148,21 @@ export function createJobs({
       if (!("affected" in ended) || ended.affected !== 1)
         throw new JobLostError(`another worker has job ${id} of ${queue} now`);
     },
-    work: (options) => startWorker(boss, options, logger),
+    wake(queue) {
+      for (const alarm of alarms.get(queue) ?? []) alarm.ring();
+    },
+    work(options) {
+      const alarm = new Alarm();
+      const ofQueue = alarms.get(options.queue) ?? new Set();
+      alarms.set(options.queue, ofQueue.add(alarm));
+      const worker = startWorker(boss, options, alarm, logger);
+      return {
+        async stop() {
+          ofQueue.delete(alarm);
+          await worker.stop();
+        },
+      };
+    },
     async start() {
       await boss.start();
       // pg-boss loads a queue at its first use. Inside a transaction on the embedded database's only connection,
@@ -179,9 +205,30 @@ function asParameter(value: unknown): unknown {
   return isRecord ? JSON.stringify(value) : value;
 }
 
+/** Ends a worker's pause. */
+class Alarm {
+  #ringing = new AbortController();
+
+  ring(): void {
+    this.#ringing.abort();
+  }
+
+  /** Nothing has rung: to be called before the worker looks for a job. */
+  reset(): void {
+    if (this.#ringing.signal.aborted) this.#ringing = new AbortController();
+  }
+
+  /** Waits until it has rung since the last reset, the time is over, or the process stops. */
+  async wait(milliseconds: number, stopping: AbortSignal): Promise<void> {
+    const ended = AbortSignal.any([this.#ringing.signal, stopping]);
+    if (!ended.aborted) await pause(milliseconds, ended);
+  }
+}
+
 function startWorker<Data extends object>(
   boss: PgBoss,
   { queue, handle, idleMs = 500 }: WorkOptions<Data>,
+  alarm: Alarm,
   logger: Logger,
 ): Loop {
   async function workOn(job: Job<Data>, stopping: AbortSignal): Promise<void> {
@@ -207,9 +254,10 @@ function startWorker<Data extends object>(
 
   return startLoop(async (stopping) => {
     try {
+      alarm.reset();
       const [job] = await boss.fetch<Data>(queue, { batchSize: 1, includeMetadata: true });
-      if (!job) return idleMs;
-      await workOn(job, stopping);
+      if (job) await workOn({ ...job, failedId: job.sourceId }, stopping);
+      else await alarm.wait(idleMs, stopping);
       return 0;
     } catch (err) {
       logger.warn({ err, queue }, "No job could be fetched; the fetch will be retried");

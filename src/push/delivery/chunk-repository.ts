@@ -8,6 +8,8 @@ import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, integer, nullable, number } from "../../platform/database/readers.ts";
 import { computed, prepared, rawRows, rows, selection } from "../../platform/database/statements.ts";
+import type { Job } from "../../platform/messaging/jobs.ts";
+import type { DeliveryJob } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks, devices, notifications, providerPaces } from "../schema.ts";
 import { shortenPause } from "./rate-limiter.ts";
@@ -63,12 +65,17 @@ const d = names(devices, "d");
 const n = names(notifications, "n");
 const p = names(providerPaces, "p");
 
+/** What of a job decides whether it may take a chunk. */
+type ChunkJob = Pick<Job<DeliveryJob>, "id" | "retryCount" | "data">;
+
 /**
- * The states in which a job may take its chunk. Only a job that is tried again may take a chunk that is SENDING,
- * because the job's previous worker has died. A first try must not: after a notification was paused and resumed, an
- * old job of the chunk may still exist beside the new one, whose worker is sending the chunk.
+ * Whether a try of a job may take the chunk: the chunk names the job, and no other try of it has the chunk, or only
+ * an earlier one, whose worker has died. Any other job of the chunk is left over from before a pause or a retry.
  */
-const statesFor = (isRetry: boolean) => (isRetry ? "{PENDING,SENDING}" : "{PENDING}");
+function mayTake(c: typeof chunk, jobId: unknown, jobTry: unknown): SQL {
+  return sql`(${c.jobId} = ${jobId}::uuid and (${c.state} = 'PENDING'
+    or ${c.state} = 'SENDING' and ${c.jobTry} < ${jobTry}::int))`;
+}
 
 const takenChunk = selection({
   id: c.id,
@@ -90,32 +97,30 @@ const chunkNotification = selection({
 const providerRate = selection({ failures: p.failures, share: p.share });
 
 const updateTaken = prepared(
-  ["provider", "id", "states"],
-  ({ provider, id, states }) => sql`
+  ["provider", "id", "jobId", "jobTry"],
+  ({ provider, id, jobId, jobTry }) => sql`
     update ${deliveryChunks} c
-    set ${chunk.state} = 'SENDING', ${chunk.attempt} = ${c.attempt} + 1,
+    set ${chunk.state} = 'SENDING', ${chunk.jobTry} = ${jobTry}::int, ${chunk.attempt} = ${c.attempt} + 1,
       ${chunk.firstAttemptAt} = coalesce(${c.firstAttemptAt}, now()), ${chunk.updatedAt} = now()
     from ${notifications} n left join ${providerPaces} p on ${p.provider} = ${provider}
-    where ${c.id} = ${id}::bigint and ${c.provider} = ${provider} and ${c.state} = any(${states}::text[])
+    where ${c.id} = ${id}::bigint and ${c.provider} = ${provider} and ${mayTake(c, jobId, jobTry)}
       and ${n.id} = ${c.notificationId} and ${n.state} not in ('PAUSED', 'CANCELLED') and ${n.expiresAt} > now()
       and (${p.pausedUntil} is null or ${p.pausedUntil} <= now())
     returning ${takenChunk}, ${chunkNotification}, ${providerRate}`,
 );
 
 /**
- * Takes the chunk, if it is to be sent now. The worker that took the chunk before can no longer write it.
- * @param isRetry whether a worker had the job before
+ * Takes the job's chunk, if it is to be sent now. The worker that took the chunk before can no longer write it.
  *
- * The notification needs no lock: a concurrent pause or cancel finds this chunk either PENDING, and changes it, or
- * SENDING, and then the worker notices when it checks the notification's state.
+ * The notification needs no lock: if it is paused or cancelled at this moment, the worker notices when it checks the
+ * notification's state.
  */
 export async function takeChunk(
   db: Database,
   provider: ProviderName,
-  id: number,
-  isRetry: boolean,
+  { id: jobId, retryCount: jobTry, data }: ChunkJob,
 ): Promise<TakenChunk | undefined> {
-  const [row] = await rawRows(db, updateTaken({ provider, id, states: statesFor(isRetry) }));
+  const [row] = await rawRows(db, updateTaken({ provider, id: data.chunkId, jobId, jobTry }));
   if (!row) return undefined;
   const { notificationId, ...notification } = chunkNotification.read(row);
   const rate = providerRate.readJoined(row, "share") ?? { failures: 0, share: 1 };
@@ -161,17 +166,17 @@ const heldNotification = selection({
 });
 
 /**
- * Handles a chunk that could not be taken, in the transaction that ends its job. The chunk is held if its
- * notification is paused, and dropped if the notification is cancelled or expired. Otherwise it gets a new job for
- * the time when the provider's pause is over.
- * @param isRetry whether a worker had the job before
- * @returns undefined if there is nothing to do: the chunk is held, has ended, or belongs to another job's worker
+ * Handles a chunk that could not be taken, in the transaction that ends its job. The chunk is parked, without a job,
+ * if its notification is paused, and dropped if the notification is cancelled or expired. Otherwise it gets a new job
+ * for the time when the provider's pause is over.
+ * @param nextJobId the id of that new job
+ * @returns undefined if there is nothing to do: the chunk has ended, or belongs to another job
  */
 export async function refuseChunk(
   tx: Database,
   provider: ProviderName,
-  id: number,
-  isRetry: boolean,
+  { id: jobId, retryCount: jobTry, data: { chunkId: id } }: ChunkJob,
+  nextJobId: string,
 ): Promise<RefusedChunk | undefined> {
   await shortenPause(tx, provider);
   const pause = sql`select ${millis(sql`${p.pausedUntil} - now()`)} from ${providerPaces} p`;
@@ -193,7 +198,7 @@ export async function refuseChunk(
     openChunk,
     sql`
       select ${openChunk} from ${deliveryChunks}
-      where ${chunk.id} = ${id}::bigint and ${chunk.state} = any(${statesFor(isRetry)}::text[]) for update`,
+      where ${chunk.id} = ${id}::bigint and ${mayTake(chunk, jobId, jobTry)} for update`,
   );
   if (!refused) return undefined;
   const { id: notificationId, state, isExpired } = heldNotification.read(row);
@@ -202,20 +207,21 @@ export async function refuseChunk(
     await tx.execute(sql`
       update ${deliveryChunks}
       set ${chunk.state} = 'DONE', ${chunk.dropped} = ${chunk.dropped} + cardinality(${chunk.deviceIds}),
-        ${chunk.deviceIds} = '{}', ${chunk.updatedAt} = now()
+        ${chunk.deviceIds} = '{}', ${chunk.jobId} = null, ${chunk.updatedAt} = now()
       where ${chunk.id} = ${id}::bigint`);
     return { notificationId, dropped: refused.devices, requeueInMs: undefined };
   }
-  if (state === "PAUSED") {
-    await tx.execute(sql`
-      update ${deliveryChunks}
-      set ${chunk.state} = 'HELD', ${chunk.retries} = 0, ${chunk.firstAttemptAt} = null, ${chunk.updatedAt} = now()
-      where ${chunk.id} = ${id}::bigint`);
-    return { notificationId, dropped: undefined, requeueInMs: undefined };
-  }
-  // A chunk whose worker has died waits as PENDING: its new job counts as a first try, which may not take SENDING.
+  const isPaused = state === "PAUSED";
+  // Resuming begins the count of retries anew.
+  const parked = sql`, ${chunk.retries} = 0, ${chunk.firstAttemptAt} = null`;
   await tx.execute(sql`
-    update ${deliveryChunks} set ${chunk.state} = 'PENDING', ${chunk.updatedAt} = now()
-    where ${chunk.id} = ${id}::bigint and ${chunk.state} = 'SENDING'`);
-  return { notificationId, dropped: undefined, requeueInMs: Math.max(pausedMs ?? 0, 0) };
+    update ${deliveryChunks}
+    set ${chunk.state} = 'PENDING', ${chunk.jobId} = ${isPaused ? null : nextJobId}::uuid,
+      ${chunk.updatedAt} = now()${isPaused ? parked : sql``}
+    where ${chunk.id} = ${id}::bigint`);
+  return {
+    notificationId,
+    dropped: undefined,
+    requeueInMs: isPaused ? undefined : Math.max(pausedMs ?? 0, 0),
+  };
 }

@@ -3,6 +3,7 @@
  * transaction that ends the job. If the process dies before that, the chunk's messages are sent again with the same
  * ids, and no other message is repeated.
  */
+import { randomUUID } from "node:crypto";
 import { isDatabaseUnavailable, sqlState } from "../../platform/base/database-errors.ts";
 import { pause } from "../../platform/base/loop.ts";
 import type { Database } from "../../platform/database/database.ts";
@@ -52,13 +53,18 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
   }
 
   async function refuse(job: Job<DeliveryJob>, stopping: AbortSignal): Promise<void> {
-    const { chunkId } = job.data;
     const queue = deliveryQueue(provider);
     const refused = await db.transaction(async (tx) => {
-      const chunk = await refuseChunk(tx, provider, chunkId, job.retryCount > 0);
+      const nextJobId = randomUUID();
+      const chunk = await refuseChunk(tx, provider, job, nextJobId);
       if (chunk?.requeueInMs !== undefined) {
         await jobs.enqueue(tx, queue, [
-          { data: job.data, priority: job.priority, startAfterSeconds: chunk.requeueInMs / 1000 },
+          {
+            id: nextJobId,
+            data: job.data,
+            priority: job.priority,
+            startAfterSeconds: chunk.requeueInMs / 1000,
+          },
         ]);
       }
       await jobs.complete(tx, queue, job);
@@ -149,7 +155,7 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
 
   return async (job, stopping) => {
     const began = performance.now();
-    const chunk = await takeChunk(db, provider, job.data.chunkId, job.retryCount > 0);
+    const chunk = await takeChunk(db, provider, job);
     if (!chunk) return refuse(job, stopping);
     metrics.paused(provider, false);
     const devices = await loadDevices(db, provider, chunk.id);

@@ -43,7 +43,7 @@ export interface DeliveryRules {
 }
 
 export const deliveryRules: DeliveryRules = {
-  checkIntervalMs: 500,
+  checkIntervalMs: 250,
   maxSendingMs: 15_000,
   settleTimeoutMs: 60_000,
   firstRetryMs: 10_000,

@@ -2,6 +2,7 @@
  * Stores the results of a chunk in one transaction: the counts of its messages, the next state of the devices that
  * are left, and the end of its job. Only the worker that took the chunk last can do so.
  */
+import { randomUUID } from "node:crypto";
 import { type Placeholder, type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
@@ -50,8 +51,8 @@ export interface NextTry {
   readonly giveUp: boolean;
 }
 
-/** `HELD`, `PENDING`: the rest waits. `DONE`, `DEAD`: the chunk has ended. */
-type SettledState = "PENDING" | "HELD" | "DONE" | "DEAD";
+/** `PENDING`: the rest waits. `DONE`, `DEAD`: the chunk has ended. */
+type SettledState = "PENDING" | "DONE" | "DEAD";
 
 export interface Settled {
   readonly state: SettledState;
@@ -82,7 +83,10 @@ export async function settleChunk(
     const notification = needsNotification ? await lockNotification(tx, chunk.notification.id) : undefined;
     const state = stateAfter(result, notification);
     const isDropped = state === "DONE" && rest.length > 0;
-    await writeChunk(tx, chunk, result, state);
+    // Without a job it is parked: it gets one when its notification is resumed.
+    const isParked = state === "PENDING" && notification?.state === "PAUSED";
+    const nextJobId = state === "PENDING" && !isParked ? randomUUID() : null;
+    await writeChunk(tx, chunk, result, { state, nextJobId, isParked });
     const removable = result.removeDead && notification?.isRemovalStopped === false ? dead : [];
     // Ordered by id to avoid deadlocks: two notifications may find the same devices dead at once.
     if (removable.length > 0)
@@ -90,9 +94,9 @@ export async function settleChunk(
         tx,
         removable.toSorted((a, b) => a.deviceId - b.deviceId),
       );
-    if (state === "PENDING") {
+    if (nextJobId !== null) {
       await jobs.enqueue(tx, queue, [
-        { data: job.data, priority: job.priority, startAfterSeconds: next.afterMs / 1000 },
+        { id: nextJobId, data: job.data, priority: job.priority, startAfterSeconds: next.afterMs / 1000 },
       ]);
     }
     await jobs.complete(tx, queue, job);
@@ -124,8 +128,7 @@ async function lockNotification(tx: Database, id: string): Promise<LockedNotific
 function stateAfter({ rest, next }: ChunkResult, notification: LockedNotification | undefined): SettledState {
   if (rest.length === 0 || !notification) return "DONE";
   if (notification.state === "CANCELLED" || notification.isExpired) return "DONE";
-  if (notification.state === "PAUSED") return "HELD";
-  return next.giveUp ? "DEAD" : "PENDING";
+  return next.giveUp && notification.state !== "PAUSED" ? "DEAD" : "PENDING";
 }
 
 const writeParameters = [
@@ -139,7 +142,8 @@ const writeParameters = [
   "dead",
   "retries",
   "reason",
-  "isHeld",
+  "nextJobId",
+  "isParked",
 ] as const;
 
 const updateSettled = prepared(writeParameters, (parameter) => {
@@ -151,7 +155,8 @@ const updateSettled = prepared(writeParameters, (parameter) => {
       ${increased(chunk.sent, parameter.sent)}, ${increased(chunk.failed, parameter.failed)},
       ${increased(chunk.dropped, parameter.dropped)}, ${increased(chunk.dead, parameter.dead)},
       ${chunk.retries} = ${parameter.retries}::int, ${chunk.reason} = ${parameter.reason}::text,
-      ${chunk.firstAttemptAt} = case when ${parameter.isHeld}::boolean then null else ${chunk.firstAttemptAt} end,
+      ${chunk.jobId} = ${parameter.nextJobId}::uuid,
+      ${chunk.firstAttemptAt} = case when ${parameter.isParked}::boolean then null else ${chunk.firstAttemptAt} end,
       ${chunk.updatedAt} = now()
     where ${chunk.id} = ${parameter.id}::bigint and ${chunk.attempt} = ${parameter.attempt}::int
       and ${chunk.state} = 'SENDING'
@@ -162,11 +167,14 @@ async function writeChunk(
   tx: Database,
   chunk: TakenChunk,
   result: ChunkResult,
-  state: SettledState,
+  {
+    state,
+    nextJobId,
+    isParked,
+  }: { readonly state: SettledState; readonly nextJobId: string | null; readonly isParked: boolean },
 ): Promise<void> {
   const { sent, failed, dead, rest, next } = result;
   const left = state === "DONE" ? [] : rest;
-  const isHeld = state === "HELD";
   const written = await rowCount(
     tx,
     updateSettled({
@@ -178,9 +186,10 @@ async function writeChunk(
       failed,
       dropped: result.dropped + rest.length - left.length,
       dead: dead.length,
-      retries: isHeld ? 0 : next.retries,
+      retries: isParked ? 0 : next.retries,
       reason: next.reason,
-      isHeld,
+      nextJobId,
+      isParked,
     }),
   );
   if (written === 0) throw new JobLostError(`another worker has taken chunk ${chunk.id}`);

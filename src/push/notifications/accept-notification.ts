@@ -10,6 +10,7 @@ import { names } from "../../platform/database/names.ts";
 import { boolean } from "../../platform/database/readers.ts";
 import { computed, rows, selection } from "../../platform/database/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
+import { planQueue } from "../database.ts";
 import { idempotencyKeyReused } from "../errors.ts";
 import { idempotencyKeys } from "../schema.ts";
 import { bytes, hashOfKey, sha256 } from "./idempotency-key.ts";
@@ -26,7 +27,7 @@ export interface SendRequest {
 
 interface Dependencies {
   readonly db: Database;
-  readonly jobs: Pick<Jobs, "enqueue">;
+  readonly jobs: Pick<Jobs, "enqueue" | "wake">;
   readonly clock: Clock;
   readonly ttlSeconds: number;
 }
@@ -54,7 +55,9 @@ export function createAccept({ db, jobs, clock, ttlSeconds }: Dependencies) {
     const notification = { id, title, message, image, audience, clientId, ...times };
     const condition = key && takeKey(key, id, now);
     const isStored = await db.transaction((tx) => storeNotification(tx, jobs, notification, condition));
-    return isStored ? id : undefined;
+    if (!isStored) return undefined;
+    jobs.wake(planQueue);
+    return id;
   }
 
   return async (

@@ -1,18 +1,20 @@
 /**
- * The jobs of chunks and their priorities. The chunk's row is authoritative: its state decides whether it is to be
- * sent, and its attempt which worker may write it. The job only brings a worker to the row at a certain time, and
- * another worker if the first one dies. Both are needed: a chunk that is held, done or dead has no job, and a job may
- * come twice or late, in which case the row shows that there is nothing to do.
+ * The jobs of chunks and their priorities. The chunk's row is authoritative: with its notification's state it decides
+ * whether it is to be sent, it names the job that may take it, and its attempt says which worker may write it. The job
+ * only brings a worker to the row at a certain time, and another worker if the first one dies. A job that the chunk
+ * does not name, as it comes twice or late, finds that there is nothing to do.
  */
 import type { Database } from "../../platform/database/database.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { type DeliveryJob, deliveryQueue } from "../database.ts";
-import type { ProviderName } from "../provider-settings.ts";
+import { type ProviderName, providerNames } from "../provider-settings.ts";
 
 /** A chunk that is to be sent. */
 export interface WaitingChunk {
   readonly id: number;
   readonly provider: ProviderName;
+  /** The job that the chunk's row names. */
+  readonly jobId: string;
 }
 
 /** Chunks beyond this number all have the same priority. */
@@ -30,12 +32,17 @@ export async function enqueueChunks(
   chunks: readonly WaitingChunk[],
   { first, isTest }: { readonly first: number; readonly isTest: boolean },
 ): Promise<void> {
-  const byProvider = new Map<ProviderName, { data: DeliveryJob; priority: number }[]>();
-  for (const [index, { id, provider }] of chunks.entries()) {
+  const byProvider = new Map<ProviderName, { id: string; data: DeliveryJob; priority: number }[]>();
+  for (const [index, { id, provider, jobId }] of chunks.entries()) {
     const list = byProvider.get(provider) ?? [];
     const priority = isTest ? 1 : -Math.min(first + index + 1, lastTurn);
-    list.push({ data: { chunkId: id }, priority });
+    list.push({ id: jobId, data: { chunkId: id }, priority });
     byProvider.set(provider, list);
   }
   for (const [provider, list] of byProvider) await jobs.enqueue(tx, deliveryQueue(provider), list);
+}
+
+/** Has this process look for chunks at once, after the transaction that enqueued them. */
+export function wakeWorkers(jobs: Pick<Jobs, "wake">): void {
+  for (const provider of providerNames) jobs.wake(deliveryQueue(provider));
 }

@@ -5,11 +5,9 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { type Clock, systemClock } from "../../platform/base/clock.ts";
-import { every, type Loop } from "../../platform/base/loop.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { rowCount, rows, selection } from "../../platform/database/statements.ts";
-import type { Logger } from "../../platform/observability/logger.ts";
+import { rowCount } from "../../platform/database/statements.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 import { deliveryChunks, notifications } from "../schema.ts";
 
@@ -19,18 +17,20 @@ const n = names(notifications, "n");
 const c = names(deliveryChunks, "c");
 
 /** Time after a notification's expiry after which no worker has its open chunks any more. */
-const abandonedAfter = sql`interval '1 hour'`;
+export const abandonedAfter = sql`interval '1 hour'`;
 
-const isOpen = sql`${c.notificationId} = ${n.id} and ${c.state} in ('PENDING', 'SENDING', 'HELD')`;
+/** Condition on the chunk `c` of the notification `n`. */
+export const isOpen = sql`${c.notificationId} = ${n.id} and ${c.state} in ('PENDING', 'SENDING')`;
 
 /** Condition on the notification `n`. A notification that stays paused past its expiry is completed too. */
-const nothingIsLeft = sql`
+export const nothingIsLeft = sql`
   ${n.completedAt} is null and (${n.state} = 'CANCELLED'
     or ${n.state} = 'SENDING' and ${n.plannedAt} is not null
     or ${n.state} = 'PAUSED' and ${n.expiresAt} < now() - ${abandonedAfter})
   and not exists (select from ${deliveryChunks} c where ${isOpen})`;
 
-const lock = (id: string) =>
+/** Locks the notification's row. */
+export const lock = (id: string): SQL =>
   sql`select 1 from ${notifications} where ${notification.id} = ${id}::uuid for update`;
 
 /**
@@ -84,68 +84,4 @@ export async function completeIfDone(
     );
     return completed > 0;
   });
-}
-
-/** Notifications that one round handles. */
-const roundSize = 1_000;
-
-const listed = selection({ id: n.id });
-
-/**
- * Drops the open chunks of notifications that expired long ago. Such a chunk has no worker: its provider is no longer
- * in use, its job is lost, or its notification was paused and never resumed. Should a worker have it after all, that
- * worker can no longer write it, because the chunk's attempt is raised.
- */
-async function dropAbandoned(db: Database): Promise<void> {
-  const found = await rows(
-    db,
-    listed,
-    sql`
-      select ${listed} from ${notifications} n
-      where ${n.completedAt} is null and ${n.expiresAt} < now() - ${abandonedAfter}
-        and exists (select from ${deliveryChunks} c where ${isOpen})
-      limit ${roundSize}::int`,
-  );
-  for (const { id } of found) {
-    await db.transaction(async (tx) => {
-      await tx.execute(lock(id));
-      await tx.execute(sql`
-        update ${deliveryChunks} c
-        set ${chunk.state} = 'DONE', ${chunk.dropped} = ${c.dropped} + cardinality(${c.deviceIds}),
-          ${chunk.deviceIds} = '{}', ${chunk.attempt} = ${c.attempt} + 1, ${chunk.updatedAt} = now()
-        from ${notifications} n where ${n.id} = ${id}::uuid and ${isOpen}`);
-    });
-  }
-}
-
-/** Completes finished notifications that were left over, for example by a process that died. @returns how many */
-export async function sweepCompletions(db: Database, clock: Clock = systemClock): Promise<number> {
-  await dropAbandoned(db);
-  const left = await rows(
-    db,
-    listed,
-    sql`select ${listed} from ${notifications} n where ${nothingIsLeft} limit ${roundSize}::int`,
-  );
-  let completed = 0;
-  for (const { id } of left) if (await completeIfDone(db, id, clock)) completed += 1;
-  return completed;
-}
-
-/** Sweeps at an interval until stopped. A round that fails is logged; the next one comes as usual. */
-export function startCompletionSweep({
-  db,
-  clock,
-  logger,
-  intervalSeconds = 30,
-}: {
-  readonly db: Database;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly intervalSeconds?: number;
-}): Loop {
-  return every(
-    intervalSeconds * 1000,
-    () => sweepCompletions(db, clock),
-    (err) => logger.warn({ err }, "Finished notifications could not be completed yet"),
-  );
 }

@@ -5,7 +5,7 @@
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { boolean, listOf, oneOf } from "../../platform/database/readers.ts";
+import { boolean, listOf, oneOf, text } from "../../platform/database/readers.ts";
 import { computed, rows, selection } from "../../platform/database/statements.ts";
 import { providerNames } from "../provider-settings.ts";
 import { deliveryChunks, devices, history, notifications } from "../schema.ts";
@@ -34,7 +34,11 @@ const chunk = names(deliveryChunks);
 /** The notification's row as the statement writes it; `n` is the row as it was before. */
 const planned = names(notifications, "planning");
 
-const madeChunk = selection({ chunkId: chunk.id, provider: computed(oneOf(providerNames), chunk.provider) });
+const madeChunk = selection({
+  chunkId: chunk.id,
+  provider: computed(oneOf(providerNames), chunk.provider),
+  jobId: computed(text, chunk.jobId),
+});
 const step = selection({
   chunks: planned.chunks,
   isDone: computed(boolean, sql`is_last`),
@@ -86,9 +90,9 @@ export async function cutChunks(tx: Database, planning: PlanningStep): Promise<C
       made as (
         insert into ${deliveryChunks} (${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${chunk.state},
           ${chunk.deviceIds}, ${chunk.planned}, ${chunk.sent}, ${chunk.failed}, ${chunk.dropped}, ${chunk.dead},
-          ${chunk.attempt}, ${chunk.retries}, ${chunk.updatedAt})
+          ${chunk.attempt}, ${chunk.retries}, ${chunk.jobId}, ${chunk.updatedAt})
         select ${notificationId}::uuid, ${provider}, ${utcOffset}, 'PENDING', part, cardinality(part), 0, 0, 0, 0, 0, 0,
-          ${at}
+          gen_random_uuid(), ${at}
         from (
           select *, cardinality(ids) as size, (cardinality(ids) + ${chunkSize}::int - 1) / ${chunkSize}::int as parts
           from grouped where ids is not null
@@ -117,6 +121,6 @@ export async function cutChunks(tx: Database, planning: PlanningStep): Promise<C
       returning ${step}`,
   );
   if (!done) throw new Error("the notification that is planned is missing, although it is locked");
-  const made = done.made.map(({ chunkId, provider }) => ({ id: chunkId, provider }));
+  const made = done.made.map(({ chunkId, provider, jobId }) => ({ id: chunkId, provider, jobId }));
   return { chunks: made, first: done.chunks - made.length, isDone: done.isDone };
 }

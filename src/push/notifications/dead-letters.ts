@@ -1,6 +1,7 @@
 /**
  * Dead letters: chunks that were given up. They wait for an operator, who lists and replays them.
  */
+import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
@@ -11,7 +12,7 @@ import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { deadLetterNotFound, notificationFinished } from "../errors.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
 import { deliveryChunks, notifications } from "../schema.ts";
-import { enqueueChunks } from "./chunk-jobs.ts";
+import { enqueueChunks, wakeWorkers } from "./chunk-jobs.ts";
 import { lockNotification } from "./lock-notification.ts";
 import type { Page, PageRequest } from "./page.ts";
 
@@ -30,7 +31,7 @@ export interface DeadLetter {
 
 interface Dependencies {
   readonly db: Database;
-  readonly jobs: Pick<Jobs, "enqueue">;
+  readonly jobs: Pick<Jobs, "enqueue" | "wake">;
   readonly clock: Clock;
 }
 
@@ -97,13 +98,14 @@ export function createDeadLetters({ db, jobs, clock }: Dependencies): DeadLetter
         const locked = found && (await lockNotification(tx, found.notificationId));
         if (!locked) throw deadLetterNotFound();
         if (locked.state === "CANCELLED" || locked.expiresAt <= clock.now()) throw notificationFinished();
-        const isPaused = locked.state === "PAUSED";
+        // Without a job it is parked: it gets one when its notification is resumed.
+        const jobId = locked.state === "PAUSED" ? null : randomUUID();
         const now = new Date(clock.now()).toISOString();
         const reopened = await rowCount(
           tx,
           sql`
             update ${deliveryChunks}
-            set ${chunk.state} = ${isPaused ? "HELD" : "PENDING"}, ${chunk.retries} = 0,
+            set ${chunk.state} = 'PENDING', ${chunk.jobId} = ${jobId}::uuid, ${chunk.retries} = 0,
               ${chunk.firstAttemptAt} = null, ${chunk.reason} = null, ${chunk.updatedAt} = ${now}::timestamptz
             where ${chunk.id} = ${chunkId}::bigint and ${chunk.state} = 'DEAD'
             returning 1 as one`,
@@ -112,13 +114,14 @@ export function createDeadLetters({ db, jobs, clock }: Dependencies): DeadLetter
         await tx.execute(sql`
           update ${notifications} set ${notification.state} = 'SENDING', ${notification.completedAt} = null
           where ${notification.id} = ${found.notificationId}::uuid and ${notification.state} = 'COMPLETED'`);
-        if (isPaused) return;
+        if (jobId === null) return;
         const { isTest } = locked;
-        await enqueueChunks(tx, jobs, [{ id: Number(chunkId), provider: found.provider }], {
+        await enqueueChunks(tx, jobs, [{ id: Number(chunkId), provider: found.provider, jobId }], {
           first: 0,
           isTest,
         });
       });
+      wakeWorkers(jobs);
     },
   };
 }

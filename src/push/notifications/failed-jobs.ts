@@ -6,13 +6,13 @@ import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { rows, selection } from "../../platform/database/statements.ts";
+import { rowCount, rows, selection } from "../../platform/database/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import { type DeliveryJob, deadLetterQueue, type PlanJob, planQueue } from "../database.ts";
 import { deliveryChunks } from "../schema.ts";
 import { completeIfDone } from "./complete-notification.ts";
-import { lockNotification } from "./lock-notification.ts";
+import { lockNotification, type NotificationState } from "./lock-notification.ts";
 
 const chunk = names(deliveryChunks);
 const failed = selection({ notificationId: chunk.notificationId });
@@ -31,6 +31,38 @@ const planningRetrySeconds = 60;
 const reason =
   "Its job failed again and again, or the process that worked on it died each time: see the log.";
 
+/** What a chunk becomes whose job failed for good. */
+type Fate = "DEAD" | "DONE" | "PENDING";
+
+/** A chunk of a paused notification is parked: it gets another job when the notification is resumed. */
+function fateOf(state: NotificationState): Fate {
+  if (state === "CANCELLED") return "DONE";
+  return state === "PAUSED" ? "PENDING" : "DEAD";
+}
+
+/**
+ * Ends the chunk, if the job that failed is still its own: one that has ended has none. Raising the attempt keeps a worker that may have the chunk
+ * from writing it. @returns its fate; undefined if nothing was done
+ */
+async function endChunk(
+  tx: Database,
+  chunkId: number,
+  jobId: string | null,
+  fate: Fate,
+): Promise<Fate | undefined> {
+  const dropped = sql`${chunk.dropped} = ${chunk.dropped} + cardinality(${chunk.deviceIds}), ${chunk.deviceIds} = '{}'`;
+  const ended = await rowCount(
+    tx,
+    sql`
+      update ${deliveryChunks}
+      set ${chunk.state} = ${fate}, ${fate === "DONE" ? dropped : sql`${chunk.reason} = ${reason}`},
+        ${chunk.jobId} = null, ${chunk.attempt} = ${chunk.attempt} + 1, ${chunk.updatedAt} = now()
+      where ${chunk.id} = ${chunkId}::bigint and ${chunk.jobId} = ${jobId}::uuid
+      returning 1 as one`,
+  );
+  return ended > 0 ? fate : undefined;
+}
+
 interface DeadLetterHandler {
   /** Handles the jobs of the queue `dead-letters`. */
   handle(job: Job<Partial<PlanJob & DeliveryJob>>): Promise<void>;
@@ -38,32 +70,19 @@ interface DeadLetterHandler {
 
 export function createDeadLetterHandler({ db, jobs, clock, logger }: Dependencies): DeadLetterHandler {
   async function markChunkDead(job: Job<unknown>, chunkId: number): Promise<void> {
-    const notificationId = await db.transaction(async (tx) => {
+    const { notificationId, ended } = await db.transaction(async (tx) => {
       const [found] = await rows(
         tx,
         failed,
         sql`select ${failed} from ${deliveryChunks} where ${chunk.id} = ${chunkId}::bigint`,
       );
       const notification = found && (await lockNotification(tx, found.notificationId));
-      // Raising the attempt keeps a worker that may still have the chunk from writing it. A held chunk stays as it
-      // is: it gets another job when its notification is resumed.
-      if (notification?.state === "CANCELLED") {
-        await tx.execute(sql`
-          update ${deliveryChunks}
-          set ${chunk.state} = 'DONE', ${chunk.dropped} = ${chunk.dropped} + cardinality(${chunk.deviceIds}),
-            ${chunk.deviceIds} = '{}', ${chunk.attempt} = ${chunk.attempt} + 1, ${chunk.updatedAt} = now()
-          where ${chunk.id} = ${chunkId}::bigint and ${chunk.state} in ('PENDING', 'SENDING')`);
-      } else if (notification) {
-        await tx.execute(sql`
-          update ${deliveryChunks}
-          set ${chunk.state} = 'DEAD', ${chunk.reason} = ${reason}, ${chunk.attempt} = ${chunk.attempt} + 1,
-            ${chunk.updatedAt} = now()
-          where ${chunk.id} = ${chunkId}::bigint and ${chunk.state} in ('PENDING', 'SENDING')`);
-      }
+      const ended = notification && (await endChunk(tx, chunkId, job.failedId, fateOf(notification.state)));
       await jobs.complete(tx, deadLetterQueue, job);
-      return found?.notificationId;
+      return { notificationId: found?.notificationId, ended };
     });
-    logger.error({ chunkId, notificationId }, "A chunk became a dead letter, as its job failed for good");
+    if (ended === "DEAD")
+      logger.error({ chunkId, notificationId }, "A chunk became a dead letter, as its job failed for good");
     // If this fails, the completion sweep does it.
     if (notificationId !== undefined) await completeIfDone(db, notificationId, clock).catch(() => undefined);
   }

@@ -50,7 +50,7 @@ export interface Notifications {
 
 interface Dependencies {
   readonly db: Database;
-  readonly jobs: Pick<Jobs, "enqueue">;
+  readonly jobs: Pick<Jobs, "enqueue" | "wake">;
   readonly clock: Clock;
   /** Seconds from acceptance to expiry. */
   readonly ttlSeconds: number;

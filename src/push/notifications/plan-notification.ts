@@ -14,7 +14,7 @@ import type { Database } from "../../platform/database/database.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planQueue } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
-import { enqueueChunks } from "./chunk-jobs.ts";
+import { enqueueChunks, wakeWorkers } from "./chunk-jobs.ts";
 import { completeIfDone } from "./complete-notification.ts";
 import { cutChunks } from "./cut-chunks.ts";
 import { lockNotification } from "./lock-notification.ts";
@@ -26,7 +26,7 @@ const defaultWindow = 32_000;
 
 interface Dependencies {
   readonly db: Database;
-  readonly jobs: Pick<Jobs, "enqueue" | "complete">;
+  readonly jobs: Pick<Jobs, "enqueue" | "complete" | "wake">;
   readonly clock: Clock;
   /** The providers in use; devices of other providers are not planned. */
   readonly providers: readonly ProviderName[];
@@ -79,7 +79,10 @@ export function createPlanner(dependencies: Dependencies): Planner {
   return {
     async handle(job, stopping) {
       const zones = await zoneOffsets(db, job.data.notificationId);
-      while (!(await step(job, zones))) {
+      for (let isDone = false; !isDone; ) {
+        isDone = await step(job, zones);
+        wakeWorkers(jobs);
+        if (isDone) break;
         if (stopping.aborted) return handOver(job);
         // On the embedded database a step blocks the event loop; this lets other work run in between.
         await setImmediate();

@@ -63,8 +63,10 @@ const total = (count: SQL) => computed(integer, sql`sum(${count})`);
 
 /** Devices that a chunk has left. A constraint of the table guarantees that it is the number of `device_ids`. */
 const left = sql`${chunk.planned} - ${chunk.sent} - ${chunk.failed} - ${chunk.dropped}`;
-const leftWhere = (condition: SQL) =>
-  computed(integer, sql`coalesce(sum(${left}) filter (where ${condition}), 0)`);
+const leftWhere = (condition: SQL) => sql`coalesce(sum(${left}) filter (where ${condition}), 0)`;
+const isDead = sql`${chunk.state} = 'DEAD'`;
+/** Nobody sends it any more, whether or not the drop has been stored in the chunk yet. */
+const isCancelled = sql`${n.state} = 'CANCELLED' and ${chunk.state} = 'PENDING'`;
 
 const share = selection({
   utcOffset: chunk.utcOffset,
@@ -72,9 +74,9 @@ const share = selection({
   planned: total(chunk.planned),
   sent: total(chunk.sent),
   failed: total(chunk.failed),
-  dropped: total(chunk.dropped),
-  deadLettered: leftWhere(sql`${chunk.state} = 'DEAD'`),
-  remaining: leftWhere(sql`${chunk.state} <> 'DEAD'`),
+  dropped: computed(integer, sql`sum(${chunk.dropped}) + ${leftWhere(isCancelled)}`),
+  deadLettered: computed(integer, leftWhere(isDead)),
+  remaining: computed(integer, leftWhere(sql`not (${isDead} or ${isCancelled})`)),
 });
 
 const describedFields = {

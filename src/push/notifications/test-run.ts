@@ -9,6 +9,7 @@ import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
+import { planQueue } from "../database.ts";
 import { notifications, testRuns } from "../schema.ts";
 import { storeNotification } from "./store-notification.ts";
 
@@ -23,7 +24,7 @@ const intervalMs = 60_000;
 
 interface Dependencies {
   readonly db: Database;
-  readonly jobs: Pick<Jobs, "enqueue">;
+  readonly jobs: Pick<Jobs, "enqueue" | "wake">;
   readonly clock: Clock;
   readonly ttlSeconds: number;
   readonly testUserIds: readonly string[];
@@ -46,6 +47,7 @@ export function createTestRuns(dependencies: Dependencies): () => Promise<void> 
     const run = { id, ...content, audience, clientId: null, ...times };
     const isStarted = await db.transaction((tx) => storeNotification(tx, jobs, run, claimRun(id)));
     if (!isStarted) return;
+    jobs.wake(planQueue);
     startedAt = now;
     logger.info({ notificationId: id }, "A test run was started");
   }

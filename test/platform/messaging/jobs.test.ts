@@ -117,6 +117,24 @@ describe.each(backends)("jobs on %s", (backend) => {
     expect(done.slice(0, 3).every((number) => number > 20)).toBe(true);
   });
 
+  it("wakes the workers of a queue, which then do not wait for their next look", async () => {
+    const done: number[] = [];
+    const loop = jobs.work<Work>({
+      queue: "work",
+      idleMs: 600_000,
+      async handle(job) {
+        done.push(job.data.number);
+        await complete("work", job);
+      },
+    });
+    for (const number of [1, 2, 3]) {
+      await enqueue(number);
+      jobs.wake("work");
+      await expect.poll(() => done.at(-1)).toBe(number);
+    }
+    await loop.stop();
+  });
+
   it("does not begin a job before its time", async () => {
     const started = performance.now();
     let waited = 0;

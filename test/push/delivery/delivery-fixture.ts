@@ -1,5 +1,5 @@
 /** What the tests of delivery share: a database with devices and planned chunks, and workers on it. */
-import { createHash } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import type { Database } from "../../../src/platform/database/database.ts";
@@ -9,6 +9,7 @@ import { deliveryQueue, pushJobTables, pushMigrations } from "../../../src/push/
 import { type DeliverySettings, startDelivery } from "../../../src/push/delivery/delivery.ts";
 import { type DeliveryRules, deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
+import { followNotification } from "../../../src/push/notifications/follow-chunks.ts";
 import type { ProviderName } from "../../../src/push/provider-settings.ts";
 import type { Outcome, PushProvider, Recipient } from "../../../src/push/providers/provider.ts";
 import { type CapturedLog, captureLog } from "../../support/captured-log.ts";
@@ -76,6 +77,7 @@ export interface Planned {
 }
 
 export interface ChunkRow extends Record<string, unknown> {
+  /** As in the table; PARKED: PENDING, and without a job. */
   readonly state: string;
   readonly planned: number;
   readonly sent: number;
@@ -159,18 +161,19 @@ export async function planOn(db: Database, jobs: Pick<Jobs, "enqueue">, plan: Pl
   const chunkIds: number[] = [];
   for (let first = 0; first < devices; first += chunkSize) {
     const ids = deviceIds.slice(first, first + chunkSize);
+    const id = randomUUID();
     await db.transaction(async (tx) => {
       const [chunk] = await rows<{ id: string }>(
         tx,
         sql`
           insert into push.delivery_chunks (notification_id, provider, utc_offset, state, device_ids, planned, sent,
-            failed, dropped, dead, attempt, retries, updated_at)
+            failed, dropped, dead, attempt, retries, job_id, updated_at)
           values (${notificationId}::uuid, ${provider}, 0, 'PENDING', ${`{${ids.join(",")}}`}::bigint[],
-            ${ids.length}::int, 0, 0, 0, 0, 0, 0, now())
+            ${ids.length}::int, 0, 0, 0, 0, 0, 0, ${id}::uuid, now())
           returning id::text`,
       );
       chunkIds.push(Number(chunk?.id));
-      await jobs.enqueue(tx, deliveryQueue(provider), [{ data: { chunkId: Number(chunk?.id) } }]);
+      await jobs.enqueue(tx, deliveryQueue(provider), [{ id, data: { chunkId: Number(chunk?.id) } }]);
     });
   }
   return { notificationId, chunkIds, deviceIds, tokens };
@@ -200,7 +203,8 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
     return rows<ChunkRow>(
       db,
       sql`
-        select state, planned, sent, failed, dropped, dead, cardinality(device_ids) as rest, attempt, retries, reason
+        select case when state = 'PENDING' and job_id is null then 'PARKED' else state end as state, planned, sent,
+          failed, dropped, dead, cardinality(device_ids) as rest, attempt, retries, reason
         from push.delivery_chunks where notification_id = ${notificationId}::uuid order by id`,
     );
   }
@@ -254,30 +258,14 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
       return found;
     },
     setState,
-    async pause(planned) {
-      await db.transaction(async (tx) => {
-        await tx.execute(
-          sql`update push.notifications set state = 'PAUSED' where id = ${planned.notificationId}::uuid`,
-        );
-        await tx.execute(sql`
-          update push.delivery_chunks set state = 'HELD'
-          where notification_id = ${planned.notificationId}::uuid and state = 'PENDING'`);
-      });
-    },
+    pause: (planned) => setState(planned, "PAUSED"),
     async resume(planned) {
       await db.transaction(async (tx) => {
         await tx.execute(
           sql`update push.notifications set state = 'SENDING' where id = ${planned.notificationId}::uuid`,
         );
-        const held = await rows<{ id: string; provider: ProviderName }>(
-          tx,
-          sql`
-            update push.delivery_chunks set state = 'PENDING'
-            where notification_id = ${planned.notificationId}::uuid and state = 'HELD' returning id::text, provider`,
-        );
-        for (const { id, provider } of held) {
-          await jobs.enqueue(tx, deliveryQueue(provider), [{ data: { chunkId: Number(id) } }]);
-        }
+        const work = { notificationId: planned.notificationId, released: 0 };
+        await followNotification(tx, jobs, { state: "SENDING", isTest: false }, work);
       });
     },
     async clearPace() {

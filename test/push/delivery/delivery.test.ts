@@ -1,7 +1,10 @@
 /** Delivery over real sockets: who gets what, and what is written down. */
+import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type FcmFake, startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
+import { deliveryQueue } from "../../../src/push/database.ts";
+import { takeChunk } from "../../../src/push/delivery/chunk-repository.ts";
 import { messageId } from "../../../src/push/delivery/message-id.ts";
 import type { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
 import { rows } from "../../support/rows.ts";
@@ -56,7 +59,7 @@ describe.each(backends)("delivery on %s", (backend) => {
     }
     expect(test.completed.filter((id) => id === planned.notificationId)).toHaveLength(3);
     expect(await test.openJobs()).toBe(0);
-    expect((await test.until(others, ["HELD"]))[0]).toMatchObject({ sent: 0, rest: 5 });
+    expect((await test.until(others, ["PARKED"]))[0]).toMatchObject({ sent: 0, rest: 5 });
     expect(await test.metrics.registry.metrics()).toContain(
       'gatepost_push_messages_total{provider="fcm",outcome="sent"} 2500',
     );
@@ -144,7 +147,7 @@ describe.each(backends)("delivery on %s", (backend) => {
     await eventually(() => fake.ledger.summary().messages > 50);
     const pausedAt = stopwatch();
     await test.pause(planned);
-    await test.until(planned, ["HELD", "DONE"]);
+    await test.until(planned, ["PARKED", "DONE"]);
     expect(pausedAt()).toBeLessThan(2_000);
     const atPause = fake.ledger.summary().messages;
     expect(atPause).toBeLessThan(600);
@@ -210,6 +213,37 @@ describe.each(backends)("delivery on %s", (backend) => {
       rest: 20,
       attempt: 2,
     });
+  });
+
+  it("lets no job take a chunk that has another by now, however often it was tried", async () => {
+    const planned = await test.plan({ devices: 300 });
+    const [chunkId = 0] = planned.chunkIds;
+    // Left over from before a pause: its worker had died before it took the chunk, so it is tried again.
+    const older = randomUUID();
+    fake.play({ delayMs: 1_000 });
+    test.startWorker({ providers: [fcm] });
+    await test.until(planned, ["SENDING"]);
+    await test.jobs.enqueue(test.db, deliveryQueue("fcm"), [{ id: older, data: { chunkId } }]);
+    await test.db.execute(sql`update push_jobs.job set retry_count = 1 where id = ${older}::uuid`);
+    test.startWorker({ providers: [fcm] });
+    await eventually(async () => (await test.openJobs()) <= 1);
+    const [chunk] = await test.until(planned, ["DONE"]);
+    expect(chunk).toMatchObject({ attempt: 1, sent: 300 });
+    expect(fake.ledger.summary()).toMatchObject({ tokens: 300, messages: 300, repeats: 0 });
+  });
+
+  it("lets a later try of the chunk's job take it over, and never an earlier one", async () => {
+    const planned = await test.plan({ devices: 1 });
+    const [chunkId = 0] = planned.chunkIds;
+    const [row] = await rows<{ id: string }>(
+      test.db,
+      sql`select job_id::text as id from push.delivery_chunks where id = ${chunkId}::bigint`,
+    );
+    const take = async (retryCount: number, id = row?.id ?? "") =>
+      (await takeChunk(test.db, "fcm", { id, retryCount, data: { chunkId } }))?.attempt;
+    expect(await take(5, randomUUID())).toBeUndefined();
+    const attempts = [await take(1), await take(0), await take(1), await take(2), await take(1)];
+    expect(attempts).toEqual([1, undefined, undefined, 2, undefined]);
   });
 
   it("honours Retry-After: nothing is sent before, everything afterwards", async () => {

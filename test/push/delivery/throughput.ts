@@ -54,19 +54,20 @@ await db.execute(sql`
     planned_through, planned_at, recipients, chunks)
   values (${notificationId}::uuid, 'Title', 'Message', '{0}', 'backoffice', 'SENDING', now(), now() + interval '1 day',
     0, now(), ${devices}::int, ${Math.ceil(devices / 1000)}::int)`);
-const chunks = await rows<{ id: string }>(
+const chunks = await rows<{ id: string; jobId: string }>(
   db,
   sql`
     insert into push.delivery_chunks (notification_id, provider, utc_offset, state, device_ids, planned, sent, failed,
-      dropped, dead, attempt, retries, updated_at)
-    select ${notificationId}::uuid, 'fcm', 0, 'PENDING', array_agg(id order by id), count(*), 0, 0, 0, 0, 0, 0, now()
-    from push.devices group by (id - 1) / 1000 returning id::text`,
+      dropped, dead, attempt, retries, job_id, updated_at)
+    select ${notificationId}::uuid, 'fcm', 0, 'PENDING', array_agg(id order by id), count(*), 0, 0, 0, 0, 0, 0,
+      gen_random_uuid(), now()
+    from push.devices group by (id - 1) / 1000 returning id::text, job_id::text as "jobId"`,
 );
 await db.transaction((tx) =>
   jobs.enqueue(
     tx,
     deliveryQueue("fcm"),
-    chunks.map(({ id }) => ({ data: { chunkId: Number(id) } })),
+    chunks.map(({ id, jobId }) => ({ id: jobId, data: { chunkId: Number(id) } })),
   ),
 );
 await db.execute(sql`analyze push.devices, push.delivery_chunks, push_jobs.job`).catch(() => undefined);

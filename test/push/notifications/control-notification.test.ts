@@ -1,12 +1,9 @@
 /** Pause, resume, cancel and the end of a notification, and the progress that shows them: it adds up at each step. */
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { type PlanJob, planQueue } from "../../../src/push/database.ts";
-import {
-  completeIfDone,
-  startCompletionSweep,
-  sweepCompletions,
-} from "../../../src/push/notifications/complete-notification.ts";
+import { followQueue, type PlanJob, planQueue } from "../../../src/push/database.ts";
+import { completeIfDone } from "../../../src/push/notifications/complete-notification.ts";
+import { startCompletionSweep, sweepCompletions } from "../../../src/push/notifications/completion-sweep.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
 import type { NotificationProgress } from "../../../src/push/notifications/progress.ts";
 import { rows } from "../../support/rows.ts";
@@ -46,7 +43,7 @@ describe.each(backends)("control of notifications on %s", (backend) => {
       update push.delivery_chunks set state = 'SENDING', attempt = attempt + 1 where id = ${chunk ?? ""}::bigint`);
   const finish = (chunk: string | undefined) =>
     lab.db.execute(sql`
-      update push.delivery_chunks set state = 'DONE', sent = planned - 1, failed = 1, device_ids = '{}'
+      update push.delivery_chunks set state = 'DONE', sent = planned - 1, failed = 1, device_ids = '{}', job_id = null
       where id = ${chunk ?? ""}::bigint`);
   const states = async (id: string) => (await lab.chunks(id)).map(({ state }) => state);
   async function progress(id: string): Promise<NotificationProgress> {
@@ -57,20 +54,115 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     return found;
   }
 
-  test("paused: no chunk waits for a job any more but the one in hand; resumed: each has its job again", async () => {
+  /** As a worker parks a chunk whose job comes while its notification is paused. */
+  const park = async (chunks: readonly (string | undefined)[]) => {
+    const ids = `{${chunks.join(",")}}`;
+    await lab.db.execute(sql`
+      delete from push_jobs.job where id in (select job_id from push.delivery_chunks where id = any(${ids}::bigint[]))`);
+    await lab.db.execute(sql`update push.delivery_chunks set job_id = null where id = any(${ids}::bigint[])`);
+  };
+  /** Adds chunks of one device each, as planning does. */
+  const addChunks = (id: string, count: number) =>
+    lab.db.execute(sql`
+      with made as (
+        insert into push.delivery_chunks (notification_id, provider, utc_offset, state, device_ids, planned, sent, failed,
+          dropped, dead, attempt, retries, job_id, updated_at)
+        select ${id}::uuid, 'outbox', 0, 'PENDING', array[n], 1, 0, 0, 0, 0, 0, 0, gen_random_uuid(), now()
+        from generate_series(1, ${count}::int) n returning job_id
+      )
+      insert into push_jobs.job (id, name, data) select job_id, ${queue}, '{"chunkId": 0}' from made`);
+  /** Jobs that wait, and are those that chunks name. */
+  async function named(): Promise<number> {
+    const found = await rows<{ count: number }>(
+      lab.db,
+      sql`
+        select count(*)::int as count from push_jobs.job j join push.delivery_chunks c on c.job_id = j.id
+        where j.name = ${queue} and j.state < 'active'`,
+    );
+    return found[0]?.count ?? 0;
+  }
+
+  test("paused and resumed: what a worker has, and what was not its turn, is left as it is", async () => {
     const id = await sending();
     const [first, second, third] = (await lab.chunks(id)).map((chunk) => chunk.id);
     await take(first);
     expect(await lab.notifications.pause(id)).toMatchObject({ state: "PAUSED", remaining: 6 });
-    expect(await states(id)).toEqual(["SENDING", "HELD", "HELD"]);
-    await lab.db.execute(sql`delete from push_jobs.job`);
+    expect(await states(id)).toEqual(["SENDING", "PENDING", "PENDING"]);
     expect(await lab.notifications.pause(id)).toMatchObject({ state: "PAUSED" });
+    await park([third]);
+    expect(await states(id)).toEqual(["SENDING", "PENDING", "PARKED"]);
     expect(await lab.notifications.resume(id)).toMatchObject({ state: "SENDING" });
     expect(await states(id)).toEqual(["SENDING", "PENDING", "PENDING"]);
-    expect(await lab.waiting(queue)).toEqual([{ chunkId: Number(second) }, { chunkId: Number(third) }]);
-    expect(await lab.waiting(planQueue)).toEqual([]);
+    const waiting = await lab.waiting(queue);
+    expect(new Set(waiting)).toEqual(
+      new Set([first, second, third].map((chunk) => ({ chunkId: Number(chunk) }))),
+    );
+    expect(await named()).toBe(3);
+    expect([...(await lab.waiting(planQueue)), ...(await lab.waiting(followQueue))]).toEqual([]);
     expect(await lab.notifications.resume(id)).toMatchObject({ state: "SENDING" });
-    expect(await lab.waiting(queue)).toHaveLength(2);
+    expect(await lab.waiting(queue)).toHaveLength(3);
+  });
+
+  test("however many chunks there are, no call writes more than a thousand of them; the others follow", async () => {
+    const id = await sending();
+    await addChunks(id, 2_497);
+    const all = (await lab.chunks(id)).map((chunk) => chunk.id);
+    const count = async (state: string) => (await states(id)).filter((one) => one === state).length;
+    await lab.notifications.pause(id);
+    await lab.notifications.resume(id);
+    expect(await count("PENDING")).toBe(2_500);
+    expect(await lab.waiting(queue)).toHaveLength(2_500);
+
+    await lab.notifications.pause(id);
+    await park(all);
+    await lab.notifications.resume(id);
+    expect([await count("PENDING"), await count("PARKED")]).toEqual([1_000, 1_500]);
+    await lab.notifications.pause(id);
+    await lab.follow();
+    expect(await count("PARKED"), "what is paused again is not released").toBe(1_500);
+    await lab.notifications.resume(id);
+    await lab.follow();
+    expect([await count("PENDING"), await named()]).toEqual([2_500, 2_500]);
+
+    expect(await lab.notifications.cancel(id)).toMatchObject({
+      ...{ state: "CANCELLED", completedAt: null, dropped: 2_503, remaining: 0 },
+    });
+    expect([await count("DONE"), await count("PENDING")]).toEqual([1_000, 1_500]);
+    await lab.follow();
+    expect(await count("DONE")).toBe(2_500);
+    expect(await progress(id)).toMatchObject({ dropped: 2_503, completedAt: expect.any(String) });
+  });
+
+  test("released chunks come after those of others that are further ahead in their turn", async () => {
+    const id = await sending();
+    const all = (await lab.chunks(id)).map((chunk) => chunk.id);
+    await lab.notifications.pause(id);
+    await park(all);
+    await lab.notifications.resume(id);
+    const other = await lab.accept([60]);
+    await lab.plan();
+    const [small] = (await lab.chunks(other)).map((chunk) => chunk.id);
+    const order = (await lab.waiting(queue)).map(({ chunkId }) => String(chunkId));
+    expect(order).toEqual([all[0], small, all[1], all[2]]);
+  });
+
+  test("chunks that did not follow are found by the sweep", async () => {
+    const going = await sending();
+    const stopped = await sending();
+    const paused = await sending();
+    for (const id of [going, paused]) await park((await lab.chunks(id)).map((chunk) => chunk.id));
+    await lab.db.execute(sql`update push.notifications set state = 'CANCELLED' where id = ${stopped}::uuid`);
+    await lab.notifications.pause(paused);
+    await sweepCompletions(lab);
+    await lab.follow();
+    expect(new Set(await states(going))).toEqual(new Set(["PENDING"]));
+    expect(new Set(await states(stopped))).toEqual(new Set(["DONE"]));
+    expect(new Set(await states(paused))).toEqual(new Set(["PARKED"]));
+    expect(await progress(stopped)).toMatchObject({ state: "CANCELLED", completedAt: expect.any(String) });
+    const jobs = (await lab.waiting(queue)).length;
+    await sweepCompletions(lab);
+    expect(await lab.waiting(followQueue)).toEqual([]);
+    expect(await lab.waiting(queue)).toHaveLength(jobs);
   });
 
   test("paused before it was planned: resumed, it is planned", async () => {
@@ -122,7 +214,7 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     ]);
   });
 
-  test("a paused one is cancelled too, its held chunks with it", async () => {
+  test("a paused one is cancelled too, its parked chunks with it", async () => {
     const id = await sending();
     await lab.notifications.pause(id);
     expect(await lab.notifications.cancel(id)).toMatchObject({
@@ -155,11 +247,12 @@ describe.each(backends)("control of notifications on %s", (backend) => {
   test("a job that cannot be promised leaves a paused notification as it is", async () => {
     const id = await sending();
     await lab.notifications.pause(id);
+    await park((await lab.chunks(id)).map((chunk) => chunk.id));
     const enqueue = vi.spyOn(lab.jobs, "enqueue").mockRejectedValueOnce(new Error("no jobs today"));
     await expect(lab.notifications.resume(id)).rejects.toThrow("no jobs today");
     enqueue.mockRestore();
     expect(await progress(id)).toMatchObject({ state: "PAUSED" });
-    expect(new Set(await states(id))).toEqual(new Set(["HELD"]));
+    expect(new Set(await states(id))).toEqual(new Set(["PARKED"]));
   });
 
   test("pause and resume in any order, while it is planned, lose and repeat nothing", async () => {
@@ -217,11 +310,11 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     for (const { id } of await lab.chunks(done)) await finish(id);
     const open = await sending();
     const planning = await lab.accept();
-    expect(await sweepCompletions(lab.db, lab.clock)).toBe(1);
+    expect(await sweepCompletions(lab)).toBe(1);
     const found = await Promise.all([done, open, planning].map(progress));
     expect(found.map(({ state }) => state)).toEqual(["COMPLETED", "SENDING", "PLANNING"]);
     for (const { id } of await lab.chunks(open)) await finish(id);
-    const common = { db: lab.db, clock: lab.clock, logger: lab.log.logger };
+    const common = { db: lab.db, jobs: lab.jobs, clock: lab.clock, logger: lab.log.logger };
     const sweep = startCompletionSweep({ ...common, intervalSeconds: 0.02 });
     await expect.poll(async () => (await progress(open)).state).toBe("COMPLETED");
     await sweep.stop();
@@ -251,7 +344,7 @@ describe.each(backends)("control of notifications on %s", (backend) => {
         where id = ${id}::uuid`);
     for (const id of [late, paused, cancelled]) await expire(id, 61);
     await expire(recent, 59);
-    expect(await sweepCompletions(lab.db, lab.clock)).toBe(3);
+    expect(await sweepCompletions(lab)).toBe(3);
     expect(await progress(late)).toMatchObject({ state: "COMPLETED", dropped: 6, remaining: 0 });
     expect(await progress(cancelled)).toMatchObject({
       ...{ state: "CANCELLED", dropped: 24, completedAt: expect.any(String) },
@@ -272,7 +365,7 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     const [first, second] = (await lab.chunks(id)).map((chunk) => chunk.id);
     await finish(first);
     await lab.db.execute(sql`
-      update push.delivery_chunks set state = 'DEAD', dropped = 1, device_ids = device_ids[2:]
+      update push.delivery_chunks set state = 'DEAD', job_id = null, dropped = 1, device_ids = device_ids[2:]
       where id = ${second ?? ""}::bigint`);
     const none = { planned: 2, sent: 0, failed: 0, dropped: 0, deadLettered: 0, remaining: 0 };
     expect(await progress(id)).toMatchObject({

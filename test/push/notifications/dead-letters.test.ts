@@ -36,22 +36,29 @@ describe.each(backends)("dead letters on %s", (backend) => {
   const giveUp = (chunk: string) =>
     lab.db.execute(sql`
       update push.delivery_chunks
-      set state = 'DEAD', sent = 1, device_ids = device_ids[2:], reason = 'too many errors', retries = 7, first_attempt_at = now()
+      set state = 'DEAD', job_id = null, sent = 1, device_ids = device_ids[2:], reason = 'too many errors', retries = 7, first_attempt_at = now()
       where id = ${chunk}::bigint`);
   const progress = (id: string) => lab.notifications.get(id);
   const list = async () => (await lab.notifications.deadLetters({ page: 0, size: 10 })).content;
-  /** What pg-boss does with the job after its last try. */
-  async function failForGood(data: object): Promise<void> {
+  /** As pg-boss moves a job after its last try. @param failedId the chunk's own job unless given */
+  async function moveToDeadLetters(data: { readonly chunkId?: number }, failedId?: string): Promise<void> {
+    await lab.jobs.enqueue(lab.db, deadLetterQueue, [{ data }]);
+    const ofChunk = sql`(select job_id from push.delivery_chunks where id = ${data.chunkId ?? null}::bigint)`;
+    await lab.db.execute(sql`
+      update push_jobs.job set source_id = coalesce(${failedId ?? null}::uuid, ${ofChunk})
+      where name = ${deadLetterQueue} and source_id is null`);
+  }
+  async function failForGood(data: object, failedId?: string): Promise<void> {
     const { handle } = createDeadLetterHandler({
       ...{ db: lab.db, jobs: lab.jobs, clock: lab.clock, logger: lab.log.logger },
     });
-    await lab.jobs.enqueue(lab.db, deadLetterQueue, [{ data }]);
+    await moveToDeadLetters(data, failedId);
     await lab.drain(deadLetterQueue, (job: Job<object>) => handle(job));
   }
 
   test("the job that buries one is tried again for as long as it fails", async () => {
     const { id, chunk } = await oneChunk();
-    await lab.jobs.enqueue(lab.db, deadLetterQueue, [{ data: { chunkId: Number(chunk) } }]);
+    await moveToDeadLetters({ chunkId: Number(chunk) });
     const letter = sql`from push_jobs.job where name = ${deadLetterQueue}`;
     await lab.db.execute(sql`update push_jobs.job set retry_count = 5000 where name = ${deadLetterQueue}`);
     let isBroken = true;
@@ -117,7 +124,7 @@ describe.each(backends)("dead letters on %s", (backend) => {
     await lab.plan();
     const [first, second] = (await lab.chunks(id)).map((chunk) => chunk.id);
     await lab.db.execute(sql`
-      update push.delivery_chunks set state = 'DEAD', updated_at = now() - make_interval(mins => (id - ${first ?? ""}::bigint)::int)`);
+      update push.delivery_chunks set state = 'DEAD', job_id = null, updated_at = now() - make_interval(mins => (id - ${first ?? ""}::bigint)::int)`);
     expect((await list()).map((dead) => dead.id)).toEqual([first, second]);
     expect((await lab.notifications.deadLetters({ page: 0, size: 1 })).content).toMatchObject([
       { id: first },
@@ -178,7 +185,7 @@ describe.each(backends)("dead letters on %s", (backend) => {
     expect(await lab.waiting(queue)).toHaveLength(1);
   });
 
-  test("that of a paused notification is held, and sent when it is resumed", async () => {
+  test("that of a paused notification is parked, and sent when it is resumed", async () => {
     const { id, chunk } = await oneChunk();
     await giveUp(chunk);
     await lab.notifications.pause(id);
@@ -222,19 +229,36 @@ describe.each(backends)("dead letters on %s", (backend) => {
     expect(await lab.waiting(deadLetterQueue)).toEqual([]);
   });
 
-  test("a chunk that has ended or is held stays what it is; one of a cancelled notification is dropped", async () => {
+  test("a chunk of a paused notification is parked, one of a cancelled is dropped, and one that has ended stays", async () => {
     const { id, chunk } = await oneChunk();
+    const [before] = await rows<{ job: string }>(
+      lab.db,
+      sql`select job_id::text as job from push.delivery_chunks`,
+    );
     await lab.notifications.pause(id);
     await failForGood({ chunkId: Number(chunk) });
-    expect(await lab.chunks(id)).toMatchObject([{ state: "HELD" }]);
+    expect(await lab.chunks(id)).toMatchObject([{ state: "PARKED" }]);
+    await lab.db.execute(sql`
+      update push.delivery_chunks set state = 'SENDING', job_id = gen_random_uuid(), sent = 1, device_ids = device_ids[2:]`);
     await lab.db.execute(sql`update push.notifications set state = 'CANCELLED'`);
-    await lab.db.execute(sql`update push.delivery_chunks set state = 'SENDING'`);
+    await failForGood({ chunkId: Number(chunk) }, before?.job);
+    expect(await lab.chunks(id), "it has another job by now").toMatchObject([
+      { state: "SENDING", dropped: 0 },
+    ]);
     await failForGood({ chunkId: Number(chunk) });
-    expect(await lab.chunks(id)).toMatchObject([{ state: "DONE", dropped: 2 }]);
-    await failForGood({ chunkId: Number(chunk) });
+    expect(await lab.chunks(id)).toMatchObject([{ state: "DONE", dropped: 1 }]);
+    for (const state of ["DONE", "DEAD"]) {
+      await lab.db.execute(
+        sql`update push.delivery_chunks set state = ${state}, dropped = 0, device_ids = '{7}'`,
+      );
+      await failForGood({ chunkId: Number(chunk) });
+      expect(await lab.chunks(id)).toMatchObject([{ state, dropped: 0, devices: [7] }]);
+    }
+    await lab.db.execute(sql`update push.delivery_chunks set state = 'DONE', dropped = 1, device_ids = '{}'`);
     await failForGood({ chunkId: 999_999 });
-    expect(await lab.chunks(id)).toMatchObject([{ state: "DONE", dropped: 2 }]);
     expect(await progress(id)).toMatchObject({ state: "CANCELLED", completedAt: expect.any(String) });
+    const told = lab.log.lines().filter(({ notificationId }) => notificationId === id);
+    expect(told).toEqual([]);
   });
 
   test("planning that failed for good is tried again, and an error says so", async () => {

@@ -2,7 +2,15 @@
 import { sql } from "drizzle-orm";
 import { arrayLiteral, type Database, type OpenDatabase } from "../../../src/platform/database/database.ts";
 import { createJobs, type Job, type Jobs } from "../../../src/platform/messaging/jobs.ts";
-import { type PlanJob, planQueue, pushJobTables, pushMigrations } from "../../../src/push/database.ts";
+import {
+  type FollowJob,
+  followQueue,
+  type PlanJob,
+  planQueue,
+  pushJobTables,
+  pushMigrations,
+} from "../../../src/push/database.ts";
+import { createFollower } from "../../../src/push/notifications/follow-chunks.ts";
 import { createNotifications, type Notifications } from "../../../src/push/notifications/notifications.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
 import type { ProviderName } from "../../../src/push/provider-settings.ts";
@@ -25,6 +33,7 @@ export interface ChunkRow {
   readonly id: string;
   readonly provider: ProviderName;
   readonly utcOffset: number;
+  /** As in the table; PARKED: PENDING, and without a job. */
   readonly state: string;
   readonly devices: number[];
   readonly planned: number;
@@ -48,6 +57,8 @@ export interface Lab {
   drain<Data extends object>(queue: string, handle: (job: Job<Data>) => Promise<void>): Promise<number>;
   /** Plans all that is to be planned. */
   plan(window?: number, providers?: readonly ProviderName[]): Promise<void>;
+  /** Has all chunks follow their notifications. */
+  follow(): Promise<void>;
   /** Takes the plan job, as a worker does. */
   takePlanJob(): Promise<Job<PlanJob>>;
   /** Data of the jobs that wait, in the order in which they are taken. */
@@ -86,14 +97,14 @@ export async function createLab(backend: Backend): Promise<Lab> {
   });
 
   async function take<Data extends object>(queue: string): Promise<Job<Data> | undefined> {
-    const [job] = await rows<{ id: string; data: Data; retryCount: number; priority: number }>(
+    const [job] = await rows<Job<Data> & Record<string, unknown>>(
       db,
       sql`
         update push_jobs.job set state = 'active', started_on = now(), heartbeat_on = now()
         where id = (
           select id from push_jobs.job where name = ${queue} and state < 'active'
           order by priority desc, created_on, id limit 1)
-        returning id::text, data, retry_count as "retryCount", priority`,
+        returning id::text, data, retry_count as "retryCount", priority, source_id::text as "failedId"`,
     );
     return job;
   }
@@ -156,6 +167,9 @@ export async function createLab(backend: Backend): Promise<Lab> {
       const planner = createPlanner({ ...common, providers, ...(window !== undefined && { window }) });
       await lab.drain<PlanJob>(planQueue, (job) => planner.handle(job, never));
     },
+    async follow() {
+      await lab.drain<FollowJob>(followQueue, createFollower(common));
+    },
     async takePlanJob() {
       const job = await take<PlanJob>(planQueue);
       if (!job) throw new Error("there is no plan job");
@@ -182,7 +196,8 @@ export async function createLab(backend: Backend): Promise<Lab> {
       }>(
         db,
         sql`
-          select id::text, provider, utc_offset as "utcOffset", state, array_to_string(device_ids, ',') as devices,
+          select id::text, provider, utc_offset as "utcOffset",
+            case when state = 'PENDING' and job_id is null then 'PARKED' else state end as state, array_to_string(device_ids, ',') as devices,
             planned, dropped
           from push.delivery_chunks c where notification_id = ${notificationId}::uuid order by c.id`,
       );

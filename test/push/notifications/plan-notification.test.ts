@@ -31,7 +31,7 @@ describe.each(backends)("planning on %s", (backend) => {
       await lab.jobs.enqueue(tx, queue, jobs);
       await between();
     };
-    const jobs = { enqueue, complete: lab.jobs.complete };
+    const jobs = { enqueue, complete: lab.jobs.complete, wake: lab.jobs.wake };
     return createPlanner({ db: lab.db, jobs, clock: lab.clock, providers: allProviders, window });
   };
   /** Plans up to `steps` steps, as if the process died then. */
@@ -236,7 +236,7 @@ describe.each(backends)("planning on %s", (backend) => {
     await lab.notifications.pause(id);
     await lab.plan(window);
     expect(await progress(id)).toMatchObject({ state: "PAUSED", planned: 30, remaining: 30 });
-    expect(new Set((await lab.chunks(id)).map(({ state }) => state))).toEqual(new Set(["HELD"]));
+    expect(new Set((await lab.chunks(id)).map(({ state }) => state))).toEqual(new Set(["PENDING"]));
     expect(await lab.waiting(planQueue)).toEqual([]);
     expect(await lab.notifications.resume(id)).toMatchObject({ state: "PLANNING" });
     await lab.plan(window);

@@ -1,0 +1,113 @@
+/**
+ * How chunks follow their notification. Its state alone decides whether they are sent, from the moment that it is
+ * committed; what is written to the chunks afterwards, however many they are, is bookkeeping, in steps of a bounded
+ * number: after a resume, chunks that were parked get a job again; after a cancel, chunks are dropped.
+ */
+import { sql } from "drizzle-orm";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { oneOf, text } from "../../platform/database/readers.ts";
+import { computed, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
+import { type FollowJob, followQueue } from "../database.ts";
+import { providerNames } from "../provider-settings.ts";
+import { deliveryChunks } from "../schema.ts";
+import { enqueueChunks, wakeWorkers } from "./chunk-jobs.ts";
+import { completeIfDone } from "./complete-notification.ts";
+import { type LockedNotification, lockNotification } from "./lock-notification.ts";
+
+/** Chunks that one step writes. */
+const stepSize = 1_000;
+
+const chunk = names(deliveryChunks);
+
+/** Drops chunks, and keeps whoever may still have one from writing it. @returns how many: fewer than a step if all */
+export function dropChunks(
+  tx: Database,
+  notificationId: string,
+  states: readonly ("PENDING" | "SENDING")[],
+): Promise<number> {
+  return rowCount(
+    tx,
+    sql`
+      with chosen as (
+        select ${chunk.id} as chosen_id from ${deliveryChunks}
+        where ${chunk.notificationId} = ${notificationId}::uuid and ${chunk.state} = any(${`{${states.join(",")}}`}::text[])
+          and ${chunk.state} in ('PENDING', 'SENDING')
+        limit ${stepSize} for update
+      )
+      update ${deliveryChunks}
+      set ${chunk.state} = 'DONE', ${chunk.dropped} = ${chunk.dropped} + cardinality(${chunk.deviceIds}),
+        ${chunk.deviceIds} = '{}', ${chunk.jobId} = null, ${chunk.attempt} = ${chunk.attempt} + 1,
+        ${chunk.updatedAt} = now()
+      from chosen where ${chunk.id} = chosen_id
+      returning 1 as one`,
+  );
+}
+
+/** Whether a step of so many chunks may have left some. */
+export const isFullStep = (count: number): boolean => count >= stepSize;
+
+const released = selection({
+  id: chunk.id,
+  provider: computed(oneOf(providerNames), chunk.provider),
+  jobId: computed(text, sql`${chunk.jobId}::text`),
+});
+
+/** Gives the next parked chunks a job, in the order in which they were planned. @returns how many */
+async function releaseChunks(
+  tx: Database,
+  jobs: Pick<Jobs, "enqueue">,
+  { notificationId, released: first }: FollowJob,
+  isTest: boolean,
+): Promise<number> {
+  const chunks = await rows(
+    tx,
+    released,
+    sql`
+      with chosen as (
+        select ${chunk.id} as chosen_id from ${deliveryChunks}
+        where ${chunk.notificationId} = ${notificationId}::uuid and ${chunk.state} = 'PENDING' and ${chunk.jobId} is null
+        order by ${chunk.id} limit ${stepSize} for update
+      )
+      update ${deliveryChunks} set ${chunk.jobId} = gen_random_uuid(), ${chunk.updatedAt} = now()
+      from chosen where ${chunk.id} = chosen_id
+      returning ${released}`,
+  );
+  const inOrder = chunks.toSorted((a, b) => a.id - b.id);
+  await enqueueChunks(tx, jobs, inOrder, { first, isTest });
+  return chunks.length;
+}
+
+/**
+ * One step: the first chunks follow, and a job for the others is enqueued, all in the caller's transaction.
+ * @param notification as it is locked in this transaction
+ */
+export async function followNotification(
+  tx: Database,
+  jobs: Pick<Jobs, "enqueue">,
+  { state, isTest }: Pick<LockedNotification, "state" | "isTest">,
+  work: FollowJob,
+): Promise<void> {
+  let count = 0;
+  if (state === "CANCELLED") count = await dropChunks(tx, work.notificationId, ["PENDING"]);
+  else if (state === "PLANNING" || state === "SENDING") count = await releaseChunks(tx, jobs, work, isTest);
+  if (!isFullStep(count)) return;
+  const data: FollowJob = { ...work, released: work.released + count };
+  await jobs.enqueue(tx, followQueue, [{ data }]);
+}
+
+/** @returns the handler of the jobs of the queue `follow` */
+export function createFollower({ db, jobs }: { readonly db: Database; readonly jobs: Jobs }) {
+  return async (job: Job<FollowJob>): Promise<void> => {
+    const { notificationId } = job.data;
+    await db.transaction(async (tx) => {
+      const notification = await lockNotification(tx, notificationId);
+      if (notification) await followNotification(tx, jobs, notification, job.data);
+      await jobs.complete(tx, followQueue, job);
+    });
+    wakeWorkers(jobs);
+    // If this fails, the completion sweep does it.
+    await completeIfDone(db, notificationId).catch(() => undefined);
+  };
+}
