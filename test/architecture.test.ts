@@ -40,6 +40,7 @@ const PLATFORM_ROOMS: Readonly<Record<string, readonly string[]>> = {
   crypto: ["base"],
   openapi: ["base"],
   rpc: ["base"],
+  http2: ["base"],
   settings: ["base"],
   database: ["base", "settings"],
   observability: ["base", "settings"],

@@ -91,6 +91,7 @@ describe("settings that are right", () => {
           "*.notify.windows.com",
         ],
       },
+      http2Client: "own",
       outboxFile: undefined,
       imageBaseUrl: "https://images.example.com/push",
     });
@@ -105,6 +106,7 @@ describe("settings that are right", () => {
       fcm: undefined,
       apns: undefined,
       webpush: undefined,
+      http2Client: "own",
       outboxFile: join("/data", "outbox.ndjson"),
       imageBaseUrl: undefined,
     });

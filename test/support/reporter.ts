@@ -5,6 +5,7 @@
 import { rmSync } from "node:fs";
 import type { Reporter, SerializedError, TestModule } from "vitest/node";
 import { BACKENDS_FILE, exercisedBackends } from "./backends.ts";
+import { findGo, findNghttpd } from "./http2-programs.ts";
 import { findPgbouncer } from "./pgbouncer.ts";
 import { findPostgresql, installPostgresql } from "./postgresql/binaries.ts";
 import { findPromtool } from "./promtool.ts";
@@ -16,26 +17,43 @@ interface Totals {
   readonly skipped: number;
 }
 
-/** Runs after vitest's own reporter, and makes a machine without PostgreSQL, PgBouncer or promtool a failure where `CI` is set. */
+/** The programs that tests need besides PostgreSQL, and what is missing without them. */
+const programs = [
+  {
+    find: findPgbouncer,
+    without: "PgBouncer was not found on this machine, and is not tested (apt-get install pgbouncer).",
+  },
+  {
+    find: findPromtool,
+    without:
+      "promtool was not found on this machine, so the alert rules are not tested (apt-get install prometheus).",
+  },
+  {
+    find: findNghttpd,
+    without:
+      "nghttpd was not found on this machine, so HTTP/2 is not tested with it (apt-get install nghttp2-server).",
+  },
+  {
+    find: findGo,
+    without:
+      "Go was not found on this machine, so HTTP/2 is not tested with it (https://go.dev/doc/install).",
+  },
+];
+
+/** Runs after vitest's own reporter, and makes a machine that lacks a program a failure where `CI` is set. */
 export default class ClosingLines implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], unhandled: readonly SerializedError[]): void {
     const say = (line: string): boolean => process.stdout.write(`${line}\n`);
     const backends = exercisedBackends();
     say(`Databases exercised: ${backends.length === 0 ? "none" : backends.join(", ")}`);
     const isMissing = postgresIsMissing();
-    const hasNoPooler = findPgbouncer() === undefined;
-    const hasNoPromtool = findPromtool() === undefined;
-    const isFailure = (isMissing || hasNoPooler || hasNoPromtool) && isContinuousIntegration();
+    const missing = programs.filter(({ find }) => find() === undefined);
+    const isFailure = (isMissing || missing.length > 0) && isContinuousIntegration();
     if (isMissing) {
       say(`PostgreSQL was not found on this machine, so only the embedded database was tested.`);
       say(installPostgresql);
     }
-    if (hasNoPooler)
-      say("PgBouncer was not found on this machine, and is not tested (apt-get install pgbouncer).");
-    if (hasNoPromtool)
-      say(
-        "promtool was not found on this machine, so the alert rules are not tested (apt-get install prometheus).",
-      );
+    for (const { without } of missing) say(without);
     if (isFailure) {
       say("CI is set: this counts as a failure.");
       process.exitCode = 1;

@@ -1,11 +1,20 @@
 /** Makes the push providers that the settings list. */
 import type { Clock } from "../../platform/base/clock.ts";
-import type { ProviderName, ProviderSettings } from "../provider-settings.ts";
+import type { Connect } from "../../platform/http2/connection.ts";
+import { FrameConnection } from "../../platform/http2/frame-connection.ts";
+import { NodeConnection } from "../../platform/http2/node-connection.ts";
+import type { Http2Client, ProviderName, ProviderSettings } from "../provider-settings.ts";
 import { ApnsProvider } from "./apns/apns.ts";
 import { FcmProvider } from "./fcm/fcm.ts";
 import { OutboxProvider } from "./outbox/outbox.ts";
 import type { PushProvider } from "./provider.ts";
 import { WebPushProvider } from "./webpush/webpush.ts";
+
+/** The clients of HTTP/2 by their names in the settings. */
+export const http2Clients: Readonly<Record<Http2Client, Connect>> = {
+  own: (options, listener) => new FrameConnection(options, listener),
+  node: (options, listener) => new NodeConnection(options, listener),
+};
 
 /** The providers by name, in the order of the settings. A provider connects when a message is first sent. */
 export function createProviders(
@@ -18,9 +27,10 @@ export function createProviders(
 
 function createProvider(name: ProviderName, settings: ProviderSettings, clock: Clock): PushProvider {
   const { fcm, apns, webpush, outboxFile } = settings;
-  if (name === "fcm" && fcm) return new FcmProvider(fcm, clock);
-  if (name === "apns" && apns) return new ApnsProvider(apns, clock);
-  if (name === "webpush" && webpush) return new WebPushProvider(webpush, clock);
+  const connect = http2Clients[settings.http2Client];
+  if (name === "fcm" && fcm) return new FcmProvider(fcm, clock, connect);
+  if (name === "apns" && apns) return new ApnsProvider(apns, clock, connect);
+  if (name === "webpush" && webpush) return new WebPushProvider(webpush, clock, connect);
   if (name === "outbox" && outboxFile !== undefined) return new OutboxProvider(outboxFile, clock);
   throw new Error(`The settings list the push provider ${name}, but its own settings are missing.`);
 }

@@ -13,6 +13,7 @@ import { pushJobTables, pushMigrations } from "../../../src/push/database.ts";
 import { startDelivery } from "../../../src/push/delivery/delivery.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
 import type { FcmSettings } from "../../../src/push/provider-settings.ts";
+import { http2Clients } from "../../../src/push/providers/create-providers.ts";
 import { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
 
 export interface WorkerArgument {
@@ -26,7 +27,7 @@ const database = await openDatabase(argument.database, pushMigrations);
 const logger = createLogger({ level: "warn", environment: "production" });
 const jobs = createJobs({ database, tables: pushJobTables, logger });
 await jobs.start();
-const provider = new FcmProvider(argument.fcm, systemClock);
+const provider = new FcmProvider(argument.fcm, systemClock, http2Clients.own);
 const delivery = startDelivery({
   db: database.db,
   jobs,

@@ -6,6 +6,7 @@ import type { WebPushFake } from "../../../src/development/provider-fakes/webpus
 import type { Clock } from "../../../src/platform/base/clock.ts";
 import { systemClock } from "../../../src/platform/base/clock.ts";
 import { ApnsProvider } from "../../../src/push/providers/apns/apns.ts";
+import { http2Clients } from "../../../src/push/providers/create-providers.ts";
 import { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
 import type {
   NotificationContent,
@@ -49,15 +50,16 @@ export function fcmOf({ origin, credentials }: FcmFake, clock: Clock = systemClo
     clientEmail: credentials.client_email,
     tokenUri: credentials.token_uri,
   };
-  return new FcmProvider({ endpoint: origin, account }, clock);
+  return new FcmProvider({ endpoint: origin, account }, clock, http2Clients.own);
 }
 
 export function apnsOf({ origin, credentials }: ApnsFake, clock: Clock = systemClock): ApnsProvider {
   const { privateKey: key, keyId, teamId, topic } = credentials;
-  return new ApnsProvider({ endpoint: origin, key, keyId, teamId, topic }, clock);
+  return new ApnsProvider({ endpoint: origin, key, keyId, teamId, topic }, clock, http2Clients.own);
 }
 
 export function webPushOf({ origin, credentials }: WebPushFake, clock: Clock = systemClock): WebPushProvider {
   const { privateKey: vapidPrivateKey, publicKey: vapidPublicKey, subject } = credentials;
-  return new WebPushProvider({ vapidPrivateKey, vapidPublicKey, subject, allowedHosts: [origin] }, clock);
+  const settings = { vapidPrivateKey, vapidPublicKey, subject, allowedHosts: [origin] };
+  return new WebPushProvider(settings, clock, http2Clients.own);
 }

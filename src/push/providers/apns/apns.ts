@@ -1,6 +1,6 @@
 /** The Apple Push Notification service: its requests and the meaning of its responses. */
-import { sensitiveHeaders } from "node:http2";
 import type { Clock } from "../../../platform/base/clock.ts";
+import type { Connect, Fields } from "../../../platform/http2/connection.ts";
 import type { ApnsSettings } from "../../provider-settings.ts";
 import { fittingJson } from "../fitting-text.ts";
 import {
@@ -16,7 +16,7 @@ import {
   serverFailureOutcome,
 } from "../outcomes.ts";
 import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
-import type { ExchangeResult, RawHeaders } from "../transport/http2-exchange.ts";
+import type { ExchangeResult } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
 import { InFlight } from "../transport/in-flight.ts";
 import { ApnsToken } from "./apns-token.ts";
@@ -29,7 +29,7 @@ const tokenPattern = /^[0-9a-fA-F]{64,200}$/;
 /** The parts that all messages of a chunk share. */
 interface Chunk {
   readonly body: Buffer;
-  readonly headers: RawHeaders;
+  readonly fields: Fields;
 }
 
 export class ApnsProvider implements PushProvider {
@@ -40,18 +40,21 @@ export class ApnsProvider implements PushProvider {
   readonly #inFlight = new InFlight();
   readonly #pool: Http2Pool;
   readonly #token: ApnsToken;
-  readonly #target: RawHeaders;
-  readonly #topic: string;
+  readonly #target: Fields;
+  /** The fields that all messages share, with the provider token in them. */
+  #shared: { readonly jwt: string; readonly fields: Fields } | undefined;
 
-  constructor(settings: ApnsSettings, clock: Clock) {
+  constructor(settings: ApnsSettings, clock: Clock, connect: Connect) {
     const { endpoint, topic } = settings;
     this.#clock = clock;
     // A server that shuts down responds with 503.
-    this.#pool = new Http2Pool({ origin: endpoint, ...connections, reconnectOn: 503 });
+    this.#pool = new Http2Pool({ connect, origin: endpoint, ...connections, reconnectOn: 503 });
     this.#token = new ApnsToken(settings, clock);
-    this.#topic = topic;
     const { protocol, host } = new URL(endpoint);
-    this.#target = [":method", "POST", ":scheme", protocol.slice(0, -1), ":authority", host];
+    this.#target = [
+      ...[":method", "POST", ":scheme", protocol.slice(0, -1), ":authority", host],
+      ...["apns-topic", topic, "apns-push-type", "alert", "apns-priority", "10"],
+    ];
   }
 
   tokenProblem(token: string): string | undefined {
@@ -65,8 +68,7 @@ export class ApnsProvider implements PushProvider {
     const write = (text: string): string => bodyOf({ ...content, message: text });
     const chunk: Chunk = {
       body: Buffer.from(fittingJson(message, maxPayloadBytes, write)),
-      headers: [
-        ...["apns-topic", this.#topic, "apns-push-type", "alert", "apns-priority", "10"],
+      fields: [
         // 0 would mean that APNs tries once and does not store the message.
         ...["apns-expiration", String(Math.max(1, Math.floor(expiresAt / 1000)))],
         // A repeat replaces the first message on the device.
@@ -96,15 +98,16 @@ export class ApnsProvider implements PushProvider {
   }
 
   #request(chunk: Chunk, { token, messageId }: Recipient, jwt: string): Promise<ExchangeResult> {
-    const headers = [
-      ...this.#target,
-      ...[":path", `/3/device/${token}`, "authorization", `bearer ${jwt}`],
-      ...chunk.headers,
-      ...["apns-id", messageId],
-    ];
-    // The id is different in each request: as a sensitive header it stays out of the HPACK table, where the JWT is.
-    Object.assign(headers, { [sensitiveHeaders]: ["apns-id"] });
-    return this.#pool.request(headers, chunk.body);
+    const own = [...chunk.fields, "apns-id", messageId];
+    return this.#pool.request({ path: `/3/device/${token}`, shared: this.#sharedWith(jwt), own }, chunk.body);
+  }
+
+  /** One array for all messages with the same provider token. */
+  #sharedWith(jwt: string): Fields {
+    if (this.#shared?.jwt !== jwt) {
+      this.#shared = { jwt, fields: [...this.#target, "authorization", `bearer ${jwt}`] };
+    }
+    return this.#shared.fields;
   }
 
   /** The outcome of APNs' response. A token is dead only if APNs reports the token itself as bad or unregistered. */

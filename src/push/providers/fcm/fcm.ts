@@ -3,6 +3,7 @@
  * because its host cannot be configured and it does not expose `Retry-After`.
  */
 import type { Clock } from "../../../platform/base/clock.ts";
+import type { Connect, Fields, RequestHead } from "../../../platform/http2/connection.ts";
 import type { FcmSettings } from "../../provider-settings.ts";
 import { fittingJson } from "../fitting-text.ts";
 import {
@@ -18,7 +19,7 @@ import {
   serverFailureOutcome,
 } from "../outcomes.ts";
 import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
-import type { ExchangeResult, RawHeaders } from "../transport/http2-exchange.ts";
+import type { ExchangeResult } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
 import { InFlight } from "../transport/in-flight.ts";
 import { GoogleAccess } from "./google-access.ts";
@@ -51,19 +52,20 @@ export class FcmProvider implements PushProvider {
   readonly #pool: Http2Pool;
   readonly #oauthPool: Http2Pool;
   readonly #access: GoogleAccess;
-  readonly #target: RawHeaders;
-  #headers: { readonly token: string; readonly all: RawHeaders } = { token: "", all: [] };
+  readonly #path: string;
+  readonly #target: Fields;
+  #head: { readonly token: string; readonly head: RequestHead } | undefined;
 
-  constructor({ endpoint, account }: FcmSettings, clock: Clock) {
+  constructor({ endpoint, account }: FcmSettings, clock: Clock, connect: Connect) {
     this.#clock = clock;
-    this.#pool = new Http2Pool({ origin: endpoint, ...connections });
+    this.#pool = new Http2Pool({ connect, origin: endpoint, ...connections });
     const { origin } = new URL(account.tokenUri);
-    this.#oauthPool = new Http2Pool({ origin, maxSessions: 1, maxStreams: 1, idleMs: 30_000 });
+    this.#oauthPool = new Http2Pool({ connect, origin, maxSessions: 1, maxStreams: 1, idleMs: 30_000 });
     this.#access = new GoogleAccess(account, this.#oauthPool, clock);
     const { protocol, host } = new URL(endpoint);
+    this.#path = `/v1/projects/${encodeURIComponent(account.projectId)}/messages:send`;
     this.#target = [
       ...[":method", "POST", ":scheme", protocol.slice(0, -1), ":authority", host],
-      ...[":path", `/v1/projects/${encodeURIComponent(account.projectId)}/messages:send`],
       ...["content-type", "application/json"],
     ];
   }
@@ -95,21 +97,22 @@ export class FcmProvider implements PushProvider {
     let access = this.#access.token();
     if (access instanceof Promise) access = await access;
     if ("outcome" in access) return access.outcome;
-    let response = await this.#pool.request(this.#headersWith(access.token), body);
+    let response = await this.#pool.request(this.#headWith(access.token), body);
     if (response.responded && response.status === 401) {
       access = await this.#access.renew(access.token);
       if ("outcome" in access) return access.outcome;
-      response = await this.#pool.request(this.#headersWith(access.token), body);
+      response = await this.#pool.request(this.#headWith(access.token), body);
     }
     return this.#outcomeOf(response);
   }
 
-  /** The headers of a request: one array for all requests with the same access token. */
-  #headersWith(token: string): RawHeaders {
-    if (this.#headers.token !== token) {
-      this.#headers = { token, all: [...this.#target, "authorization", `Bearer ${token}`] };
+  /** The head of a request: one for all requests with the same access token. */
+  #headWith(token: string): RequestHead {
+    if (this.#head?.token !== token) {
+      const shared = [...this.#target, "authorization", `Bearer ${token}`];
+      this.#head = { token, head: { path: this.#path, shared } };
     }
-    return this.#headers.all;
+    return this.#head.head;
   }
 
   /**

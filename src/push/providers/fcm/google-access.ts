@@ -85,10 +85,13 @@ export class GoogleAccess {
     const { tokenUri } = this.#account;
     const { protocol, host, pathname, search } = new URL(tokenUri);
     const response = await this.#pool.request(
-      [
-        ...[":method", "POST", ":scheme", protocol.slice(0, -1), ":authority", host],
-        ...[":path", pathname + search, "content-type", "application/x-www-form-urlencoded"],
-      ],
+      {
+        path: pathname + search,
+        shared: [
+          ...[":method", "POST", ":scheme", protocol.slice(0, -1), ":authority", host],
+          ...["content-type", "application/x-www-form-urlencoded"],
+        ],
+      },
       new URLSearchParams({
         grant_type: "urn:ietf:params:oauth:grant-type:jwt-bearer",
         assertion: await this.#assertion(),

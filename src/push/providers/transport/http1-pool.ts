@@ -6,12 +6,12 @@ import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import { urlToHttpOptions } from "node:url";
 import { codeOf } from "../../../platform/base/error-code.ts";
+import type { Fields, RequestHead } from "../../../platform/http2/connection.ts";
 import {
   type ExchangeResult,
   maxBodyBytes,
   type NoResponse,
   type ProviderResponse,
-  type RawHeaders,
 } from "./http2-exchange.ts";
 
 /** Error codes of connecting and of TLS: nothing was sent. */
@@ -44,26 +44,27 @@ export class Http1Pool {
   }
 
   /** Sends a request. Never rejects. */
-  request(headers: RawHeaders, body: string | Uint8Array): Promise<ExchangeResult> {
-    const result = this.#send(headers, body);
+  request(head: RequestHead, body: string | Uint8Array): Promise<ExchangeResult> {
+    const result = this.#send(head, body);
     this.#open.add(result);
     const forget = () => this.#open.delete(result);
     void result.then(forget, forget);
     return result;
   }
 
-  async #send(headers: RawHeaders, body: string | Uint8Array): Promise<ExchangeResult> {
+  async #send({ path, shared, own = [] }: RequestHead, body: string | Uint8Array): Promise<ExchangeResult> {
     const { promise, resolve } = Promise.withResolvers<ExchangeResult>();
-    const fields = headers.flatMap((name, index) =>
-      index % 2 === 0 && !name.startsWith(":") ? [[name, headers[index + 1] ?? ""]] : [],
+    const all = [...shared, ...own];
+    const fields = all.flatMap((name, index) =>
+      index % 2 === 0 && !name.startsWith(":") ? [[name, all[index + 1] ?? ""]] : [],
     );
     const signal = AbortSignal.timeout(this.#timeoutMs);
     const sendRequest = this.#isSecure ? httpsRequest : httpRequest;
     try {
       const request = sendRequest({
         ...this.#origin,
-        method: pseudoHeader(headers, ":method"),
-        path: pseudoHeader(headers, ":path"),
+        method: methodIn(shared),
+        path,
         headers: { ...Object.fromEntries(fields), "content-length": Buffer.byteLength(body) },
         agent: this.#agent,
         signal,
@@ -85,8 +86,8 @@ export class Http1Pool {
   }
 }
 
-function pseudoHeader(headers: RawHeaders, name: string): string {
-  return headers[headers.indexOf(name) + 1] ?? "";
+function methodIn(fields: Fields): string {
+  return fields[fields.indexOf(":method") + 1] ?? "";
 }
 
 /** @param code of the error; undefined: the timeout has passed */

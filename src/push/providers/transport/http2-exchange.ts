@@ -1,17 +1,17 @@
 /**
- * One request over HTTP/2 and its result. Reads the response within its limits; the pool chooses the connection and
+ * One request over HTTP/2 and its result. Keeps the response within its limits; the pool chooses the connection and
  * enforces the timeout.
  */
-import { type ClientHttp2Stream, constants, type IncomingHttpHeaders } from "node:http2";
+import type {
+  ClientStream,
+  RequestHead,
+  ResponseFields,
+  StreamEnd,
+  StreamListener,
+} from "../../../platform/http2/connection.ts";
 
 /** Most bytes of a response body that are read; then the stream is closed. Providers' longest errors have about 2 KiB. */
 export const maxBodyBytes = 64 * 1024;
-
-/**
- * Alternating names and values. Pseudo-headers come first, including `:method`, `:scheme`, `:authority` and `:path`.
- * It is neither copied nor changed, so requests may share one.
- */
-export type RawHeaders = readonly string[];
 
 /** The peer responded, at least with a status. */
 export interface ProviderResponse {
@@ -36,25 +36,33 @@ export interface NoResponse {
 
 export type ExchangeResult = ProviderResponse | NoResponse;
 
+/** What a session is told of its requests. */
+export interface ExchangeOwner {
+  onResponse(): void;
+  onEnd(exchange: Exchange, end: StreamEnd): void;
+}
+
 /** A request in flight, and then its response: one object for both, as there are ten thousand a second. */
-export class Exchange implements ProviderResponse {
+export class Exchange implements ProviderResponse, StreamListener {
   readonly responded = true;
-  readonly headers: RawHeaders;
+  readonly head: RequestHead;
   readonly body: string | Uint8Array;
   /** As in `performance.now()`. */
   readonly requestedAt: number;
   /** How many streams it was sent on. */
   tries = 0;
-  /** The stream that the request is sent on; events of abandoned streams are ignored. */
-  stream: ClientHttp2Stream | undefined;
+  /** 0 until the peer has responded. */
+  status = 0;
   readonly result: Promise<ExchangeResult>;
   readonly #resolve: (result: ExchangeResult) => void;
-  #responseHeaders: IncomingHttpHeaders | undefined;
-  #chunks: Buffer[] | undefined;
+  #owner: ExchangeOwner | undefined;
+  #stream: ClientStream | undefined;
+  #fields: ResponseFields | undefined;
+  #parts: Buffer[] | undefined;
   #size = 0;
 
-  constructor(headers: RawHeaders, body: string | Uint8Array) {
-    this.headers = headers;
+  constructor(head: RequestHead, body: string | Uint8Array) {
+    this.head = head;
     this.body = body;
     this.requestedAt = performance.now();
     const { promise, resolve } = Promise.withResolvers<ExchangeResult>();
@@ -62,32 +70,44 @@ export class Exchange implements ProviderResponse {
     this.#resolve = resolve;
   }
 
-  /** 0 until the peer has responded. */
-  get status(): number {
-    return Number(this.#responseHeaders?.[":status"] ?? 0);
-  }
-
   header(name: string): string | undefined {
-    const value = this.#responseHeaders?.[name];
-    return typeof value === "string" ? value : undefined;
+    return this.#fields?.get(name);
   }
 
   text(): string {
-    return this.#chunks === undefined ? "" : Buffer.concat(this.#chunks).toString();
+    return this.#parts === undefined ? "" : Buffer.concat(this.#parts).toString();
   }
 
-  takeHeaders(headers: IncomingHttpHeaders): void {
-    this.#responseHeaders = headers;
+  /** It is being sent on this stream. */
+  begin(stream: ClientStream, owner: ExchangeOwner): void {
+    this.#stream = stream;
+    this.#owner = owner;
+    this.tries += 1;
   }
 
-  takeChunk(chunk: Buffer): void {
+  /** Ends its stream, if it has one. */
+  cancel(): void {
+    this.#stream?.cancel();
+  }
+
+  onResponse(status: number, fields: ResponseFields): void {
+    this.status = status;
+    this.#fields = fields;
+    this.#owner?.onResponse();
+  }
+
+  onData(part: Buffer): void {
     const room = maxBodyBytes - this.#size;
-    if (chunk.length > room) this.stream?.close(constants.NGHTTP2_CANCEL);
-    if (room === 0) return;
-    const taken = chunk.length > room ? chunk.subarray(0, room) : chunk;
+    const taken = part.length > room ? part.subarray(0, room) : part;
     this.#size += taken.length;
-    this.#chunks ??= [];
-    this.#chunks.push(taken);
+    this.#parts ??= [];
+    if (taken.length > 0) this.#parts.push(taken);
+    if (part.length > room) this.cancel();
+  }
+
+  onEnd(end: StreamEnd): void {
+    this.#stream = undefined;
+    this.#owner?.onEnd(this, end);
   }
 
   /** Ends the exchange with the response. A second end has no effect. */

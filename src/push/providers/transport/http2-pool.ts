@@ -3,8 +3,8 @@
  * room, enforces their timeouts, and repeats requests that the peer certainly did not process. One timer serves all
  * requests, as a timer for each would cost more than everything else.
  */
-import { constants } from "node:http2";
-import { Exchange, type ExchangeResult, type NoResponse, type RawHeaders } from "./http2-exchange.ts";
+import type { Connect, RequestHead, StreamEnd } from "../../../platform/http2/connection.ts";
+import { Exchange, type ExchangeResult, type NoResponse } from "./http2-exchange.ts";
 import { Session, type SessionOptions, type SessionOwner } from "./http2-session.ts";
 
 /** Milliseconds that a request waits for room before another connection is opened: connections cost the peer much. */
@@ -19,6 +19,8 @@ const restrictedMs = 600_000;
 const closeTimeoutMs = 1_000;
 
 export interface PoolOptions {
+  /** The client of HTTP/2 to use. */
+  readonly connect: Connect;
   /** As in `https://api.push.apple.com`. `http:` is HTTP/2 without TLS. */
   readonly origin: string;
   readonly maxSessions: number;
@@ -64,8 +66,8 @@ export class Http2Pool implements SessionOwner {
   }
 
   /** Sends a request. Never rejects. */
-  request(headers: RawHeaders, body: string | Uint8Array): Promise<ExchangeResult> {
-    const exchange = new Exchange(headers, body);
+  request(head: RequestHead, body: string | Uint8Array): Promise<ExchangeResult> {
+    const exchange = new Exchange(head, body);
     if (this.#isClosing) exchange.fail("unreachable", "closed");
     else if (this.#unreachable && exchange.requestedAt < this.#unreachable.until) {
       exchange.fail("unreachable", this.#unreachable.reason);
@@ -104,8 +106,9 @@ export class Http2Pool implements SessionOwner {
       if (this.#sessions.some(({ isConnecting }) => isConnecting)) return;
     }
     if (this.#restricted && now >= this.#restricted.until) this.#restricted = undefined;
-    const { origin, ca, maxStreams, idleMs = 600_000, silenceMs = 4_000 } = this.#options;
+    const { connect, origin, ca, maxStreams, idleMs = 600_000, silenceMs = 4_000 } = this.#options;
     const options: SessionOptions = {
+      connect,
       origin,
       ca,
       idleMs,
@@ -121,16 +124,17 @@ export class Http2Pool implements SessionOwner {
     if (this.#waiting.size > 0) this.#pump();
   }
 
-  onEnded(session: Session, exchange: Exchange, processed: boolean): void {
+  onEnded(session: Session, exchange: Exchange, { isUnprocessed, resetCode }: StreamEnd): void {
+    // The stream of an abandoned request.
+    if (!this.#open.has(exchange)) return;
     if (exchange.status !== 0) {
       this.#open.delete(exchange);
       exchange.succeed();
       if (exchange.status === this.#options.reconnectOn) session.retire();
-    } else if (processed || exchange.tries >= maxTries) {
+    } else if (!isUnprocessed || exchange.tries >= maxTries) {
       this.#open.delete(exchange);
-      exchange.fail("lost", session.reason);
+      exchange.fail("lost", resetCode === undefined ? session.reason : `RST_STREAM ${resetCode}`);
     } else {
-      exchange.stream = undefined;
       this.#waiting.add(exchange);
     }
     if (this.#open.size === 0) this.#onIdle?.();
@@ -170,20 +174,23 @@ export class Http2Pool implements SessionOwner {
   #abandon(exchange: Exchange, cause: NoResponse["cause"], reason: string): void {
     this.#open.delete(exchange);
     this.#waiting.delete(exchange);
-    const { stream } = exchange;
-    exchange.stream = undefined;
     exchange.fail(cause, reason);
-    stream?.close(constants.NGHTTP2_CANCEL);
+    exchange.cancel();
     if (this.#open.size === 0) this.#onIdle?.();
   }
 
   #sweep(): void {
     const now = performance.now();
+    const expired: Exchange[] = [];
     for (const exchange of this.#open) {
       if (now - exchange.requestedAt < this.#timeoutMs) break;
-      const isWaiting = this.#waiting.has(exchange);
-      this.#abandon(exchange, "timeout", isWaiting ? "no connection had room" : "response timeout");
+      expired.push(exchange);
     }
+    // First those that wait: the room that the others leave would come too late for them.
+    for (const exchange of expired) {
+      if (this.#waiting.has(exchange)) this.#abandon(exchange, "timeout", "no connection had room");
+    }
+    for (const exchange of expired) this.#abandon(exchange, "timeout", "response timeout");
     for (const session of this.#alive) session.sweep(now);
     this.onRoom();
     if (this.#open.size > 0 || this.#alive.size > 0) return;

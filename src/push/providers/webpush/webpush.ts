@@ -6,6 +6,7 @@ import { createECDH, type KeyObject } from "node:crypto";
 import ece from "http_ece";
 import { LRUCache } from "lru-cache";
 import type { Clock } from "../../../platform/base/clock.ts";
+import { type Connect, type Fields, noHttp2 } from "../../../platform/http2/connection.ts";
 import type { WebPushSettings } from "../../provider-settings.ts";
 import { fittingJson } from "../fitting-text.ts";
 import { quotaMs, reasonOf, retryAfterMs, retryMs, sent } from "../outcomes.ts";
@@ -13,7 +14,6 @@ import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from
 import { Http1Pool } from "../transport/http1-pool.ts";
 import type { ExchangeResult, NoResponse } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
-import { noHttp2 } from "../transport/http2-session.ts";
 import { InFlight } from "../transport/in-flight.ts";
 import { Vapid, vapidKey } from "./vapid.ts";
 import { parseSubscription, type Subscription } from "./webpush-subscription.ts";
@@ -34,6 +34,8 @@ const overloadsInARow = 5;
 interface Service {
   pool: Http2Pool | Http1Pool;
   readonly vapid: Vapid;
+  /** What its requests share; made anew with each VAPID token. */
+  shared: Fields;
   /** 503s since the last other response. */
   overloads: number;
   /** Nothing is sent to the service before this time, in milliseconds since the epoch. */
@@ -52,6 +54,7 @@ export class WebPushProvider implements PushProvider {
   readonly maxInFlight = 200;
   readonly #settings: WebPushSettings;
   readonly #clock: Clock;
+  readonly #connect: Connect;
   readonly #inFlight = new InFlight();
   readonly #key: KeyObject;
   readonly #services = new LRUCache<string, Service>({
@@ -61,9 +64,10 @@ export class WebPushProvider implements PushProvider {
   /** The pools that are being closed. */
   readonly #closings = new Set<Promise<void>>();
 
-  constructor(settings: WebPushSettings, clock: Clock) {
+  constructor(settings: WebPushSettings, clock: Clock, connect: Connect) {
     this.#settings = settings;
     this.#clock = clock;
+    this.#connect = connect;
     this.#key = vapidKey(settings);
   }
 
@@ -91,17 +95,13 @@ export class WebPushProvider implements PushProvider {
     const pausedMs = service.pausedUntil - this.#clock.now();
     if (pausedMs > 0) return { kind: "retry", afterMs: pausedMs, reason: "the push service is paused" };
     const authorization = await service.vapid.authorization();
-    const headers = [
-      ...[":method", "POST", ":scheme", endpoint.protocol.slice(0, -1), ":authority", endpoint.host],
-      ...[":path", endpoint.pathname + endpoint.search, "authorization", authorization],
-      ...["ttl", ttl, "urgency", "normal"],
-      ...["content-encoding", "aes128gcm", "content-type", "application/octet-stream"],
-    ];
+    if (service.shared.at(-1) !== authorization) service.shared = sharedFields(endpoint, authorization);
+    const head = { path: endpoint.pathname + endpoint.search, shared: service.shared, own: ["ttl", ttl] };
     const body = encrypted(parsed.value, `{"messageId":"${messageId}",${end}`);
-    let response = await service.pool.request(headers, body);
+    let response = await service.pool.request(head, body);
     if (!response.responded && lacksHttp2(response)) {
       this.#useHttp1(service, endpoint.origin);
-      response = await service.pool.request(headers, body);
+      response = await service.pool.request(head, body);
     }
     return this.#outcomeOf(response, service);
   }
@@ -110,7 +110,8 @@ export class WebPushProvider implements PushProvider {
     let service = this.#services.get(origin);
     if (service === undefined) {
       const vapid = new Vapid(this.#settings, this.#key, origin, this.#clock);
-      service = { pool: new Http2Pool({ origin, ...connections }), vapid, overloads: 0, pausedUntil: 0 };
+      const pool = new Http2Pool({ connect: this.#connect, origin, ...connections });
+      service = { pool, vapid, shared: [], overloads: 0, pausedUntil: 0 };
       this.#services.set(origin, service);
     }
     return service;
@@ -159,11 +160,19 @@ export class WebPushProvider implements PushProvider {
   }
 }
 
+function sharedFields({ protocol, host }: URL, authorization: string): Fields {
+  return [
+    ...[":method", "POST", ":scheme", protocol.slice(0, -1), ":authority", host],
+    ...["urgency", "normal", "content-encoding", "aes128gcm", "content-type", "application/octet-stream"],
+    ...["authorization", authorization],
+  ];
+}
+
 /** Whether the peer has no HTTP/2: it did not choose it in the TLS handshake, or its first bytes were not HTTP/2. */
 function lacksHttp2({ cause, reason }: NoResponse): boolean {
   return (
     cause === "unreachable" &&
-    (reason === noHttp2 || /^ERR_(?:HTTP2_ERROR|SSL_.*ALERT_NO_APPLICATION_PROTOCOL)$/.test(reason))
+    (reason === noHttp2 || /^ERR_SSL_.*ALERT_NO_APPLICATION_PROTOCOL$/.test(reason))
   );
 }
 

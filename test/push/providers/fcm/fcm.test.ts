@@ -164,7 +164,7 @@ describe("an answer of FCM", () => {
     [
       "no answer: the stream is reset",
       { fault: "reset" },
-      { kind: "retry", afterMs: 10_000, reason: "connection closed" },
+      { kind: "retry", afterMs: 10_000, reason: "RST_STREAM 2" },
     ],
   ])("%s", async (_, scenario, outcome) => {
     expect(await outcomeOf(scenario)).toEqual(outcome);
@@ -284,11 +284,7 @@ describe("the access token", () => {
       { answer: { status: 200, body: '{"access_token":"a\\nb","expires_in":9}' } },
       { kind: "unavailable", reason: "OAuth: 200 without a token" },
     ],
-    [
-      "a reset",
-      { fault: "reset" },
-      { kind: "unavailable", afterMs: 10_000, reason: "OAuth: connection closed" },
-    ],
+    ["a reset", { fault: "reset" }, { kind: "unavailable", afterMs: 10_000, reason: "OAuth: RST_STREAM 2" }],
   ])("is not had: %s", async (_, scenario, outcome) => {
     const sender = fcmOf(fake);
     fake.play({ ...scenario, on: "token" });

@@ -28,7 +28,11 @@ async function startServer(address: string): Promise<Server> {
 
 const poolOf = ({ host }: Server) =>
   new Http1Pool({ origin: `http://${host}`, maxSockets: 5, idleMs: 1_000, timeoutMs: 5_000 });
-const headersWith = (path: string) => [":method", "POST", ":scheme", "http", ":path", path, "ttl", "60"];
+const headWith = (path: string) => ({
+  path,
+  shared: [":method", "POST", ":scheme", "http"],
+  own: ["ttl", "60"],
+});
 
 let service: Server;
 let other: Server;
@@ -51,7 +55,7 @@ test.each(["//<other>/x", "http://<other>/x", "/..//<other>/x", "//", "/a?b=c"])
   "is asked of the origin as it is: %s",
   async (form) => {
     const path = form.replace("<other>", other.host);
-    expect(await pool.request(headersWith(path), "body")).toMatchObject({ responded: true, status: 201 });
+    expect(await pool.request(headWith(path), "body")).toMatchObject({ responded: true, status: 201 });
     expect(service.asked).toEqual([`${service.host} ${path}`]);
     expect(other.asked).toEqual([]);
   },
@@ -62,13 +66,15 @@ test("what cannot be asked is no answer, and the pool goes on and closes", async
   const unhandled: unknown[] = [];
   const note = (reason: unknown) => unhandled.push(reason);
   process.on("unhandledRejection", note);
-  expect(await own.request(headersWith("/a b"), "body")).toEqual({
+  expect(await own.request(headWith("/a b"), "body")).toEqual({
     responded: false,
     cause: "lost",
     reason: "ERR_UNESCAPED_CHARACTERS",
   });
-  expect(await own.request([...headersWith("/"), "x", "a\nb"], "body")).toMatchObject({ responded: false });
-  expect(await own.request(headersWith("/"), "body")).toMatchObject({ status: 201 });
+  expect(await own.request({ ...headWith("/"), own: ["x", "a\nb"] }, "body")).toMatchObject({
+    responded: false,
+  });
+  expect(await own.request(headWith("/"), "body")).toMatchObject({ status: 201 });
   await own.close();
   await new Promise(setImmediate);
   process.off("unhandledRejection", note);
@@ -78,7 +84,7 @@ test("what cannot be asked is no answer, and the pool goes on and closes", async
 test("an origin with an IPv6 address is reached", async () => {
   const six = await startServer("::1");
   const own = poolOf(six);
-  expect(await own.request(headersWith("/x"), "body")).toMatchObject({ status: 201 });
+  expect(await own.request(headWith("/x"), "body")).toMatchObject({ status: 201 });
   expect(six.asked).toEqual([`${six.host} /x`]);
   await own.close();
   await six.close();

@@ -84,7 +84,7 @@ describe("an answer of a push service", () => {
       { answer: { status: 307, headers: { location: "http://127.0.0.1/" } } },
       { kind: "failed", reason: "307" },
     ],
-    ["a reset", { fault: "reset" }, { kind: "retry", afterMs: 10_000, reason: "connection closed" }],
+    ["a reset", { fault: "reset" }, { kind: "retry", afterMs: 10_000, reason: "RST_STREAM 2" }],
   ])("%s", async (_, scenario, outcome) => {
     const playing = fake.play(scenario);
     expect(await sendOne(webPush, subscribe())).toEqual(outcome);

@@ -1,0 +1,31 @@
+/**
+ * Limits the frames of a peer that bring no response nearer: they cost us more than the peer, above all PING and SETTINGS,
+ * which must be answered. Honest peers send a few with each response, and some between responses.
+ */
+import { ConnectionError, errorCode } from "./protocol.ts";
+
+/** Most such frames between two responses within the time below. */
+const maxIdleFrames = 10_000;
+const withinMs = 10_000;
+
+export class FloodGuard {
+  #frames = 0;
+  #since = performance.now();
+
+  /** Counts a frame. @throws ConnectionError with ENHANCE_YOUR_CALM if there are too many */
+  count(): void {
+    this.#frames += 1;
+    if (this.#frames <= maxIdleFrames) return;
+    const now = performance.now();
+    if (now - this.#since < withinMs)
+      throw new ConnectionError(errorCode.enhanceYourCalm, "a flood of frames");
+    this.#frames = 0;
+    this.#since = now;
+  }
+
+  /** A response has come. */
+  reset(): void {
+    // The time is only looked at when there are too many, so a flood is noticed after twice as many at the latest.
+    this.#frames = 0;
+  }
+}

@@ -1,0 +1,111 @@
+/** A connection over `node:http2`, to fall back on. */
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect,
+  constants,
+  type IncomingHttpHeaders,
+  sensitiveHeaders,
+} from "node:http2";
+import { codeOf } from "../base/error-code.ts";
+import {
+  type ClientStream,
+  type Connection,
+  type ConnectionListener,
+  type ConnectionOptions,
+  noHttp2,
+  type RequestHead,
+  type StreamListener,
+} from "./connection.ts";
+
+export class NodeConnection implements Connection {
+  readonly #http2: ClientHttp2Session;
+  #isReady = false;
+  #isRetired = false;
+  reason = "connection closed";
+  /** The last stream that the peer processes, from its GOAWAY frame. */
+  #lastStreamId = Number.POSITIVE_INFINITY;
+
+  constructor({ origin, ca }: ConnectionOptions, listener: ConnectionListener) {
+    this.#http2 = connect(origin, {
+      settings: { enablePush: false },
+      ...(ca !== undefined && { ca }),
+    });
+    this.#http2.on("connect", ({ encrypted, alpnProtocol }) => {
+      if (encrypted && alpnProtocol !== "h2") this.destroy(noHttp2);
+    });
+    this.#http2.on("remoteSettings", ({ maxConcurrentStreams }) => {
+      this.#isReady = true;
+      listener.onSettings(maxConcurrentStreams ?? Number.POSITIVE_INFINITY);
+    });
+    this.#http2.on("goaway", (code, lastStreamId) => {
+      this.#lastStreamId = Math.min(this.#lastStreamId, lastStreamId);
+      if (code !== constants.NGHTTP2_NO_ERROR) this.reason = `GOAWAY ${code}`;
+      this.#isRetired = true;
+      listener.onRetired();
+      this.close();
+    });
+    this.#http2.on("error", (error) => {
+      const isForeign = !this.#isReady && codeOf(error) === "ERR_HTTP2_ERROR";
+      this.reason = isForeign ? noHttp2 : (codeOf(error) ?? error.name);
+    });
+    this.#http2.on("close", () => {
+      this.#isRetired = true;
+      listener.onClosed();
+    });
+  }
+
+  get isOpen(): boolean {
+    return this.#isReady && !this.#isRetired && !this.#http2.closed && !this.#http2.destroyed;
+  }
+
+  request({ path, shared, own = [] }: RequestHead, body: string | Uint8Array, listener: StreamListener) {
+    const headers = [":path", path, ...shared, ...own];
+    // What differs in each request stays out of the compression table.
+    const names = own.filter((_, index) => index % 2 === 0);
+    Object.assign(headers, { [sensitiveHeaders]: [":path", ...names] });
+    const stream = this.#http2.request(headers);
+    stream.on("response", (fields) => onResponse(fields, listener));
+    stream.on("data", (part: Buffer) => listener.onData(part));
+    // The "close" event, which follows, handles the error.
+    stream.on("error", () => {});
+    stream.on("close", () => listener.onEnd(this.#endOf(stream)));
+    stream.end(body);
+    return { cancel: () => stream.close(constants.NGHTTP2_CANCEL) } satisfies ClientStream;
+  }
+
+  #endOf({ id, rstCode }: ClientHttp2Stream) {
+    const isRefused = rstCode === constants.NGHTTP2_REFUSED_STREAM;
+    return {
+      resetCode: rstCode === constants.NGHTTP2_NO_ERROR ? undefined : rstCode,
+      isUnprocessed: isRefused || id === undefined || id > this.#lastStreamId,
+    };
+  }
+
+  ping(onAnswer: () => void): void {
+    if (this.#http2.destroyed) return;
+    this.#http2.ping((error) => {
+      if (error === null) onAnswer();
+    });
+  }
+
+  close(): void {
+    if (!this.#isReady) this.destroy("closed");
+    this.#isRetired = true;
+    if (!this.#http2.closed && !this.#http2.destroyed) this.#http2.close();
+  }
+
+  destroy(reason: string): void {
+    this.reason = reason;
+    this.#http2.destroy();
+  }
+}
+
+function onResponse(fields: IncomingHttpHeaders, listener: StreamListener): void {
+  listener.onResponse(Number(fields[":status"]), {
+    get(name) {
+      const value = fields[name];
+      return typeof value === "string" ? value : undefined;
+    },
+  });
+}

@@ -1,0 +1,24 @@
+/**
+ * What the peer may still send, on a stream or on the connection (RFC 9113 section 5.2). It is opened again when half of
+ * it is used. A peer that sends more all the same is not stopped here, but by the limits on what is kept of a response.
+ */
+export class ReceiveWindow {
+  readonly #size: number;
+  #used = 0;
+
+  constructor(size: number) {
+    this.#size = size;
+  }
+
+  /**
+   * Counts the payload of a DATA frame, padding included.
+   * @returns by how much the window is to be opened again with WINDOW_UPDATE; 0: not yet
+   */
+  take(bytes: number): number {
+    this.#used += bytes;
+    if (this.#used < this.#size / 2) return 0;
+    const increment = this.#used;
+    this.#used = 0;
+    return increment;
+  }
+}

@@ -1,0 +1,75 @@
+/** The header fields of responses, and whether they are valid (RFC 9113 sections 8.2 and 8.3). */
+import type { Fields, ResponseFields } from "./connection.ts";
+import { decodeHeaderBlock } from "./hpack-decoder.ts";
+import { errorCode, StreamError } from "./protocol.ts";
+
+/** The header section of a response. */
+interface ResponseHead {
+  /** From 100 to 999; below 200 it is an interim response, and the final one follows. */
+  readonly status: number;
+  readonly fields: ResponseFields;
+}
+
+const namePattern = /^[!#$%&'*+.^_`|~0-9a-z-]+$/;
+const badValue = /[\0\r\n]|^[\t ]|[\t ]$/;
+/** Fields that concern a connection of HTTP/1.1. */
+const ofConnection = new Set([
+  "connection",
+  "proxy-connection",
+  "keep-alive",
+  "transfer-encoding",
+  "upgrade",
+]);
+
+const malformed = (what: string): StreamError => new StreamError(errorCode.protocolError, what);
+
+class FieldList implements ResponseFields {
+  readonly #fields: Fields;
+
+  constructor(fields: Fields) {
+    this.#fields = fields;
+  }
+
+  get(name: string): string | undefined {
+    for (let index = 0; index < this.#fields.length; index += 2) {
+      if (this.#fields[index] === name) return this.#fields[index + 1];
+    }
+    return undefined;
+  }
+}
+
+/** Reads header blocks. As blocks have no state, one that is the same as the last is not decoded again. */
+export class ResponseReader {
+  #lastBlock = Buffer.alloc(0);
+  #lastHead: ResponseHead | undefined;
+
+  /** @throws ConnectionError if it is no header block @throws StreamError if it is no response */
+  head(block: Buffer): ResponseHead {
+    if (this.#lastHead && block.equals(this.#lastBlock)) return this.#lastHead;
+    const head = headOf(decodeHeaderBlock(block));
+    this.#lastBlock = Buffer.from(block);
+    this.#lastHead = head;
+    return head;
+  }
+
+  /** Checks the fields after a body (section 8.1). @throws as `head` */
+  trailers(block: Buffer): void {
+    check(decodeHeaderBlock(block), 0);
+  }
+}
+
+function headOf(fields: Fields): ResponseHead {
+  const [name, status = ""] = fields;
+  if (name !== ":status" || !/^[1-9]\d\d$/.test(status) || status === "101") throw malformed("no status");
+  check(fields, 2);
+  return { status: Number(status), fields: new FieldList(fields) };
+}
+
+/** @param start behind the pseudo-header */
+function check(fields: Fields, start: number): void {
+  for (let index = start; index < fields.length; index += 2) {
+    const [name = "", value = ""] = [fields[index], fields[index + 1]];
+    if (!namePattern.test(name) || ofConnection.has(name)) throw malformed("a field's name");
+    if (badValue.test(value)) throw malformed("a field's value");
+  }
+}

@@ -1,0 +1,535 @@
+/** Our client against a server that plays whatever RFC 9113 allows, and whatever it forbids. */
+import { afterEach, describe, expect, test } from "vitest";
+import { FrameConnection } from "../../../src/platform/http2/frame-connection.ts";
+import { type Followed, follow, post, type Request } from "./client-fixture.ts";
+import { frame, number, ok, type Peer, type RawServer, settings, startRawServer } from "./raw-server.ts";
+
+const type = {
+  data: 0,
+  headers: 1,
+  rst: 3,
+  settings: 4,
+  push: 5,
+  ping: 6,
+  goaway: 7,
+  window: 8,
+  continuation: 9,
+};
+const code = { protocol: 1, flowControl: 3, frameSize: 6, refused: 7, cancel: 8, compression: 9, calm: 11 };
+const status200 = Buffer.of(0x88);
+const literal = (name: string, value: string): Buffer =>
+  Buffer.concat([
+    Buffer.of(0, name.length),
+    Buffer.from(name),
+    Buffer.of(value.length),
+    Buffer.from(value, "latin1"),
+  ]);
+const response = (streamId = 1): Buffer => frame(type.headers, 0x4, streamId, status200);
+const goaway = (lastId: number, error = 0): Buffer =>
+  frame(type.goaway, 0, 0, Buffer.concat([number(lastId), number(error)]));
+
+const closing: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close();
+});
+
+interface Wire extends Followed {
+  readonly server: RawServer;
+  readonly peer: Peer;
+}
+
+async function connected(first = settings(), firstStreamId = 1): Promise<Wire> {
+  const server = await startRawServer();
+  closing.push(() => server.close());
+  const followed = follow((...args) => new FrameConnection(...args, firstStreamId), server.origin);
+  closing.push(() => followed.connection.destroy("the test is over"));
+  const peer = await server.accept();
+  peer.send(first);
+  await followed.opened;
+  return { ...followed, server, peer };
+}
+
+/** A connection with a request that the server has. */
+async function asked(first = settings(), body = ""): Promise<Wire & { readonly request: Request }> {
+  const wire = await connected(first);
+  const request = post(wire.connection, {}, body);
+  await wire.peer.next(type.headers);
+  return { ...wire, request };
+}
+
+describe("a response", () => {
+  test.each<[string, Buffer[], { status?: number; body?: string }]>([
+    ["without a body", [ok(1)], {}],
+    [
+      "with padding everywhere",
+      [
+        frame(type.headers, 0xc, 1, Buffer.concat([Buffer.of(3), status200, Buffer.alloc(3)])),
+        frame(type.data, 0x8, 1, Buffer.concat([Buffer.of(200), Buffer.from("fi"), Buffer.alloc(200)])),
+        frame(type.data, 0x9, 1, Buffer.concat([Buffer.of(0), Buffer.from("ne")])),
+      ],
+      { body: "fine" },
+    ],
+    ["with a priority", [frame(type.headers, 0x25, 1, Buffer.concat([Buffer.alloc(5, 1), status200]))], {}],
+    [
+      "in CONTINUATION frames, one of them empty",
+      [
+        frame(type.headers, 0x1, 1, status200.subarray(0, 0)),
+        frame(type.continuation, 0, 1, status200),
+        frame(type.continuation, 0, 1),
+        frame(type.continuation, 0x4, 1, literal("x-a", "b")),
+      ],
+      {},
+    ],
+    [
+      "after interim ones",
+      [
+        frame(type.headers, 0x4, 1, literal(":status", "103")),
+        frame(type.headers, 0x4, 1, literal(":status", "100")),
+        ok(1),
+      ],
+      {},
+    ],
+    [
+      "with trailers",
+      [
+        response(),
+        frame(type.data, 0, 1, Buffer.from("fine")),
+        frame(type.headers, 0x5, 1, literal("x-t", "1")),
+      ],
+      { body: "fine" },
+    ],
+    [
+      "among frames that nobody knows, and PRIORITY",
+      [
+        frame(0xfa, 0xff, 1, Buffer.alloc(20)),
+        frame(0x0a, 0, 0, Buffer.alloc(4)),
+        frame(0x2, 0, 1, Buffer.alloc(5)),
+        response(),
+        frame(0xfb, 0, 77),
+        frame(type.data, 0x1, 1, Buffer.from("fine")),
+      ],
+      { body: "fine" },
+    ],
+    ["with a status of its own", [frame(type.headers, 0x5, 1, literal(":status", "429"))], { status: 429 }],
+  ])("%s is read, also byte by byte", async (_, frames, { status = 200, body = "" }) => {
+    for (const isSlow of [false, true]) {
+      const { peer, request } = await asked();
+      const bytes = Buffer.concat(frames);
+      if (!isSlow) peer.send(bytes);
+      else {
+        peer.socket.setNoDelay();
+        for (const byte of bytes) {
+          peer.send(Buffer.of(byte));
+          await new Promise(setImmediate);
+        }
+      }
+      expect(await request.result).toMatchObject({ status, body, end: { isUnprocessed: false } });
+    }
+  });
+
+  test("with the same fields as the one before is still its own", async () => {
+    const { connection, peer } = await connected();
+    const block = Buffer.concat([status200, literal("x-a", "1")]);
+    const other = Buffer.concat([status200, literal("x-a", "2")]);
+    const requests = [1, 2, 3].map(() => post(connection));
+    for (const id of [1, 3, 5]) peer.send(frame(type.headers, 0x5, id, id === 5 ? other : block));
+    const values = await Promise.all(requests.map(async ({ result }) => (await result).fields?.get("x-a")));
+    expect(values).toEqual(["1", "1", "2"]);
+  });
+
+  test("that comes before the body is sent ends the body", async () => {
+    const { peer, request } = await asked(settings({ 4: 10 }), "x".repeat(100));
+    await peer.next(type.data);
+    peer.send(ok(1));
+    expect(await request.result).toMatchObject({ status: 200 });
+    expect(await peer.next(type.rst)).toMatchObject({ streamId: 1, payload: number(code.cancel) });
+    expect(peer.bodyBytes(1)).toBe(10);
+  });
+});
+
+describe("a server that breaks the protocol loses the connection", () => {
+  const cases: [string, Buffer[], number][] = [
+    ["with DATA on stream 0", [frame(type.data, 0, 0)], code.protocol],
+    ["with HEADERS on stream 0", [frame(type.headers, 0x5, 0, status200)], code.protocol],
+    ["with HEADERS on a stream of its own", [frame(type.headers, 0x5, 2, status200)], code.protocol],
+    ["with HEADERS on a stream that is to come", [ok(3)], code.protocol],
+    ["with RST_STREAM on stream 0", [frame(type.rst, 0, 0, number(8))], code.protocol],
+    ["with RST_STREAM on a stream that is to come", [frame(type.rst, 0, 3, number(8))], code.protocol],
+    ["with RST_STREAM of another size", [frame(type.rst, 0, 1, Buffer.alloc(5))], code.frameSize],
+    ["with SETTINGS on a stream", [frame(type.settings, 0, 1)], code.protocol],
+    ["with SETTINGS of another size", [frame(type.settings, 0, 0, Buffer.alloc(5))], code.frameSize],
+    ["with SETTINGS that acknowledge and set", [frame(type.settings, 1, 0, Buffer.alloc(6))], code.frameSize],
+    ["with a window of 2^31", [settings({ 4: 0x8000_0000 })], code.flowControl],
+    ["with frames of 16,383 bytes", [settings({ 5: 16_383 })], code.protocol],
+    ["with frames of 2^24 bytes", [settings({ 5: 0x100_0000 })], code.protocol],
+    ["by enabling push", [settings({ 2: 1 })], code.protocol],
+    [
+      "with PUSH_PROMISE",
+      [frame(type.push, 0x4, 1, Buffer.concat([number(2), Buffer.of(0x82)]))],
+      code.protocol,
+    ],
+    ["with PING on a stream", [frame(type.ping, 0, 1, Buffer.alloc(8))], code.protocol],
+    ["with PING of another size", [frame(type.ping, 0, 0, Buffer.alloc(7))], code.frameSize],
+    ["with GOAWAY on a stream", [frame(type.goaway, 0, 1, Buffer.alloc(8))], code.protocol],
+    ["with GOAWAY that is too short", [frame(type.goaway, 0, 0, Buffer.alloc(7))], code.frameSize],
+    ["with WINDOW_UPDATE of 0", [frame(type.window, 0, 0, number(0))], code.protocol],
+    ["with WINDOW_UPDATE of another size", [frame(type.window, 0, 0, Buffer.alloc(3))], code.frameSize],
+    [
+      "with a connection's window that is too large",
+      [frame(type.window, 0, 0, number(0x7fff_ffff))],
+      code.flowControl,
+    ],
+    ["with CONTINUATION from nowhere", [frame(type.continuation, 0x4, 1, status200)], code.protocol],
+    [
+      "with CONTINUATION of another stream",
+      [frame(type.headers, 0x1, 1), frame(type.continuation, 0x4, 3, status200)],
+      code.protocol,
+    ],
+    [
+      "with a frame within a header block",
+      [frame(type.headers, 0x1, 1), frame(type.ping, 0, 0, Buffer.alloc(8))],
+      code.protocol,
+    ],
+    [
+      "with an unknown frame within a header block",
+      [frame(type.headers, 0x1, 1), frame(0xfa, 0, 0)],
+      code.protocol,
+    ],
+    ["with a broken header block", [frame(type.headers, 0x5, 1, Buffer.of(0x80))], code.compression],
+    [
+      "with a dynamic table",
+      [frame(type.headers, 0x5, 1, Buffer.of(0x3f, 0xe1, 0x1f, 0x88))],
+      code.compression,
+    ],
+    ["with more padding than content", [response(), frame(type.data, 0x8, 1, Buffer.of(1))], code.protocol],
+    ["with a padded frame that is empty", [response(), frame(type.data, 0x8, 1)], code.frameSize],
+    ["with a priority that is cut off", [frame(type.headers, 0x24, 1, Buffer.alloc(4))], code.frameSize],
+    ["with a frame that is too long", [Buffer.from([0x00, 0x40, 0x01, 0, 0, 0, 0, 0, 1])], code.frameSize],
+  ];
+  test.each(cases)("%s", async (_, frames, error) => {
+    const { peer, request, closed, connection } = await asked();
+    peer.send(...frames);
+    const { payload } = await peer.next(type.goaway);
+    expect(payload.readUInt32BE(4)).toBe(error);
+    await closed;
+    expect(connection.isOpen).toBe(false);
+    expect(connection.reason).toMatch(/^HTTP\/2: /);
+    // The server may have processed it.
+    expect((await request.result).end).toEqual({ resetCode: undefined, isUnprocessed: false });
+  });
+
+  test.each<[string, Buffer]>([
+    ["HTTP/1.1", Buffer.from("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")],
+    ["another first frame", frame(type.ping, 0, 0, Buffer.alloc(8))],
+    ["an acknowledgement first", frame(type.settings, 1, 0)],
+  ])("with %s, which is no HTTP/2", async (_, bytes) => {
+    const server = await startRawServer();
+    closing.push(() => server.close());
+    const { connection, closed } = follow((...args) => new FrameConnection(...args), server.origin);
+    (await server.accept()).send(bytes);
+    await closed;
+    expect(connection.reason).toBe("the peer speaks no HTTP/2");
+  });
+});
+
+describe("a response that is not one ends its stream, and no other", () => {
+  test.each<[string, Buffer[], number]>([
+    ["a body without a response", [frame(type.data, 0x1, 1, Buffer.from("x"))], code.protocol],
+    ["no status", [frame(type.headers, 0x5, 1, literal("x-a", "b"))], code.protocol],
+    ["no fields", [frame(type.headers, 0x5, 1)], code.protocol],
+    ["a status of letters", [frame(type.headers, 0x5, 1, literal(":status", "2oo"))], code.protocol],
+    ["a status of 99", [frame(type.headers, 0x5, 1, literal(":status", "099"))], code.protocol],
+    ["the status 101", [frame(type.headers, 0x4, 1, literal(":status", "101"))], code.protocol],
+    [
+      "an interim response that ends",
+      [frame(type.headers, 0x5, 1, literal(":status", "100"))],
+      code.protocol,
+    ],
+    ["two statuses", [frame(type.headers, 0x5, 1, Buffer.of(0x88, 0x88))], code.protocol],
+    [
+      "a status behind a field",
+      [frame(type.headers, 0x5, 1, Buffer.concat([literal("a", "b"), status200]))],
+      1,
+    ],
+    ["another pseudo-header", [frame(type.headers, 0x5, 1, Buffer.of(0x88, 0x84))], code.protocol],
+    [
+      "a name in capitals",
+      [frame(type.headers, 0x5, 1, Buffer.concat([status200, literal("X-A", "b")]))],
+      code.protocol,
+    ],
+    [
+      "an empty name",
+      [frame(type.headers, 0x5, 1, Buffer.concat([status200, literal("", "b")]))],
+      code.protocol,
+    ],
+    [
+      "a field of HTTP/1.1",
+      [frame(type.headers, 0x5, 1, Buffer.concat([status200, literal("connection", "close")]))],
+      code.protocol,
+    ],
+    [
+      "a line break in a value",
+      [frame(type.headers, 0x5, 1, Buffer.concat([status200, literal("a", "b\r\nc")]))],
+      code.protocol,
+    ],
+    [
+      "too many fields",
+      [
+        frame(
+          type.headers,
+          0x5,
+          1,
+          Buffer.concat([status200, ...Array.from({ length: 130 }, () => literal("a", "b"))]),
+        ),
+      ],
+      code.calm,
+    ],
+    ["WINDOW_UPDATE of 0", [frame(type.window, 0, 1, number(0))], code.protocol],
+    ["a window that is too large", [frame(type.window, 0, 1, number(0x7fff_ffff))], code.flowControl],
+  ])("%s", async (_, frames, error) => {
+    const { connection, peer, request } = await asked();
+    peer.send(...frames);
+    expect(await peer.next(type.rst)).toMatchObject({ streamId: 1, payload: number(error) });
+    expect(await request.result).toMatchObject({ status: undefined, end: { isUnprocessed: false } });
+    const next = post(connection);
+    await peer.next(type.headers);
+    peer.send(ok(3));
+    expect(await next.result).toMatchObject({ status: 200 });
+  });
+
+  test.each<[string, Buffer]>([
+    ["trailers that do not end it", frame(type.headers, 0x4, 1, literal("a", "b"))],
+    ["a second status", frame(type.headers, 0x5, 1, status200)],
+  ])("%s, after its status", async (_, last) => {
+    const { peer, request } = await asked();
+    peer.send(response(), last);
+    expect(await peer.next(type.rst)).toMatchObject({ streamId: 1, payload: number(code.protocol) });
+    expect(await request.result).toMatchObject({ status: 200 });
+  });
+});
+
+describe("a request is certainly not processed", () => {
+  test("if the server refuses its stream", async () => {
+    const { peer, request } = await asked();
+    peer.send(frame(type.rst, 0, 1, number(code.refused)));
+    expect((await request.result).end).toEqual({ resetCode: code.refused, isUnprocessed: true });
+  });
+
+  test.each([code.cancel, 0, 2, code.calm])("but not if it resets it with code %i", async (error) => {
+    const { peer, request } = await asked();
+    peer.send(frame(type.rst, 0, 1, number(error)));
+    expect((await request.result).end).toEqual({ resetCode: error, isUnprocessed: false });
+  });
+
+  test("if it comes behind the last stream of GOAWAY; those before it go on", async () => {
+    const { connection, peer, retired, closed } = await connected();
+    const requests = [1, 3, 5, 7].map(() => post(connection));
+    await peer.next(type.headers);
+    peer.send(goaway(0x7fff_ffff), goaway(3));
+    await retired;
+    const [first, second, third, fourth] = requests;
+    for (const late of [third, fourth]) {
+      expect((await late?.result)?.end).toEqual({ resetCode: undefined, isUnprocessed: true });
+    }
+    expect(connection.isOpen).toBe(false);
+    expect(() => post(connection)).toThrow();
+    peer.send(ok(1), ok(3));
+    for (const early of [first, second]) expect(await early?.result).toMatchObject({ status: 200 });
+    await closed;
+    expect(connection.reason).toBe("connection closed");
+  });
+
+  test("but not if the connection ends after GOAWAY without a response", async () => {
+    const { peer, request, closed, connection } = await asked();
+    peer.send(goaway(1, code.calm));
+    peer.socket.end();
+    expect((await request.result).end).toEqual({ resetCode: undefined, isUnprocessed: false });
+    await closed;
+    expect(connection.reason).toBe("GOAWAY 11");
+  });
+
+  test("if the connection ends before anything of it was written, and not if it was", async () => {
+    const { connection, peer } = await connected();
+    const written = post(connection);
+    await peer.next(type.headers);
+    const unwritten = post(connection);
+    connection.destroy("the test ends it");
+    expect((await written.result).end.isUnprocessed).toBe(false);
+    expect((await unwritten.result).end.isUnprocessed).toBe(true);
+    expect(connection.reason).toBe("the test ends it");
+  });
+});
+
+describe("flow control", () => {
+  const body = "x".repeat(100_000);
+
+  test("holds a body back until the windows of stream and connection are open", async () => {
+    const { connection, peer, request } = await asked(settings(), body);
+    await expect.poll(() => peer.bodyBytes(1)).toBe(65_535);
+    peer.send(frame(type.window, 0, 1, number(50_000)));
+    const second = post(connection, {}, "y".repeat(10));
+    await peer.next(type.headers);
+    peer.send(frame(type.window, 0, 0, number(10_000)));
+    await expect.poll(() => peer.bodyBytes(1)).toBe(75_535);
+    expect(peer.bodyBytes(3)).toBe(0);
+    peer.send(frame(type.window, 0, 0, number(50_000)));
+    await expect.poll(() => [peer.bodyBytes(1), peer.bodyBytes(3)]).toEqual([100_000, 10]);
+    const ends = peer.frames.filter((sent) => sent.type === type.data && sent.flags === 1);
+    expect(ends.map(({ streamId }) => streamId).sort()).toEqual([1, 3]);
+    expect(Math.max(...peer.frames.map(({ payload }) => payload.length))).toBeLessThanOrEqual(16_384);
+    peer.send(ok(1), ok(3));
+    expect(await request.result).toMatchObject({ status: 200 });
+    expect(await second.result).toMatchObject({ status: 200 });
+  });
+
+  test("takes back what the settings take back, below zero", async () => {
+    const { peer, request } = await asked(settings({ 4: 1_000 }), "x".repeat(1_500));
+    await expect.poll(() => peer.bodyBytes(1)).toBe(1_000);
+    // The window is now 100 - 1,000 = -900.
+    peer.send(settings({ 4: 100 }), frame(type.window, 0, 1, number(900)));
+    await peer.next(type.settings);
+    peer.send(frame(type.ping, 0, 0, Buffer.alloc(8)));
+    await peer.next(type.ping);
+    expect(peer.bodyBytes(1)).toBe(1_000);
+    peer.send(frame(type.window, 0, 1, number(1)));
+    await expect.poll(() => peer.bodyBytes(1)).toBe(1_001);
+    peer.send(settings({ 4: 1_000 }));
+    await expect.poll(() => peer.bodyBytes(1)).toBe(1_500);
+    peer.send(ok(1));
+    expect(await request.result).toMatchObject({ status: 200 });
+  });
+
+  test("opens our windows again as responses come, and also for what nobody waits for", async () => {
+    const { connection, peer, request } = await asked();
+    const part = frame(type.data, 0, 1, Buffer.alloc(16_384));
+    peer.send(response(), part, part);
+    expect(await peer.next(type.window)).toMatchObject({ streamId: 1, payload: number(32_768) });
+    request.stream.cancel();
+    expect(await request.result).toMatchObject({ status: 200 });
+    expect(await peer.next(type.rst)).toMatchObject({ streamId: 1, payload: number(code.cancel) });
+    for (let sent = 0; sent < 64; sent += 1) peer.send(part);
+    expect(await peer.next(type.window)).toMatchObject({ streamId: 0 });
+    const next = post(connection);
+    await peer.next(type.headers);
+    peer.send(ok(3));
+    expect(await next.result).toMatchObject({ status: 200 });
+  });
+});
+
+describe("limits", () => {
+  test("on streams change with the settings", async () => {
+    const { limits, peer } = await connected(settings({ 3: 1 }));
+    peer.send(settings({ 3: 1_000 }), settings({ 3: 0 }), settings({ 1: 0 }));
+    await expect.poll(() => limits).toEqual([1, 1_000, 0, 0]);
+    await expect
+      .poll(() => peer.frames.filter((sent) => sent.type === type.settings && sent.flags === 1).length)
+      .toBe(4);
+  });
+
+  test("on ids: after the last one, the connection takes no more", async () => {
+    const { connection, peer } = await connected(settings(), 0x7fff_fffd);
+    const requests = [post(connection), post(connection)];
+    await peer.next(type.headers);
+    expect(connection.isOpen).toBe(false);
+    expect(() => post(connection)).toThrow();
+    peer.send(ok(0x7fff_fffd), ok(0x7fff_ffff));
+    for (const { result } of requests) expect(await result).toMatchObject({ status: 200 });
+  });
+
+  test.each<[string, Buffer]>([
+    ["PING", frame(type.ping, 0, 0, Buffer.alloc(8))],
+    ["SETTINGS", settings()],
+    ["acknowledgements", frame(type.settings, 1, 0)],
+    ["empty DATA", frame(type.data, 0, 1)],
+    ["interim responses", frame(type.headers, 0x4, 3, literal(":status", "100"))],
+    ["DATA of a stream that has ended", frame(type.data, 0, 5)],
+    ["WINDOW_UPDATE", frame(type.window, 0, 1, number(1))],
+    ["unknown frames", frame(0xfa, 0, 0)],
+  ])("on frames that bring nothing: a flood of %s ends the connection", async (_, one) => {
+    const { connection, peer, closed } = await connected();
+    const [first] = [post(connection), post(connection), post(connection).stream.cancel()];
+    await peer.next(type.headers);
+    peer.send(response(1));
+    const many = Buffer.concat(Array.from({ length: 1_000 }, () => one));
+    for (let sent = 0; sent < 21; sent += 1) peer.send(many);
+    const { payload } = await peer.next(type.goaway);
+    expect(payload.readUInt32BE(4)).toBe(code.calm);
+    await closed;
+    expect(await first?.result).toMatchObject({ status: 200 });
+  });
+
+  test.each<[string, Buffer, number]>([
+    ["small", Buffer.alloc(0), 65],
+    ["large", Buffer.alloc(16_384, 0x88), 5],
+  ])("on header blocks: too many %s CONTINUATION frames end the connection", async (_, part, count) => {
+    const { peer, request, closed } = await asked();
+    peer.send(frame(type.headers, 0, 1, status200));
+    for (let sent = 0; sent < count; sent += 1) peer.send(frame(type.continuation, 0, 1, part));
+    const { payload } = await peer.next(type.goaway);
+    expect(payload.readUInt32BE(4)).toBe(code.calm);
+    await closed;
+    expect(await request.result).toMatchObject({ status: undefined });
+  });
+});
+
+test("all requests of a turn go out in one write", async () => {
+  const { connection, peer } = await connected();
+  await peer.next(type.window);
+  await peer.next(type.settings);
+  const before = peer.reads;
+  const requests = Array.from({ length: 20 }, () => post(connection, {}, "body"));
+  await expect.poll(() => peer.frames.filter((sent) => sent.type === type.data).length).toBe(20);
+  expect(peer.reads).toBe(before + 1);
+  peer.send(...requests.map((_, index) => ok(index * 2 + 1)));
+  for (const { result } of requests) expect(await result).toMatchObject({ status: 200 });
+});
+
+test("a header block of more than a frame is continued", async () => {
+  const { connection, peer } = await connected();
+  const { result } = post(connection, { own: ["x-long", "v".repeat(40_000)] });
+  expect(await peer.next(type.headers)).toMatchObject({ flags: 0x1, payload: { length: 16_384 } });
+  expect(await peer.next(type.continuation)).toMatchObject({ flags: 0, payload: { length: 16_384 } });
+  expect(await peer.next(type.continuation)).toMatchObject({ flags: 0x4 });
+  peer.send(ok(1));
+  expect(await result).toMatchObject({ status: 200 });
+});
+
+test("PING is answered with its own bytes, and ours is noticed when it is answered", async () => {
+  const { connection, peer } = await connected();
+  peer.send(frame(type.ping, 0, 0, Buffer.from("12345678")));
+  expect(await peer.next(type.ping)).toMatchObject({ flags: 1, payload: Buffer.from("12345678") });
+  const answered = new Promise<void>((resolve) => connection.ping(resolve));
+  const { payload, flags } = await peer.next(type.ping);
+  expect(flags).toBe(0);
+  peer.send(frame(type.ping, 1, 0, payload));
+  await answered;
+});
+
+test("close waits for what is in flight, and says GOAWAY", async () => {
+  const { connection, peer, request, closed } = await asked();
+  connection.close();
+  expect(() => post(connection)).toThrow();
+  peer.send(ok(1));
+  expect(await request.result).toMatchObject({ status: 200 });
+  expect((await peer.next(type.goaway)).payload.readUInt32BE(4)).toBe(0);
+  await closed;
+});
+
+test.each([
+  ["a path without a slash", { path: "x" }],
+  ["a path with a space", { path: "/a b" }],
+  ["a path with a line break", { path: "/a\r\nb" }],
+  ["a name in capitals", { own: ["X-A", "b"] }],
+  ["a name with a line break", { own: ["x\na", "b"] }],
+  ["a value with a line break", { own: ["x-a", "b\r\nc"] }],
+  ["a value that is not of bytes", { own: ["x-a", "ж"] }],
+  ["a pseudo-header of its own", { own: [":path", "/"] }],
+  ["a pseudo-header behind a field", { shared: ["a", "b", ":method", "POST"] }],
+])("a request with %s is not sent, and disturbs no other", async (_, head) => {
+  const { connection, peer } = await connected();
+  expect(() => post(connection, head)).toThrow(TypeError);
+  const { result } = post(connection);
+  expect(await peer.next(type.headers)).toMatchObject({ streamId: 1 });
+  peer.send(ok(1));
+  expect(await result).toMatchObject({ status: 200 });
+});
