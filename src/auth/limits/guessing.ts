@@ -34,7 +34,7 @@ export const guessingRules: GuessingRules = {
 };
 
 /** The account that a guess is about. */
-export interface Account {
+interface Account {
   /** The canonical spelling of the name that the caller gave. */
   readonly name: string;
   /** The identity that has this name; without one, guesses count for the name. */
