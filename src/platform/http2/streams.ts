@@ -19,6 +19,7 @@ import { ReceiveWindow } from "./receive-window.ts";
 import { ResponseReader } from "./response-fields.ts";
 import type { PeerSettings } from "./settings.ts";
 import { Stream } from "./stream.ts";
+import { StreamTable } from "./stream-table.ts";
 
 /** What we accept on the whole connection, so that responses of many streams do not wait for each other. */
 export const connectionWindowBytes = 1_048_576;
@@ -42,7 +43,7 @@ export class Streams {
   readonly #responses = new ResponseReader();
   readonly #bodies: BodySender;
   readonly #receiveWindow = new ReceiveWindow(connectionWindowBytes);
-  readonly #open = new Map<number, Stream>();
+  readonly #open = new StreamTable();
   #nextId: number;
   /** No stream above it has been passed to the socket. */
   #passedId = 0;
@@ -71,7 +72,7 @@ export class Streams {
     const block = this.#encoder.encode(head);
     const stream = new Stream(this.#nextId, listener, this.#peer.initialWindowSize, this.#onCancel);
     this.#nextId += 2;
-    this.#open.set(stream.id, stream);
+    this.#open.add(stream);
     this.#writer.headers(stream.id, block, body.length === 0);
     if (body.length > 0) this.#bodies.send(stream, body);
     return stream;
@@ -86,7 +87,7 @@ export class Streams {
   applySettings(previousWindow: number): void {
     this.#encoder.setPeerTableSize(this.#peer.headerTableSize);
     const difference = this.#peer.initialWindowSize - previousWindow;
-    if (difference !== 0) this.#bodies.changeWindows(this.#open.values(), difference);
+    if (difference !== 0) this.#bodies.changeWindows(this.#open.all(), difference);
   }
 
   onHeaders({ streamId, isEnd, block }: HeaderSection): void {
@@ -152,14 +153,14 @@ export class Streams {
 
   /** The peer processes no stream above this one (section 6.8). */
   endAbove(lastId: number): void {
-    for (const stream of [...this.#open.values()]) {
+    for (const stream of this.#open.all()) {
       if (stream.id > lastId) this.#end(stream, { resetCode: undefined, isUnprocessed: !stream.hasResponse });
     }
   }
 
   /** The connection is gone. */
   endAll(): void {
-    for (const stream of [...this.#open.values()]) {
+    for (const stream of this.#open.all()) {
       this.#end(stream, { resetCode: undefined, isUnprocessed: stream.id > this.#passedId });
     }
   }
@@ -195,7 +196,7 @@ export class Streams {
 
   #end(stream: Stream, end: StreamEnd): void {
     // A listener may have cancelled it meanwhile.
-    if (!this.#open.delete(stream.id)) return;
+    if (!this.#open.remove(stream)) return;
     if (stream.unsent) this.#bodies.forget(stream);
     stream.listener.onEnd(end);
     if (this.#open.size === 0) this.#onEmpty();

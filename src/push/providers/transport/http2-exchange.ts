@@ -9,6 +9,7 @@ import type {
   StreamEnd,
   StreamListener,
 } from "../../../platform/http2/connection.ts";
+import type { Linked, LinkedList } from "./linked-list.ts";
 
 /** Most bytes of a response body that are read; then the stream is closed. Providers' longest errors have about 2 KiB. */
 export const maxBodyBytes = 64 * 1024;
@@ -43,7 +44,7 @@ export interface ExchangeOwner {
 }
 
 /** A request in flight, and then its response: one object for both, as there are ten thousand a second. */
-export class Exchange implements ProviderResponse, StreamListener {
+export class Exchange implements ProviderResponse, StreamListener, Linked<Exchange> {
   readonly responded = true;
   readonly head: RequestHead;
   readonly body: string | Uint8Array;
@@ -53,6 +54,10 @@ export class Exchange implements ProviderResponse, StreamListener {
   tries = 0;
   /** 0 until the peer has responded. */
   status = 0;
+  /** The list that it is in, and its neighbours there; undefined: it has ended. */
+  list: LinkedList<Exchange> | undefined;
+  previous: Exchange | undefined;
+  next: Exchange | undefined;
   readonly result: Promise<ExchangeResult>;
   readonly #resolve: (result: ExchangeResult) => void;
   #owner: ExchangeOwner | undefined;

@@ -6,6 +6,7 @@
 import type { Connect, RequestHead, StreamEnd } from "../../../platform/http2/connection.ts";
 import { Exchange, type ExchangeResult, type NoResponse } from "./http2-exchange.ts";
 import { Session, type SessionOptions, type SessionOwner } from "./http2-session.ts";
+import { LinkedList } from "./linked-list.ts";
 
 /** Milliseconds that a request waits for room before another connection is opened: connections cost the peer much. */
 const growAfterMs = 50;
@@ -48,10 +49,9 @@ export class Http2Pool implements SessionOwner {
   readonly #sessions: Session[] = [];
   /** All sessions that have not ended, including the retired ones. */
   readonly #alive = new Set<Session>();
-  /** Requests without a result, the oldest first. */
-  readonly #open = new Set<Exchange>();
-  /** Open requests that are on no connection, the oldest first. */
-  readonly #waiting = new Set<Exchange>();
+  /** Requests without a result: those on a connection, and those that wait for one. */
+  readonly #inFlight = new LinkedList<Exchange>();
+  readonly #waiting = new LinkedList<Exchange>();
   #timer: NodeJS.Timeout | undefined;
   /** Set when connecting has failed: until then, requests fail at once. */
   #unreachable: { readonly until: number; readonly reason: string } | undefined;
@@ -72,7 +72,6 @@ export class Http2Pool implements SessionOwner {
     else if (this.#unreachable && exchange.requestedAt < this.#unreachable.until) {
       exchange.fail("unreachable", this.#unreachable.reason);
     } else {
-      this.#open.add(exchange);
       this.#timer ??= setInterval(() => this.#sweep(), Math.min(250, this.#timeoutMs / 4)).unref();
       this.#waiting.add(exchange);
       this.#pump();
@@ -82,13 +81,14 @@ export class Http2Pool implements SessionOwner {
 
   /** Sends the waiting requests, as far as there is room. */
   #pump(): void {
-    for (const exchange of this.#waiting) {
+    for (let exchange = this.#waiting.first; exchange; exchange = this.#waiting.first) {
       const session = this.#sessions.find(({ hasRoom }) => hasRoom);
       if (session === undefined) {
         this.#grow(exchange);
         return;
       }
-      this.#waiting.delete(exchange);
+      this.#waiting.remove(exchange);
+      this.#inFlight.add(exchange);
       try {
         session.send(exchange);
       } catch {
@@ -126,18 +126,17 @@ export class Http2Pool implements SessionOwner {
 
   onEnded(session: Session, exchange: Exchange, { isUnprocessed, resetCode }: StreamEnd): void {
     // The stream of an abandoned request.
-    if (!this.#open.has(exchange)) return;
+    if (exchange.list === undefined) return;
+    exchange.list.remove(exchange);
     if (exchange.status !== 0) {
-      this.#open.delete(exchange);
       exchange.succeed();
       if (exchange.status === this.#options.reconnectOn) session.retire();
     } else if (!isUnprocessed || exchange.tries >= maxTries) {
-      this.#open.delete(exchange);
       exchange.fail("lost", resetCode === undefined ? session.reason : `RST_STREAM ${resetCode}`);
     } else {
       this.#waiting.add(exchange);
     }
-    if (this.#open.size === 0) this.#onIdle?.();
+    if (this.#isIdle) this.#onIdle?.();
   }
 
   onRefused(session: Session, limit: number): void {
@@ -164,36 +163,39 @@ export class Http2Pool implements SessionOwner {
     if (index >= 0) this.#sessions.splice(index, 1);
     if (!wasReady && this.#sessions.length === 0) {
       this.#unreachable = { until: performance.now() + unreachableMs, reason: session.reason };
-      for (const exchange of this.#waiting) this.#abandon(exchange, "unreachable", session.reason);
+      for (let exchange = this.#waiting.first; exchange; exchange = this.#waiting.first) {
+        this.#abandon(exchange, "unreachable", session.reason);
+      }
     }
     this.onRoom();
-    if (this.#open.size === 0) this.#onIdle?.();
+    if (this.#isIdle) this.#onIdle?.();
   }
 
   /** Ends a request without a response. */
   #abandon(exchange: Exchange, cause: NoResponse["cause"], reason: string): void {
-    this.#open.delete(exchange);
-    this.#waiting.delete(exchange);
+    exchange.list?.remove(exchange);
     exchange.fail(cause, reason);
     exchange.cancel();
-    if (this.#open.size === 0) this.#onIdle?.();
+    if (this.#isIdle) this.#onIdle?.();
+  }
+
+  get #isIdle(): boolean {
+    return this.#waiting.size === 0 && this.#inFlight.size === 0;
   }
 
   #sweep(): void {
     const now = performance.now();
-    const expired: Exchange[] = [];
-    for (const exchange of this.#open) {
-      if (now - exchange.requestedAt < this.#timeoutMs) break;
-      expired.push(exchange);
-    }
     // First those that wait: the room that the others leave would come too late for them.
-    for (const exchange of expired) {
-      if (this.#waiting.has(exchange)) this.#abandon(exchange, "timeout", "no connection had room");
+    const isOver = ({ requestedAt }: Exchange) => now - requestedAt >= this.#timeoutMs;
+    for (const exchange of this.#waiting.filter(isOver)) {
+      this.#abandon(exchange, "timeout", "no connection had room");
     }
-    for (const exchange of expired) this.#abandon(exchange, "timeout", "response timeout");
+    for (const exchange of this.#inFlight.filter(isOver)) {
+      this.#abandon(exchange, "timeout", "response timeout");
+    }
     for (const session of this.#alive) session.sweep(now);
     this.onRoom();
-    if (this.#open.size > 0 || this.#alive.size > 0) return;
+    if (!this.#isIdle || this.#alive.size > 0) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
   }
@@ -201,7 +203,7 @@ export class Http2Pool implements SessionOwner {
   /** Lets requests in flight finish, each within its timeout, then closes the connections. */
   async close(): Promise<void> {
     this.#isClosing = true;
-    await this.#waitUntil(() => this.#open.size === 0);
+    await this.#waitUntil(() => this.#isIdle);
     for (const session of this.#alive) session.retire();
     const end = setTimeout(() => {
       for (const session of this.#alive) session.destroy();
