@@ -9,7 +9,7 @@ import type { AuthSettings } from "./auth/settings.ts";
 import type { Clock } from "./platform/base/clock.ts";
 import type { OpenDatabase } from "./platform/database/database.ts";
 import { DirectoryInUseError } from "./platform/database/directory-lock.ts";
-import { type Deliver, withDeliveryTimeout } from "./platform/messaging/relay.ts";
+import { type Subscriber, subscriberInTime } from "./platform/messaging/relay.ts";
 import type { Logger } from "./platform/observability/logger.ts";
 import type { Metrics } from "./platform/observability/metrics.ts";
 import type { ContractDocument } from "./platform/openapi/document.ts";
@@ -57,8 +57,8 @@ export async function composeServices(
   surroundings: ProcessDependencies,
 ): Promise<Composition> {
   const common = { ...surroundings, validateResponses: server.environment === "development" };
-  const subscribers: Deliver[] = push
-    ? [withDeliveryTimeout(async (event) => (await makingPush)?.consume(event))]
+  const subscribers: Subscriber[] = push
+    ? [subscriberInTime(async (event) => (await makingPush)?.consume(event))]
     : [];
   const makingAuth = auth && makeAuth({ settings: auth, subscribers, ...common });
   const makingPush = push && makePush({ settings: push, ...common }, makingAuth);

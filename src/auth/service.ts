@@ -6,7 +6,7 @@ import type { OpenDatabase } from "../platform/database/database.ts";
 import { createDatabaseClock } from "../platform/database/database-clock.ts";
 import { openDatabase } from "../platform/database/open.ts";
 import { outboxBacklog } from "../platform/messaging/outbox.ts";
-import { type Deliver, deliverToAll, logEvents, startRelay } from "../platform/messaging/relay.ts";
+import { logEvents, type Subscriber, startRelay } from "../platform/messaging/relay.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
@@ -72,7 +72,7 @@ interface Dependencies {
   readonly validateResponses: boolean;
   readonly clock?: Clock;
   /** Receive the service's events, each before it is logged. None by default. */
-  readonly subscribers?: readonly Deliver[];
+  readonly subscribers?: readonly Subscriber[];
 }
 
 export async function createAuthService(dependencies: Dependencies): Promise<AuthService> {
@@ -165,10 +165,10 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
           db,
           outbox,
           source: issuer,
-          deliver: deliverToAll([
+          subscribers: [
             ...subscribers,
             logEvents(eventLog, [AuthEvents.authorizationReuseDetected.type, AuthEvents.accountLocked.type]),
-          ]),
+          ],
           logger,
           delivered: metrics.outbox("auth", () => outboxBacklog(reads, outbox)),
           isOnlyProcess: isEmbedded,

@@ -7,7 +7,7 @@ import type { OpenDatabase } from "../platform/database/database.ts";
 import { openDatabase } from "../platform/database/open.ts";
 import { createJobs, type Jobs } from "../platform/messaging/jobs.ts";
 import { outboxBacklog } from "../platform/messaging/outbox.ts";
-import { type Deliver, logEvents, startRelay } from "../platform/messaging/relay.ts";
+import { type CloudEvent, logEvents, startRelay } from "../platform/messaging/relay.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
@@ -53,7 +53,7 @@ export interface PushService {
   /** Stops the workers and closes the database. @param graceMs milliseconds that workers have to stop */
   stop(graceMs: number): Promise<void>;
   /** Handles an event of another service. The same event may be delivered again. */
-  readonly consume: Deliver;
+  consume(event: CloudEvent): Promise<void>;
 }
 
 interface Dependencies {
@@ -143,7 +143,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
           db,
           outbox,
           source: eventSource,
-          deliver: logEvents(eventLog),
+          subscribers: [logEvents(eventLog)],
           logger,
           delivered: metrics.outbox("push", () => outboxBacklog(database.reads, outbox)),
           isOnlyProcess: settings.database.kind === "embedded",

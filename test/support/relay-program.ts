@@ -3,20 +3,22 @@
 import { outbox } from "../../src/auth/schema.ts";
 import { authMigrations } from "../../src/auth/service.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
-import { relayOnce } from "../../src/platform/messaging/relay.ts";
+import { type CloudEvent, relayOnce } from "../../src/platform/messaging/relay.ts";
 import { captureLog } from "./captured-log.ts";
 
 const { db } = await openDatabase(JSON.parse(process.argv[2] ?? ""), authMigrations);
 let delivered = 0;
+function deliver({ subject }: CloudEvent): Promise<void> {
+  return new Promise((resolve) => {
+    delivered += 1;
+    process.send?.(subject);
+    if (delivered < 2) resolve();
+  });
+}
 await relayOnce({
   db,
   outbox,
   source: "https://id.example.com/api/auth",
   logger: captureLog().logger,
-  deliver: ({ subject }) =>
-    new Promise((resolve) => {
-      delivered += 1;
-      process.send?.(subject);
-      if (delivered < 2) resolve();
-    }),
+  subscribers: [{ deliver }],
 });

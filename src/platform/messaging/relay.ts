@@ -26,15 +26,21 @@ export interface CloudEvent {
   readonly data: Readonly<Record<string, unknown>>;
 }
 
-/** Delivers one event; if it rejects, the event and all after it are delivered again later. */
-export type Deliver = (event: CloudEvent) => Promise<void>;
+/** Takes the events, in order; if something of it rejects, the batch is delivered again later. */
+export interface Subscriber {
+  /** Delivers one event. */
+  deliver(event: CloudEvent): Promise<void> | void;
+  /** Resolves once what was delivered so far has arrived; called before a batch and after it. */
+  flush?(): Promise<void>;
+}
 
 interface RelaySettings {
   readonly db: Database;
   readonly outbox: OutboxTable;
   /** `source` of the events: the issuer's URI. */
   readonly source: string;
-  readonly deliver: Deliver;
+  /** Each event is delivered to all of them, one after the other. */
+  readonly subscribers: readonly Subscriber[];
   readonly logger: Logger;
   /** Told how many events were delivered, once they have left the outbox. */
   readonly delivered?: (count: number) => void;
@@ -57,16 +63,9 @@ const deliveryTimeoutMs = 5_000;
  */
 const idleTransactionMs = 15_000;
 
-/** Delivers each event to all subscribers, one after the other. */
-export function deliverToAll(subscribers: readonly Deliver[]): Deliver {
-  return async (event) => {
-    for (const deliver of subscribers) await deliver(event);
-  };
-}
-
 /** A subscriber with a timeout; after a timeout the event is delivered again. */
-export function withDeliveryTimeout(deliver: Deliver): Deliver {
-  return (event) => inTime(deliver(event), `a subscriber took too long for ${event.type}`);
+export function subscriberInTime(deliver: (event: CloudEvent) => Promise<void>): Subscriber {
+  return { deliver: (event) => inTime(deliver(event), `a subscriber took too long for ${event.type}`) };
 }
 
 /** With a timer of its own: an aborted signal would make an error with its stack for each event. */
@@ -82,14 +81,17 @@ function inTime(work: Promise<void>, problem: string): Promise<void> {
  * level of other lines. While nobody reads that log, the events wait in the outbox.
  * @param warningTypes types of events that are logged as warnings
  */
-export function logEvents(logger: Logger, warningTypes: readonly string[] = []): Deliver {
+export function logEvents(logger: Logger, warningTypes: readonly string[] = []): Subscriber {
   const log = logger.child({}, { level: "info" });
-  const read = () => inTime(flushed(log), "nobody reads the log of events");
-  return async ({ id, type, subject, time, data }) => {
-    // An event is written only once nothing waits before it, so that it is never dropped, and at most one waits.
-    await read();
-    log[warningTypes.includes(type) ? "warn" : "info"]({ event: { id, type, subject, time, data } }, "Event");
-    await read();
+  return {
+    deliver({ id, type, subject, time, data }) {
+      log[warningTypes.includes(type) ? "warn" : "info"](
+        { event: { id, type, subject, time, data } },
+        "Event",
+      );
+    },
+    // A batch is written only once nothing waits before it, so that no event is dropped, and at most a batch waits.
+    flush: () => inTime(flushed(log), "nobody reads the log of events"),
   };
 }
 
@@ -115,29 +117,39 @@ export async function relayOnce(settings: RelaySettings): Promise<number> {
   });
 }
 
-async function relayBatch(db: Database, { outbox, source, deliver }: RelaySettings): Promise<number> {
-  const event = names(outbox);
-  const { position, id, type, subject, data } = event;
-  const occurredAt = sql`to_char(${event.occurredAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
-  const pending = selection({ position, id, type, subject, data, time: computed(text, occurredAt) });
+async function relayBatch(db: Database, { outbox, source, subscribers }: RelaySettings): Promise<number> {
+  const { position, id, type, subject, data, occurredAt } = names(outbox);
+  const time = sql`to_char(${occurredAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+  const pending = selection({ position, id, type, subject, data, time: computed(text, time) });
   // All events in one row: with a row for each, the driver takes several times as long.
   const batch = selection({
     events: computed(listOf(pending), sql`coalesce(json_agg(event order by event.${position}), '[]')`),
   });
-  const [outgoing] = await rows(
+  const [waiting] = await rows(
     db,
     batch,
     sql`
       select ${batch}
       from (select ${pending} from ${outbox} order by ${position} limit ${batchSize}) as event`,
   );
+  const flush = async () => {
+    for (const subscriber of subscribers) await subscriber.flush?.();
+  };
+  await flush();
   const delivered: number[] = [];
   const end = performance.now() + batchMs;
-  for (const { position: place, ...pendingEvent } of outgoing?.events ?? []) {
+  for (const { position: place, ...pendingEvent } of waiting?.events ?? []) {
     if (performance.now() > end) break;
-    await deliver({ specversion: "1.0", source, datacontenttype: "application/json", ...pendingEvent });
+    const event: CloudEvent = {
+      specversion: "1.0",
+      source,
+      datacontenttype: "application/json",
+      ...pendingEvent,
+    };
+    for (const subscriber of subscribers) await subscriber.deliver(event);
     delivered.push(place);
   }
+  await flush();
   if (delivered.length > 0) {
     const places = `{${delivered.join(",")}}`;
     await db.execute(sql`delete from ${outbox} where ${position} = any(${places}::bigint[])`);

@@ -56,7 +56,7 @@ describe.each(backends)("the backlog of an outbox on %s", (backend) => {
   test("gets smaller with each batch that is relayed", async () => {
     await write(250);
     const logger = captureLog().logger;
-    const settings = { db: database.db, outbox, source: "s", deliver: async () => undefined, logger };
+    const settings = { db: database.db, outbox, source: "s", subscribers: [], logger };
     const seen = [];
     for (let round = 0; round < 3; round += 1) {
       await relayOnce(settings);

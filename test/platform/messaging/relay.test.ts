@@ -45,7 +45,13 @@ describe.each(backends)("the relay on %s", (backend) => {
     return Number(found?.n);
   }
   function settings(deliver: (event: CloudEvent) => Promise<void>, db = database.db) {
-    return { db, outbox, source: "https://id.example.com/api/auth", deliver, logger: log.logger };
+    return {
+      db,
+      outbox,
+      source: "https://id.example.com/api/auth",
+      subscribers: [{ deliver }],
+      logger: log.logger,
+    };
   }
   /** Takes note of what it is given; the event with this number (from 1) is refused. */
   function recorder(refused?: number) {
@@ -95,6 +101,25 @@ describe.each(backends)("the relay on %s", (backend) => {
     const second = recorder();
     expect(await relayOnce(settings(second.deliver))).toBe(5);
     expect(second.subjects).toEqual(ids);
+    expect(await waiting()).toBe(0);
+  });
+
+  test("a batch that does not arrive, though it was taken, comes again; one waits until what was before it arrived", async () => {
+    await write(3);
+    const { subjects, deliver } = recorder();
+    const flushes = [() => Promise.reject(new Error("nobody reads")), async () => undefined];
+    const withFlush = (flush: () => Promise<void>) => ({
+      ...settings(deliver),
+      subscribers: [{ deliver, flush }],
+    });
+    const next = () => flushes.shift()?.() ?? Promise.reject(new Error("nobody reads any more"));
+    await expect(relayOnce(withFlush(next))).rejects.toThrow("nobody reads");
+    expect(subjects).toEqual([]);
+    await expect(relayOnce(withFlush(next))).rejects.toThrow("nobody reads any more");
+    expect(subjects).toHaveLength(3);
+    expect(await waiting()).toBe(3);
+    expect(await relayOnce(withFlush(async () => undefined))).toBe(3);
+    expect(subjects.slice(3)).toEqual(subjects.slice(0, 3));
     expect(await waiting()).toBe(0);
   });
 
