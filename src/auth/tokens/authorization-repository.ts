@@ -4,7 +4,7 @@ import { type BatchedLookup, batched } from "../../platform/database/batched-loo
 import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, integer, listOf } from "../../platform/database/readers.ts";
-import { computed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { computed, listed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
 import { authorizations, revokedAccessTokens } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
 import { hasNotEnded } from "./end-authorizations.ts";
@@ -49,7 +49,7 @@ const selectLive = prepared(
   ["jtis"],
   ({ jtis }) => sql`
     select ${livePlaces}
-    from unnest(${jtis}::text[]) with ordinality as requested (value, place)
+    from ${listed(jtis)} with ordinality as requested (value, place)
     join ${authorizations} a on ${authorization.id} = left(requested.value, ${authorizationIdLength}::int)::uuid
     where ${hasNotEnded}
       and not exists (select from ${revokedAccessTokens} r where ${revoked.jti} = requested.value)`,

@@ -5,7 +5,7 @@ import { batched } from "../../platform/database/batched-lookup.ts";
 import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, listOf, nullable, oneOf, type ReadBy, text } from "../../platform/database/readers.ts";
-import { computed, prepared, rows, selection } from "../../platform/database/statements.ts";
+import { computed, listed, prepared, rows, selection } from "../../platform/database/statements.ts";
 import { authorizations, clients, replacedTokens, rotationBatches } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
 import { hasNotEnded } from "./end-authorizations.ts";
@@ -107,9 +107,12 @@ const selectPresented = prepared(
   ["keys"],
   ({ keys }) => sql`
     select ${allPresented} from (
-      select ${presented} from unnest(${keys}::text[]) as requested (value)
-      join ${authorizations} a on ${authorization.id} = left(requested.value, ${authorizationIdLength}::int)::uuid
-      left join ${replacedTokens} t on ${replaced.authorizationId} = ${authorization.id}
+      -- Each by its key, which the limit makes sure of: a plan for many would read whole tables.
+      select found.* from ${listed(keys)} as requested (value) cross join lateral (
+        select ${presented} from ${authorizations} a
+        left join ${replacedTokens} t on ${replaced.authorizationId} = ${authorization.id}
+        where ${authorization.id} = left(requested.value, ${authorizationIdLength}::int)::uuid
+        limit 1) as found
     ) as presented`,
 );
 

@@ -8,7 +8,15 @@
  * forged token is recognised without a list of all tokens that were ever issued: without the family, an attacker
  * cannot make a token that passes for an old one, whatever id it has.
  */
-import { createCipheriv, createDecipheriv, hash, hkdfSync, timingSafeEqual } from "node:crypto";
+import {
+  createCipheriv,
+  createDecipheriv,
+  createSecretKey,
+  hash,
+  hkdfSync,
+  type KeyObject,
+  timingSafeEqual,
+} from "node:crypto";
 import { randomBytes } from "../../platform/crypto/random.ts";
 
 /** Identifies the token to people and to scanners for leaked secrets. */
@@ -73,8 +81,10 @@ export function matchesHash(part: Buffer, hash: Uint8Array): boolean {
   return hash.length === 32 && timingSafeEqual(hashPart(part), hash);
 }
 
-function sealingKey(rotating: Buffer): Buffer {
-  return Buffer.from(hkdfSync("sha256", rotating, "", "gatepost refresh successor", 32));
+/** As key objects, since node:crypto takes three times as long with keys that are bytes. */
+function sealingKey(rotating: Buffer): KeyObject {
+  const derived = hkdfSync("sha256", createSecretKey(rotating), "", "gatepost refresh successor", 32);
+  return createSecretKey(Buffer.from(derived));
 }
 
 /** Encrypts the response to a refresh under the token that was presented: without that token it cannot be read. */

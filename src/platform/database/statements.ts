@@ -2,7 +2,7 @@
  * Statements that the query builder cannot express, written by hand and typed by what they select: a selection
  * is both the list of columns in the text and the reader of the rows.
  */
-import { fillPlaceholders, type Placeholder, SQL, type SQLChunk, StringChunk, sql } from "drizzle-orm";
+import { fillPlaceholders, type Placeholder, SQL, type SQLChunk, type SQLWrapper, StringChunk, sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import type { Executor } from "./database.ts";
 import { type ReadBy, type Reader, UnexpectedValueError } from "./readers.ts";
@@ -121,6 +121,15 @@ export function prepared<const Name extends string>(
       }),
     );
   };
+}
+
+/**
+ * The items of a parameter that is an array of texts, for `from`. PostgreSQL plans a prepared statement once only if
+ * that plan seems as cheap as one for the values at hand. For an array of few items such a plan seems cheaper, so it
+ * would be made each time, which takes longer than the look-up itself; from a subquery no plan knows their number.
+ */
+export function listed(texts: SQLWrapper): SQL {
+  return sql`unnest((select ${texts}::text[]))`;
 }
 
 function placeholdersOf<Name extends string>(parameters: readonly Name[]): Record<Name, Placeholder>;

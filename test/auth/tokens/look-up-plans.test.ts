@@ -1,0 +1,89 @@
+/** How PostgreSQL plans the look-ups of tokens, whatever it believes of the sizes of tables. */
+import { randomBytes, randomUUID } from "node:crypto";
+import { PgDialect } from "drizzle-orm/pg-core";
+import { beforeAll, describe, expect, test } from "vitest";
+import { createAuthorizationRepository } from "../../../src/auth/tokens/authorization-repository.ts";
+import { createFindPresented } from "../../../src/auth/tokens/presented-token.ts";
+import type { Reads } from "../../../src/platform/database/database.ts";
+import { authApi } from "../../support/auth-api.ts";
+import { startAuthServer } from "../../support/auth-server.ts";
+import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
+import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+
+const introspect = (reads: Reads) =>
+  createAuthorizationRepository(reads).isLive(`${randomUUID()}.${randomBytes(16).toString("base64url")}`);
+const refresh = (reads: Reads) =>
+  createFindPresented(reads)({
+    authorizationId: randomUUID(),
+    family: randomBytes(32),
+    rotating: randomBytes(32),
+  });
+
+/** What a look-up asks the database, as PostgreSQL prepares and executes it. */
+async function statementOf(lookUp: (reads: Reads) => unknown): Promise<{ prepare: string; execute: string }> {
+  const { promise, resolve } = Promise.withResolvers<Parameters<Reads["execute"]>[0]>();
+  const asked = (async () =>
+    lookUp({ execute: (statement: never) => Promise.reject(resolve(statement)) } as unknown as Reads))();
+  await expect(asked).rejects.toBe(undefined);
+  const statement = await promise;
+  if (typeof statement === "string") throw new Error("a statement without parameters");
+  const { sql, params } = new PgDialect().sqlToQuery(statement.getSQL());
+  const values = params.map((value) => (typeof value === "number" ? String(value) : `'${value}'`));
+  return { prepare: `prepare look_up as ${sql}`, execute: `execute look_up(${values.join(", ")})` };
+}
+
+describe.runIf(backends.includes("PostgreSQL"))("among thousands of authorizations", () => {
+  let store: AuthStore;
+  const cleanup = suiteCleanup();
+  beforeAll(async () => {
+    store = await createAuthStore("PostgreSQL");
+    cleanup.defer(() => store.drop());
+    const server = await startAuthServer("PostgreSQL", { env: store.env });
+    cleanup.defer(() => server.stop());
+    const api = authApi(server.base);
+    await api.newPair((await api.newIdentity()).id);
+    await store.read(async (query) => {
+      const columns = await query(`
+      select string_agg(quote_ident(column_name), ', ') as names from information_schema.columns
+      where table_schema = 'auth' and table_name = 'authorizations' and column_name not in ('id', 'identity_id')`);
+      const names = String(columns[0]?.["names"]);
+      await query(`
+      insert into auth.authorizations (id, identity_id, ${names})
+      select gen_random_uuid(), 'user-' || n, ${names} from auth.authorizations, generate_series(1, 6000) n`);
+      await query("vacuum analyze");
+    });
+  });
+
+  describe.each([
+    ["introspection", introspect],
+    ["refresh", refresh],
+  ])("%s", (_name, lookUp) => {
+    test("reads no table of authorizations as a whole", async () => {
+      const { prepare, execute } = await statementOf(lookUp);
+      const plan = await store.read(async (query) => {
+        await query(prepare);
+        // A plan for any parameters is what PostgreSQL keeps if it believes that others are no better.
+        await query("set plan_cache_mode = force_generic_plan");
+        return (await query(`explain ${execute}`)).map((line) => String(line["QUERY PLAN"]));
+      });
+      const ofAuthorizations = plan.filter((line) => / on authorizations/.test(line));
+      expect(ofAuthorizations).not.toEqual([]);
+      expect(ofAuthorizations.filter((line) => !line.includes("Index Scan"))).toEqual([]);
+    });
+
+    test("is planned once, for however few tokens", async () => {
+      const { prepare, execute } = await statementOf(lookUp);
+      const plans = await store.read(async (query) => {
+        await query(prepare);
+        for (let n = 0; n < 8; n += 1) await query(execute);
+        const [counts] = await query(
+          "select generic_plans::int, custom_plans::int from pg_prepared_statements where name = 'look_up'",
+        );
+        return counts;
+      });
+      // PostgreSQL tries five times what a plan for the values at hand would cost.
+      expect(plans).toEqual({ custom_plans: 5, generic_plans: 3 });
+    });
+  });
+});
