@@ -30,7 +30,12 @@ export interface FollowJob {
 
 export interface DeliveryJob {
   readonly chunkId: number;
+  /** The job waits for the end of a pause of its provider, or of one of its services. */
+  readonly waits?: "provider";
 }
+
+/** The part of a job's data by which the jobs are found that wait for the end of a pause. */
+export const waitingForProvider = { waits: "provider" } as const satisfies Partial<DeliveryJob>;
 
 /** Tries after which a job that throws, or whose worker dies, is a dead letter. */
 const retryLimit = 10;

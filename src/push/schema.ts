@@ -200,20 +200,36 @@ export const idempotencyKeys = push.table(
   (table) => [index("idempotency_keys_expiry").on(table.expiresAt)],
 );
 
-/** The rate limiter of each provider, shared by all processes: one row a provider. */
-export const providerPaces = push.table("provider_paces", {
-  provider: text("provider").primaryKey(),
-  /** The end of the last reservation. */
-  nextAt: instant("next_at").notNull(),
-  /** Share of the rate limit that the provider gets at the moment, up to 1. */
-  share: real("share").notNull(),
-  /** Failures of the provider in a row; 0 while it works. */
-  failures: integer("failures").notNull(),
-  /** Nothing is sent before this time. */
-  pausedUntil: instant("paused_until"),
-  /** Why the provider is paused, in words for an operator. */
-  reason: text("reason"),
-});
+/**
+ * The rate limiter and the pauses of each provider, shared by all processes: one row a provider, and one more for each
+ * of its services that has failed.
+ */
+export const providerPaces = push.table(
+  "provider_paces",
+  {
+    provider: text("provider").notNull(),
+    /** For Web Push, the origin of a push service, which is paused alone. Empty: the provider as a whole. */
+    service: text("service").notNull().default(""),
+    /** The end of the last reservation. */
+    nextAt: instant("next_at").notNull(),
+    /** Share of the rate limit that the provider gets at the moment, up to 1. */
+    share: real("share").notNull(),
+    /** Failures of the service in a row; 0 while it works. */
+    failures: integer("failures").notNull(),
+    /** Nothing is sent before this time. */
+    pausedUntil: instant("paused_until"),
+    /** Why the service is paused: unavailable, refused or foreign; null while it works. */
+    cause: text("cause"),
+    /** The provider's response for which it is paused, for an operator. */
+    reason: text("reason"),
+    /** When the service was last paused, resumed, or found to work. */
+    since: instant("since").notNull().default(sql`now()`),
+  },
+  (table) => [
+    primaryKey({ name: "provider_paces_pkey", columns: [table.provider, table.service] }),
+    check("provider_paces_cause", sql`${table.cause} in ('unavailable', 'refused', 'foreign')`),
+  ],
+);
 
 /** The last run of the test trigger: one row at most. */
 export const testRuns = push.table(

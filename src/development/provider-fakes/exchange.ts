@@ -24,6 +24,8 @@ export interface Exchange {
   /** The first 64 KiB. */
   readonly body: Buffer;
   respond(response: FakeResponse): void;
+  /** Sends the response's head and half of its body, then cuts the connection. */
+  respondHalf(response: FakeResponse): void;
   /** Ends this request without a response: RST_STREAM; over HTTP/1.1 the same as `disconnect`. */
   reset(): void;
   /** Cuts the connection, and with it every request on it: TCP RST. */
@@ -67,6 +69,14 @@ class Http2Exchange implements Exchange {
     stream.end(body);
   }
 
+  respondHalf({ status, headers, body = halfBody }: FakeResponse): void {
+    const stream = this.#stream;
+    if (stream.destroyed || stream.closed) return;
+    stream.respond({ ":status": status, ...headers });
+    stream.write(firstHalf(body));
+    setTimeout(() => this.disconnect(), flushMs).unref();
+  }
+
   reset(): void {
     if (!this.#stream.destroyed) this.#stream.close(constants.NGHTTP2_INTERNAL_ERROR);
   }
@@ -83,7 +93,7 @@ class Http2Exchange implements Exchange {
     session.goaway(code, 0, Buffer.from(debugData));
     if (code === constants.NGHTTP2_NO_ERROR) session.close();
     // Give the frame time to be sent.
-    else setTimeout(() => session.destroy(), 20).unref();
+    else setTimeout(() => session.destroy(), flushMs).unref();
   }
 
   allowStreams(maxConcurrentStreams: number): void {
@@ -161,6 +171,12 @@ function http1Exchange(request: IncomingMessage, response: ServerResponse, body:
     respond({ status, headers, body: text }) {
       if (!response.destroyed) response.writeHead(status, headers).end(text);
     },
+    respondHalf({ status, headers, body: text = halfBody }) {
+      if (response.destroyed) return;
+      response.writeHead(status, { ...headers, "content-length": Buffer.byteLength(text) });
+      response.write(firstHalf(text));
+      setTimeout(disconnect, flushMs).unref();
+    },
     reset: disconnect,
     disconnect,
     goAway: disconnect,
@@ -169,6 +185,16 @@ function http1Exchange(request: IncomingMessage, response: ServerResponse, body:
 }
 
 const empty = Buffer.alloc(0);
+
+/** Milliseconds in which what was written goes out. */
+const flushMs = 20;
+
+/** The body of a response that has none, to be cut. */
+const halfBody = "{}";
+
+function firstHalf(body: string): string {
+  return body.slice(0, Math.ceil(body.length / 2));
+}
 
 function joined(first: Buffer | undefined, rest: readonly Buffer[] | undefined): Buffer {
   if (first === undefined) return empty;

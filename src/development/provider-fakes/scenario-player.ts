@@ -113,7 +113,7 @@ export function createScenarioPlayer(dependencies: {
     accept: () => FakeResponse,
   ): () => void {
     const response = scenario && responseOf(exchange, scenario);
-    if (response) return () => exchange.respond(response);
+    if (response) return () => (scenario.cut ? exchange.respondHalf(response) : exchange.respond(response));
     if (scenario?.fault === undefined) {
       const accepted = accept();
       return () => exchange.respond(accepted);

@@ -58,6 +58,8 @@ export interface Scenario<Row extends string = string> {
 
   /** The response: the name of a row of the provider's table, or a custom one. The message is not recorded. */
   readonly answer?: Row | CustomResponse;
+  /** The connection breaks in the middle of the response's body. */
+  readonly cut?: boolean;
   /** `Retry-After` of the response: seconds, or an HTTP date. */
   readonly retryAfter?: number | string;
   /** APNs, with status 410: since when the token is invalid, in milliseconds since the epoch. Now by default. */
@@ -82,6 +84,7 @@ const members = {
   until: "string",
   on: ["messages", "token"],
   answer: "any",
+  cut: "boolean",
   retryAfter: "any",
   timestamp: "number",
   fault: faults,
@@ -150,6 +153,7 @@ function checkPlays(scenario: Scenario): void {
   if (answer === undefined && fault === undefined && delayMs === undefined) {
     throw new TypeError("A scenario needs an answer, a fault or a delayMs.");
   }
+  if (scenario.cut && answer === undefined) throw new TypeError("cut needs an answer.");
   if (answer !== undefined && fault !== undefined)
     throw new TypeError("answer and fault exclude each other.");
   const { tokenPrefix, tokenPattern, share, times, on } = scenario;

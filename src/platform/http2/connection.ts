@@ -35,6 +35,8 @@ export interface StreamEnd {
    * GOAWAY that it ignores it (RFC 9113 section 8.7), or not a byte of it was passed to the socket.
    */
   readonly isUnprocessed: boolean;
+  /** The server has ended the response, which is whole. */
+  readonly isComplete: boolean;
 }
 
 /** Follows one request. Called in this order; the last call, and the only certain one, is `onEnd`. */

@@ -69,16 +69,21 @@ export class NodeConnection implements Connection {
     stream.on("data", (part: Buffer) => listener.onData(part));
     // The "close" event, which follows, handles the error.
     stream.on("error", () => {});
-    stream.on("close", () => listener.onEnd(this.#endOf(stream)));
+    let isComplete = false;
+    stream.on("end", () => {
+      isComplete = !stream.aborted;
+    });
+    stream.on("close", () => listener.onEnd(this.#endOf(stream, isComplete)));
     stream.end(body);
     return { cancel: () => stream.close(constants.NGHTTP2_CANCEL) } satisfies ClientStream;
   }
 
-  #endOf({ id, rstCode }: ClientHttp2Stream) {
+  #endOf({ id, rstCode }: ClientHttp2Stream, hasEnded: boolean) {
     const isRefused = rstCode === constants.NGHTTP2_REFUSED_STREAM;
     return {
       resetCode: rstCode === constants.NGHTTP2_NO_ERROR ? undefined : rstCode,
       isUnprocessed: isRefused || id === undefined || id > this.#lastStreamId,
+      isComplete: hasEnded && rstCode === constants.NGHTTP2_NO_ERROR,
     };
   }
 

@@ -135,7 +135,7 @@ export class Streams {
     const stream = this.#find(streamId);
     if (stream === undefined) return;
     const isUnprocessed = code === errorCode.refusedStream && !stream.hasResponse;
-    this.#end(stream, { resetCode: code, isUnprocessed });
+    this.#end(stream, { resetCode: code, isUnprocessed, isComplete: false });
   }
 
   onWindowUpdate(streamId: number, increment: number): void {
@@ -154,14 +154,19 @@ export class Streams {
   /** The peer processes no stream above this one (section 6.8). */
   endAbove(lastId: number): void {
     for (const stream of this.#open.all()) {
-      if (stream.id > lastId) this.#end(stream, { resetCode: undefined, isUnprocessed: !stream.hasResponse });
+      if (stream.id > lastId)
+        this.#end(stream, { resetCode: undefined, isUnprocessed: !stream.hasResponse, isComplete: false });
     }
   }
 
   /** The connection is gone. */
   endAll(): void {
     for (const stream of this.#open.all()) {
-      this.#end(stream, { resetCode: undefined, isUnprocessed: stream.id > this.#passedId });
+      this.#end(stream, {
+        resetCode: undefined,
+        isUnprocessed: stream.id > this.#passedId,
+        isComplete: false,
+      });
     }
   }
 
@@ -170,7 +175,7 @@ export class Streams {
     const stream = this.#open.get(streamId);
     if (stream === undefined) return;
     this.#writer.number(frameType.rstStream, streamId, code);
-    this.#end(stream, { resetCode: undefined, isUnprocessed: false });
+    this.#end(stream, { resetCode: undefined, isUnprocessed: false, isComplete: false });
   }
 
   /**
@@ -191,7 +196,7 @@ export class Streams {
     this.#guard.reset();
     // A response may come before the body is sent; the rest is not wanted then (section 8.1).
     if (stream.unsent) this.#writer.number(frameType.rstStream, stream.id, errorCode.cancel);
-    this.#end(stream, { resetCode: undefined, isUnprocessed: false });
+    this.#end(stream, { resetCode: undefined, isUnprocessed: false, isComplete: true });
   }
 
   #end(stream: Stream, end: StreamEnd): void {

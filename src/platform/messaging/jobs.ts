@@ -80,6 +80,11 @@ export interface Jobs {
    */
   wake(queue: string): void;
   /**
+   * Makes jobs due now that would be due later, in the transaction: those of the queue that wait, and whose data
+   * contains all of `data`.
+   */
+  hasten(tx: Database, queue: string, data: Readonly<Record<string, string>>): Promise<void>;
+  /**
    * Completes a job, in the transaction of its changes.
    * @throws JobLostError if another worker has the job now, which rolls the transaction back
    */
@@ -142,6 +147,12 @@ export function createJobs({
       }));
       await boss.insert(queue, inserts, { db: statementsIn(tx) });
     },
+    async hasten(tx, queue, data) {
+      await tx.execute(sql`
+        update ${sql.identifier(tables.schema)}.job set start_after = now()
+        where name = ${queue} and ${column("state")} = 'created' and start_after > now()
+          and ${column("data")} @> ${JSON.stringify(data)}::jsonb`);
+    },
     async complete(tx, queue, { id, retryCount }) {
       const ended = await boss.complete(queue, { id, retryCount }, null, { db: statementsIn(tx) });
       // pg-boss returns the number of jobs that it completed, but its types do not have it.
@@ -178,6 +189,9 @@ export function createJobs({
     },
   };
 }
+
+/** A column of pg-boss's own tables, some of which are called like columns of ours. */
+const column = (name: string) => sql.identifier(name);
 
 /** Runs pg-boss's SQL: a text without parameters can be several statements, with a transaction of its own. */
 function statementsOf({ db, script }: ScriptedDatabase) {

@@ -6,13 +6,13 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { boolean, integer, nullable, number } from "../../platform/database/readers.ts";
+import { boolean, integer, number } from "../../platform/database/readers.ts";
 import { computed, prepared, rawRows, rows, selection } from "../../platform/database/statements.ts";
 import type { Job } from "../../platform/messaging/jobs.ts";
 import type { DeliveryJob } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks, devices, notifications, providerPaces } from "../schema.ts";
-import { shortenPause } from "./rate-limiter.ts";
+import { lockPauses, shortenPause, wholeProvider } from "./provider-pauses.ts";
 
 /** A chunk that this worker has taken. `attempt` proves it: each take raises it by one. */
 export interface TakenChunk {
@@ -23,7 +23,7 @@ export interface TakenChunk {
   readonly retries: number;
   /** Why the chunk was retried before; null if it was not. */
   readonly reason: string | null;
-  /** Milliseconds since the chunk's first attempt. */
+  /** Milliseconds since the chunk's first attempt after its last wait for the provider. */
   readonly ageMs: number;
   readonly notification: {
     readonly id: string;
@@ -34,8 +34,6 @@ export interface TakenChunk {
     readonly expiresAt: number;
     readonly acceptedAt: number;
   };
-  /** Failures of the provider in a row, as of the take. */
-  readonly failures: number;
   /** Share of the rate limit that the provider gets at the moment, up to 1. */
   readonly share: number;
 }
@@ -43,7 +41,10 @@ export interface TakenChunk {
 /** A device that can be sent to. */
 export interface DeliveryDevice {
   readonly id: number;
+  readonly userId: string;
   readonly token: string;
+  /** The service of the provider that the token's messages go to. */
+  readonly service: string;
   /** Milliseconds since the epoch. */
   readonly renewedAt: number;
 }
@@ -94,7 +95,9 @@ const chunkNotification = selection({
   acceptedAt: computed(number, millis(n.acceptedAt)),
 });
 /** The provider's row; nulls if the provider has no row yet. */
-const providerRate = selection({ failures: p.failures, share: p.share });
+const providerRate = selection({ share: p.share });
+const isProvider = (provider: unknown) =>
+  sql`${p.provider} = ${provider} and ${p.service} = ${sql.raw(`'${wholeProvider}'`)}`;
 
 const updateTaken = prepared(
   ["provider", "id", "jobId", "jobTry"],
@@ -102,7 +105,7 @@ const updateTaken = prepared(
     update ${deliveryChunks} c
     set ${chunk.state} = 'SENDING', ${chunk.jobTry} = ${jobTry}::int, ${chunk.attempt} = ${c.attempt} + 1,
       ${chunk.firstAttemptAt} = coalesce(${c.firstAttemptAt}, now()), ${chunk.updatedAt} = now()
-    from ${notifications} n left join ${providerPaces} p on ${p.provider} = ${provider}
+    from ${notifications} n left join ${providerPaces} p on ${isProvider(provider)}
     where ${c.id} = ${id}::bigint and ${c.provider} = ${provider} and ${mayTake(c, jobId, jobTry)}
       and ${n.id} = ${c.notificationId} and ${n.state} not in ('PAUSED', 'CANCELLED') and ${n.expiresAt} > now()
       and (${p.pausedUntil} is null or ${p.pausedUntil} <= now())
@@ -123,12 +126,13 @@ export async function takeChunk(
   const [row] = await rawRows(db, updateTaken({ provider, id: data.chunkId, jobId, jobTry }));
   if (!row) return undefined;
   const { notificationId, ...notification } = chunkNotification.read(row);
-  const rate = providerRate.readJoined(row, "share") ?? { failures: 0, share: 1 };
+  const rate = providerRate.readJoined(row, "share") ?? { share: 1 };
   return { ...takenChunk.read(row), notification: { id: notificationId, ...notification }, ...rate };
 }
 
 const foundDevice = selection({
   id: d.id,
+  userId: d.userId,
   token: d.token,
   renewedAt: computed(number, sql`d.renewed`),
 });
@@ -137,17 +141,18 @@ const selectDevices = prepared(["provider", "id"], ({ provider, id }) => {
   const device = names(devices);
   return sql`
     select ${foundDevice}
-    from ${deliveryChunks} c cross join unnest(${c.deviceIds}) as chosen (chosen_id)
+    from ${deliveryChunks} c cross join unnest(${c.deviceIds}) with ordinality as chosen (chosen_id, turn)
       cross join lateral (
-        select ${device.id}, ${device.token}, ${millis(device.renewedAt)} as renewed from ${devices}
+        select ${device.id}, ${device.userId}, ${device.token}, ${millis(device.renewedAt)} as renewed from ${devices}
         where ${device.id} = chosen_id and ${device.provider} = ${provider} and ${device.expiresAt} > now() offset 0
       ) d
     where ${c.id} = ${id}::bigint
-    order by ${d.id}`;
+    order by turn`;
 });
 
 /**
- * The chunk's devices that are still registered with the provider and have not expired. `offset 0` makes PostgreSQL
+ * The chunk's devices that are still registered with the provider and have not expired, in the chunk's order: those
+ * that were refused come last. `offset 0` makes PostgreSQL
  * look up each device by its id: otherwise a query plan made while the table was small would read the whole table,
  * and PostgreSQL would keep that plan while the table grows.
  */
@@ -155,7 +160,7 @@ export async function loadDevices(
   db: Database,
   provider: ProviderName,
   id: number,
-): Promise<DeliveryDevice[]> {
+): Promise<Omit<DeliveryDevice, "service">[]> {
   return rows(db, foundDevice, selectDevices({ provider, id }));
 }
 
@@ -179,14 +184,11 @@ export async function refuseChunk(
   nextJobId: string,
 ): Promise<RefusedChunk | undefined> {
   await shortenPause(tx, provider);
-  const pause = sql`select ${millis(sql`${p.pausedUntil} - now()`)} from ${providerPaces} p`;
-  const providerPause = selection({
-    pausedMs: computed(nullable(number), sql`(${pause} where ${p.provider} = ${provider})`),
-  });
-  const [row] = await rawRows(
+  const [row] = await rows(
     tx,
+    heldNotification,
     sql`
-      select ${heldNotification}, ${providerPause}
+      select ${heldNotification}
       from ${notifications} n
       where ${n.id} = (select ${c.notificationId} from ${deliveryChunks} c where ${c.id} = ${id}::bigint)
       for share of n`,
@@ -201,8 +203,7 @@ export async function refuseChunk(
       where ${chunk.id} = ${id}::bigint and ${mayTake(chunk, jobId, jobTry)} for update`,
   );
   if (!refused) return undefined;
-  const { id: notificationId, state, isExpired } = heldNotification.read(row);
-  const { pausedMs } = providerPause.read(row);
+  const { id: notificationId, state, isExpired } = row;
   if (state === "CANCELLED" || isExpired) {
     await tx.execute(sql`
       update ${deliveryChunks}
@@ -212,16 +213,12 @@ export async function refuseChunk(
     return { notificationId, dropped: refused.devices, requeueInMs: undefined };
   }
   const isPaused = state === "PAUSED";
-  // Resuming begins the count of retries anew.
-  const parked = sql`, ${chunk.retries} = 0, ${chunk.firstAttemptAt} = null`;
+  // Resuming begins the count of retries anew. What waits for its provider does not fail meanwhile.
   await tx.execute(sql`
     update ${deliveryChunks}
     set ${chunk.state} = 'PENDING', ${chunk.jobId} = ${isPaused ? null : nextJobId}::uuid,
-      ${chunk.updatedAt} = now()${isPaused ? parked : sql``}
+      ${chunk.firstAttemptAt} = null, ${chunk.updatedAt} = now()${isPaused ? sql`, ${chunk.retries} = 0` : sql``}
     where ${chunk.id} = ${id}::bigint`);
-  return {
-    notificationId,
-    dropped: undefined,
-    requeueInMs: isPaused ? undefined : Math.max(pausedMs ?? 0, 0),
-  };
+  const requeueInMs = isPaused ? undefined : await lockPauses(tx, provider, [wholeProvider]);
+  return { notificationId, dropped: undefined, requeueInMs };
 }

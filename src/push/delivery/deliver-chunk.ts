@@ -8,14 +8,22 @@ import { isDatabaseUnavailable, sqlState } from "../../platform/base/database-er
 import { pause } from "../../platform/base/loop.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { type Job, JobLostError, type Jobs } from "../../platform/messaging/jobs.ts";
-import { type DeliveryJob, deliveryQueue } from "../database.ts";
+import { type DeliveryJob, deliveryQueue, waitingForProvider } from "../database.ts";
 import { imageUrl } from "../providers/image-url.ts";
 import type { NotificationContent } from "../providers/provider.ts";
-import { loadDevices, refuseChunk, type TakenChunk, takeChunk } from "./chunk-repository.ts";
+import {
+  type DeliveryDevice,
+  loadDevices,
+  refuseChunk,
+  type TakenChunk,
+  takeChunk,
+} from "./chunk-repository.ts";
 import type { Random } from "./delivery-rules.ts";
-import { nextTry } from "./next-try.ts";
+import { nextTries } from "./next-try.ts";
+import { wholeProvider } from "./provider-pauses.ts";
 import { stopRemovalIfTooMany } from "./removal-stop.ts";
 import { type SendDependencies, type Sending, sendChunk } from "./send-chunk.ts";
+import type { ServiceStates } from "./service-states.ts";
 import { type ChunkResult, type RemoveDeadDevices, type Settled, settleChunk } from "./settle-chunk.ts";
 
 /** Completes a notification if it has nothing left to plan or send. */
@@ -40,7 +48,7 @@ const settleRetryMs = 1_000;
 const maxPausedWaitMs = 1_000;
 
 export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
-  const { db, jobs, rateLimiter, rules, random, logger, metrics, imageBaseUrl } = dependencies;
+  const { db, jobs, rateLimiter, states, rules, random, logger, metrics, imageBaseUrl } = dependencies;
   const provider = dependencies.provider.name;
   /** Reasons of failed messages that were logged: each is logged once for a notification. */
   const loggedReasons = new Set<string>();
@@ -58,13 +66,9 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
       const nextJobId = randomUUID();
       const chunk = await refuseChunk(tx, provider, job, nextJobId);
       if (chunk?.requeueInMs !== undefined) {
+        const data: DeliveryJob = { ...job.data, ...waitingForProvider };
         await jobs.enqueue(tx, queue, [
-          {
-            id: nextJobId,
-            data: job.data,
-            priority: job.priority,
-            startAfterSeconds: chunk.requeueInMs / 1000,
-          },
+          { id: nextJobId, data, priority: job.priority, startAfterSeconds: chunk.requeueInMs / 1000 },
         ]);
       }
       await jobs.complete(tx, queue, job);
@@ -129,27 +133,23 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
       if (count > 0) metrics.messages.inc({ provider, outcome }, count);
     }
     const notificationId = chunk.notification.id;
-    for (const reason of tally.failures) {
+    for (const reason of tally.failures.keys()) {
+      const isAlarm = tally.alarms.has(reason);
       const key = `${notificationId} ${reason}`;
       if (loggedReasons.has(key)) continue;
       if (loggedReasons.size >= 1000) loggedReasons.clear();
       loggedReasons.add(key);
-      logger.warn(
-        { notificationId, provider, reason },
-        "The push provider rejects messages of a notification",
-      );
+      const fields = { notificationId, provider, reason };
+      if (isAlarm)
+        logger.error(fields, "The push provider lacks something for these messages: see the reason");
+      else logger.warn(fields, "The push provider rejects messages of a notification");
     }
-    if (settled.state !== "DEAD") return;
+    for (const count of tally.alarms.values()) metrics.alarms.inc({ provider }, count);
+    if (settled.dead === undefined) return;
     metrics.givenUp.inc({ provider });
     logger.error(
-      {
-        notificationId,
-        provider,
-        chunkId: chunk.id,
-        devices: result.rest.length,
-        reason: result.next.reason,
-      },
-      "A chunk was given up and is now a dead letter",
+      { notificationId, provider, ...settled.dead },
+      "Devices of a chunk were given up and are now a dead letter",
     );
   }
 
@@ -157,33 +157,61 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
     const began = performance.now();
     const chunk = await takeChunk(db, provider, job);
     if (!chunk) return refuse(job, stopping);
-    metrics.paused(provider, false);
-    const devices = await loadDevices(db, provider, chunk.id);
+    const [found] = await Promise.all([loadDevices(db, provider, chunk.id), states.load()]);
+    const { serviceOf } = dependencies.provider;
+    const devices = found.map((device) => ({
+      ...device,
+      service: serviceOf?.call(dependencies.provider, device.token) ?? wholeProvider,
+    }));
     const content = contentOf(chunk, imageBaseUrl);
     const sending = await sendChunk(dependencies, chunk, content, devices, stopping);
     if (sending.stop === "lost") throw new JobLostError(`another worker has taken chunk ${chunk.id}`);
-    const { counts, dead } = sending.tally;
-    const rest = sending.tally.rest();
+    const { tally } = sending;
+    const serviceAt = (index: number) => devices[index]?.service ?? wholeProvider;
+    const left = tally.conclude({
+      works: (index) => states.works(serviceAt(index)),
+      isForeign: (index) => states.refusesUsers(serviceAt(index)),
+    });
     const result = {
-      sent: counts.sent,
-      failed: counts.failed + counts.dead,
+      sent: tally.counts.sent,
+      failed: tally.counts.failed + tally.counts.dead,
       dropped: chunk.devices - devices.length,
-      dead,
+      dead: tally.dead,
       // A provider that refuses our credentials or project is not reliable about tokens either.
-      removeDead: counts.refused === 0,
-      rest,
-      next: nextTry(chunk, sending, rest.length, rules, random),
+      removeDead: devices.every(({ service }) => !states.refuses(service)),
+      tries: nextTries(
+        chunk,
+        left,
+        {
+          closed: (ids) => closedServices(ids, devices, states),
+          afterMs: tally.afterMs,
+          reason: tally.reason,
+          isComplete: sending.stop === undefined,
+        },
+        rules,
+        random,
+      ),
     };
     const settled = await settleWithRetries(job, chunk, result);
     metrics.chunkEnded(provider, (performance.now() - began) / 1000);
     reportOutcome(chunk, sending, result, settled);
-    if (settled.state === "DONE" || settled.state === "DEAD") await complete(chunk.notification.id);
+    if (settled.isOver) await complete(chunk.notification.id);
     const wentWell =
       sending.stop === undefined &&
-      (!dependencies.provider.isOneService ||
-        counts.retry <= sending.tally.finalOutcomes * rules.toleratedErrors);
+      (serviceOf !== undefined || tally.counts.retry <= tally.finalOutcomes * rules.toleratedErrors);
     if (wentWell && chunk.share < 1) await rateLimiter.raiseRate().catch(() => undefined);
   };
+}
+
+/** The services of the devices, if none of them can be sent to at the moment; else empty. */
+function closedServices(
+  ids: readonly number[],
+  devices: readonly DeliveryDevice[],
+  states: ServiceStates,
+): readonly string[] {
+  const wanted = new Set(ids);
+  const services = new Set(devices.filter(({ id }) => wanted.has(id)).map(({ service }) => service));
+  return services.values().every((service) => states.state(service) !== "open") ? [...services] : [];
 }
 
 function contentOf({ notification }: TakenChunk, imageBaseUrl: string | undefined): NotificationContent {

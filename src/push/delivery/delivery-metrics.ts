@@ -1,11 +1,15 @@
 /** The metrics of delivery. */
 import { Gauge, Histogram } from "prom-client";
 import type { EventCounter, Metrics } from "../../platform/observability/metrics.ts";
-import type { Outcome } from "../providers/provider.ts";
+import type { Tally } from "./tally.ts";
 
 export interface DeliveryMetrics {
   /** Messages by outcome, including `dropped`: those were not sent. */
   readonly messages: EventCounter<"provider" | "outcome">;
+  /** Messages that failed for a reason that an operator can mend. */
+  readonly alarms: EventCounter<"provider">;
+  /** Exceptions that senders threw: defects. */
+  readonly senderExceptions: EventCounter<"provider">;
   /** Notifications whose dead tokens are no longer removed. */
   readonly removalStops: EventCounter<"provider">;
   /** Chunks that were given up. */
@@ -17,7 +21,7 @@ export interface DeliveryMetrics {
 const durationBuckets = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
 /** What becomes of a message: an outcome of the provider, or nothing was sent. */
-const messageOutcomes: readonly (Outcome["kind"] | "dropped")[] = [
+const messageOutcomes: readonly (keyof Tally["counts"] | "dropped")[] = [
   "sent",
   "dead",
   "failed",
@@ -54,6 +58,16 @@ export function createDeliveryMetrics(
       provider: providers,
       outcome: messageOutcomes,
     }),
+    alarms: counter(
+      "gatepost_push_message_alarms_total",
+      "Messages that failed for a reason that an operator can mend, such as credentials that the provider lacks.",
+      { provider: providers },
+    ),
+    senderExceptions: counter(
+      "gatepost_push_sender_exceptions_total",
+      "Exceptions of senders, which are defects; their messages are tried again.",
+      { provider: providers },
+    ),
     removalStops: counter(
       "gatepost_push_removal_stops_total",
       "Notifications of which so many devices were reported dead that their tokens are no longer removed.",

@@ -12,17 +12,19 @@ export interface DeliveryRules {
   readonly longestRetryMs: number;
   /** Retries after which a chunk is given up. */
   readonly maxRetries: number;
-  /** Milliseconds from a chunk's first attempt after which it is given up, if it has errors. */
+  /** Milliseconds of a chunk's own failures, without waits for its provider, after which it is given up. */
   readonly giveUpMs: number;
 
-  /** `retry` outcomes in a row after which the provider counts as unavailable. */
+  /** `retry` outcomes in a row, over all chunks, after which a service counts as unavailable. */
   readonly retriesInARow: number;
-  /** Milliseconds of the provider's first pause; doubled with each failure in a row. */
+  /** Milliseconds since a service last worked for which a message's failure counts as the message's own. */
+  readonly evidenceMs: number;
+  /** Milliseconds of a service's first pause; doubled with each failure in a row. */
   readonly firstPauseMs: number;
   readonly longestPauseMs: number;
-  /** Milliseconds of the pause after a `refused` outcome. */
+  /** Milliseconds of the pause of a service that refuses us. */
   readonly refusedPauseMs: number;
-  /** Messages that are sent first to find out whether a provider that failed works again. */
+  /** Messages that are sent first to find out whether a service that was paused works again. */
   readonly probeMessages: number;
   /** The smallest share of the rate limit that failures lead to; each failure halves the share. */
   readonly leastShare: number;
@@ -51,6 +53,7 @@ export const deliveryRules: DeliveryRules = {
   maxRetries: 8,
   giveUpMs: 3_600_000,
   retriesInARow: 20,
+  evidenceMs: 60_000,
   firstPauseMs: 5_000,
   longestPauseMs: 300_000,
   refusedPauseMs: 300_000,

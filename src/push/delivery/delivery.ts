@@ -13,7 +13,9 @@ import type { PushProvider } from "../providers/provider.ts";
 import { type CompleteIfDone, createDeliverChunk } from "./deliver-chunk.ts";
 import { createDeliveryMetrics } from "./delivery-metrics.ts";
 import { type DeliveryRules, deliveryRules, type Random } from "./delivery-rules.ts";
+import { ProviderPauses } from "./provider-pauses.ts";
 import { ProviderRateLimiter } from "./rate-limiter.ts";
+import { ServiceStates } from "./service-states.ts";
 import type { RemoveDeadDevices } from "./settle-chunk.ts";
 import { Watch } from "./watch.ts";
 
@@ -61,15 +63,12 @@ export function startDelivery(dependencies: Dependencies): Loop {
   const common = { db, jobs, watch, rules, random, logger, metrics };
   const outside = { completeIfDone, removeDeadDevices, maxDeadPercent, imageBaseUrl };
   const workers = [...providers.values()].map((provider) => {
-    const rateLimiter = new ProviderRateLimiter({
-      db,
-      provider: provider.name,
-      maxPerSecond,
-      rampSeconds,
-      rules,
-      random,
-    });
-    const handle = createDeliverChunk({ ...common, ...outside, provider, rateLimiter });
+    const { name } = provider;
+    const rateLimiter = new ProviderRateLimiter({ db, provider: name, maxPerSecond, rampSeconds, rules });
+    const pauses = new ProviderPauses({ db, jobs, provider: name, rules, random });
+    const states = new ServiceStates({ provider, pauses, rules, logger, metrics });
+    void states.checkCredentials();
+    const handle = createDeliverChunk({ ...common, ...outside, provider, rateLimiter, states });
     return jobs.work<DeliveryJob>({ queue: deliveryQueue(provider.name), handle, ...idle });
   });
   workers.push(

@@ -2,13 +2,15 @@
  * The flow of one chunk's messages to the provider: at most `maxInFlight` at once, and only released messages.
  * Timing and the meaning of outcomes are decided elsewhere.
  */
-import type { Outcome, Recipient, Send } from "../providers/provider.ts";
+import type { Outcome } from "../providers/provider.ts";
 
 interface FlowOptions {
-  readonly send: Send;
-  readonly recipient: (index: number) => Recipient;
+  /** Sends a message; undefined: it is not sent now. */
+  readonly send: (index: number) => Promise<Outcome> | undefined;
   readonly maxInFlight: number;
-  /** Called once for each message. May stop the flow. */
+  /** Called if `send` throws: a defect. */
+  readonly onException: (thrown: unknown) => void;
+  /** Called once for each message that is sent. May stop the flow. */
   readonly onOutcome: (index: number, outcome: Outcome) => void;
 }
 
@@ -72,19 +74,17 @@ export class Flow {
   }
 
   async #sendOne(index: number): Promise<void> {
-    const { send, recipient, onOutcome } = this.#options;
-    let outcome: Outcome;
+    const { send, onException, onOutcome } = this.#options;
+    let outcome: Outcome | undefined;
     try {
-      outcome = await send(recipient(index));
+      outcome = await send(index);
     } catch (err) {
-      // A sender never throws; this one has a defect. The message needs an outcome, or the flow would never be idle.
-      outcome = {
-        kind: "retry",
-        reason: `the sender failed: ${err instanceof Error ? err.name : "unknown"}`,
-      };
+      onException(err);
+      const reason = `the sender failed: ${err instanceof Error ? err.name : "unknown"}`;
+      outcome = { kind: "retry", isOwn: true, reason };
     }
     this.#inFlight -= 1;
-    onOutcome(index, outcome);
+    if (outcome) onOutcome(index, outcome);
     this.#pump();
   }
 }

@@ -1,37 +1,37 @@
 /**
  * The sending of one chunk within the rate limit, until all messages are sent or something stops it. If the provider
- * has failed before, a probe comes first. Stores nothing but the provider's pauses.
+ * has been paused before, a probe comes first. Stores nothing itself.
  */
 import { pause } from "../../platform/base/loop.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
-import type { NotificationContent, PushProvider } from "../providers/provider.ts";
+import type { NotificationContent, Outcome, PushProvider, Recipient } from "../providers/provider.ts";
 import type { DeliveryDevice, TakenChunk } from "./chunk-repository.ts";
 import type { DeliveryMetrics } from "./delivery-metrics.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
 import { Flow } from "./flow.ts";
 import { messageId } from "./message-id.ts";
+import { wholeProvider } from "./provider-pauses.ts";
 import type { ProviderRateLimiter, Reservation } from "./rate-limiter.ts";
-import { type ProviderFailure, Tally } from "./tally.ts";
+import type { ServiceStates } from "./service-states.ts";
+import { Tally } from "./tally.ts";
 import type { Halt, Watch } from "./watch.ts";
 
 /**
  * Why a chunk was not sent to its end. `long`: it takes longer than `maxSendingMs`, so its results are stored in
- * between. `ending`: the process stops. `database`: the rate limiter could not reach the database. `unavailable`,
- * `refused`: outcomes that the provider gave.
+ * between. `ending`: the process stops. `database`: the rate limiter could not reach the database.
  */
-type Stop = Halt | ProviderFailure["kind"] | "long" | "ending" | "database";
+type Stop = Halt | "long" | "ending" | "database";
 
 export interface Sending {
   readonly tally: Tally;
-  /** Undefined: all messages were sent, and errors are why devices are left. */
+  /** Undefined: whatever could be sent was sent, and errors and paused services are why devices are left. */
   readonly stop: Stop | undefined;
-  /** Milliseconds that are left of the provider's pause; 0: this process has seen none. */
-  readonly pausedMs: number;
 }
 
 export interface SendDependencies {
   readonly provider: PushProvider;
   readonly rateLimiter: ProviderRateLimiter;
+  readonly states: ServiceStates;
   readonly watch: Watch;
   readonly rules: DeliveryRules;
   readonly logger: Logger;
@@ -65,16 +65,13 @@ export async function sendChunk(
 class ChunkSending {
   readonly #deps: SendDependencies;
   readonly #chunk: TakenChunk;
-  readonly #count: number;
+  readonly #devices: readonly DeliveryDevice[];
   readonly #tally: Tally;
   readonly #flow: Flow;
   readonly #halted = new AbortController();
   readonly #deadline: number;
   #released = 0;
   #stop: Stop | undefined;
-  #pausedMs = 0;
-  #failure: ProviderFailure | undefined;
-  #pausing: Promise<void> | undefined;
 
   constructor(
     deps: SendDependencies,
@@ -84,22 +81,53 @@ class ChunkSending {
   ) {
     this.#deps = deps;
     this.#chunk = chunk;
-    this.#count = devices.length;
+    this.#devices = devices;
     this.#deadline = performance.now() + deps.rules.maxSendingMs;
-    const tally = new Tally(devices, deps.provider.isOneService ? deps.rules.retriesInARow : Infinity);
-    this.#tally = tally;
+    this.#tally = new Tally(devices);
+    const send = deps.provider.prepare(content);
     this.#flow = new Flow({
-      send: deps.provider.prepare(content),
       maxInFlight: deps.provider.maxInFlight,
-      recipient(index) {
-        const { id = 0, token = "" } = devices[index] ?? {};
-        return { token, messageId: messageId(content.notificationId, id) };
-      },
-      onOutcome: (index, outcome) => {
-        const failure = tally.add(index, outcome);
-        if (failure) this.#onProviderFailure(failure);
-      },
+      send: (index) => this.#sendOne(index, content.notificationId, send),
+      onException: (err) => this.#onException(err),
+      onOutcome: (index, outcome) => this.#onOutcome(index, outcome),
     });
+  }
+
+  /** Sends a message, if its service admits it. A refusal that a self-test can check is checked. */
+  #sendOne(
+    index: number,
+    notificationId: string,
+    send: (recipient: Recipient) => Promise<Outcome>,
+  ): Promise<Outcome> | undefined {
+    const { provider, states } = this.#deps;
+    const { id = 0, token = "", service = wholeProvider } = this.#devices[index] ?? {};
+    if (!states.admits(service)) {
+      this.#haltIfPaused();
+      return undefined;
+    }
+    const sent = send({ token, messageId: messageId(notificationId, id) });
+    if (provider.selfTest === undefined) return sent;
+    return sent.then((outcome) => (outcome.kind === "refused" ? states.selfTest.confirm(outcome) : outcome));
+  }
+
+  #onOutcome(index: number, outcome: Outcome): void {
+    const { service = wholeProvider, userId = "" } = this.#devices[index] ?? {};
+    this.#tally.add(index, outcome);
+    this.#deps.states.report(service, userId, outcome);
+    this.#haltIfPaused();
+  }
+
+  #onException(err: unknown): void {
+    const { provider, logger, metrics } = this.#deps;
+    metrics.senderExceptions.inc({ provider: provider.name });
+    // The message of the error may quote the token.
+    const error = err instanceof Error ? err.name : "unknown";
+    logger.error({ provider: provider.name, error }, "A sender has a defect: it threw an exception");
+  }
+
+  #haltIfPaused(): void {
+    const { provider, states } = this.#deps;
+    if (provider.serviceOf === undefined && states.state(wholeProvider) === "paused") this.halt("provider");
   }
 
   /** Stops sending; messages in flight finish. The first reason counts. */
@@ -110,38 +138,31 @@ class ChunkSending {
   }
 
   async run(): Promise<Sending> {
+    const { states, logger } = this.#deps;
     try {
-      const needsProbe = this.#chunk.failures > 0;
-      if (!needsProbe || (await this.#probe())) await this.#release(this.#count);
+      if (states.state(wholeProvider) === "open" || (await this.#probe())) {
+        await this.#release(this.#devices.length);
+      }
     } catch (err) {
       // Only the rate limiter uses the database here. The results are stored as soon as the database is back.
-      this.#deps.logger.warn(
-        { err, chunkId: this.#chunk.id },
-        "The rate limiter failed, so a chunk is queued again",
-      );
+      logger.warn({ err, chunkId: this.#chunk.id }, "The rate limiter failed, so a chunk is queued again");
       this.halt("database");
     }
     await this.#flow.idle();
-    await this.#pausing;
-    await this.#prolongPause();
-    return { tally: this.#tally, stop: this.#stop, pausedMs: this.#pausedMs };
+    await states.stored();
+    return { tally: this.#tally, stop: this.#stop };
   }
 
-  /** Sends a few messages and waits for their outcomes. @returns whether to send the rest */
+  /** Sends a few messages and waits for their outcomes. @returns whether the provider works again */
   async #probe(): Promise<boolean> {
-    const { rateLimiter, provider, rules, logger } = this.#deps;
-    await this.#release(Math.min(rules.probeMessages, this.#count));
-    await this.#flow.idle();
-    if (this.#stop !== undefined || this.#count === 0) return false;
-    if (this.#tally.finalOutcomes === 0) {
-      if (!provider.isOneService) return true;
-      const reason = this.#tally.reason ?? "no response";
-      this.#onProviderFailure({ kind: "unavailable", afterMs: this.#tally.afterMs, reason });
-      return false;
+    const { states, rules } = this.#deps;
+    if (await states.passesSelfTest()) {
+      await this.#release(Math.min(rules.probeMessages, this.#devices.length));
+      await this.#flow.idle();
+      if (states.state(wholeProvider) === "open") return true;
     }
-    if (await rateLimiter.recordSuccess())
-      logger.info({ provider: provider.name }, "The push provider works again");
-    return true;
+    this.halt("provider");
+    return false;
   }
 
   /** Releases the chunk's first `count` messages, within the rate limit. */
@@ -153,22 +174,15 @@ class ChunkSending {
     }
     while (this.#released < count && this.#stop === undefined) {
       if (performance.now() > this.#deadline) return this.halt("long");
-      const reservation = await rateLimiter.reserve(
-        count - this.#released,
-        this.#chunk.notification.acceptedAt,
-      );
-      if ("pausedMs" in reservation) {
-        this.#pausedMs = reservation.pausedMs;
-        return this.halt("provider");
-      }
-      await this.#spread(reservation);
+      const { acceptedAt } = this.#chunk.notification;
+      await this.#spread(await rateLimiter.reserve(count - this.#released, acceptedAt));
       // If the provider is slower than the rate limit, released messages must not pile up and go out as a burst.
       await this.#flow.started();
     }
   }
 
   /** Releases the messages of a reservation evenly over its time. */
-  async #spread({ messages, startMs, endMs }: Extract<Reservation, { messages: number }>): Promise<void> {
+  async #spread({ messages, startMs, endMs }: Reservation): Promise<void> {
     const first = this.#released;
     const start = performance.now() + startMs;
     const eachMs = (endMs - startMs) / messages;
@@ -179,46 +193,6 @@ class ChunkSending {
       released = Math.max(released, Math.min(messages, due));
       this.#released = first + released;
       this.#flow.release(this.#released);
-    }
-  }
-
-  /** Pauses the provider for all processes at once, while this chunk's last messages are still in flight. */
-  #onProviderFailure(failure: ProviderFailure): void {
-    this.halt(failure.kind);
-    this.#pausing ??= this.#pause(failure);
-    const currentMs = this.#failure?.afterMs ?? 0;
-    if (!this.#failure || failure.afterMs > currentMs) this.#failure = failure;
-  }
-
-  async #pause({ kind, afterMs, reason }: ProviderFailure): Promise<void> {
-    const { rateLimiter, provider, logger, metrics, rules } = this.#deps;
-    try {
-      const { pausedMs, isNew, failures } =
-        kind === "refused"
-          ? await rateLimiter.recordRefusal(reason)
-          : await rateLimiter.recordFailure(afterMs, reason);
-      this.#pausedMs = pausedMs;
-      metrics.paused(provider.name, true);
-      if (!isNew) return;
-      const fields = { provider: provider.name, reason, failures, pausedSeconds: Math.ceil(pausedMs / 1000) };
-      if (kind === "refused") {
-        logger.error(
-          fields,
-          "The push provider refuses us: check its credentials, project and topic in the settings",
-        );
-      } else {
-        logger.warn(fields, "The push provider fails, so sending to it is paused");
-      }
-    } catch (err) {
-      this.#pausedMs = rules.firstPauseMs;
-      logger.warn({ err, provider: provider.name }, "The pause of a push provider could not be stored");
-    }
-  }
-
-  /** Responses that came after the first failure may want a longer pause. */
-  async #prolongPause(): Promise<void> {
-    if (this.#failure?.kind === "unavailable" && this.#failure.afterMs > this.#pausedMs) {
-      await this.#pause(this.#failure);
     }
   }
 }

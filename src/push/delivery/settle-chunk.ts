@@ -16,11 +16,13 @@ import {
   selection,
 } from "../../platform/database/statements.ts";
 import { type Job, JobLostError, type Jobs } from "../../platform/messaging/jobs.ts";
-import { type DeliveryJob, deliveryQueue } from "../database.ts";
+import { type DeliveryJob, deliveryQueue, waitingForProvider } from "../database.ts";
 import type { DeadDevice } from "../devices/remove-dead.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks, notifications } from "../schema.ts";
 import type { TakenChunk } from "./chunk-repository.ts";
+import type { NextTry } from "./next-try.ts";
+import { lockPauses } from "./provider-pauses.ts";
 
 /** Removes devices unless they were registered or renewed at `asOf` or later. */
 export type RemoveDeadDevices = (tx: Database, dead: readonly DeadDevice[]) => Promise<unknown>;
@@ -34,32 +36,21 @@ export interface ChunkResult {
   readonly dead: readonly DeadDevice[];
   /** Whether the dead devices may be removed, if the notification's removal is not stopped. */
   readonly removeDead: boolean;
-  /** Ids of the devices that are still to be sent to. */
-  readonly rest: readonly number[];
-  /** The next try of these devices, if their notification is still to be sent. */
-  readonly next: NextTry;
+  /** The devices that are still to be sent to, by when they are tried again. */
+  readonly tries: readonly NextTry[];
 }
-
-export interface NextTry {
-  /** Milliseconds from now. */
-  readonly afterMs: number;
-  /** Retries so far. */
-  readonly retries: number;
-  /** The error that left the devices; null: no error did. */
-  readonly reason: string | null;
-  /** The devices are not tried again unless an operator replays them. */
-  readonly giveUp: boolean;
-}
-
-/** `PENDING`: the rest waits. `DONE`, `DEAD`: the chunk has ended. */
-type SettledState = "PENDING" | "DONE" | "DEAD";
 
 export interface Settled {
-  readonly state: SettledState;
+  /** Whether the chunk has ended, and no part of it waits elsewhere. */
+  readonly isOver: boolean;
   /** Remaining devices that were dropped, because the notification was cancelled or has expired. */
   readonly dropped: number;
   /** Dead devices that were handed to removal. */
   readonly removed: number;
+  /** The chunk whose devices were given up, if any were. */
+  readonly dead:
+    | { readonly chunkId: number; readonly devices: number; readonly reason: string | null }
+    | undefined;
 }
 
 interface Dependencies {
@@ -69,24 +60,52 @@ interface Dependencies {
   readonly removeDeadDevices: RemoveDeadDevices;
 }
 
-/** @throws JobLostError if another worker has the chunk or its job by now; then nothing is stored */
+/** `PENDING`: the devices wait. `DONE`, `DEAD`: they do not. */
+type SettledState = "PENDING" | "DONE" | "DEAD";
+
+/** Devices that go on together, as a chunk. */
+interface Part extends NextTry {
+  readonly state: SettledState;
+  /** The job that may take the chunk; null: it has ended, or is parked until its notification is resumed. */
+  readonly jobId: string | null;
+}
+
+/** The priority of what comes after everything that has not been tried. */
+const lastPriority = -2_000_000;
+/** The shortest wait for services that cannot be sent to, in milliseconds: other messages are probing them. */
+const probedMs = 500;
+
+/**
+ * The chunk keeps what is tried next; what is tried at another time, or is given up, becomes a chunk of its own.
+ * @throws JobLostError if another worker has the chunk or its job by now; then nothing is stored
+ */
 export async function settleChunk(
   { db, jobs, provider, removeDeadDevices }: Dependencies,
   job: Job<DeliveryJob>,
   chunk: TakenChunk,
   result: ChunkResult,
 ): Promise<Settled> {
-  const { dead, rest, next } = result;
+  const { dead, tries } = result;
   const queue = deliveryQueue(provider);
+
+  async function enqueuePart(tx: Database, part: Part & { readonly chunkId: number }): Promise<void> {
+    const { chunkId, jobId, services, afterMs, isLast } = part;
+    if (jobId === null) return;
+    const isClosed = services.length > 0;
+    const waitMs = isClosed ? Math.max(probedMs, await lockPauses(tx, provider, services)) : afterMs;
+    const data: DeliveryJob = { chunkId, ...(isClosed && waitingForProvider) };
+    const priority = isLast ? lastPriority : job.priority;
+    await jobs.enqueue(tx, queue, [{ id: jobId, data, priority, startAfterSeconds: waitMs / 1000 }]);
+  }
+
   return db.transaction(async (tx) => {
-    const needsNotification = rest.length > 0 || dead.length > 0;
+    const needsNotification = tries.length > 0 || dead.length > 0;
     const notification = needsNotification ? await lockNotification(tx, chunk.notification.id) : undefined;
-    const state = stateAfter(result, notification);
-    const isDropped = state === "DONE" && rest.length > 0;
-    // Without a job it is parked: it gets one when its notification is resumed.
-    const isParked = state === "PENDING" && notification?.state === "PAUSED";
-    const nextJobId = state === "PENDING" && !isParked ? randomUUID() : null;
-    await writeChunk(tx, chunk, result, { state, nextJobId, isParked });
+    const ended: Part = { ...nothingLeft, retries: chunk.retries, reason: chunk.reason };
+    const [first = ended, ...others] = partsAfter(tries, notification);
+    await writeChunk(tx, chunk, result, first, others);
+    const parts = [{ chunkId: chunk.id, ...first }];
+    for (const part of others) parts.push({ chunkId: await splitChunk(tx, chunk, part), ...part });
     const removable = result.removeDead && notification?.isRemovalStopped === false ? dead : [];
     // Ordered by id to avoid deadlocks: two notifications may find the same devices dead at once.
     if (removable.length > 0)
@@ -94,15 +113,27 @@ export async function settleChunk(
         tx,
         removable.toSorted((a, b) => a.deviceId - b.deviceId),
       );
-    if (nextJobId !== null) {
-      await jobs.enqueue(tx, queue, [
-        { id: nextJobId, data: job.data, priority: job.priority, startAfterSeconds: next.afterMs / 1000 },
-      ]);
-    }
+    for (const part of parts) await enqueuePart(tx, part);
     await jobs.complete(tx, queue, job);
-    return { state, dropped: isDropped ? rest.length : 0, removed: removable.length };
+    return {
+      isOver: parts.every(({ state }) => state === "DONE" || state === "DEAD"),
+      dropped: first.state === "DONE" ? first.devices.length : 0,
+      removed: removable.length,
+      dead: deadPart(parts),
+    };
   });
 }
+
+function deadPart(parts: readonly (Part & { readonly chunkId: number })[]): Settled["dead"] {
+  const dead = parts.find(({ state }) => state === "DEAD");
+  return dead && { chunkId: dead.chunkId, devices: dead.devices.length, reason: dead.reason };
+}
+
+const nothingLeft: Part = {
+  state: "DONE",
+  jobId: null,
+  ...{ devices: [], afterMs: 0, services: [], isLast: false, retries: 0, reason: null, giveUp: false },
+};
 
 const notification = names(notifications);
 const lockedFields = {
@@ -125,10 +156,18 @@ async function lockNotification(tx: Database, id: string): Promise<LockedNotific
   return row ?? { state: "CANCELLED", isExpired: true, isRemovalStopped: true };
 }
 
-function stateAfter({ rest, next }: ChunkResult, notification: LockedNotification | undefined): SettledState {
-  if (rest.length === 0 || !notification) return "DONE";
-  if (notification.state === "CANCELLED" || notification.isExpired) return "DONE";
-  return next.giveUp && notification.state !== "PAUSED" ? "DEAD" : "PENDING";
+/** What becomes of the devices that are left. One part if the notification has ended or is paused: then it is parked. */
+function partsAfter(tries: readonly NextTry[], notification: LockedNotification | undefined): Part[] {
+  if (tries.length === 0 || !notification) return [];
+  const devices = tries.flatMap((next) => next.devices);
+  if (notification.state === "CANCELLED" || notification.isExpired) return [{ ...nothingLeft, devices }];
+  const reason = tries.findLast((next) => next.reason !== null)?.reason ?? null;
+  if (notification.state === "PAUSED") return [{ ...nothingLeft, state: "PENDING", devices, reason }];
+  return tries.map((next) =>
+    next.giveUp
+      ? { ...next, state: "DEAD", jobId: null }
+      : { ...next, state: "PENDING", jobId: randomUUID() },
+  );
 }
 
 const writeParameters = [
@@ -136,14 +175,15 @@ const writeParameters = [
   "attempt",
   "state",
   "left",
+  "moved",
   "sent",
   "failed",
   "dropped",
   "dead",
   "retries",
   "reason",
-  "nextJobId",
-  "isParked",
+  "startsAnew",
+  "jobId",
 ] as const;
 
 const updateSettled = prepared(writeParameters, (parameter) => {
@@ -152,45 +192,73 @@ const updateSettled = prepared(writeParameters, (parameter) => {
   return sql`
     update ${deliveryChunks}
     set ${chunk.state} = ${parameter.state}, ${chunk.deviceIds} = ${parameter.left}::bigint[],
+      ${chunk.planned} = ${chunk.planned} - ${parameter.moved}::int,
       ${increased(chunk.sent, parameter.sent)}, ${increased(chunk.failed, parameter.failed)},
       ${increased(chunk.dropped, parameter.dropped)}, ${increased(chunk.dead, parameter.dead)},
       ${chunk.retries} = ${parameter.retries}::int, ${chunk.reason} = ${parameter.reason}::text,
-      ${chunk.jobId} = ${parameter.nextJobId}::uuid,
-      ${chunk.firstAttemptAt} = case when ${parameter.isParked}::boolean then null else ${chunk.firstAttemptAt} end,
+      ${chunk.jobId} = ${parameter.jobId}::uuid,
+      ${chunk.firstAttemptAt} = case when ${parameter.startsAnew}::boolean then null
+        else ${chunk.firstAttemptAt} end,
       ${chunk.updatedAt} = now()
     where ${chunk.id} = ${parameter.id}::bigint and ${chunk.attempt} = ${parameter.attempt}::int
       and ${chunk.state} = 'SENDING'
     returning 1 as one`;
 });
 
+/** Whether the time in which the devices failed begins anew: they wait, and not because of their own failures. */
+function startsAnew({ state, jobId, services }: Part): boolean {
+  return (state === "PENDING" && jobId === null) || services.length > 0;
+}
+
 async function writeChunk(
   tx: Database,
   chunk: TakenChunk,
-  result: ChunkResult,
-  {
-    state,
-    nextJobId,
-    isParked,
-  }: { readonly state: SettledState; readonly nextJobId: string | null; readonly isParked: boolean },
+  { sent, failed, dropped, dead }: ChunkResult,
+  first: Part,
+  others: readonly Part[],
 ): Promise<void> {
-  const { sent, failed, dead, rest, next } = result;
-  const left = state === "DONE" ? [] : rest;
+  const isDropped = first.state === "DONE";
   const written = await rowCount(
     tx,
     updateSettled({
       id: chunk.id,
       attempt: chunk.attempt,
-      state,
-      left: arrayLiteral(left.map(String)),
+      state: first.state,
+      left: arrayLiteral(isDropped ? [] : first.devices.map(String)),
+      moved: others.reduce((sum, { devices }) => sum + devices.length, 0),
       sent,
       failed,
-      dropped: result.dropped + rest.length - left.length,
+      dropped: dropped + (isDropped ? first.devices.length : 0),
       dead: dead.length,
-      retries: isParked ? 0 : next.retries,
-      reason: next.reason,
-      nextJobId,
-      isParked,
+      retries: first.retries,
+      reason: first.reason,
+      startsAnew: startsAnew(first),
+      jobId: first.jobId,
     }),
   );
   if (written === 0) throw new JobLostError(`another worker has taken chunk ${chunk.id}`);
+}
+
+const madeChunk = selection({ id: names(deliveryChunks).id });
+
+/** Makes a chunk of some of the chunk's devices, which it no longer counts. @returns its id */
+async function splitChunk(tx: Database, { id }: TakenChunk, part: Part): Promise<number> {
+  const chunk = names(deliveryChunks);
+  const ids = arrayLiteral(part.devices.map(String));
+  const [made] = await rows(
+    tx,
+    madeChunk,
+    sql`
+      insert into ${deliveryChunks} (${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${chunk.state},
+        ${chunk.deviceIds}, ${chunk.planned}, ${chunk.sent}, ${chunk.failed}, ${chunk.dropped}, ${chunk.dead},
+        ${chunk.attempt}, ${chunk.retries}, ${chunk.firstAttemptAt}, ${chunk.reason}, ${chunk.jobId}, ${chunk.updatedAt})
+      select ${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${part.state}, ${ids}::bigint[],
+        ${part.devices.length}::int, 0, 0, 0, 0, 0, ${part.retries}::int,
+        case when ${startsAnew(part)}::boolean then null else ${chunk.firstAttemptAt} end, ${part.reason}::text, ${part.jobId}::uuid,
+        now()
+      from ${deliveryChunks} where ${chunk.id} = ${id}::bigint
+      returning ${madeChunk}`,
+  );
+  if (!made) throw new Error(`chunk ${id} is missing, although it was just written`);
+  return made.id;
 }

@@ -1,71 +1,110 @@
-/** Counts the outcomes of a chunk's messages, keeps the devices that are left, and detects that the provider fails. */
+/** The outcomes of a chunk's messages: how many there are of each, and which devices are left, and why. */
 import type { DeadDevice } from "../devices/remove-dead.ts";
 import type { Outcome } from "../providers/provider.ts";
 import type { DeliveryDevice } from "./chunk-repository.ts";
 
-/** A failure of the provider itself, which ends the sending of a chunk. */
-export interface ProviderFailure {
-  readonly kind: "unavailable" | "refused";
-  /** The longest wait that the provider wanted in a row of retries, in milliseconds; 0 if none. */
-  readonly afterMs: number;
-  readonly reason: string;
+/** What an outcome leaves behind. `tried`: the device is left, and its service may be the cause. `own`: it is not. */
+type Mark = "untried" | "done" | "tried" | "own" | "foreign" | "refused";
+
+/** What is known of a device's service when the sending has ended. */
+interface ServiceVerdicts {
+  /** The service has shown that it works, so what it failed to do is the message's own failure. */
+  works(index: number): boolean;
+  /** The service takes most users' tokens for somebody else's. */
+  isForeign(index: number): boolean;
 }
+
+/** Ids of the devices of a chunk that have no final outcome. */
+export interface Left {
+  /** Devices that wait for their turn or for their service; those that were not tried come first. */
+  readonly waiting: readonly number[];
+  /** How many of them were not tried. */
+  readonly untried: number;
+  /** Devices whose message failed, while nothing shows that their service works. */
+  readonly unclear: readonly number[];
+  /** Devices whose message failed by itself. */
+  readonly failing: readonly number[];
+}
+
+/** Different reasons that are counted; the others are counted together. */
+const maxReasons = 20;
 
 export class Tally {
   readonly #devices: readonly DeliveryDevice[];
-  /** By index of the device; 1: the device has a final outcome and is not sent to again. */
-  readonly #done: Uint8Array;
-  readonly #retriesInARow: number;
+  readonly #marks: Mark[];
+  /** Reasons of `foreign` outcomes by index, until it is decided whose fault they are. */
+  readonly #foreign = new Map<number, string>();
+  /** Messages by outcome; complete once it is concluded. */
   readonly counts = { sent: 0, dead: 0, failed: 0, retry: 0, unavailable: 0, refused: 0 };
   readonly dead: DeadDevice[] = [];
   /** The longest wait that the provider wanted, in milliseconds. */
   afterMs = 0;
-  /** The error for which devices are left, if there was one. */
+  /** The last error for which devices are left, if there was one. */
   reason: string | undefined;
-  /** The first reasons of `failed` outcomes. */
-  readonly failures = new Set<string>();
-  #inARow = 0;
-  /** The longest wait that the provider wanted in this row of retries. */
-  #rowAfterMs = 0;
+  /** Failed messages by reason. */
+  readonly failures = new Map<string, number>();
+  /** Reasons of failures that an operator can mend. */
+  readonly alarms = new Map<string, number>();
 
-  constructor(devices: readonly DeliveryDevice[], retriesInARow: number) {
+  constructor(devices: readonly DeliveryDevice[]) {
     this.#devices = devices;
-    this.#done = new Uint8Array(devices.length);
-    this.#retriesInARow = retriesInARow;
+    this.#marks = devices.map(() => "untried");
   }
 
-  /** @returns the provider's failure, if this outcome or a row of them shows one */
-  add(index: number, outcome: Outcome): ProviderFailure | undefined {
+  add(index: number, outcome: Outcome): void {
     const { kind } = outcome;
-    this.counts[kind] += 1;
-    if (kind === "sent" || kind === "dead" || kind === "failed") {
-      this.#done[index] = 1;
-      this.#inARow = 0;
-      this.#rowAfterMs = 0;
-      if (kind === "dead") this.#addDead(index, outcome.asOf);
-      else if (kind === "failed" && this.failures.size < 5) this.failures.add(outcome.reason);
-      return undefined;
+    this.#marks[index] = markOf(outcome);
+    if (kind === "foreign") {
+      this.#foreign.set(index, outcome.reason);
+      return;
     }
-    const { reason } = outcome;
-    this.reason = reason;
-    if (kind === "refused") return { kind, afterMs: 0, reason };
-    const { afterMs = 0 } = outcome;
-    this.afterMs = Math.max(this.afterMs, afterMs);
-    this.#inARow += 1;
-    this.#rowAfterMs = Math.max(this.#rowAfterMs, afterMs);
-    if (kind === "unavailable") return { kind, afterMs, reason };
-    if (this.#inARow < this.#retriesInARow) return undefined;
-    return { kind: "unavailable", afterMs: this.#rowAfterMs, reason };
+    this.counts[kind] += 1;
+    if (kind === "dead") this.#addDead(index, outcome.asOf);
+    if (kind === "failed") this.#addFailure(outcome.reason);
+    if (kind === "failed" && outcome.isAlarming) count(this.alarms, outcome.reason);
+    if (kind === "retry" || kind === "unavailable" || kind === "refused") this.reason = outcome.reason;
+    if (kind === "retry" || kind === "unavailable")
+      this.afterMs = Math.max(this.afterMs, outcome.afterMs ?? 0);
   }
 
-  /** Messages with a final outcome. If there are any, the provider works. */
+  /** Decides what the services' states leave open: foreign tokens, and whose failures the retries are. Call it once. */
+  conclude({ works, isForeign }: ServiceVerdicts): Left {
+    for (const [index, reason] of this.#foreign) {
+      if (isForeign(index)) {
+        this.reason = reason;
+        this.#marks[index] = "refused";
+        this.counts.refused += 1;
+      } else {
+        this.#marks[index] = "done";
+        this.counts.failed += 1;
+        this.#addFailure(reason);
+      }
+    }
+    const indices = this.#marks.keys().toArray();
+    const where = (is: (mark: Mark, index: number) => boolean) =>
+      indices.filter((index) => is(this.#marks[index] ?? "done", index)).map((index) => this.#idOf(index));
+    const untried = where((mark) => mark === "untried");
+    const refused = where((mark) => mark === "refused");
+    return {
+      waiting: [...untried, ...refused],
+      untried: untried.length,
+      unclear: where((mark, index) => mark === "tried" && !works(index)),
+      failing: where((mark, index) => mark === "own" || (mark === "tried" && works(index))),
+    };
+  }
+
+  /** Messages with a final outcome. */
   get finalOutcomes(): number {
     return this.counts.sent + this.counts.dead + this.counts.failed;
   }
 
-  /** Ids of the devices that are still to be sent to. */
-  rest(): number[] {
-    return this.#devices.flatMap(({ id }, index) => (this.#done[index] === 1 ? [] : [id]));
+  #idOf(index: number): number {
+    return this.#devices[index]?.id ?? 0;
+  }
+
+  #addFailure(reason: string): void {
+    const isNew = !this.failures.has(reason);
+    count(this.failures, isNew && this.failures.size >= maxReasons ? "other" : reason);
   }
 
   /** Without a time from the provider, the device counts as dead unless it was renewed after the chunk was loaded. */
@@ -73,4 +112,15 @@ export class Tally {
     const device = this.#devices[index];
     if (device) this.dead.push({ deviceId: device.id, asOf: asOf ?? device.renewedAt + 1 });
   }
+}
+
+function markOf(outcome: Outcome): Mark {
+  const { kind } = outcome;
+  if (kind === "sent" || kind === "dead" || kind === "failed") return "done";
+  if (kind === "retry") return outcome.isOwn ? "own" : "tried";
+  return kind === "unavailable" ? "tried" : kind;
+}
+
+function count(counts: Map<string, number>, reason: string): void {
+  counts.set(reason, (counts.get(reason) ?? 0) + 1);
 }

@@ -40,7 +40,7 @@ const selectWatched = prepared(
   ({ ids }) => sql`
     select ${watchedChunk}
     from ${deliveryChunks} c join ${notifications} n on ${n.id} = ${c.notificationId}
-      left join ${providerPaces} p on ${p.provider} = ${c.provider}
+      left join ${providerPaces} p on ${p.provider} = ${c.provider} and ${p.service} = ''
     where ${c.id} = any(${ids}::bigint[])`,
 );
 

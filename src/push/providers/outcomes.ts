@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Outcome } from "./provider.ts";
-import type { NoResponse, ProviderResponse } from "./transport/http2-exchange.ts";
+import type { ExchangeResult, NoResponse, ProviderResponse } from "./transport/http2-exchange.ts";
 
 export const sent: Outcome = { kind: "sent" };
 
@@ -14,6 +14,16 @@ export const retryMs = 10_000;
 export const quotaMs = 60_000;
 /** Longest `Retry-After` that is respected, in milliseconds. */
 const maxRetryAfterMs = 3_600_000;
+
+/**
+ * The result; none if a 4xx did not arrive whole. What is wrong with a request is in the body, and no token is removed
+ * and no provider paused for half of an answer. Success and overload are in the status alone.
+ */
+export function whole(result: ExchangeResult): ExchangeResult {
+  if (!result.responded || result.isComplete) return result;
+  if (result.status < 400 || result.status === 429 || result.status >= 500) return result;
+  return { responded: false, cause: "lost", reason: `${result.status}, cut short` };
+}
 
 /** The body as JSON; undefined if it is not JSON: gateways respond with HTML. */
 export function jsonOf(response: ProviderResponse): unknown {

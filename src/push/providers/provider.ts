@@ -34,17 +34,28 @@ export type Outcome =
    * of which the provider reports it dead, if the provider gives a time.
    */
   | { readonly kind: "dead"; readonly asOf?: number; readonly reason: string }
-  /** The message cannot be sent and a retry would change nothing; the token is kept. */
-  | { readonly kind: "failed"; readonly reason: string }
-  /** The message may succeed later; the provider itself works. `afterMs`: the wait that the provider wants. */
-  | { readonly kind: "retry"; readonly afterMs?: number; readonly reason: string }
+  /**
+   * The message cannot be sent and a retry would change nothing; the token is kept. `isAlarming`: an operator can
+   * mend it, for example by credentials that the provider lacks for tokens of this kind.
+   */
+  | { readonly kind: "failed"; readonly reason: string; readonly isAlarming?: true }
+  /**
+   * The token belongs to another project, topic or key than ours: the token's fault, or ours if most users' tokens
+   * do. Delivery decides which.
+   */
+  | { readonly kind: "foreign"; readonly reason: string }
+  /**
+   * The message may succeed later. `afterMs`: the wait that the provider wants. `isOwn`: the failure is about this
+   * message or device alone, and says nothing about the provider.
+   */
+  | { readonly kind: "retry"; readonly afterMs?: number; readonly isOwn?: true; readonly reason: string }
   /** The provider is unreachable, overloaded or over quota: send nothing to it for `afterMs`, the wait that it wants. */
   | { readonly kind: "unavailable"; readonly afterMs?: number; readonly reason: string }
   /** The provider refuses our credentials, project or topic: stop, alert the operator, remove nothing. */
   | { readonly kind: "refused"; readonly reason: string };
 
 /**
- * Sends the same content to a device. Made once for each chunk, so that the parts that its messages share are built
+ * Sends the same content to a device. Every failure is an outcome; what it throws is a defect. Made once for each chunk, so that the parts that its messages share are built
  * once.
  */
 export type Send = (recipient: Recipient) => Promise<Outcome>;
@@ -53,15 +64,20 @@ export type Send = (recipient: Recipient) => Promise<Outcome>;
 export interface PushProvider {
   readonly name: ProviderName;
   /**
-   * False: the provider stands for many services, which clients name. Then even many `retry` outcomes in a row do not
-   * mean that the provider fails.
+   * The service that a token's messages go to, if the provider stands for many: for Web Push the origin. A service
+   * fails, refuses and is paused without the others.
    */
-  readonly isOneService: boolean;
+  serviceOf?(token: string): string;
   /** Messages that may be in flight at once in this process. */
   readonly maxInFlight: number;
   /** Checks the syntax of a token. @returns what is wrong with it, in words; undefined if nothing is */
   tokenProblem(token: string): string | undefined;
-  /** Prepares to send. The returned function never rejects: every failure is an outcome. */
+  /**
+   * Asks whether the provider accepts our credentials, without sending anything to a device. `refused` if it does not;
+   * a final outcome if it does.
+   */
+  selfTest?(): Promise<Outcome>;
+  /** Prepares to send. */
   prepare(content: NotificationContent): Send;
   /** Lets messages in flight finish, then closes its connections. */
   close(): Promise<void>;

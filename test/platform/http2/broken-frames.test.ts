@@ -83,7 +83,7 @@ describe("a server that breaks the protocol loses the connection", () => {
     expect(connection.isOpen).toBe(false);
     expect(connection.reason).toMatch(/^HTTP\/2: /);
     // The server may have processed it.
-    expect((await request.result).end).toEqual({ resetCode: undefined, isUnprocessed: false });
+    expect((await request.result).end).toMatchObject({ resetCode: undefined, isUnprocessed: false });
   });
 
   test.each<[string, Buffer]>([

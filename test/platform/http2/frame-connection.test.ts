@@ -110,13 +110,13 @@ describe("a request is certainly not processed", () => {
   test("if the server refuses its stream", async () => {
     const { peer, request } = await asked();
     peer.send(frame(type.rst, 0, 1, number(code.refused)));
-    expect((await request.result).end).toEqual({ resetCode: code.refused, isUnprocessed: true });
+    expect((await request.result).end).toMatchObject({ resetCode: code.refused, isUnprocessed: true });
   });
 
   test.each([code.cancel, 0, 2, code.calm])("but not if it resets it with code %i", async (error) => {
     const { peer, request } = await asked();
     peer.send(frame(type.rst, 0, 1, number(error)));
-    expect((await request.result).end).toEqual({ resetCode: error, isUnprocessed: false });
+    expect((await request.result).end).toMatchObject({ resetCode: error, isUnprocessed: false });
   });
 
   test("if it comes behind the last stream of GOAWAY; those before it go on", async () => {
@@ -127,7 +127,7 @@ describe("a request is certainly not processed", () => {
     await retired;
     const [first, second, third, fourth] = requests;
     for (const late of [third, fourth]) {
-      expect((await late?.result)?.end).toEqual({ resetCode: undefined, isUnprocessed: true });
+      expect((await late?.result)?.end).toMatchObject({ resetCode: undefined, isUnprocessed: true });
     }
     expect(connection.isOpen).toBe(false);
     expect(() => post(connection)).toThrow();
@@ -141,7 +141,7 @@ describe("a request is certainly not processed", () => {
     const { peer, request, closed, connection } = await asked();
     peer.send(goaway(1, code.calm));
     peer.socket.end();
-    expect((await request.result).end).toEqual({ resetCode: undefined, isUnprocessed: false });
+    expect((await request.result).end).toMatchObject({ resetCode: undefined, isUnprocessed: false });
     await closed;
     expect(connection.reason).toBe("GOAWAY 11");
   });

@@ -43,7 +43,6 @@ export function recordingProvider(maxInFlight = 100): RecordingProvider {
   const sent: Sent[] = [];
   return {
     name: "fcm",
-    isOneService: true,
     maxInFlight,
     sent,
     answer: () => ({ kind: "sent" }),
@@ -67,6 +66,8 @@ interface Plan {
   /** Begins the devices' tokens. */
   readonly name?: string;
   readonly token?: (index: number) => string;
+  /** Users that the devices belong to, in turn; a user for each device unless given. */
+  readonly users?: number;
 }
 
 export interface Planned {
@@ -117,6 +118,8 @@ export interface DeliveryTest {
   resume(planned: Planned): Promise<void>;
   /** Of the provider, since the last: so that tests do not slow each other down. */
   clearPace(): Promise<void>;
+  /** As if the provider had failed; null: its pause is over, and it is to be probed. */
+  pauseProvider(pause: { cause: string; seconds: number | null; service?: string }): Promise<void>;
   openJobs(provider?: ProviderName): Promise<number>;
   stopWorkers(): Promise<void>;
   close(): Promise<void>;
@@ -134,6 +137,7 @@ export async function eventually(isTrue: () => boolean | Promise<boolean>): Prom
 /** Inserts devices, a notification to them, its chunks and their jobs. */
 export async function planOn(db: Database, jobs: Pick<Jobs, "enqueue">, plan: Plan): Promise<Planned> {
   const { devices, chunkSize = 1000, provider = "fcm", ttl = 3600, name = uuidv7(Date.now()) } = plan;
+  const { users = devices } = plan;
   const now = Date.now();
   const notificationId = uuidv7(now);
   const tokens = Array.from(
@@ -146,7 +150,7 @@ export async function planOn(db: Database, jobs: Pick<Jobs, "enqueue">, plan: Pl
     sql`
       insert into push.devices
         (user_id, provider, token, token_hash, utc_offset, expires_at, registered_at, renewed_at)
-      select 'user-' || n, ${provider}, token, decode(hash, 'hex'), 0, now() + interval '1 day', now(),
+      select 'user-' || n % ${users}::int, ${provider}, token, decode(hash, 'hex'), 0, now() + interval '1 day', now(),
         now() - interval '1 hour'
       from unnest(${`{${tokens.join(",")}}`}::text[], ${`{${hashes.join(",")}}`}::text[])
         with ordinality as d (token, hash, n)
@@ -270,6 +274,11 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
     },
     async clearPace() {
       await db.execute(sql`delete from push.provider_paces`);
+    },
+    async pauseProvider({ cause, seconds, service = "" }) {
+      await db.execute(sql`
+        insert into push.provider_paces (provider, service, next_at, share, failures, cause, reason, paused_until)
+        values ('fcm', ${service}, now(), 0.5, 1, ${cause}, 'a test', now() + make_interval(secs => ${seconds}::float8))`);
     },
     async openJobs(provider = "fcm") {
       const [row] = await rows<{ count: number }>(

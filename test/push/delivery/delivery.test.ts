@@ -91,7 +91,7 @@ describe.each(backends)("delivery on %s", (backend) => {
   it("keeps a device that was renewed after its chunk was loaded, whatever the provider says", async () => {
     const planned = await test.plan({ devices: 2 });
     const [renewed, other] = planned.deviceIds;
-    const playing = fake.play({ answer: "UNREGISTERED", delayMs: 500 });
+    const playing = fake.play({ tokenPattern: "^\\w", answer: "UNREGISTERED", delayMs: 500 });
     test.startWorker({ providers: [fcm] });
     // The messages have gone out, so the devices have been loaded.
     await eventually(() => playing.played === 2);
@@ -269,7 +269,12 @@ describe.each(backends)("delivery on %s", (backend) => {
 
   it("503s now and then stop nobody: the others go on, and those that they hit are sent a little later", async () => {
     const planned = await test.plan({ devices: 2_000, token: (index) => tokenOf("sporadic", index) });
-    const playing = fake.play({ answer: "UNAVAILABLE", share: 0.02, retryAfter: 3 });
+    const playing = fake.play({
+      tokenPrefix: "sporadic-",
+      answer: "UNAVAILABLE",
+      share: 0.02,
+      retryAfter: 3,
+    });
     test.startWorker({ providers: [fcm] });
     await eventually(async () => (await test.chunks(planned)).every(({ attempt }) => attempt > 0));
     const first = await test.until(planned, ["PENDING", "DONE"]);

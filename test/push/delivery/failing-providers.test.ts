@@ -2,7 +2,9 @@
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { systemClock } from "../../../src/platform/base/clock.ts";
+import { endPauses } from "../../../src/push/delivery/provider-pauses.ts";
 import { createDeadLetters } from "../../../src/push/notifications/dead-letters.ts";
+import type { Outcome } from "../../../src/push/providers/provider.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -95,8 +97,10 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
   });
 
   it("gives up a chunk that has had errors for too long", async () => {
-    const planned = await test.plan({ devices: 1 });
-    provider.answer = () => ({ kind: "retry", reason: "500" });
+    const planned = await test.plan({ devices: 2 });
+    // The other device shows that the provider works.
+    provider.answer = ({ token }) =>
+      token === planned.tokens[0] ? { kind: "retry", reason: "500" } : { kind: "sent" };
     test.startWorker({
       providers: [provider],
       rules: { firstRetryMs: 200, longestRetryMs: 200, giveUpMs: 500 },
@@ -149,12 +153,27 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     expect(text).toContain("gatepost_push_provider_paused");
   });
 
-  it("an outage costs a chunk none of its retries, but for the one that it began with", async () => {
+  it("an outage costs a chunk none of its retries", async () => {
     const planned = await test.plan({ devices: 1 });
     provider.answer = (_, nth) => (nth <= 5 ? { kind: "unavailable", reason: "503" } : { kind: "sent" });
     const rules = { firstPauseMs: 50, longestPauseMs: 100, firstRetryMs: 50, maxRetries: 2 };
     test.startWorker({ providers: [provider], rules });
-    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 1, retries: 1, attempt: 6 });
+    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 1, retries: 0, attempt: 6 });
+  });
+
+  it("an outage dead-letters nothing, however small the chunks are and however long it lasts", async () => {
+    const planned = await test.plan({ devices: 12, chunkSize: 1 });
+    let isAway = true;
+    provider.answer = () => (isAway ? { kind: "retry", reason: "response timeout" } : { kind: "sent" });
+    // 60 minutes of failures and eight retries are long over when the provider is back.
+    const rules = { firstRetryMs: 10, longestRetryMs: 20, maxRetries: 2, giveUpMs: 50 };
+    test.startWorker({ providers: [provider], rules: { ...rules, firstPauseMs: 20, longestPauseMs: 40 } });
+    await eventually(async () => ((await rateRow())?.failures ?? 0) > 5);
+    isAway = false;
+    const chunks = await test.until(planned, ["DONE", "DEAD"]);
+    expect(chunks.every(({ state, sent, retries }) => state === "DONE" && sent === 1 && retries === 0)).toBe(
+      true,
+    );
   });
 
   it("takes a row of retries without a success for a provider that is away", async () => {
@@ -213,47 +232,156 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
   });
 
   describe("a provider that is many services", () => {
-    const rules = { firstRetryMs: 60_000, longestRetryMs: 60_000 };
-    const startWorkerOf = (services: RecordingProvider) =>
-      test.startWorker({ providers: [{ ...services, isOneService: false }], rules });
+    const rules = {
+      firstRetryMs: 60_000,
+      longestRetryMs: 60_000,
+      firstPauseMs: 60_000,
+      longestPauseMs: 60_000,
+    };
+    /** Tokens name their service first, as in `down-1`. */
+    const startWorkerOf = (services: RecordingProvider) => {
+      const serviceOf = (token: string) => token.slice(0, token.indexOf("-"));
+      return test.startWorker({ providers: [{ ...services, serviceOf }], rules });
+    };
+    const planOf = (devices: number, down: number) =>
+      test.plan({
+        devices,
+        token: (index) => `${index < down ? "down" : "up"}-${String(index).padStart(40, "0")}`,
+      });
+    const pausedServices = async () =>
+      (
+        await rows<{ service: string }>(
+          test.db,
+          sql`select service from push.provider_paces where paused_until > now() order by service`,
+        )
+      ).map(({ service }) => service);
 
-    it("goes on while one of them is down, however many devices are there", async () => {
-      const planned = await test.plan({ devices: 200 });
-      const down = new Set(planned.tokens.slice(0, 60));
+    afterEach(() => test.db.execute(sql`delete from push.devices`));
+
+    it("pauses the one that is down alone, and its devices go out promptly when it is resumed", async () => {
+      const planned = await planOf(200, 60);
+      let isDown = true;
+      provider = recordingProvider(5);
       provider.answer = ({ token }) =>
-        down.has(token) ? { kind: "retry", reason: "503" } : { kind: "sent" };
+        isDown && token.startsWith("down") ? { kind: "retry", reason: "503" } : { kind: "sent" };
       startWorkerOf(provider);
       await eventually(() => provider.sent.length > 0);
       const [chunk] = await test.until(planned, ["PENDING"]);
-      expect(chunk).toMatchObject({ sent: 140, rest: 60, retries: 1, reason: "503" });
-      expect(await rateRow()).not.toMatchObject({ paused: true });
-      expect((await rateRow())?.failures ?? 0).toBe(0);
-      await test.setState(planned, "CANCELLED");
+      expect(chunk).toMatchObject({ sent: 140, retries: 0 });
+      expect(await pausedServices()).toEqual(["down"]);
+      const tried = provider.sent.filter(({ token }) => token.startsWith("down")).length;
+      expect(tried).toBeGreaterThanOrEqual(20);
+      expect(tried).toBeLessThan(30);
+      isDown = false;
+      await endPauses(test.db, test.jobs, "fcm", "down");
+      const chunks = await test.until(planned, ["DONE"]);
+      expect(chunks.reduce((sum, { sent }) => sum + sent, 0)).toBe(200);
+      expect(await pausedServices()).toEqual([]);
     });
 
-    it("goes on where the probe met only one that is down", async () => {
-      await test.db.execute(sql`
-        insert into push.provider_paces (provider, next_at, share, failures) values ('fcm', now(), 0.5, 1)`);
-      const planned = await test.plan({ devices: 100 });
-      const down = new Set(planned.tokens.slice(0, 30));
+    it("sends ten messages to one that was paused, and the rest once one of them is accepted", async () => {
+      await test.pauseProvider({ cause: "unavailable", seconds: null, service: "down" });
+      const planned = await planOf(100, 60);
+      const probes = Promise.withResolvers<void>();
+      provider.answer = async ({ token }) => {
+        if (token.startsWith("down")) await probes.promise;
+        return { kind: "sent" };
+      };
+      startWorkerOf(provider);
+      await eventually(() => provider.sent.length === 50);
+      expect(provider.sent.filter(({ token }) => token.startsWith("down"))).toHaveLength(10);
+      probes.resolve();
+      await test.until(planned, ["DONE"]);
+      expect(provider.sent).toHaveLength(100);
+    });
+
+    it("judges by users whether one of them refuses us", async () => {
+      const planned = await planOf(300, 150);
       provider.answer = ({ token }) =>
-        down.has(token) ? { kind: "retry", reason: "503" } : { kind: "sent" };
+        token.startsWith("down") ? { kind: "foreign", reason: "403" } : { kind: "sent" };
       startWorkerOf(provider);
       await eventually(() => provider.sent.length > 0);
       const [chunk] = await test.until(planned, ["PENDING"]);
-      expect(chunk).toMatchObject({ sent: 70, rest: 30, reason: "503" });
-      expect(await rateRow()).toMatchObject({ failures: 1, paused: false });
+      expect(chunk).toMatchObject({ sent: 150, failed: 0, rest: 150, reason: "403" });
+      expect(await pausedServices()).toEqual(["down"]);
       await test.setState(planned, "CANCELLED");
     });
+  });
 
-    it("is paused where it says itself that it is unavailable", async () => {
-      const planned = await test.plan({ devices: 10 });
-      provider.answer = () => ({ kind: "unavailable", afterMs: 5_000, reason: "closed" });
-      startWorkerOf(provider);
+  describe("tokens of somebody else", () => {
+    const isForeign = (tokens: readonly string[]) => {
+      const foreign = new Set(tokens);
+      provider.answer = ({ token }) =>
+        foreign.has(token) ? { kind: "foreign", reason: "403 SENDER_ID_MISMATCH" } : { kind: "sent" };
+    };
+
+    it("of one user stop nobody, though they be all that is answered at first", async () => {
+      const hostile = await test.plan({ devices: 60, users: 1 });
+      isForeign(hostile.tokens);
+      test.startWorker({ providers: [provider] });
+      expect((await test.until(hostile, ["DONE"]))[0]).toMatchObject({ sent: 0, failed: 60, dead: 0 });
+      const good = await test.plan({ devices: 100 });
+      await test.until(good, ["DONE"]);
+      expect((await rateRow())?.paused ?? false).toBe(false);
+      const kept = await rows(
+        test.db,
+        sql`select 1 from push.devices where id = any(${`{${hostile.deviceIds.join(",")}}`}::bigint[])`,
+      );
+      expect(kept).toHaveLength(60);
+    });
+
+    it("of most users mean that we are refused: nothing fails, and all is sent when it is put right", async () => {
+      const planned = await test.plan({ devices: 400 });
+      isForeign(planned.tokens);
+      test.startWorker({ providers: [provider], rules: { refusedPauseMs: 60_000 } });
       await eventually(async () => (await rateRow())?.paused === true);
-      await test.until(planned, ["PENDING"]);
-      await test.setState(planned, "CANCELLED");
+      const [chunk] = await test.until(planned, ["PENDING"]);
+      expect(chunk).toMatchObject({ sent: 0, failed: 0, rest: 400, retries: 0 });
+      const told = test.log.lines().filter(({ level }) => level === "error");
+      expect(told.at(-1)).toMatchObject({ provider: "fcm", reason: "403 SENDER_ID_MISMATCH" });
+      const tried = new Set(provider.sent.map(({ token }) => token));
+      isForeign([]);
+      const before = provider.sent.length;
+      await endPauses(test.db, test.jobs, "fcm");
+      expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 400, failed: 0 });
+      // Who was refused is at the back, so the probe was of others.
+      for (const { token } of provider.sent.slice(before, before + 10)) expect(tried.has(token)).toBe(false);
     });
+  });
+
+  it("fails a message alone that a self-test shows to be refused alone, with an alarm", async () => {
+    const planned = await test.plan({ devices: 40 });
+    let tests = 0;
+    provider.answer = ({ token }) =>
+      planned.tokens.indexOf(token) < 5
+        ? { kind: "refused", reason: "403 PERMISSION_DENIED" }
+        : { kind: "sent" };
+    const selfTest = async () => {
+      tests += 1;
+      return { kind: "sent" } as const;
+    };
+    test.startWorker({ providers: [{ ...provider, selfTest }] });
+    expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ sent: 35, failed: 5, attempt: 1 });
+    expect(tests).toBe(1);
+    expect((await rateRow())?.paused ?? false).toBe(false);
+    expect(
+      test.log.lines().filter(({ notificationId }) => notificationId === planned.notificationId),
+    ).toMatchObject([{ level: "error", reason: "403 PERMISSION_DENIED" }]);
+  });
+
+  it("asks the provider itself at start, and sends nothing while it refuses us", async () => {
+    const planned = await test.plan({ devices: 40 });
+    let outcome: Outcome = { kind: "refused", reason: "401 UNAUTHENTICATED" };
+    test.startWorker({ providers: [{ ...provider, selfTest: async () => outcome }] });
+    await eventually(async () => (await rateRow())?.paused === true);
+    await test.stopWorkers();
+    const sentBefore = provider.sent.length;
+    // The credentials are put right, and the process is started again: the pause ends at once.
+    outcome = { kind: "sent" };
+    await test.db.execute(sql`update push.provider_paces set paused_until = now() + interval '1 hour'`);
+    test.startWorker({ providers: [{ ...provider, selfTest: async () => outcome }] });
+    await test.until(planned, ["DONE"]);
+    expect(provider.sent.length).toBe(Math.max(40, sentBefore));
   });
 
   it("raises the alarm where the provider refuses us; nothing is counted, removed or lost", async () => {
@@ -292,9 +420,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     };
     test.startWorker({ providers: [provider] });
     await eventually(() => provider.sent.length > 10);
-    await test.db.execute(sql`
-      insert into push.provider_paces (provider, next_at, share, failures, paused_until)
-      values ('fcm', now(), 1, 1, now() + interval '10 seconds')`);
+    await test.pauseProvider({ cause: "unavailable", seconds: 10 });
     const [held] = await test.until(planned, ["PENDING"]);
     const sentBefore = provider.sent.length;
     expect(sentBefore).toBeLessThan(300);

@@ -2,7 +2,8 @@
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
-import { ProviderRateLimiter, shortenPause } from "../../../src/push/delivery/rate-limiter.ts";
+import { endPauses, ProviderPauses, shortenPause } from "../../../src/push/delivery/provider-pauses.ts";
+import { ProviderRateLimiter } from "../../../src/push/delivery/rate-limiter.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { stopwatch } from "../../support/stopwatch.ts";
@@ -38,10 +39,16 @@ describe.each(backends)("the rate limiter on %s", (backend) => {
       provider: "fcm",
       rampSeconds: 0,
       rules: deliveryRules,
-      random: () => 0,
       ...settings,
     });
   }
+
+  const pausesOf = () =>
+    new ProviderPauses({
+      ...{ db: test.db, jobs: test.jobs, provider: "fcm" },
+      ...{ rules: deliveryRules, random: () => 0 },
+    });
+  const unavailable = (afterMs = 0) => ({ cause: "unavailable", afterMs, reason: "503" }) as const;
 
   it("stays under the ceiling over two workers, and near it", async () => {
     const [one, two] = [recordingProvider(), recordingProvider()];
@@ -110,15 +117,18 @@ describe.each(backends)("the rate limiter on %s", (backend) => {
     await test.clearPace();
     const slow = await rateLimiterOf({ maxPerSecond: 10, rampSeconds: 60 }).reserve(1000, Date.now());
     expect(slow).toMatchObject({ messages: 1 });
-    expect("endMs" in slow && slow.endMs).toBeLessThan(2_500);
+    expect(slow.endMs).toBeLessThan(2_500);
   });
 
   it("goes on after the database's clock was set back", async () => {
     const limiter = rateLimiterOf({ maxPerSecond: 100 });
     await limiter.reserve(10, 0);
     await test.db.execute(sql`update push.provider_paces set next_at = now() + interval '1 hour'`);
-    const reservation = await limiter.reserve(10, 0);
-    expect("endMs" in reservation && reservation.endMs).toBeLessThan(1_000);
+    expect((await limiter.reserve(10, 0)).endMs).toBeLessThan(1_000);
+  });
+
+  it("shortens a pause that was written before the database's clock was set back", async () => {
+    await pausesOf().record("", unavailable());
     const pausedFor = async () =>
       (
         await rows<{ s: number }>(
@@ -126,11 +136,7 @@ describe.each(backends)("the rate limiter on %s", (backend) => {
           sql`select extract(epoch from paused_until - now())::float8 as s from push.provider_paces`,
         )
       )[0]?.s;
-    for (const shorten of [
-      () => limiter.reserve(10, 0),
-      () => shortenPause(test.db, "fcm"),
-      () => limiter.recordFailure(0, "503"),
-    ]) {
+    for (const shorten of [() => shortenPause(test.db, "fcm"), () => pausesOf().record("", unavailable())]) {
       await test.db.execute(sql`update push.provider_paces set paused_until = now() + interval '2 days'`);
       await shorten();
       expect(await pausedFor()).toBeLessThanOrEqual(3_601);
@@ -138,43 +144,79 @@ describe.each(backends)("the rate limiter on %s", (backend) => {
   });
 
   it("pauses longer with each failure in a row, counting what fails together once", async () => {
-    const limiter = rateLimiterOf({ maxPerSecond: 100 });
+    const pauses = pausesOf();
     const [first, ...others] = await Promise.all(
-      Array.from({ length: 5 }, () => limiter.recordFailure(0, "503")),
+      Array.from({ length: 5 }, () => pauses.record("", unavailable())),
     );
     const all = [first, ...others];
     expect(all.filter((pause) => pause?.isNew)).toHaveLength(1);
     expect(all.every((pause) => pause?.failures === 1)).toBe(true);
     expect(Math.max(...all.map((pause) => pause?.pausedMs ?? 0))).toBeLessThanOrEqual(5_000);
-    expect(await limiter.reserve(10, 0)).toEqual({ pausedMs: expect.any(Number) });
+    expect(new Set(all.map((pause) => pause?.since)).size).toBe(1);
     // A second ago: the column is rounded to milliseconds, so that "now" may be ahead of the next statement.
     const over = () =>
       test.db.execute(sql`update push.provider_paces set paused_until = now() - interval '1 second'`);
-    const pauses: number[] = [];
+    const lengths: number[] = [];
     for (let failure = 2; failure <= 9; failure += 1) {
       await over();
-      pauses.push(Math.round((await limiter.recordFailure(0, "503")).pausedMs / 1000));
+      lengths.push(Math.round((await pauses.record("", unavailable())).pausedMs / 1000));
     }
-    expect(pauses).toEqual([10, 20, 40, 80, 160, 300, 300, 300]);
+    expect(lengths).toEqual([10, 20, 40, 80, 160, 300, 300, 300]);
     await over();
-    expect((await limiter.recordFailure(400_000, "503")).pausedMs).toBe(400_000);
+    expect((await pauses.record("", unavailable(400_000))).pausedMs).toBe(400_000);
     const [row] = await rows<{ share: number }>(test.db, sql`select share from push.provider_paces`);
     expect(row?.share).toBeCloseTo(0.1);
   });
 
   it("is a success that ends failures, not one that was on its way before the pause", async () => {
     const limiter = rateLimiterOf({ maxPerSecond: 100 });
-    await limiter.recordFailure(0, "503");
-    expect(await limiter.recordSuccess()).toBe(false);
-    expect(await limiter.reserve(10, 0)).toHaveProperty("pausedMs");
+    const pauses = pausesOf();
+    await pauses.record("", unavailable());
+    expect(await pauses.recordSuccess("")).toBe(false);
+    expect((await pauses.load()).get("")?.pausedMs).toBeGreaterThan(0);
     await test.db.execute(sql`update push.provider_paces set paused_until = now()`);
-    expect(await limiter.recordSuccess()).toBe(true);
-    expect(await limiter.recordSuccess()).toBe(false);
+    expect(await pauses.recordSuccess("")).toBe(true);
+    expect(await pauses.recordSuccess("")).toBe(false);
     // Half of the ceiling, a tenth more with each good chunk.
     expect(await limiter.reserve(1000, 0)).toMatchObject({ messages: 25 });
     await limiter.raiseRate();
     expect(await limiter.reserve(1000, 0)).toMatchObject({ messages: 30 });
     for (let times = 0; times < 6; times += 1) await limiter.raiseRate();
     expect(await limiter.reserve(1000, 0)).toMatchObject({ messages: 50 });
+  });
+
+  it("keeps the pauses of a provider's services apart, and ends those that an operator names", async () => {
+    const pauses = pausesOf();
+    const states = async () =>
+      [...(await pauses.load())]
+        .toSorted()
+        .map(([service, { cause, pausedMs }]) => [service, cause, pausedMs > 0]);
+    await pauses.record("https://one.example", unavailable());
+    await pauses.record("https://two.example", { cause: "foreign", afterMs: 0, reason: "403" });
+    expect(await states()).toEqual([
+      ["https://one.example", "unavailable", true],
+      ["https://two.example", "foreign", true],
+    ]);
+    const { db, jobs } = test;
+    expect(await endPauses(db, jobs, "fcm", "https://two.example")).toBe(1);
+    expect(await endPauses(db, jobs, "fcm", "https://two.example")).toBe(0);
+    // Not open yet: its first messages show whether it works.
+    expect(await states()).toEqual([
+      ["https://one.example", "unavailable", true],
+      ["https://two.example", "foreign", false],
+    ]);
+    expect(await endPauses(db, jobs, "fcm")).toBe(1);
+  });
+
+  it("ends a pause for refused credentials when a self-test passes, and no other", async () => {
+    const pauses = pausesOf();
+    await pauses.record("", { cause: "foreign", afterMs: 0, reason: "403 SENDER_ID_MISMATCH" });
+    expect(await pauses.endRefusal()).toBe(false);
+    await test.clearPace();
+    await pauses.record("", { cause: "refused", afterMs: 0, reason: "401" });
+    expect(await pauses.endRefusal()).toBe(true);
+    expect(await pauses.load()).toEqual(
+      new Map([["", { cause: undefined, pausedMs: 0, since: expect.any(String) }]]),
+    );
   });
 });

@@ -14,6 +14,7 @@ import {
   retryMs,
   sent,
   serverFailureOutcome,
+  whole,
 } from "../outcomes.ts";
 import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
 import type { ExchangeResult } from "../transport/http2-exchange.ts";
@@ -24,6 +25,8 @@ import { ApnsToken } from "./apns-token.ts";
 /** APNs allows one stream until the first message has succeeded, and then about a thousand. */
 const connections = { maxSessions: 4, maxStreams: 500 };
 const maxPayloadBytes = 4096;
+/** Reasons that are about our topic, so they hold for all devices. */
+const refusedTopic = new Set(["BadTopic", "TopicDisallowed", "MissingTopic"]);
 const tokenPattern = /^[0-9a-fA-F]{64,200}$/;
 
 /** The parts that all messages of a chunk share. */
@@ -34,7 +37,6 @@ interface Chunk {
 
 export class ApnsProvider implements PushProvider {
   readonly name = "apns";
-  readonly isOneService = true;
   readonly maxInFlight = 1000;
   readonly #clock: Clock;
   readonly #inFlight = new InFlight();
@@ -82,7 +84,7 @@ export class ApnsProvider implements PushProvider {
     // The token becomes part of the path, so it must match the pattern.
     if (!tokenPattern.test(recipient.token)) return { kind: "failed", reason: "not a device token" };
     const jwt = await this.#token.jwt();
-    const response = await this.#request(chunk, recipient, jwt);
+    const response = whole(await this.#request(chunk, recipient, jwt));
     const error = response.responded && response.status !== 200 ? jsonOf(response) : undefined;
     if (
       !response.responded ||
@@ -93,7 +95,7 @@ export class ApnsProvider implements PushProvider {
     }
     const renewed = await this.#token.renew(jwt);
     if (renewed === undefined) return this.#outcomeOf(response, error);
-    const second = await this.#request(chunk, recipient, renewed);
+    const second = whole(await this.#request(chunk, recipient, renewed));
     return this.#outcomeOf(second, second.responded && second.status !== 200 ? jsonOf(second) : undefined);
   }
 
@@ -122,12 +124,14 @@ export class ApnsProvider implements PushProvider {
       const asOf = member(error, "timestamp");
       return { kind: "dead", reason, ...(typeof asOf === "number" && Number.isFinite(asOf) && { asOf }) };
     }
-    if (status === 403) return { kind: "refused", reason };
+    if (status === 403 || (status === 400 && refusedTopic.has(code ?? "")))
+      return { kind: "refused", reason };
+    if (status === 400 && code === "DeviceTokenNotForTopic") return { kind: "foreign", reason };
     if (status === 429) {
       const afterMs = retryAfterMs(response, this.#clock);
       // Too many messages to this device, unless the code is about provider tokens that are renewed too often.
       if (code !== "TooManyProviderTokenUpdates")
-        return { kind: "retry", afterMs: afterMs ?? retryMs, reason };
+        return { kind: "retry", isOwn: true, afterMs: afterMs ?? retryMs, reason };
       return { kind: "unavailable", afterMs: afterMs ?? quotaMs, reason };
     }
     return status >= 500 ? serverFailureOutcome(response, this.#clock, code) : { kind: "failed", reason };

@@ -17,9 +17,10 @@ import {
   retryAfterMs,
   sent,
   serverFailureOutcome,
+  whole,
 } from "../outcomes.ts";
 import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
-import type { ExchangeResult } from "../transport/http2-exchange.ts";
+import type { ExchangeResult, ProviderResponse } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
 import { InFlight } from "../transport/in-flight.ts";
 import { GoogleAccess } from "./google-access.ts";
@@ -31,8 +32,11 @@ const maxPayloadBytes = 4096;
 /** Seconds: four weeks. */
 const maxTtl = 2_419_200;
 
-/** If this many first responses are all SENDER_ID_MISMATCH, the credentials are of another project. */
-const mismatchesOfProject = 10;
+/** Checked by FCM like a message, and sent to nobody: the topic has no subscribers, and FCM only validates. */
+const selfTestBody = JSON.stringify({
+  validate_only: true,
+  message: { topic: "gatepost-self-test", notification: { title: "Self-test" } },
+});
 
 /** The parts that all messages of a chunk share: the request's body around token and message id. */
 interface Chunk {
@@ -43,11 +47,8 @@ interface Chunk {
 
 export class FcmProvider implements PushProvider {
   readonly name = "fcm";
-  readonly isOneService = true;
   readonly maxInFlight = connections.maxSessions * connections.maxStreams;
   readonly #clock: Clock;
-  /** SENDER_ID_MISMATCH responses before any other response; undefined: there was another one. */
-  #firstMismatches: number | undefined = 0;
   readonly #inFlight = new InFlight();
   readonly #pool: Http2Pool;
   readonly #oauthPool: Http2Pool;
@@ -92,18 +93,28 @@ export class FcmProvider implements PushProvider {
     return { beforeToken: '{"message":{"token":', beforeMessageId, end: `"},${rest.slice(1)}}` };
   }
 
-  async #send(chunk: Chunk, { token, messageId }: Recipient): Promise<Outcome> {
-    const body = chunk.beforeToken + JSON.stringify(token) + chunk.beforeMessageId + messageId + chunk.end;
+  selfTest(): Promise<Outcome> {
+    return this.#request(selfTestBody);
+  }
+
+  #send(chunk: Chunk, { token, messageId }: Recipient): Promise<Outcome> {
+    return this.#request(
+      chunk.beforeToken + JSON.stringify(token) + chunk.beforeMessageId + messageId + chunk.end,
+    );
+  }
+
+  async #request(body: string): Promise<Outcome> {
     let access = this.#access.token();
     if (access instanceof Promise) access = await access;
     if ("outcome" in access) return access.outcome;
-    let response = await this.#pool.request(this.#headWith(access.token), body);
-    if (response.responded && response.status === 401) {
-      access = await this.#access.renew(access.token);
-      if ("outcome" in access) return access.outcome;
-      response = await this.#pool.request(this.#headWith(access.token), body);
+    const first = whole(await this.#pool.request(this.#headWith(access.token), body));
+    // A 401 with an error code of FCM is not about our access token.
+    if (!first.responded || first.status !== 401 || errorOf(first).errorCode !== undefined) {
+      return this.#outcomeOf(first);
     }
-    return this.#outcomeOf(response);
+    access = await this.#access.renew(access.token);
+    if ("outcome" in access) return access.outcome;
+    return this.#outcomeOf(whole(await this.#pool.request(this.#headWith(access.token), body)));
   }
 
   /** The head of a request: one for all requests with the same access token. */
@@ -116,40 +127,25 @@ export class FcmProvider implements PushProvider {
   }
 
   /**
-   * The outcome of FCM's response. A 401 comes here only after a retry with a new access token. 403, and 404 without
-   * UNREGISTERED, are about the project. A token is dead only if FCM names the token. SENDER_ID_MISMATCH means a token
-   * of another project: any client can register one, so it must not stop all sending, unless all first responses are
-   * like that.
+   * The outcome of FCM's response. A token is dead only if FCM names the token. THIRD_PARTY_AUTH_ERROR: the project
+   * lacks the APNs key or the Web Push key, so only its tokens of that kind fail. Other 401s, which come here only
+   * after a new access token, 403s, and 404s without UNREGISTERED are about our credentials or project.
    */
   #outcomeOf(response: ExchangeResult): Outcome {
     if (!response.responded) return noResponseOutcome(response);
     const { status } = response;
     // With the status, FCM has accepted the message, even if the connection breaks before the end of the body.
-    if (status === 200) {
-      this.#firstMismatches = undefined;
-      return sent;
-    }
-    const error = member(jsonOf(response), "error");
-    const details = items(member(error, "details"));
-    const errorCode = details.map((detail) => codeIn(member(detail, "errorCode"))).find(Boolean);
-    const reason = reasonOf(status, errorCode ?? codeIn(member(error, "status")));
-    if (errorCode === "SENDER_ID_MISMATCH") return { kind: this.#mismatchKind(), reason };
-    this.#firstMismatches = undefined;
+    if (status === 200) return sent;
+    const { errorCode, reason, namesToken } = errorOf(response);
+    if (errorCode === "THIRD_PARTY_AUTH_ERROR") return { kind: "failed", reason, isAlarming: true };
+    if (errorCode === "SENDER_ID_MISMATCH") return { kind: "foreign", reason };
     if (status === 429) {
       return { kind: "unavailable", afterMs: retryAfterMs(response, this.#clock) ?? quotaMs, reason };
     }
     if (status === 401 || status === 403) return { kind: "refused", reason };
     if (status === 404) return { kind: errorCode === "UNREGISTERED" ? "dead" : "refused", reason };
     if (status >= 500) return serverFailureOutcome(response, this.#clock, errorCode);
-    const fields = details.flatMap((detail) => items(member(detail, "fieldViolations")));
-    const namesToken = fields.some((violation) => member(violation, "field") === "message.token");
     return { kind: status === 400 && namesToken ? "dead" : "failed", reason };
-  }
-
-  #mismatchKind(): "failed" | "refused" {
-    if (this.#firstMismatches === undefined) return "failed";
-    this.#firstMismatches += 1;
-    return this.#firstMismatches < mismatchesOfProject ? "failed" : "refused";
   }
 
   async close(): Promise<void> {
@@ -157,6 +153,24 @@ export class FcmProvider implements PushProvider {
     await this.#pool.close();
     await this.#oauthPool.close();
   }
+}
+
+interface FcmError {
+  /** FCM's own code; undefined if the error does not come from FCM but from a gateway before it. */
+  readonly errorCode: string | undefined;
+  readonly reason: string;
+  /** Whether the token is what is wrong with the request. */
+  readonly namesToken: boolean;
+}
+
+function errorOf(response: ProviderResponse): FcmError {
+  const error = member(jsonOf(response), "error");
+  const details = items(member(error, "details"));
+  const errorCode = details.map((detail) => codeIn(member(detail, "errorCode"))).find(Boolean);
+  const reason = reasonOf(response.status, errorCode ?? codeIn(member(error, "status")));
+  const fields = details.flatMap((detail) => items(member(detail, "fieldViolations")));
+  const namesToken = fields.some((violation) => member(violation, "field") === "message.token");
+  return { errorCode, reason, namesToken };
 }
 
 /**

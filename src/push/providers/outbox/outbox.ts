@@ -11,7 +11,6 @@ import type { NotificationContent, Outcome, PushProvider, Send } from "../provid
 
 export class OutboxProvider implements PushProvider {
   readonly name = "outbox";
-  readonly isOneService = true;
   readonly maxInFlight = 1000;
   readonly #path: string;
   readonly #clock: Clock;

@@ -112,6 +112,7 @@ async function readResponse(response: IncomingMessage): Promise<ProviderResponse
   return {
     responded: true,
     status: response.statusCode ?? 0,
+    isComplete: response.complete || size > maxBodyBytes,
     header(name) {
       const value = response.headers[name];
       return typeof value === "string" ? value : undefined;

@@ -18,6 +18,8 @@ export const maxBodyBytes = 64 * 1024;
 export interface ProviderResponse {
   readonly responded: true;
   readonly status: number;
+  /** Whether the body arrived, at least its first 64 KiB. False: the connection broke before. */
+  readonly isComplete: boolean;
   header(name: string): string | undefined;
   /** The body, cut at 64 KiB, or where the connection broke. */
   text(): string;
@@ -65,6 +67,7 @@ export class Exchange implements ProviderResponse, StreamListener, Linked<Exchan
   #fields: ResponseFields | undefined;
   #parts: Buffer[] | undefined;
   #size = 0;
+  #hasEnded = false;
 
   constructor(head: RequestHead, body: string | Uint8Array) {
     this.head = head;
@@ -73,6 +76,10 @@ export class Exchange implements ProviderResponse, StreamListener, Linked<Exchan
     const { promise, resolve } = Promise.withResolvers<ExchangeResult>();
     this.result = promise;
     this.#resolve = resolve;
+  }
+
+  get isComplete(): boolean {
+    return this.#hasEnded || this.#size === maxBodyBytes;
   }
 
   header(name: string): string | undefined {
@@ -112,6 +119,7 @@ export class Exchange implements ProviderResponse, StreamListener, Linked<Exchan
 
   onEnd(end: StreamEnd): void {
     this.#stream = undefined;
+    this.#hasEnded = end.isComplete;
     this.#owner?.onEnd(this, end);
   }
 

@@ -5,14 +5,12 @@ export class InFlight {
   #count = 0;
   #onEmpty: (() => void) | undefined;
 
-  /** Counts the messages of a sender. A sender that throws would throw again for the same message: outcome `failed`. */
+  /** Counts the messages of a sender. */
   count(send: Send): Send {
     return async (recipient) => {
       this.#count += 1;
       try {
         return await send(recipient);
-      } catch (error) {
-        return { kind: "failed", reason: error instanceof Error ? error.name : "unknown" };
       } finally {
         this.#count -= 1;
         if (this.#count === 0) this.#onEmpty?.();

@@ -9,7 +9,7 @@ import type { Clock } from "../../../platform/base/clock.ts";
 import { type Connect, type Fields, noHttp2 } from "../../../platform/http2/connection.ts";
 import type { WebPushSettings } from "../../provider-settings.ts";
 import { fittingJson } from "../fitting-text.ts";
-import { quotaMs, reasonOf, retryAfterMs, retryMs, sent } from "../outcomes.ts";
+import { noResponseOutcome, quotaMs, reasonOf, retryAfterMs, retryMs, sent, whole } from "../outcomes.ts";
 import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
 import { Http1Pool } from "../transport/http1-pool.ts";
 import type { ExchangeResult, NoResponse } from "../transport/http2-exchange.ts";
@@ -27,8 +27,6 @@ const maxPayloadBytes = 3993;
 /** Seconds: four weeks, the most that push services keep a message. */
 const maxTtl = 2_419_200;
 const messageIdBytes = 36;
-/** 503s in a row after which a push service counts as overloaded; fewer only fail their own messages. */
-const overloadsInARow = 5;
 
 /** A push service, by its origin. */
 interface Service {
@@ -36,10 +34,6 @@ interface Service {
   readonly vapid: Vapid;
   /** What its requests share; made anew with each VAPID token. */
   shared: Fields;
-  /** 503s since the last other response. */
-  overloads: number;
-  /** Nothing is sent to the service before this time, in milliseconds since the epoch. */
-  pausedUntil: number;
 }
 
 /** The parts that all messages of a chunk share: the payload around the message id. */
@@ -50,7 +44,6 @@ interface Chunk {
 
 export class WebPushProvider implements PushProvider {
   readonly name = "webpush";
-  readonly isOneService = false;
   readonly maxInFlight = 200;
   readonly #settings: WebPushSettings;
   readonly #clock: Clock;
@@ -76,6 +69,11 @@ export class WebPushProvider implements PushProvider {
     return "problem" in parsed ? parsed.problem : undefined;
   }
 
+  serviceOf(token: string): string {
+    const parsed = parseSubscription(token, this.#settings.allowedHosts);
+    return "problem" in parsed ? "" : parsed.value.endpoint.origin;
+  }
+
   prepare(content: NotificationContent): Send {
     const seconds = Math.ceil((content.expiresAt - this.#clock.now()) / 1000);
     const room = maxPayloadBytes - messageIdBytes - '{"messageId":"",'.length + "{".length;
@@ -92,8 +90,6 @@ export class WebPushProvider implements PushProvider {
     if ("problem" in parsed) return { kind: "failed", reason: "the subscription is not allowed" };
     const { endpoint } = parsed.value;
     const service = this.#serviceAt(endpoint.origin);
-    const pausedMs = service.pausedUntil - this.#clock.now();
-    if (pausedMs > 0) return { kind: "retry", afterMs: pausedMs, reason: "the push service is paused" };
     const authorization = await service.vapid.authorization();
     if (service.shared.at(-1) !== authorization) service.shared = sharedFields(endpoint, authorization);
     const head = { path: endpoint.pathname + endpoint.search, shared: service.shared, own: ["ttl", ttl] };
@@ -103,7 +99,7 @@ export class WebPushProvider implements PushProvider {
       this.#useHttp1(service, endpoint.origin);
       response = await service.pool.request(head, body);
     }
-    return this.#outcomeOf(response, service);
+    return this.#outcomeOf(whole(response));
   }
 
   #serviceAt(origin: string): Service {
@@ -111,7 +107,7 @@ export class WebPushProvider implements PushProvider {
     if (service === undefined) {
       const vapid = new Vapid(this.#settings, this.#key, origin, this.#clock);
       const pool = new Http2Pool({ connect: this.#connect, origin, ...connections });
-      service = { pool, vapid, shared: [], overloads: 0, pausedUntil: 0 };
+      service = { pool, vapid, shared: [] };
       this.#services.set(origin, service);
     }
     return service;
@@ -125,26 +121,26 @@ export class WebPushProvider implements PushProvider {
   }
 
   /**
-   * The outcome of a push service's response. No response makes the whole provider unavailable or refused: there are
-   * several services, and any client could name one that responds like that. A service with a row of 503s counts as
-   * overloaded and is paused alone.
+   * The outcome of a push service's response. 403: the subscription was made with another VAPID key. A host that does
+   * not exist was named by the token; whether the service works does not show in it.
    */
-  #outcomeOf(response: ExchangeResult, service: Service): Outcome {
-    if (!response.responded) return { kind: "retry", afterMs: retryMs, reason: response.reason };
+  #outcomeOf(response: ExchangeResult): Outcome {
+    if (!response.responded) {
+      const { reason } = response;
+      return reason === "ENOTFOUND"
+        ? { kind: "retry", isOwn: true, afterMs: retryMs, reason }
+        : noResponseOutcome(response);
+    }
     const { status } = response;
     const reason = reasonOf(status);
-    service.overloads = status === 503 ? service.overloads + 1 : 0;
     if (status === 200 || status === 201 || status === 202) return sent;
     if (status === 404 || status === 410) return { kind: "dead", reason };
+    if (status === 403) return { kind: "foreign", reason };
     // Microsoft returns 406 where others return 429.
     if (status === 429 || status === 406)
       return { kind: "retry", afterMs: retryAfterMs(response, this.#clock) ?? quotaMs, reason };
     if (status < 500) return { kind: "failed", reason };
-    const afterMs = retryAfterMs(response, this.#clock) ?? retryMs;
-    if (service.overloads >= overloadsInARow) {
-      service.pausedUntil = Math.max(service.pausedUntil, this.#clock.now() + afterMs);
-    }
-    return { kind: "retry", afterMs, reason };
+    return { kind: "retry", afterMs: retryAfterMs(response, this.#clock) ?? retryMs, reason };
   }
 
   #close(pool: Service["pool"]): void {

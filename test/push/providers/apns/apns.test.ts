@@ -72,8 +72,12 @@ describe("an answer of APNs", () => {
   const since = 1_700_000_000_000;
   test.each<[ApnsReason, Omit<Scenario, "answer">, Outcome]>([
     ["BadDeviceToken", {}, { kind: "dead", reason: "400 BadDeviceToken" }],
-    ["DeviceTokenNotForTopic", {}, { kind: "failed", reason: "400 DeviceTokenNotForTopic" }],
-    ["BadTopic", {}, { kind: "failed", reason: "400 BadTopic" }],
+    ["DeviceTokenNotForTopic", {}, { kind: "foreign", reason: "400 DeviceTokenNotForTopic" }],
+    ["BadTopic", {}, { kind: "refused", reason: "400 BadTopic" }],
+    ["TopicDisallowed", {}, { kind: "refused", reason: "400 TopicDisallowed" }],
+    ["MissingTopic", {}, { kind: "refused", reason: "400 MissingTopic" }],
+    ["BadPriority", {}, { kind: "failed", reason: "400 BadPriority" }],
+    ["Unregistered", { cut: true }, { kind: "retry", afterMs: 10_000, reason: "410, cut short" }],
     ["InvalidProviderToken", {}, { kind: "refused", reason: "403 InvalidProviderToken" }],
     ["Forbidden", {}, { kind: "refused", reason: "403 Forbidden" }],
     ["BadPath", {}, { kind: "failed", reason: "404 BadPath" }],
@@ -81,8 +85,12 @@ describe("an answer of APNs", () => {
     ["Unregistered", { timestamp: since }, { kind: "dead", asOf: since, reason: "410 Unregistered" }],
     ["ExpiredToken", { timestamp: since }, { kind: "dead", asOf: since, reason: "410 ExpiredToken" }],
     ["PayloadTooLarge", {}, { kind: "failed", reason: "413 PayloadTooLarge" }],
-    ["TooManyRequests", {}, { kind: "retry", afterMs: 10_000, reason: "429 TooManyRequests" }],
-    ["TooManyRequests", { retryAfter: 9 }, { kind: "retry", afterMs: 9_000, reason: "429 TooManyRequests" }],
+    ["TooManyRequests", {}, { kind: "retry", isOwn: true, afterMs: 10_000, reason: "429 TooManyRequests" }],
+    [
+      "TooManyRequests",
+      { retryAfter: 9 },
+      { kind: "retry", isOwn: true, afterMs: 9_000, reason: "429 TooManyRequests" },
+    ],
     [
       "TooManyProviderTokenUpdates",
       {},

@@ -97,13 +97,13 @@ describe("an answer of FCM", () => {
     [
       "401 of a third party",
       { answer: "THIRD_PARTY_AUTH_ERROR" },
-      { kind: "refused", reason: "401 THIRD_PARTY_AUTH_ERROR" },
+      { kind: "failed", reason: "401 THIRD_PARTY_AUTH_ERROR", isAlarming: true },
     ],
     ["403", { answer: "PERMISSION_DENIED" }, { kind: "refused", reason: "403 PERMISSION_DENIED" }],
     [
       "403 of another sender's token",
       { answer: "SENDER_ID_MISMATCH" },
-      { kind: "failed", reason: "403 SENDER_ID_MISMATCH" },
+      { kind: "foreign", reason: "403 SENDER_ID_MISMATCH" },
     ],
     ["404 of a token", { answer: "UNREGISTERED" }, { kind: "dead", reason: "404 UNREGISTERED" }],
     ["404 of something else", { answer: { status: 404, ...html } }, { kind: "refused", reason: "404" }],
@@ -162,6 +162,22 @@ describe("an answer of FCM", () => {
       { kind: "refused", reason: "403" },
     ],
     [
+      "404 of a token that is cut by a lost connection",
+      { answer: "UNREGISTERED", cut: true },
+      { kind: "retry", afterMs: 10_000, reason: "404, cut short" },
+    ],
+    [
+      "403 that is cut by a lost connection",
+      { answer: "PERMISSION_DENIED", cut: true },
+      { kind: "retry", afterMs: 10_000, reason: "403, cut short" },
+    ],
+    ["200 that is cut by a lost connection", { answer: { status: 200 }, cut: true }, { kind: "sent" }],
+    [
+      "503 that is cut by a lost connection",
+      { answer: "UNAVAILABLE", retryAfter: 30, cut: true },
+      { kind: "retry", afterMs: 30_000, reason: "503" },
+    ],
+    [
       "no answer: the stream is reset",
       { fault: "reset" },
       { kind: "retry", afterMs: 10_000, reason: "RST_STREAM 2" },
@@ -171,33 +187,15 @@ describe("an answer of FCM", () => {
     expect(await sendOne(fcm, token), "afterwards it works").toEqual({ kind: "sent" });
   });
 
-  describe("403 of another sender's token", () => {
-    const mismatch = (kind: "failed" | "refused") => ({ kind, reason: "403 SENDER_ID_MISMATCH" });
-
-    test("is that token's fault, though it be the first of the process", async () => {
-      const sender = fcmOf(fake);
-      const playing = fake.play({ answer: "SENDER_ID_MISMATCH" });
-      for (let nth = 1; nth < 10; nth += 1) expect(await sendOne(sender, token)).toEqual(mismatch("failed"));
-      playing.stop();
-      expect(await sendOne(sender, token)).toEqual({ kind: "sent" });
-      fake.play({ answer: "SENDER_ID_MISMATCH" });
-      for (let nth = 1; nth < 20; nth += 1) expect(await sendOne(sender, token)).toEqual(mismatch("failed"));
-      await sender.close();
-    });
-
-    test("is the project's where the first ten answers were that, until there is another", async () => {
-      const sender = fcmOf(fake);
-      const playing = fake.play({ answer: "SENDER_ID_MISMATCH" });
-      for (let nth = 1; nth < 10; nth += 1) expect(await sendOne(sender, token)).toEqual(mismatch("failed"));
-      for (let nth = 10; nth < 13; nth += 1) {
-        expect(await sendOne(sender, token)).toEqual(mismatch("refused"));
-      }
-      playing.stop();
-      expect(await sendOne(sender, token)).toEqual({ kind: "sent" });
-      fake.play({ answer: "SENDER_ID_MISMATCH" });
-      expect(await sendOne(sender, token)).toEqual(mismatch("failed"));
-      await sender.close();
-    });
+  test("401 of a third party is not answered with a new access token for each message", async () => {
+    const sender = fcmOf(fake);
+    await sendOne(sender, token);
+    fake.play({ answer: "THIRD_PARTY_AUTH_ERROR" });
+    const renewals = fake.play({ on: "token", answer: "internal_failure" });
+    for (let nth = 0; nth < 5; nth += 1)
+      expect(await sendOne(sender, token)).toMatchObject({ kind: "failed" });
+    expect(renewals.played).toBe(0);
+    await sender.close();
   });
 
   test("429 with a date", async () => {
@@ -205,6 +203,23 @@ describe("an answer of FCM", () => {
     const outcome = await outcomeOf({ answer: "QUOTA_EXCEEDED", retryAfter });
     expect(outcome).toMatchObject({ kind: "unavailable" });
     expect("afterMs" in outcome && outcome.afterMs).toBeGreaterThan(15_000);
+  });
+});
+
+describe("the self-test", () => {
+  test("passes where FCM accepts our credentials, and reaches no device", async () => {
+    expect(await fcm.selfTest()).toEqual({ kind: "sent" });
+    expect(fake.ledger.summary().messages).toBe(0);
+  });
+
+  test.each<[FcmRow, Outcome["kind"]]>([
+    ["UNAUTHENTICATED", "refused"],
+    ["PERMISSION_DENIED", "refused"],
+    ["UNAVAILABLE", "retry"],
+  ])("says so where it meets %s", async (answer, kind) => {
+    const playing = fake.play({ answer });
+    expect(await fcm.selfTest()).toMatchObject({ kind });
+    playing.stop();
   });
 });
 

@@ -1,0 +1,144 @@
+/**
+ * The state of one service, as this process knows it: a provider, or for Web Push one of its origins. Decides from the
+ * outcomes of all chunks, whichever they are, when the service is to be paused and when it works again. Nothing here
+ * waits or stores; `service-states.ts` shares what is decided with the other processes.
+ */
+import type { Outcome } from "../providers/provider.ts";
+import type { DeliveryRules } from "./delivery-rules.ts";
+import { RefusalJudge } from "./refusal-judge.ts";
+
+/** `open`: messages are sent. `paused`: none is. `probing`: a few are, to find out whether the service works again. */
+export type State = "open" | "paused" | "probing";
+
+/**
+ * Why a service is paused. `unavailable`: it fails or is over quota. `refused`: it refuses our credentials, project or
+ * topic. `foreign`: it takes the tokens of most users for somebody else's.
+ */
+export type Cause = (typeof causes)[number];
+export const causes = ["unavailable", "refused", "foreign"] as const;
+
+/** A reason to pause the service. */
+export interface Failure {
+  readonly cause: Cause;
+  /** The longest wait that the provider wanted in a row of failures, in milliseconds; 0 if none. */
+  readonly afterMs: number;
+  readonly reason: string;
+}
+
+/** What all processes share. */
+export interface SharedState {
+  /** Undefined: the service works. */
+  readonly cause: Cause | undefined;
+  /** Milliseconds that are left of the pause; 0: it is over. */
+  readonly pausedMs: number;
+  /** When the state last changed; only compared. */
+  readonly since: string;
+}
+
+type Rules = Pick<DeliveryRules, "retriesInARow" | "firstPauseMs" | "probeMessages" | "evidenceMs">;
+
+export class Breaker {
+  readonly #rules: Rules;
+  readonly #judge = new RefusalJudge();
+  #cause: Cause | undefined;
+  #pausedUntil = 0;
+  #since = "";
+  /** Failures in a row, and the longest wait that they wanted. */
+  #row = { length: 0, afterMs: 0 };
+  #probes = { admitted: 0, failed: 0 };
+  #workedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(rules: Rules) {
+    this.#rules = rules;
+  }
+
+  /** @param now milliseconds of any clock that only goes forward; the same one in all calls */
+  state(now: number): State {
+    if (this.#cause === undefined) return "open";
+    return now < this.#pausedUntil ? "paused" : "probing";
+  }
+
+  /** Whether the next message may be sent. While probing, each admitted message must be reported. */
+  admits(now: number): boolean {
+    const state = this.state(now);
+    if (state !== "probing") return state === "open";
+    if (this.#probes.admitted >= this.#rules.probeMessages) return false;
+    this.#probes.admitted += 1;
+    return true;
+  }
+
+  /** Whether the service has shown lately that it works, so that a message's failure is the message's own. */
+  works(now: number): boolean {
+    return this.#cause === undefined && now - this.#workedAt <= this.#rules.evidenceMs;
+  }
+
+  /** Why the service is paused or being probed; undefined: it is not. */
+  get cause(): Cause | undefined {
+    return this.#cause;
+  }
+
+  /** Takes an outcome. @returns the failure for which the service is to be paused, or that it `works` again */
+  report(outcome: Outcome, userId: string, now: number): Failure | "works" | undefined {
+    const { kind } = outcome;
+    const state = this.state(now);
+    if (kind === "retry" && outcome.isOwn) {
+      if (state === "probing") this.#probes.admitted = Math.max(0, this.#probes.admitted - 1);
+      return undefined;
+    }
+    if (kind === "retry" || kind === "unavailable") {
+      const { reason, afterMs = 0 } = outcome;
+      return this.#fail({ cause: "unavailable", afterMs, reason }, kind === "unavailable", now);
+    }
+    if (kind === "refused") return this.#fail({ cause: kind, afterMs: 0, reason: outcome.reason }, true, now);
+    const isForeign = kind === "foreign";
+    const isMostForeign = kind !== "failed" && this.#judge.add(userId, isForeign);
+    if (isForeign && this.#cause === "foreign") {
+      // The service answers, but it does not show yet that it takes our users' tokens again.
+      return this.#fail({ cause: kind, afterMs: 0, reason: outcome.reason }, true, now);
+    }
+    this.#row = { length: 0, afterMs: 0 };
+    this.#workedAt = now;
+    if (isForeign && isMostForeign && state === "open") {
+      return this.#pause({ cause: kind, afterMs: 0, reason: outcome.reason }, now);
+    }
+    if (state !== "probing") return undefined;
+    this.#cause = undefined;
+    return "works";
+  }
+
+  /** @param isCertain one such failure shows that the service fails; otherwise only a row of them does */
+  #fail(failure: Failure, isCertain: boolean, now: number): Failure | undefined {
+    const state = this.state(now);
+    this.#row = { length: this.#row.length + 1, afterMs: Math.max(this.#row.afterMs, failure.afterMs) };
+    if (state === "probing") {
+      this.#probes.failed += 1;
+      if (this.#probes.failed < this.#probes.admitted) return undefined;
+      return this.#pause({ ...failure, afterMs: this.#row.afterMs }, now);
+    }
+    if (failure.cause !== "unavailable") return state === "open" ? this.#pause(failure, now) : undefined;
+    if (!isCertain && this.#row.length < this.#rules.retriesInARow) return undefined;
+    const { afterMs } = this.#row;
+    // What was in flight when the pause began can only prolong it.
+    if (state === "paused" && now + afterMs <= this.#pausedUntil) return undefined;
+    return this.#pause({ ...failure, cause: this.#cause ?? failure.cause, afterMs }, now);
+  }
+
+  /** Pauses for a while, until the pause that all processes share is known. */
+  #pause(failure: Failure, now: number): Failure {
+    this.#cause = failure.cause;
+    this.#pausedUntil = now + Math.max(failure.afterMs, this.#rules.firstPauseMs);
+    this.#probes = { admitted: 0, failed: 0 };
+    return failure;
+  }
+
+  /** Takes over what all processes share. A new state is judged by its own answers. */
+  share({ cause, pausedMs, since }: SharedState, now: number): void {
+    this.#cause = cause;
+    this.#pausedUntil = now + pausedMs;
+    if (since === this.#since) return;
+    this.#since = since;
+    this.#judge.clear();
+    this.#row = { length: 0, afterMs: 0 };
+    this.#probes = { admitted: 0, failed: 0 };
+  }
+}

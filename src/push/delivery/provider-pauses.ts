@@ -1,0 +1,206 @@
+/**
+ * The pauses of a provider and of its services, shared by all processes through their rows in `provider_paces`. Times
+ * are the database's, so that processes agree even if their clocks differ. Whatever ends a pause also makes the jobs
+ * due that waited for it: nothing waits for a pause that is over.
+ */
+import { type SQL, sql } from "drizzle-orm";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { nullable, number, oneOf, text } from "../../platform/database/readers.ts";
+import { computed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import type { Jobs } from "../../platform/messaging/jobs.ts";
+import { deliveryQueue, waitingForProvider } from "../database.ts";
+import type { ProviderName } from "../provider-settings.ts";
+import { providerPaces } from "../schema.ts";
+import { causes, type Failure, type SharedState } from "./breaker.ts";
+import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
+
+/** The service of a provider that is one service, and the rate of every provider. */
+export const wholeProvider = "";
+
+const columns = names(providerPaces);
+
+/** No pause lasts longer. A row with a longer one was written before the database's clock was set back. */
+const maxPause = sql`interval '1 hour'`;
+const cappedPause = sql`least(coalesce(${columns.pausedUntil}, clock_timestamp()), clock_timestamp() + ${maxPause})`;
+const pausedMs = computed(
+  number,
+  sql`greatest(0, extract(epoch from ${cappedPause} - clock_timestamp()) * 1000)::float8`,
+);
+const cause = computed(nullable(oneOf(causes)), columns.cause);
+const since = computed(text, sql`${columns.since}::text`);
+
+const shared = selection({ service: columns.service, cause, pausedMs, since });
+const current = selection({ failures: columns.failures, share: columns.share, pausedMs, since });
+const remaining = selection({ service: columns.service, pausedMs });
+
+const selectShared = prepared(
+  ["provider"],
+  ({ provider }) => sql`select ${shared} from ${providerPaces} where ${columns.provider} = ${provider}`,
+);
+
+/** Shortens a pause that is longer than the longest one. Called wherever a pause keeps a chunk from being sent. */
+export async function shortenPause(db: Database, provider: ProviderName): Promise<void> {
+  await db.execute(sql`
+    update ${providerPaces} set ${columns.pausedUntil} = now() + ${maxPause}
+    where ${columns.provider} = ${provider} and ${columns.pausedUntil} > now() + ${maxPause}`);
+}
+
+/**
+ * Milliseconds until the first of the services is no longer paused. Until the transaction ends, no pause of them ends
+ * elsewhere: a job that is enqueued in it is seen, and made due, by whoever ends a pause afterwards.
+ */
+export async function lockPauses(
+  tx: Database,
+  provider: ProviderName,
+  services: readonly string[],
+): Promise<number> {
+  const found = await rows(
+    tx,
+    remaining,
+    sql`
+      select ${remaining} from ${providerPaces} where ${columns.provider} = ${provider}
+      order by ${columns.service} for share`,
+  );
+  const byService = new Map(found.map((row) => [row.service, row.pausedMs]));
+  return Math.min(...services.map((service) => byService.get(service) ?? 0));
+}
+
+/** Makes the jobs due that wait for a pause of the provider. */
+function releaseWaiting(tx: Database, jobs: Pick<Jobs, "hasten">, provider: ProviderName): Promise<void> {
+  return jobs.hasten(tx, deliveryQueue(provider), waitingForProvider);
+}
+
+/**
+ * Ends the pauses of a provider, or of one of its services: what waits is tried at once, and the first messages show
+ * whether the service works. @returns how many were paused
+ */
+export function endPauses(
+  db: Database,
+  jobs: Pick<Jobs, "hasten">,
+  provider: ProviderName,
+  service?: string,
+): Promise<number> {
+  return db.transaction(async (tx) => {
+    const ended = await rowCount(
+      tx,
+      sql`
+        update ${providerPaces} set ${columns.pausedUntil} = null, ${columns.since} = clock_timestamp()
+        where ${columns.provider} = ${provider} and ${columns.pausedUntil} > clock_timestamp()
+          and ${service === undefined ? sql`true` : sql`${columns.service} = ${service}`}
+        returning 1 as one`,
+    );
+    await releaseWaiting(tx, jobs, provider);
+    return ended;
+  });
+}
+
+/** The pause that a failure led to. */
+interface Pause extends SharedState {
+  /** Whether the service was not paused before. Only such a failure is logged. */
+  readonly isNew: boolean;
+  readonly failures: number;
+}
+
+interface Dependencies {
+  readonly db: Database;
+  readonly jobs: Pick<Jobs, "hasten">;
+  readonly provider: ProviderName;
+  readonly rules: DeliveryRules;
+  readonly random: Random;
+}
+
+export class ProviderPauses {
+  readonly #deps: Dependencies;
+
+  constructor(dependencies: Dependencies) {
+    this.#deps = dependencies;
+  }
+
+  /** The states of the services that have a row. The others work. */
+  async load(): Promise<ReadonlyMap<string, SharedState>> {
+    const { db, provider } = this.#deps;
+    const found = await rows(db, shared, selectShared({ provider }));
+    return new Map(
+      found.map(({ service, ...state }) => [service, { ...state, cause: state.cause ?? undefined }]),
+    );
+  }
+
+  /**
+   * Pauses a service for all processes. One that fails is paused for longer with each failure in a row, and gets a
+   * lower rate afterwards. A message that fails during a pause was sent before it, so it only prolongs the pause, if
+   * the provider wants a longer one.
+   */
+  record(service: string, { cause: why, afterMs, reason }: Failure): Promise<Pause> {
+    const { db, provider, rules, random } = this.#deps;
+    const isService = sql`${columns.provider} = ${provider} and ${columns.service} = ${service}`;
+    const missing = () => new Error(`the row of ${provider} in provider_paces is missing`);
+    return db.transaction(async (tx) => {
+      await insertPace(tx, provider, service);
+      const [now] = await rows(
+        tx,
+        current,
+        sql`select ${current} from ${providerPaces} where ${isService} for update`,
+      );
+      if (!now) throw missing();
+      const isNew = now.pausedMs === 0;
+      const backoff = Math.min(rules.firstPauseMs * 2 ** now.failures, rules.longestPauseMs);
+      const pauseMs = why === "unavailable" ? withJitter(backoff, random) : rules.refusedPauseMs;
+      const untilMs = Math.max(now.pausedMs, afterMs, isNew ? pauseMs : 0);
+      const failures = isNew ? now.failures + 1 : now.failures;
+      const isSlowed = isNew && why === "unavailable";
+      const share = isSlowed ? Math.max(rules.leastShare, now.share / 2) : now.share;
+      const [row] = await rows(
+        tx,
+        current,
+        sql`
+          update ${providerPaces}
+          set ${columns.failures} = ${failures}::int, ${columns.share} = ${share}::real, ${columns.reason} = ${reason},
+            ${columns.cause} = case when ${isNew}::boolean then ${why}::text else ${columns.cause} end,
+            ${columns.since} = case when ${isNew}::boolean then clock_timestamp() else ${columns.since} end,
+            ${columns.pausedUntil} = clock_timestamp() + make_interval(secs => ${untilMs}::float8 / 1000)
+          where ${isService}
+          returning ${current}`,
+      );
+      if (!row) throw missing();
+      return { cause: why, pausedMs: untilMs, since: row.since, isNew, failures };
+    });
+  }
+
+  /** Records that the service works. A pause that is still running stays. @returns whether it had failed */
+  recordSuccess(service: string): Promise<boolean> {
+    const isOver = sql`(${columns.pausedUntil} is null or ${columns.pausedUntil} <= clock_timestamp())`;
+    return this.#reopen(sql`${columns.service} = ${service} and ${isOver}`);
+  }
+
+  /** Ends a refusal that a self-test shows to be over. @returns whether there was one */
+  endRefusal(): Promise<boolean> {
+    return this.#reopen(sql`${columns.service} = ${wholeProvider} and ${columns.cause} = 'refused'`);
+  }
+
+  #reopen(which: SQL): Promise<boolean> {
+    const { db, jobs, provider } = this.#deps;
+    return db.transaction(async (tx) => {
+      const changed = await rowCount(
+        tx,
+        sql`
+          update ${providerPaces}
+          set ${columns.failures} = 0, ${columns.pausedUntil} = null, ${columns.cause} = null,
+            ${columns.reason} = null, ${columns.since} = clock_timestamp()
+          where ${columns.provider} = ${provider} and ${columns.failures} > 0 and ${which}
+          returning 1 as one`,
+      );
+      if (changed > 0) await releaseWaiting(tx, jobs, provider);
+      return changed > 0;
+    });
+  }
+}
+
+/** Inserts the row of a service that has none. */
+export async function insertPace(db: Database, provider: ProviderName, service: string): Promise<void> {
+  await db.execute(sql`
+    insert into ${providerPaces} (${columns.provider}, ${columns.service}, ${columns.nextAt}, ${columns.share},
+      ${columns.failures})
+    values (${provider}, ${service}, clock_timestamp(), 1, 0)
+    on conflict (${columns.provider}, ${columns.service}) do nothing`);
+}

@@ -1,0 +1,184 @@
+/**
+ * The states of a provider's services in this process: tells the breaker of each what its messages met, stores what
+ * the breaker decides, for all processes, and takes over what others have stored.
+ */
+import { LRUCache } from "lru-cache";
+import type { Logger } from "../../platform/observability/logger.ts";
+import type { Outcome, PushProvider } from "../providers/provider.ts";
+import { Breaker, type Failure, type SharedState, type State } from "./breaker.ts";
+import type { DeliveryMetrics } from "./delivery-metrics.ts";
+import type { DeliveryRules } from "./delivery-rules.ts";
+import { type ProviderPauses, wholeProvider } from "./provider-pauses.ts";
+import { asServiceOutcome, isPassed, SelfTest } from "./self-test.ts";
+
+/** Services that are remembered. Clients name them, though only at hosts that are allowed. */
+const maxServices = 1_000;
+
+interface Dependencies {
+  readonly provider: PushProvider;
+  readonly pauses: ProviderPauses;
+  readonly rules: DeliveryRules;
+  readonly logger: Logger;
+  readonly metrics: DeliveryMetrics;
+}
+
+/** The breaker of a service, and what of its decisions is being stored. */
+interface Service {
+  readonly breaker: Breaker;
+  storing: Promise<void> | undefined;
+}
+
+export class ServiceStates {
+  readonly #deps: Dependencies;
+  readonly #services = new LRUCache<string, Service>({ max: maxServices });
+  readonly selfTest: SelfTest;
+
+  constructor(dependencies: Dependencies) {
+    this.#deps = dependencies;
+    this.selfTest = new SelfTest(dependencies.provider);
+  }
+
+  state(service: string): State {
+    return this.#of(service).breaker.state(performance.now());
+  }
+
+  /** Whether the next message of the service may be sent. A message that is admitted must be reported. */
+  admits(service: string): boolean {
+    return this.#of(service).breaker.admits(performance.now());
+  }
+
+  /** Whether a failure of one of its messages is the message's own, as the service works. */
+  works(service: string): boolean {
+    return this.#of(service).breaker.works(performance.now());
+  }
+
+  /** Whether the service takes most users' tokens for somebody else's. */
+  refusesUsers(service: string): boolean {
+    return this.#of(service).breaker.cause === "foreign";
+  }
+
+  /** Whether the service refuses us, in one way or the other. */
+  refuses(service: string): boolean {
+    const { cause } = this.#of(service).breaker;
+    return cause === "foreign" || cause === "refused";
+  }
+
+  report(service: string, userId: string, outcome: Outcome): void {
+    const known = this.#of(service);
+    const verdict = known.breaker.report(outcome, userId, performance.now());
+    if (verdict === undefined) return;
+    const store = verdict === "works" ? this.#reopen(service) : this.#pause(service, known.breaker, verdict);
+    const storing = Promise.all([known.storing, store]).then(() => {
+      if (known.storing === storing) known.storing = undefined;
+    });
+    known.storing = storing;
+    this.#showPauses();
+  }
+
+  /** Takes over the states that all processes share, before a chunk is sent. */
+  async load(): Promise<void> {
+    const shared = await this.#deps.pauses.load();
+    const now = performance.now();
+    const others = [...this.#services.keys()].filter((service) => !shared.has(service));
+    for (const [service, state] of shared) this.#share(service, state, now);
+    for (const service of others) this.#share(service, { cause: undefined, pausedMs: 0, since: "" }, now);
+    this.#showPauses();
+  }
+
+  /** Asks the provider itself whether it accepts our credentials again. @returns whether messages may be tried */
+  async passesSelfTest(): Promise<boolean> {
+    const outcome = await this.selfTest.run();
+    if (outcome === undefined || isPassed(outcome)) return true;
+    this.report(wholeProvider, "", asServiceOutcome(outcome));
+    return false;
+  }
+
+  /**
+   * Asks at the start of the process. A refusal pauses the provider before a message meets it; acceptance ends a
+   * pause for refused credentials, since they have been put right.
+   */
+  async checkCredentials(): Promise<void> {
+    const { pauses, provider, logger } = this.#deps;
+    try {
+      const outcome = await this.selfTest.run();
+      if (outcome === undefined) return;
+      if (isPassed(outcome)) {
+        if (await pauses.endRefusal()) this.#logRecovery(wholeProvider);
+      } else if (asServiceOutcome(outcome).kind === "refused") {
+        this.report(wholeProvider, "", asServiceOutcome(outcome));
+      }
+    } catch (err) {
+      logger.warn(
+        { err, provider: provider.name },
+        "The credentials of a push provider could not be checked yet",
+      );
+    }
+  }
+
+  /** Resolves when what was decided is stored, or could not be. */
+  async stored(): Promise<void> {
+    await Promise.all([...this.#services.values()].map(({ storing }) => storing));
+  }
+
+  #of(service: string): Service {
+    let known = this.#services.get(service);
+    if (known === undefined) {
+      known = { breaker: new Breaker(this.#deps.rules), storing: undefined };
+      this.#services.set(service, known);
+    }
+    return known;
+  }
+
+  /** What this process has decided and not stored yet is newer than what is stored. */
+  #share(service: string, state: SharedState, now: number): void {
+    const { breaker, storing } = this.#of(service);
+    if (storing === undefined) breaker.share(state, now);
+  }
+
+  async #pause(service: string, breaker: Breaker, failure: Failure): Promise<void> {
+    const { pauses, provider, logger } = this.#deps;
+    const { reason, cause } = failure;
+    try {
+      const { isNew, failures, ...shared } = await pauses.record(service, failure);
+      breaker.share(shared, performance.now());
+      if (!isNew) return;
+      const pausedSeconds = Math.ceil(shared.pausedMs / 1000);
+      const fields = { provider: provider.name, ...named(service), reason, failures, pausedSeconds };
+      if (cause === "unavailable") {
+        logger.warn(fields, "The push provider fails, so sending to it is paused");
+      } else {
+        logger.error(
+          fields,
+          "The push provider refuses us: check its credentials, project and topic in the settings",
+        );
+      }
+    } catch (err) {
+      logger.warn({ err, provider: provider.name }, "The pause of a push provider could not be stored");
+    }
+  }
+
+  async #reopen(service: string): Promise<void> {
+    const { pauses, provider, logger } = this.#deps;
+    try {
+      if (await pauses.recordSuccess(service)) this.#logRecovery(service);
+    } catch (err) {
+      logger.warn({ err, provider: provider.name }, "The end of a push provider's pause could not be stored");
+    }
+  }
+
+  #logRecovery(service: string): void {
+    const { provider, logger } = this.#deps;
+    logger.info({ provider: provider.name, ...named(service) }, "The push provider works again");
+  }
+
+  #showPauses(): void {
+    const { metrics, provider } = this.#deps;
+    const now = performance.now();
+    const isPaused = [...this.#services.values()].some(({ breaker }) => breaker.state(now) === "paused");
+    metrics.paused(provider.name, isPaused);
+  }
+}
+
+function named(service: string): { readonly service?: string } {
+  return service === wholeProvider ? {} : { service };
+}

@@ -1,0 +1,41 @@
+/** Whose fault tokens of somebody else are: each user counts once, and most of many users decide. */
+import { describe, expect, test } from "vitest";
+import { RefusalJudge } from "../../../src/push/delivery/refusal-judge.ts";
+
+/** Adds users, each with an answer. @returns whether the last of them led to a refusal */
+function judged(judge: RefusalJudge, users: readonly (readonly [string, boolean])[]): boolean {
+  return users.map(([user, isForeign]) => judge.add(user, isForeign)).at(-1) ?? false;
+}
+
+const users = (count: number, isForeign: boolean, name = isForeign ? "foreign" : "good") =>
+  Array.from({ length: count }, (_, index) => [`${name}-${index}`, isForeign] as const);
+
+describe("users with foreign tokens", () => {
+  test.each([
+    ["fewer than fifty show nothing", users(49, true), false],
+    ["fifty do", users(50, true), true],
+    [
+      "one user's thousand tokens count once",
+      [...users(49, false), ...Array(1000).fill(["one", true])],
+      false,
+    ],
+    ["half is not most", [...users(50, false), ...users(50, true)], false],
+    ["more than half is", [...users(49, false), ...users(51, true)], true],
+    ["a user counts as answered last", [...users(60, true, "user"), ...users(60, false, "user")], false],
+    [
+      "users of long ago are forgotten",
+      [...users(1000, true), ...users(100, false), ...users(30, true)],
+      false,
+    ],
+    ["also the good ones", [...users(1000, false), ...users(51, true)], true],
+  ])("%s", (_, answers, isRefused) => {
+    expect(judged(new RefusalJudge(), answers)).toBe(isRefused);
+  });
+
+  test("are judged anew", () => {
+    const judge = new RefusalJudge();
+    judged(judge, users(100, true));
+    judge.clear();
+    expect(judged(judge, users(49, true))).toBe(false);
+  });
+});
