@@ -28,11 +28,14 @@ export const push = pgSchema("push");
 /** Text for ids, compared as bytes: several times faster than by the rules of a language. */
 const byteOrderedText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
 
+/** Where a device is, as its app has said it: a time zone, or else an offset. An expression over a row of devices. */
+export const devicePlace = sql.raw(`coalesce("time_zone", "utc_offset"::text)`);
+
 /** Devices that notifications are sent to. */
 export const devices = push.table(
   "devices",
   {
-    /** In the order of registration. Planning walks the devices in this order and visits each device once. */
+    /** In the order of registration; never changed. Planning goes by it, and so meets each device once. */
     id: bigserial("id", { mode: "number" }).primaryKey(),
     userId: byteOrderedText("user_id").notNull(),
     provider: text("provider").notNull(),
@@ -50,11 +53,10 @@ export const devices = push.table(
   },
   (table) => [
     uniqueIndex("devices_token_unique").on(table.tokenHash),
-    // Includes the id, because planning also walks the devices in the order of their users.
     index("devices_user").on(table.userId, table.id),
     index("devices_expiry").on(table.expiresAt),
-    // Finds the zones in use, without the devices in them. Planning reads the devices themselves by other indexes.
-    index("devices_time_zone").on(table.timeZone).where(sql`${table.timeZone} is not null`),
+    // Planning finds its recipients by it, and the places that are in use.
+    index("devices_place").on(devicePlace, table.id),
   ],
 );
 
@@ -80,15 +82,6 @@ export const notifications = push.table(
     acceptedAt: instant("accepted_at").notNull(),
     /** Messages that are not sent by then are dropped. */
     expiresAt: instant("expires_at").notNull(),
-    /** History is recorded up to this user, and for this user up to the device `recorded_device`. */
-    recordedUser: byteOrderedText("recorded_user").notNull().default(""),
-    recordedDevice: bigint("recorded_device", { mode: "number" }).notNull().default(0),
-    /** Set when every recipient has a history entry. */
-    recordedAt: instant("recorded_at"),
-    /** Devices up to this id have been planned. */
-    plannedThrough: bigint("planned_through", { mode: "number" }).notNull(),
-    /** The last device that existed when planning began: planning ends there. Null before that. */
-    planUntil: bigint("plan_until", { mode: "number" }),
     /** Chunks planned so far. A chunk's number among them gives the priority of its job. */
     chunks: integer("chunks").notNull(),
     /** Set by the last step of planning. */
@@ -107,6 +100,23 @@ export const notifications = push.table(
     ),
     check("notifications_audience", sql`(${table.utcOffsets} is null) <> (${table.userIds} is null)`),
   ],
+);
+
+/** What is left to be planned: ranges of device ids, until all of a notification's devices are planned. */
+export const planRanges = push.table(
+  "plan_ranges",
+  {
+    notificationId: uuid("notification_id").notNull(),
+    /** Devices with greater ids, */
+    after: bigint("after_id", { mode: "number" }).notNull(),
+    /** up to this one. Null in the first range until planning begins: it ends at the last device that exists then. */
+    through: bigint("through_id", { mode: "number" }),
+    /** The number of the range among the notification's, which gives the priority of its job. */
+    turn: integer("turn").notNull(),
+    /** The job that may plan it, and no other. Null: it was parked when its job came, as the notification was paused. */
+    jobId: uuid("job_id"),
+  },
+  (table) => [primaryKey({ name: "plan_ranges_pkey", columns: [table.notificationId, table.after] })],
 );
 
 /** A user's notifications, read or unread: one row a user and notification. */

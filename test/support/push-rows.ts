@@ -36,7 +36,6 @@ export async function insertNotification(db: Database, row: NotificationRow): Pr
     state,
     acceptedAt: at,
     expiresAt: at,
-    plannedThrough: 0,
     plannedAt: at,
     recipients: Object.keys(viewedBy).length,
     chunks: chunks.length,

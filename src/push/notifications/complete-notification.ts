@@ -9,10 +9,11 @@ import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { rowCount } from "../../platform/database/statements.ts";
 import { PushEvents, recordEvent } from "../events.ts";
-import { deliveryChunks, notifications } from "../schema.ts";
+import { deliveryChunks, notifications, planRanges } from "../schema.ts";
 
 const notification = names(notifications);
 const chunk = names(deliveryChunks);
+const range = names(planRanges);
 const n = names(notifications, "n");
 const c = names(deliveryChunks, "c");
 
@@ -82,6 +83,11 @@ export async function completeIfDone(
         )
         ${recordEvent(PushEvents.notificationCompleted, fields, sql`from done, totals`, at)}`,
     );
+    // What was parked of one that was cancelled or has expired; a range that has a job is removed by it.
+    if (completed > 0) {
+      await tx.execute(sql`
+        delete from ${planRanges} where ${range.notificationId} = ${notificationId}::uuid and ${range.jobId} is null`);
+    }
     return completed > 0;
   });
 }

@@ -11,7 +11,7 @@ import { rows, selection } from "../../platform/database/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import { type FollowJob, followQueue } from "../database.ts";
-import { deliveryChunks, notifications } from "../schema.ts";
+import { deliveryChunks, notifications, planRanges } from "../schema.ts";
 import { abandonedAfter, completeIfDone, isOpen, lock, nothingIsLeft } from "./complete-notification.ts";
 import { dropChunks, isFullStep } from "./follow-chunks.ts";
 
@@ -20,6 +20,7 @@ const roundSize = 1_000;
 
 const n = names(notifications, "n");
 const c = names(deliveryChunks, "c");
+const r = names(planRanges, "r");
 const listed = selection({ id: n.id });
 
 /** The ids of unfinished notifications `n`, at most as many as a round handles. */
@@ -51,14 +52,15 @@ async function dropAbandoned(db: Database): Promise<void> {
   }
 }
 
-/** Condition on the notification `n`: it has chunks that have not followed it. */
+const waits = sql`${c.notificationId} = ${n.id} and ${c.state} = 'PENDING'`;
+
+/** Condition on the notification `n`: it has chunks or ranges that have not followed it. */
 const isLeftBehind = sql`
-  exists (
-    select from ${deliveryChunks} c
-    where ${c.notificationId} = ${n.id} and ${c.state} = 'PENDING' and ${c.jobId} is null)
-      and ${n.state} in ('PLANNING', 'SENDING')
-  or ${n.state} = 'CANCELLED' and exists (
-    select from ${deliveryChunks} c where ${c.notificationId} = ${n.id} and ${c.state} = 'PENDING')`;
+  ${n.state} = 'CANCELLED' and exists (select from ${deliveryChunks} c where ${waits})
+  or ${n.state} in ('PLANNING', 'SENDING') and exists (
+    select from ${deliveryChunks} c where ${waits} and ${c.jobId} is null)
+  or ${n.state} = 'PLANNING' and exists (
+    select from ${planRanges} r where ${r.notificationId} = ${n.id} and ${r.jobId} is null)`;
 
 /** Enqueues the jobs by which chunks follow, where they were lost. One too many does no harm. */
 async function followLeftOver(db: Database, jobs: Pick<Jobs, "enqueue">): Promise<void> {

@@ -8,7 +8,7 @@ import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
-import { followQueue, type PlanJob, planQueue } from "../database.ts";
+import { followQueue, planQueue } from "../database.ts";
 import { notificationFinished, notificationNotFound } from "../errors.ts";
 import { notifications } from "../schema.ts";
 import { wakeWorkers } from "./chunk-jobs.ts";
@@ -48,10 +48,6 @@ export function createControl({ db, jobs, clock }: Dependencies): Control {
       const state = next(notification);
       if (state === undefined) return;
       await setState(tx, id, state);
-      if (state === "PLANNING") {
-        const data: PlanJob = { notificationId: id };
-        await jobs.enqueue(tx, planQueue, [{ data }]);
-      }
       const { isTest } = notification;
       await followNotification(tx, jobs, { state, isTest }, { notificationId: id, released: 0 });
     });

@@ -2,6 +2,7 @@
  * Jobs that failed for good, on the queue `dead-letters`. No recipient is lost with such a job: a chunk becomes a dead
  * letter that an operator can replay, and planning is retried until it succeeds.
  */
+import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
@@ -9,10 +10,11 @@ import { names } from "../../platform/database/names.ts";
 import { rowCount, rows, selection } from "../../platform/database/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
-import { type DeliveryJob, deadLetterQueue, type PlanJob, planQueue } from "../database.ts";
+import { type DeliveryJob, deadLetterQueue, type PlanJob } from "../database.ts";
 import { deliveryChunks } from "../schema.ts";
 import { completeIfDone } from "./complete-notification.ts";
 import { lockNotification, type NotificationState } from "./lock-notification.ts";
+import { enqueueRange, renameRange } from "./plan-ranges.ts";
 
 const chunk = names(deliveryChunks);
 const failed = selection({ notificationId: chunk.notificationId });
@@ -88,14 +90,18 @@ export function createDeadLetterHandler({ db, jobs, clock, logger }: Dependencie
   }
 
   async function retryPlanning(job: Job<unknown>, notificationId: string): Promise<void> {
-    const data: PlanJob = { notificationId };
+    const failed = { id: job.failedId ?? "", data: { notificationId } };
     const isOpen = await db.transaction(async (tx) => {
       const notification = await lockNotification(tx, notificationId);
-      // A paused notification gets another job when it is resumed.
-      const isPlanning = notification?.state === "PLANNING";
-      if (isPlanning) await jobs.enqueue(tx, planQueue, [{ data, startAfterSeconds: planningRetrySeconds }]);
+      // Resuming a paused notification gives the range a job again.
+      const jobId = notification?.state === "PAUSED" ? null : randomUUID();
+      const turn = job.failedId === null ? undefined : await renameRange(tx, failed, jobId);
       await jobs.complete(tx, deadLetterQueue, job);
-      return isPlanning;
+      if (jobId === null || turn === undefined || !notification) return false;
+      const { isTest } = notification;
+      const startAfterSeconds = planningRetrySeconds;
+      await enqueueRange(tx, jobs, notificationId, { jobId, turn, isTest, startAfterSeconds });
+      return true;
     });
     if (!isOpen) return;
     const retryAfterSeconds = planningRetrySeconds;

@@ -1,7 +1,7 @@
 /**
  * How chunks follow their notification. Its state alone decides whether they are sent, from the moment that it is
  * committed; what is written to the chunks afterwards, however many they are, is bookkeeping, in steps of a bounded
- * number: after a resume, chunks that were parked get a job again; after a cancel, chunks are dropped.
+ * number: after a resume, chunks and ranges that were parked get a job again; after a cancel, chunks are dropped.
  */
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
@@ -15,6 +15,7 @@ import { deliveryChunks } from "../schema.ts";
 import { enqueueChunks, wakeWorkers } from "./chunk-jobs.ts";
 import { completeIfDone } from "./complete-notification.ts";
 import { type LockedNotification, lockNotification } from "./lock-notification.ts";
+import { releaseRanges } from "./plan-ranges.ts";
 
 /** Chunks that one step writes. */
 const stepSize = 1_000;
@@ -91,7 +92,8 @@ export async function followNotification(
 ): Promise<void> {
   let count = 0;
   if (state === "CANCELLED") count = await dropChunks(tx, work.notificationId, ["PENDING"]);
-  else if (state === "PLANNING" || state === "SENDING") count = await releaseChunks(tx, jobs, work, isTest);
+  if (state === "PLANNING") await releaseRanges(tx, jobs, work.notificationId, isTest);
+  if (state === "PLANNING" || state === "SENDING") count = await releaseChunks(tx, jobs, work, isTest);
   if (!isFullStep(count)) return;
   const data: FollowJob = { ...work, released: work.released + count };
   await jobs.enqueue(tx, followQueue, [{ data }]);

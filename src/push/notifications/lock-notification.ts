@@ -16,8 +16,6 @@ const notification = names(notifications);
 const lockedFields = {
   state: computed(notificationState, notification.state),
   isTest: computed(boolean, sql`${notification.userIds} is not null`),
-  /** Whether every recipient has a history entry. */
-  isRecorded: computed(boolean, sql`${notification.recordedAt} is not null`),
   isPlanned: computed(boolean, sql`${notification.plannedAt} is not null`),
   /** Milliseconds since the epoch. */
   expiresAt: computed(number, sql`(extract(epoch from ${notification.expiresAt}) * 1000)::float8`),

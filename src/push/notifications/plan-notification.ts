@@ -1,28 +1,34 @@
 /**
- * Planning: first a history entry for each of a notification's recipients, then chunks of their devices. Both go in
- * steps; a step is one short transaction that also stores how far planning has come. The guarantees:
+ * Planning: the recipients of a notification are found range by range of device ids. A step plans one range in a short
+ * transaction; its chunks are sent while the next ranges are planned. The guarantees:
  *
- * 1. A device is planned once, even if it changes meanwhile, a process dies, or several processes plan at once: a step
- *    begins where the last committed step has ended.
- * 2. A user gets one history entry for any number of devices, and none after the user was deleted.
+ * 1. A device is planned once, even if it changes meanwhile, a process dies, or several processes plan at once.
+ * 2. A user gets one history entry for any number of devices, no later than the first message, and none after the user
+ *    was deleted.
  * 3. Planning ends: devices that are registered after it began are not visited.
+ * 4. Notifications take turns, range by range, so that one to few users does not wait for one to millions.
  */
 import { setImmediate } from "node:timers/promises";
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { rowCount, rows, selection } from "../../platform/database/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planQueue } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
+import { notifications, planRanges } from "../schema.ts";
 import { enqueueChunks, wakeWorkers } from "./chunk-jobs.ts";
 import { completeIfDone } from "./complete-notification.ts";
-import { cutChunks } from "./cut-chunks.ts";
 import { lockNotification } from "./lock-notification.ts";
-import { recordHistory } from "./record-history.ts";
-import { type ZoneOffsets, zoneOffsets } from "./zone-offsets.ts";
+import { createPlaces, placesAt } from "./places.ts";
+import { planRange } from "./plan-range.ts";
+import { endOfStep, type PlanRange, removeRange, renameRange, splitRange, takeRange } from "./plan-ranges.ts";
 
-/** Devices that one step visits: few enough that others hardly notice that they wait for the step. */
-const defaultWindow = 32_000;
+/** Devices of the first step: few, so that the first message goes out at once. */
+const firstStep = 1_000;
+/** Devices of the other steps: few enough that others hardly notice that they wait for the step. */
+const defaultWindow = 16_000;
 
 interface Dependencies {
   readonly db: Database;
@@ -30,65 +36,126 @@ interface Dependencies {
   readonly clock: Clock;
   /** The providers in use; devices of other providers are not planned. */
   readonly providers: readonly ProviderName[];
-  /** Devices that one step visits. */
+  /** Devices that one step plans at most. */
   readonly window?: number;
 }
 
 interface Planner {
-  /** Handles the jobs of the queue `plan`. */
-  handle(job: Job<PlanJob>, stopping: AbortSignal): Promise<void>;
+  /** Handles the jobs of the queue `plan`: plans the job's range, or its first step and leaves the rest to another job. */
+  handle(job: Job<PlanJob>): Promise<void>;
+}
+
+/** The step cannot be committed: the notification is not being planned any more, or a device has come to a new place. */
+class StepUndoneError extends Error {
+  override readonly name = "StepUndoneError";
 }
 
 export function createPlanner(dependencies: Dependencies): Planner {
   const { db, jobs, clock, providers, window = defaultWindow } = dependencies;
+  const placesOf = createPlaces();
 
-  /** One step. @returns whether it ended the job: planning is finished, or must not go on */
-  function step(job: Job<PlanJob>, zones: ZoneOffsets): Promise<boolean> {
-    return db.transaction(async (tx) => {
-      const { notificationId } = job.data;
-      const notification = await lockNotification(tx, notificationId);
-      if (notification?.state !== "PLANNING") {
-        // Paused, cancelled, or planned by another process. Resuming makes a new job.
+  /** @returns whether the job has ended; if not, its range was split or its step undone, and the next step goes on */
+  async function step(job: Job<PlanJob>): Promise<boolean> {
+    const outcome = await db
+      .transaction(async (tx) => {
+        const range = await takeRange(tx, job);
+        if (!range) return "stopped";
+        const places = await placesOf(tx, range.acceptedAt);
+        const size = range.turn === 0 ? Math.min(firstStep, window) : window;
+        const at = range.utcOffsets && placesAt(places, range.utcOffsets);
+        const end = at ? await endOfStep(tx, range, at, size) : undefined;
+        if (end !== undefined) {
+          await splitRange(tx, jobs, range, end);
+          return "split";
+        }
+        // No user is deleted during a step. The lock must be acquired before the next statement takes its snapshot.
+        await tx.execute(sql`select pg_advisory_xact_lock_shared(hashtext('push.plan'))`);
+        const now = new Date(clock.now());
+        const { chunks, recipients, isOutdated } = await planRange(tx, range, places, { providers, at: now });
+        const first = isOutdated ? undefined : await addCounts(tx, range, recipients, chunks.length);
+        if (first === undefined) throw new StepUndoneError();
+        await enqueueChunks(tx, jobs, chunks, { first, isTest: range.isTest });
+        await endPlanningAfter(tx, range, now);
+        await removeRange(tx, job);
         await jobs.complete(tx, planQueue, job);
-        return true;
-      }
-      // No user is deleted during a step. The lock must be acquired before the next statement takes its snapshot.
-      await tx.execute(sql`select pg_advisory_xact_lock_shared(hashtext('push.plan'))`);
-      const { isTest, isRecorded } = notification;
-      const at = sql`${new Date(clock.now()).toISOString()}::timestamptz`;
-      const next = { notificationId, isTest, window, at, providers, zones };
-      if (!isRecorded) {
-        await recordHistory(tx, next);
-        return false;
-      }
-      const { chunks, first, isDone } = await cutChunks(tx, next);
-      await enqueueChunks(tx, jobs, chunks, { first, isTest });
-      if (isDone) await jobs.complete(tx, planQueue, job);
-      return isDone;
-    });
+        return "planned";
+      })
+      .catch((err: unknown) => {
+        if (err instanceof StepUndoneError) return "stopped";
+        throw err;
+      });
+    if (outcome === "stopped") return giveBack(job);
+    if (outcome === "split") jobs.wake(planQueue);
+    else wakeWorkers(jobs);
+    return outcome === "planned";
   }
 
-  /** Puts the job back into the queue, so that another process continues at once and not only after a timeout. */
-  function handOver(job: Job<PlanJob>): Promise<void> {
+  /** Ends a job whose range cannot be planned now. @returns whether it has ended: if not, the range is to be planned */
+  function giveBack(job: Job<PlanJob>): Promise<boolean> {
     return db.transaction(async (tx) => {
+      const notification = await lockNotification(tx, job.data.notificationId);
+      if (notification?.state === "PLANNING" && (await hasRange(tx, job))) return false;
+      // Resuming gives it a job again.
+      if (notification?.state === "PAUSED") await renameRange(tx, job, null);
+      else await removeRange(tx, job);
       await jobs.complete(tx, planQueue, job);
-      await jobs.enqueue(tx, planQueue, [{ data: job.data, priority: job.priority }]);
+      return true;
     });
   }
 
   return {
-    async handle(job, stopping) {
-      const zones = await zoneOffsets(db, job.data.notificationId);
-      for (let isDone = false; !isDone; ) {
-        isDone = await step(job, zones);
-        wakeWorkers(jobs);
-        if (isDone) break;
-        if (stopping.aborted) return handOver(job);
-        // On the embedded database a step blocks the event loop; this lets other work run in between.
-        await setImmediate();
-      }
+    async handle(job) {
+      // On the embedded database a step blocks the event loop; this lets other work run in between.
+      while (!(await step(job))) await setImmediate();
       // If this fails, the completion sweep does it.
       await completeIfDone(db, job.data.notificationId, clock).catch(() => undefined);
     },
   };
+}
+
+const notification = names(notifications);
+const range = names(planRanges);
+const counted = selection({ chunks: notification.chunks });
+
+/**
+ * Adds what a step has planned to the notification's counts, and locks it until the end of the transaction.
+ * @returns how many chunks it had before; undefined if it is not being planned any more
+ */
+async function addCounts(
+  tx: Database,
+  { notificationId }: PlanRange,
+  recipients: number,
+  chunks: number,
+): Promise<number | undefined> {
+  const [found] = await rows(
+    tx,
+    counted,
+    sql`
+      update ${notifications}
+      set ${notification.recipients} = ${notification.recipients} + ${recipients}::int,
+        ${notification.chunks} = ${notification.chunks} + ${chunks}::int
+      where ${notification.id} = ${notificationId}::uuid and ${notification.state} = 'PLANNING'
+      returning ${counted}`,
+  );
+  return found && found.chunks - chunks;
+}
+
+/**
+ * Ends planning if no other range is left. The notification is locked by now: of two steps that end at once, the second
+ * one sees what the first has removed.
+ */
+async function endPlanningAfter(tx: Database, { notificationId, after }: PlanRange, at: Date): Promise<void> {
+  await tx.execute(sql`
+    update ${notifications}
+    set ${notification.state} = 'SENDING', ${notification.plannedAt} = ${at.toISOString()}::timestamptz
+    where ${notification.id} = ${notificationId}::uuid and not exists (
+      select from ${planRanges}
+      where ${range.notificationId} = ${notificationId}::uuid and ${range.after} <> ${after}::bigint)`);
+}
+
+async function hasRange(tx: Database, { id, data }: Job<PlanJob>): Promise<boolean> {
+  const found: SQL = sql`
+    select 1 as one from ${planRanges}
+    where ${range.notificationId} = ${data.notificationId}::uuid and ${range.jobId} = ${id}::uuid`;
+  return (await rowCount(tx, found)) > 0;
 }

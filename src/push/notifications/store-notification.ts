@@ -1,12 +1,13 @@
-/** Stores a new notification: its row, its event and the job that plans it, in one transaction. */
+/** Stores a new notification: its row, its event, and what is to be planned with the job for it, in one transaction. */
+import { randomUUID } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { rowCount } from "../../platform/database/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
-import { type PlanJob, planQueue } from "../database.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 import { notifications } from "../schema.ts";
+import { enqueueRange, firstRange } from "./plan-ranges.ts";
 
 /** The recipients: the users with a device at one of these offsets, in minutes, or the users with these ids. */
 type Audience = { readonly utcOffsets: readonly number[] } | { readonly userIds: readonly string[] };
@@ -24,9 +25,6 @@ interface NewNotification {
   readonly expiresAt: Date;
 }
 
-/** Test runs are planned first: they are small, and an operator waits for them. */
-const testRunPriority = 1;
-
 /**
  * Stores the notification and enqueues its planning, in the caller's transaction.
  * @param condition a statement; the notification is stored if the statement returns a row
@@ -40,6 +38,7 @@ export async function storeNotification(
 ): Promise<boolean> {
   const { id, title, message, image, audience, clientId, acceptedAt, expiresAt } = notification;
   const isTest = "userIds" in audience;
+  const jobId = randomUUID();
   const offsets = isTest ? null : arrayLiteral(audience.utcOffsets.map(String));
   const userIds = isTest ? arrayLiteral(audience.userIds) : null;
   const fields = {
@@ -56,17 +55,17 @@ export async function storeNotification(
       accepted as (
         insert into ${notifications} (${row.id}, ${row.title}, ${row.message}, ${row.image}, ${row.utcOffsets},
           ${row.userIds}, ${row.clientId}, ${row.state}, ${row.acceptedAt}, ${row.expiresAt},
-          ${row.plannedThrough}, ${row.chunks}, ${row.recipients})
+          ${row.chunks}, ${row.recipients})
         select ${id}::uuid, ${title}::text, ${message}::text, ${image}::text, ${offsets}::smallint[],
           ${userIds}::text[], ${clientId}::text, 'PLANNING', ${acceptedAt.toISOString()}::timestamptz,
-          ${expiresAt.toISOString()}::timestamptz, 0, 0, 0
+          ${expiresAt.toISOString()}::timestamptz, 0, 0
         from condition
         returning ${row.id}
-      )
+      ),
+      everybody as (${firstRange(jobId, sql`from accepted`)})
       ${recordEvent(PushEvents.notificationAccepted, fields, sql`from accepted`, acceptedAt)}`,
   );
   if (stored === 0) return false;
-  const data: PlanJob = { notificationId: id };
-  await jobs.enqueue(tx, planQueue, [{ data, ...(isTest && { priority: testRunPriority }) }]);
+  await enqueueRange(tx, jobs, id, { jobId, turn: 0, isTest });
   return true;
 }

@@ -159,9 +159,9 @@ export async function planOn(db: Database, jobs: Pick<Jobs, "enqueue">, plan: Pl
   const deviceIds = inserted.map(({ id }) => Number(id));
   await db.execute(sql`
     insert into push.notifications
-      (id, title, message, image, utc_offsets, client_id, state, accepted_at, expires_at, planned_through, planned_at, recipients, chunks)
+      (id, title, message, image, utc_offsets, client_id, state, accepted_at, expires_at, planned_at, recipients, chunks)
     values (${notificationId}::uuid, 'Title', 'Message', 'summer.png', '{0}', 'backoffice', 'SENDING', now(),
-      now() + make_interval(secs => ${ttl}::float8), 0, now(), ${devices}::int, ${Math.ceil(devices / chunkSize)}::int)`);
+      now() + make_interval(secs => ${ttl}::float8), now(), ${devices}::int, ${Math.ceil(devices / chunkSize)}::int)`);
   const chunkIds: number[] = [];
   for (let first = 0; first < devices; first += chunkSize) {
     const ids = deviceIds.slice(first, first + chunkSize);

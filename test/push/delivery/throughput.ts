@@ -51,9 +51,9 @@ for (let first = 0; first < devices; first += 20_000) {
 }
 await db.execute(sql`
   insert into push.notifications (id, title, message, utc_offsets, client_id, state, accepted_at, expires_at,
-    planned_through, planned_at, recipients, chunks)
+    planned_at, recipients, chunks)
   values (${notificationId}::uuid, 'Title', 'Message', '{0}', 'backoffice', 'SENDING', now(), now() + interval '1 day',
-    0, now(), ${devices}::int, ${Math.ceil(devices / 1000)}::int)`);
+    now(), ${devices}::int, ${Math.ceil(devices / 1000)}::int)`);
 const chunks = await rows<{ id: string; jobId: string }>(
   db,
   sql`

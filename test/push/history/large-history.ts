@@ -16,9 +16,9 @@ const betweenMs = 25 * 60_000;
 export async function fillHistory(sql: postgres.Sql, rows: number): Promise<void> {
   await sql.unsafe(`
     insert into push.notifications (id, title, message, utc_offsets, client_id, state, accepted_at, expires_at,
-      planned_through, planned_at, recipients, chunks, completed_at)
+      planned_at, recipients, chunks, completed_at)
     select (lpad(to_hex(ms), 12, '0') || '7' || left(noise, 3) || '8' || right(noise, 15))::uuid, 'title ' || n,
-      repeat('m', 200), '{0}', 'backoffice', 'COMPLETED', at, at, 0, at, 0, 0, at
+      repeat('m', 200), '{0}', 'backoffice', 'COMPLETED', at, at, at, 0, 0, at
     from (select n, md5(n::text) as noise, ${firstAcceptedAt} + n * ${betweenMs}::bigint as ms
           from generate_series(1, ${notificationCount}) as n) as made,
       lateral (select to_timestamp(ms / 1000.0) as at) as moment`);

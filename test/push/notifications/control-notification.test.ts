@@ -9,7 +9,7 @@ import type { NotificationProgress } from "../../../src/push/notifications/progr
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
-import { allProviders, createLab, type Lab, never } from "./notification-lab.ts";
+import { allProviders, createLab, type Lab } from "./notification-lab.ts";
 
 const queue = "deliver-outbox";
 const finished = { kind: { code: "notification_finished", status: 409 } };
@@ -263,7 +263,7 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     });
     const worker = lab.jobs.work<PlanJob>({
       queue: planQueue,
-      handle: (job) => handle(job, never),
+      handle,
       idleMs: 5,
     });
     for (let turn = 0; turn < 10; turn += 1) {

@@ -1,4 +1,5 @@
 /** Dead letters: listed, sent again, and never made of what still has a way; jobs that failed lose nobody. */
+import { randomUUID } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -40,12 +41,17 @@ describe.each(backends)("dead letters on %s", (backend) => {
       where id = ${chunk}::bigint`);
   const progress = (id: string) => lab.notifications.get(id);
   const list = async () => (await lab.notifications.deadLetters({ page: 0, size: 10 })).content;
-  /** As pg-boss moves a job after its last try. @param failedId the chunk's own job unless given */
-  async function moveToDeadLetters(data: { readonly chunkId?: number }, failedId?: string): Promise<void> {
+  /** As pg-boss moves a job after its last try. @param failedId that of the chunk or range unless given */
+  async function moveToDeadLetters(
+    data: { readonly chunkId?: number; readonly notificationId?: string },
+    failedId?: string,
+  ): Promise<void> {
     await lab.jobs.enqueue(lab.db, deadLetterQueue, [{ data }]);
     const ofChunk = sql`(select job_id from push.delivery_chunks where id = ${data.chunkId ?? null}::bigint)`;
+    const ofRange = sql`(
+      select job_id from push.plan_ranges where notification_id = ${data.notificationId ?? null}::uuid)`;
     await lab.db.execute(sql`
-      update push_jobs.job set source_id = coalesce(${failedId ?? null}::uuid, ${ofChunk})
+      update push_jobs.job set source_id = coalesce(${failedId ?? null}::uuid, ${ofChunk}, ${ofRange})
       where name = ${deadLetterQueue} and source_id is null`);
   }
   async function failForGood(data: object, failedId?: string): Promise<void> {
@@ -265,9 +271,16 @@ describe.each(backends)("dead letters on %s", (backend) => {
     await lab.addDevices([{ userId: "ann" }]);
     const id = await lab.accept();
     await lab.db.execute(sql`delete from push_jobs.job`);
+    await failForGood({ notificationId: id }, randomUUID());
+    expect(await lab.waiting(planQueue), "the range has another job").toEqual([]);
     await failForGood({ notificationId: id });
     expect(await lab.waiting(planQueue)).toEqual([{ notificationId: id }]);
     expect(lab.log.text()).toContain("A notification could not be planned yet");
+    await lab.notifications.pause(id);
+    await failForGood({ notificationId: id });
+    await lab.db.execute(sql`delete from push_jobs.job where name = ${planQueue}`);
+    await lab.notifications.resume(id);
+    expect(await lab.waiting(planQueue), "it was parked").toEqual([{ notificationId: id }]);
     await lab.plan();
     expect(await progress(id)).toMatchObject({ planned: 1 });
     await failForGood({ notificationId: id });

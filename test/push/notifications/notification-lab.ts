@@ -144,6 +144,7 @@ export async function createLab(backend: Backend): Promise<Lab> {
         "notifications",
         "history",
         "delivery_chunks",
+        "plan_ranges",
         "idempotency_keys",
         "test_runs",
       ])
@@ -165,7 +166,7 @@ export async function createLab(backend: Backend): Promise<Lab> {
     },
     async plan(window, providers = allProviders) {
       const planner = createPlanner({ ...common, providers, ...(window !== undefined && { window }) });
-      await lab.drain<PlanJob>(planQueue, (job) => planner.handle(job, never));
+      await lab.drain<PlanJob>(planQueue, (job) => planner.handle(job));
     },
     async follow() {
       await lab.drain<FollowJob>(followQueue, createFollower(common));

@@ -1,13 +1,36 @@
 /** Planning: each device once, each user one history entry, whatever happens meanwhile. */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
+import { PgDialect } from "drizzle-orm/pg-core";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Database } from "../../../src/platform/database/database.ts";
 import { deliveryQueue, type PlanJob, planQueue } from "../../../src/push/database.ts";
 import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
+import { createNotifications } from "../../../src/push/notifications/notifications.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
-import { allProviders, createLab, type Lab, never, testUser } from "./notification-lab.ts";
+import { allProviders, createLab, type Lab, testUser } from "./notification-lab.ts";
+
+/** A database whose transactions call `before` with the text of each statement before they run it. */
+function betweenStatements(db: Database, before: (text: string) => Promise<void>): Database {
+  const watched = (tx: Database) =>
+    new Proxy(tx, {
+      get: (target, name) =>
+        name === "execute"
+          ? async (statement: SQL) => {
+              await before(new PgDialect().sqlToQuery(statement).sql);
+              return tx.execute(statement);
+            }
+          : Reflect.get(target, name),
+    });
+  return new Proxy(db, {
+    get: (target, name) =>
+      name === "transaction"
+        ? (work: (tx: Database) => Promise<unknown>) => db.transaction((tx) => work(watched(tx)))
+        : Reflect.get(target, name),
+  });
+}
 
 /** Devices a step, in tests that need steps. */
 const window = 10;
@@ -26,30 +49,34 @@ describe.each(backends)("planning on %s", (backend) => {
     lab.addDevices(Array.from({ length: 100 }, (_, index) => ({ userId: `user-${index % 40}` })));
   const planned = async (id: string) => (await lab.chunks(id)).flatMap(({ devices }) => devices);
   const progress = (id: string) => lab.notifications.get(id);
-  const planner = (between: () => Promise<unknown> | unknown = () => undefined) => {
+  /** A planner; `between` is called after each of its jobs and chunks was enqueued. */
+  const planner = (between: () => Promise<unknown> | unknown = () => undefined, db = lab.db) => {
     const enqueue: typeof lab.jobs.enqueue = async (tx, queue, jobs) => {
       await lab.jobs.enqueue(tx, queue, jobs);
-      await between();
+      if (queue !== planQueue) await between();
     };
     const jobs = { enqueue, complete: lab.jobs.complete, wake: lab.jobs.wake };
-    return createPlanner({ db: lab.db, jobs, clock: lab.clock, providers: allProviders, window });
+    return createPlanner({ db, jobs, clock: lab.clock, providers: allProviders, window });
   };
-  /** Plans up to `steps` steps, as if the process died then. */
   async function planSteps(steps: number): Promise<void> {
-    const job = await lab.takePlanJob();
-    let left = steps;
-    const dying = planner(() => {
-      left -= 1;
-      if (left < 0) throw new Error("died");
-    });
-    await dying.handle(job, never).catch(() => undefined);
-    await lab.db.execute(sql`update push_jobs.job set state = 'retry' where id = ${job.id}::uuid`);
+    for (let step = 0; step < steps; step += 1) await planner().handle(await lab.takePlanJob());
   }
+  const giveToAnother = (id: string) =>
+    lab.db.execute(sql`update push_jobs.job set state = 'retry', retry_count = 1 where id = ${id}::uuid`);
+  /** As if the process died in the middle of a step. */
+  async function dieInStep(): Promise<void> {
+    const job = await lab.takePlanJob();
+    const dying = planner(() => Promise.reject(new Error("died")));
+    await expect(dying.handle(job)).rejects.toThrow("died");
+    await giveToAnother(job.id);
+  }
+  const rangesLeft = async () => (await rows(lab.db, sql`select 1 from push.plan_ranges`)).length;
   async function expectAllOnce(id: string, devices: readonly number[]): Promise<void> {
     expect((await planned(id)).toSorted((a, b) => a - b)).toEqual(devices);
     const { recipients, planned: sum, remaining } = await progress(id);
     expect({ recipients, sum, remaining }).toEqual({ recipients: 40, sum: 100, remaining: 100 });
     expect(await lab.recipients(id)).toHaveLength(40);
+    expect(await rangesLeft()).toBe(0);
   }
 
   test("the devices that live at one of the offsets, by offset and provider", async () => {
@@ -103,11 +130,11 @@ describe.each(backends)("planning on %s", (backend) => {
     expect(await progress(nobody)).toMatchObject({ state: "COMPLETED", recipients: 0, planned: 0 });
   });
 
-  test("chunks have at most 1,000 devices and are even", async () => {
-    await lab.addDevices(Array.from({ length: 2_500 }, (_, index) => ({ userId: `user-${index}` })));
+  test("chunks have at most 1,000 devices, and those of a step are even", async () => {
+    await lab.addDevices(Array.from({ length: 3_500 }, (_, index) => ({ userId: `user-${index}` })));
     const id = await lab.accept();
     await lab.plan();
-    expect((await lab.chunks(id)).map(({ planned }) => planned)).toEqual([833, 833, 834]);
+    expect((await lab.chunks(id)).map(({ planned }) => planned)).toEqual([1_000, 833, 833, 834]);
   });
 
   test("steps do not matter: each device once, each user once", async () => {
@@ -131,6 +158,7 @@ describe.each(backends)("planning on %s", (backend) => {
     const id = await lab.accept();
     for (const steps of [1, 0, 3, 2]) {
       await planSteps(steps);
+      await dieInStep();
       const { planned: sum, breakdown } = await progress(id);
       expect(sum).toBe((await planned(id)).length);
       expect(breakdown.reduce((total, share) => total + share.remaining, 0)).toBe(sum);
@@ -145,16 +173,13 @@ describe.each(backends)("planning on %s", (backend) => {
     async () => {
       const devices = await manyDevices();
       const id = await lab.accept();
+      await planSteps(2);
       const job = await lab.takePlanJob();
-      let steps = 0;
-      const cut = planner(async () => {
-        steps += 1;
-        if (steps === 3) await lab.own.terminate();
-      });
-      await expect(cut.handle(job, never)).rejects.toThrow();
+      await expect(planner(() => lab.own.terminate()).handle(job)).rejects.toThrow();
       // The other connections ended too, and some statements find that out.
       await expect.poll(() => planned(id).catch(() => [])).toHaveLength(20);
-      await planner().handle(job, never);
+      await giveToAnother(job.id);
+      await lab.plan(window);
       await expectAllOnce(id, devices);
     },
   );
@@ -163,14 +188,69 @@ describe.each(backends)("planning on %s", (backend) => {
     const devices = await manyDevices();
     const id = await lab.accept();
     const job = await lab.takePlanJob();
-    const outcomes = await Promise.allSettled([planner().handle(job, never), planner().handle(job, never)]);
+    const outcomes = await Promise.allSettled([planner().handle(job), planner().handle(job)]);
     expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
     expect(outcomes.find(({ status }) => status === "rejected")).toMatchObject({
       reason: { name: "JobLostError" },
     });
+    await lab.plan(window);
     await expectAllOnce(id, devices);
     expect(await progress(id)).toMatchObject({ state: "SENDING" });
   });
+
+  test("several processes plan one notification at once, and nothing twice", async () => {
+    const devices = await manyDevices();
+    const id = await lab.accept();
+    await planSteps(1);
+    await Promise.all(Array.from({ length: 4 }, () => lab.plan(3)));
+    await expectAllOnce(id, devices);
+    expect(await progress(id)).toMatchObject({ state: "SENDING" });
+    const chunks = await lab.chunks(id);
+    expect(await lab.waiting(deliveryQueue("outbox"))).toHaveLength(chunks.length);
+  });
+
+  test("notifications take turns: one to few users does not wait for one to many", async () => {
+    await manyDevices();
+    await lab.addDevices([{ userId: "few", utcOffset: 60 }]);
+    const large = await lab.accept();
+    await planSteps(3);
+    const small = await lab.accept([60]);
+    await planSteps(1);
+    expect(await progress(small)).toMatchObject({ state: "SENDING", planned: 1 });
+    expect(await progress(large)).toMatchObject({ state: "PLANNING", planned: 30 });
+  });
+
+  test("the first step is small, whatever the others are", async () => {
+    await lab.addDevices(Array.from({ length: 2_500 }, (_, index) => ({ userId: `user-${index}` })));
+    const id = await lab.accept();
+    const { handle } = createPlanner({
+      ...{ db: lab.db, jobs: lab.jobs, clock: lab.clock, providers: allProviders },
+    });
+    await handle(await lab.takePlanJob());
+    expect(await progress(id)).toMatchObject({ state: "PLANNING", planned: 1_000 });
+    await handle(await lab.takePlanJob());
+    expect(await progress(id)).toMatchObject({ state: "SENDING", planned: 2_500 });
+  });
+
+  test.runIf(backend === "PostgreSQL")(
+    "a device that comes to a place where nobody was, in the middle of a step, is not missed",
+    async () => {
+      const devices = await manyDevices();
+      const id = await lab.accept();
+      let isMoved = false;
+      const db = betweenStatements(lab.db, async (text) => {
+        if (isMoved || !text.includes("push.plan")) return;
+        isMoved = true;
+        await lab.db.execute(
+          sql`update push.devices set time_zone = 'Africa/Accra' where id = ${devices[4]}::bigint`,
+        );
+      });
+      await planner(undefined, db).handle(await lab.takePlanJob());
+      expect(isMoved).toBe(true);
+      await lab.plan(window);
+      await expectAllOnce(id, devices);
+    },
+  );
 
   test("devices that change offset or user meanwhile are planned once, and their users have one entry", async () => {
     const devices = await manyDevices();
@@ -186,17 +266,14 @@ describe.each(backends)("planning on %s", (backend) => {
     expect(await progress(id)).toMatchObject({ planned: 100, recipients: users.length });
   });
 
-  test("a device that comes to another user after the entries were written is planned, and that user has one too", async () => {
+  test("a device that comes to another user before it is planned is planned, and that user has an entry", async () => {
     const devices = await manyDevices();
     const id = await lab.accept();
-    const wide = createPlanner({
-      ...{ db: lab.db, jobs: lab.jobs, clock: lab.clock, providers: allProviders },
-    });
-    await wide.handle(await lab.takePlanJob(), AbortSignal.abort());
+    await planSteps(2);
     const at = new Date(lab.clock.now()).toISOString();
     for (const [device, user] of [
-      [devices[3], "a-user-before-all-others"],
-      [devices[7], "zz-user-after-all-others"],
+      [devices[30], "a-user-before-all-others"],
+      [devices[70], "zz-user-after-all-others"],
     ]) {
       await lab.db.execute(
         sql`update push.devices set user_id = ${user}, renewed_at = ${at}::timestamptz where id = ${device}`,
@@ -251,16 +328,35 @@ describe.each(backends)("planning on %s", (backend) => {
     await lab.plan(window);
     expect(await progress(id)).toMatchObject({ state: "CANCELLED", planned: 30, dropped: 30, remaining: 0 });
     expect(await lab.waiting(planQueue)).toEqual([]);
+    expect(await rangesLeft()).toBe(0);
   });
 
-  test("a process that stops hands the rest over at once", async () => {
+  test("paused and resumed before the job comes: the range keeps its job", async () => {
     const devices = await manyDevices();
     const id = await lab.accept();
-    await planner().handle(await lab.takePlanJob(), AbortSignal.abort());
-    const recorded = (await lab.recipients(id)).length;
-    expect(recorded, "one step was made").toBeGreaterThan(0);
-    expect(recorded).toBeLessThan(40);
+    await planSteps(1);
+    await lab.notifications.pause(id);
+    await lab.notifications.resume(id);
     expect(await lab.waiting(planQueue)).toEqual([{ notificationId: id }]);
+    await lab.plan(window);
+    await expectAllOnce(id, devices);
+  });
+
+  test.runIf(backend === "PostgreSQL")("paused in the middle of a step: the step is undone", async () => {
+    const devices = await manyDevices();
+    const id = await lab.accept();
+    await planSteps(1);
+    const { db } = await lab.own.open();
+    const common = { jobs: lab.jobs, clock: lab.clock, ttlSeconds: 60, testUserIds: [] };
+    const others = createNotifications({ ...common, db, logger: lab.log.logger });
+    const pausing = betweenStatements(lab.db, async (text) => {
+      if (text.includes('"recipients" = "recipients" +')) await others.pause(id);
+    });
+    await planner(undefined, pausing).handle(await lab.takePlanJob());
+    expect(await progress(id)).toMatchObject({ state: "PAUSED", planned: 10 });
+    // The rest still has its job, which comes later.
+    expect([await lab.waiting(planQueue), await rangesLeft()]).toEqual([[{ notificationId: id }], 2]);
+    await lab.notifications.resume(id);
     await lab.plan(window);
     await expectAllOnce(id, devices);
   });
@@ -271,7 +367,12 @@ describe.each(backends)("planning on %s", (backend) => {
     const id = await lab.accept();
     const job = await lab.takePlanJob();
     const users = Array.from({ length: 40 }, (_, index) => `user-${index}`);
-    await Promise.all([planner().handle(job, never), ...users.map((user) => forget(user))]);
+    await Promise.all([
+      planner()
+        .handle(job)
+        .then(() => lab.plan(window)),
+      ...users.map((user) => forget(user)),
+    ]);
     expect(await lab.recipients(id)).toEqual([]);
   });
 

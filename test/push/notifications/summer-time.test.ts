@@ -1,8 +1,11 @@
 /** Devices whose apps have said a time zone are found at its offset of the day, without any change of their rows. */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
+import { PgDialect } from "drizzle-orm/pg-core";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createDevices } from "../../../src/push/devices/devices.ts";
-import { zoneOffsets } from "../../../src/push/notifications/zone-offsets.ts";
+import { createPlaces } from "../../../src/push/notifications/places.ts";
+import { planRange } from "../../../src/push/notifications/plan-range.ts";
+import { endOfStep } from "../../../src/push/notifications/plan-ranges.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -94,7 +97,7 @@ describe.each(backends)("summer time on %s", (backend) => {
     expect(await lab.chunks(run?.id ?? "")).toMatchObject([{ utcOffset: 120 }]);
   });
 
-  test("needs the zones that are in use, which the index has without the devices in them", async () => {
+  test("needs the places that are in use, which it jumps to in the index, and the devices at them alone", async () => {
     const zones = Intl.supportedValuesOf("timeZone").slice(0, 40);
     await lab.db.execute(sql`
       insert into push.devices (user_id, provider, token, token_hash, utc_offset, time_zone, expires_at, registered_at, renewed_at)
@@ -102,25 +105,51 @@ describe.each(backends)("summer time on %s", (backend) => {
         (array[${sql.join(
           zones.map((zone) => sql`${zone}::text`),
           sql`, `,
-        )}])[1 + n % 40], now(), now(), now()
+        )}])[1 + n % 40], now() + interval '1 day', now(), now()
       from generate_series(1, 20000) as n`);
     await lab.db.execute(sql`analyze push.devices`);
-    const id = await lab.accept([60]);
-    let statement = sql``;
-    const execute = (run: typeof statement) => {
-      statement = run;
-      return lab.db.execute(run);
-    };
+    const statements: SQL[] = [];
     const db = new Proxy(lab.db, {
-      get: (target, name) => (name === "execute" ? execute : Reflect.get(target, name)),
+      get: (target, name) =>
+        name === "execute"
+          ? (run: SQL) => {
+              statements.push(run);
+              return lab.db.execute(run);
+            }
+          : Reflect.get(target, name),
     });
-    expect(Object.keys(await zoneOffsets(db, id))).toHaveLength(40);
-    const plan = await rows<{ "QUERY PLAN": string }>(
-      lab.db,
-      sql`explain (analyze, costs off, timing off) ${statement}`,
-    );
-    const text = plan.map((row) => row["QUERY PLAN"]).join("\n");
-    expect(text).toMatch(/Index Only Scan using devices_time_zone on devices \(actual .*rows=.* loops=40\)/);
-    expect(text).not.toContain("Seq Scan on devices");
+    const acceptedAt = lab.clock.now();
+    const places = await createPlaces()(db, acceptedAt);
+    expect(places.known).toEqual(zones.toSorted());
+    const range = { notificationId: await lab.accept([0]), isTest: false, utcOffsets: [0], acceptedAt };
+    const all = { ...range, after: 0, through: Number.MAX_SAFE_INTEGER, turn: 1 };
+    const at = zones.slice(0, 2);
+    const [lowest] = await rows<{ id: number }>(lab.db, sql`select min(id)::int as id from push.devices`);
+    expect(await endOfStep(db, all, at, 100)).toBe((lowest?.id ?? 0) + 1_599);
+    const few = { zones: new Map(zones.map((zone) => [zone, zone === at[0] ? 0 : 60])), known: places.known };
+    await planRange(db, all, few, { providers: ["outbox"], at: new Date(acceptedAt) });
+    // With the settings that one of them is, as in the transaction of a step.
+    const plans = await lab.db.transaction(async (tx) => {
+      const found: string[] = [];
+      for (const statement of statements) {
+        const isSettings = new PgDialect().sqlToQuery(statement).sql.includes("enable_seqscan");
+        const explain = isSettings ? sql`` : sql`explain (analyze, costs off, timing off, summary off)`;
+        const plan = await rows<{ "QUERY PLAN": string }>(tx, sql`${explain} ${statement}`);
+        if (!isSettings) found.push(plan.map((row) => row["QUERY PLAN"]).join("\n"));
+      }
+      return found;
+    });
+    for (const plan of plans) expect(plan).not.toMatch(/Seq Scan on devices|devices_pkey/);
+    const read = (plan = "") =>
+      [...plan.matchAll(/Index Scan (?:using|on) devices_place.*\(actual rows=(\d+)\S* loops=(\d+)\)/g)].map(
+        ([, found, loops]) => Number(found) * Number(loops),
+      );
+    const [jumps, first, ...others] = plans;
+    expect(first).toMatch(/using devices_place on devices \(actual rows=1\S* loops=2\)/);
+    expect(jumps).toMatch(/Index Scan using devices_place on devices \(actual rows=\S+ loops=40\)/);
+    // 200 ids, and twice as many each time, until there are more than 100 devices: then it reads no further.
+    expect(others.slice(0, -1).map(read)).toEqual([[10], [20], [40], [80], expect.any(Array)]);
+    expect(others.at(-2)).toContain("(actual rows=101");
+    expect(read(others.at(-1))).toContain(500);
   });
 });

@@ -1,0 +1,84 @@
+/**
+ * Places: where devices are, as their apps have said it: the name of a time zone, or else minutes east of UTC. The index
+ * `devices_place` has the devices of a place in the order of their ids.
+ *
+ * A zone's offset is that at the moment when a notification was accepted, so that summer time changes no row, and no
+ * device changes its offset between two steps of planning.
+ */
+import { setImmediate } from "node:timers/promises";
+import { type SQL, sql } from "drizzle-orm";
+import { LRUCache } from "lru-cache";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { text } from "../../platform/database/readers.ts";
+import { computed, rows, selection } from "../../platform/database/statements.ts";
+import { zoneTime } from "../devices/time-zone.ts";
+import { devicePlace, devices } from "../schema.ts";
+
+const { timeZone, utcOffset } = names(devices);
+
+/** The places that devices are in, and their offsets at a certain moment. */
+export interface Places {
+  /** Minutes east of UTC, by time zone. A zone is missing that this version of Node.js does not know. */
+  readonly zones: ReadonlyMap<string, number>;
+  /** All of them. */
+  readonly known: readonly string[];
+}
+
+/** The places in use, as rows of `in_use (place)`. Jumps from one to the next in the index: `distinct` reads all rows. */
+export const placesInUse: SQL = (() => {
+  const next = (condition: SQL) => sql`
+    select ${devicePlace} as place from ${devices} ${condition} order by ${devicePlace} limit 1`;
+  return sql`
+    in_use (place) as (
+      (${next(sql``)})
+      union all
+      select (${next(sql`where ${devicePlace} > in_use.place`)}) from in_use where in_use.place is not null
+    )`;
+})();
+
+const used = selection({ place: computed(text, sql`in_use.place`) });
+
+/** Remembers the offsets of a few notifications: a first look at a zone takes up to a millisecond. */
+export function createPlaces(): (db: Database, acceptedAt: number) => Promise<Places> {
+  const remembered = new LRUCache<number, Map<string, number>>({ max: 20 });
+  return async (db, acceptedAt) => {
+    const found = await rows(
+      db,
+      used,
+      sql`with recursive ${placesInUse} select ${used} from in_use where in_use.place is not null`,
+    );
+    const known = found.map(({ place }) => place);
+    const zones = remembered.get(acceptedAt) ?? new Map<string, number>();
+    remembered.set(acceptedAt, zones);
+    for (const place of known) {
+      if (zones.has(place) || isOffset(place)) continue;
+      const time = zoneTime(place, acceptedAt);
+      if (time) zones.set(place, time.utcOffset);
+      // Other work runs in between.
+      await setImmediate();
+    }
+    return { zones, known };
+  };
+}
+
+const isOffset = (place: string): boolean => /^-?\d+$/.test(place);
+
+/** The places at one of the offsets, and the zones that are not known: their devices have an offset of their own. */
+export function placesAt({ zones, known }: Places, utcOffsets: readonly number[]): string[] {
+  return known.filter((place) => {
+    const offset = isOffset(place) ? Number(place) : zones.get(place);
+    return offset === undefined || utcOffsets.includes(offset);
+  });
+}
+
+/** Condition in a statement with `placesInUse`: a device has come to a place that was not known before. */
+export function hasUnknown({ known }: Places): SQL {
+  return sql`exists (select from in_use where in_use.place <> all(${arrayLiteral(known)}::text[]))`;
+}
+
+/** A device's offset: that of its zone, or else the one that its app has said. */
+export function offsetIn({ zones }: Places): SQL {
+  const offsets = JSON.stringify(Object.fromEntries(zones));
+  return sql`coalesce((${offsets}::jsonb ->> ${timeZone})::smallint, ${utcOffset})`;
+}

@@ -1,0 +1,119 @@
+/**
+ * The step of planning: one statement writes a history entry for each user who has a live device of the range at one of
+ * the offsets, and cuts these devices into chunks. Both are committed at once, so nobody is sent what is not in the
+ * history, and nobody has in the history what is not sent.
+ */
+import { type SQL, sql } from "drizzle-orm";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { boolean, integer, listOf, oneOf, text } from "../../platform/database/readers.ts";
+import { computed, rows, selection } from "../../platform/database/statements.ts";
+import { type ProviderName, providerNames } from "../provider-settings.ts";
+import { deliveryChunks, devices, history, notifications } from "../schema.ts";
+import type { WaitingChunk } from "./chunk-jobs.ts";
+import { hasUnknown, offsetIn, type Places, placesAt, placesInUse } from "./places.ts";
+import { devicesAt, type PlanRange } from "./plan-ranges.ts";
+
+/** The most devices of a chunk: a worker holds as many in memory, and a crash may repeat as many messages. */
+const chunkSize = 1_000;
+
+/** What a step has planned. */
+interface Planned {
+  readonly chunks: readonly WaitingChunk[];
+  /** Users who got their history entry. */
+  readonly recipients: number;
+  /** Whether a device has come to a place that was not among those asked for: then the step must be undone. */
+  readonly isOutdated: boolean;
+}
+
+const notification = names(notifications);
+const device = names(devices);
+const entry = names(history);
+const chunk = names(deliveryChunks);
+
+const madeChunk = selection({
+  id: computed(text, sql`${chunk.id}::text`),
+  provider: computed(oneOf(providerNames), chunk.provider),
+  jobId: computed(text, chunk.jobId),
+});
+const result = selection({
+  recipients: computed(integer, sql`(select count(*) from entries)::int`),
+  made: computed(
+    listOf(madeChunk),
+    sql`coalesce((select jsonb_agg(to_jsonb(made) order by "id"::bigint) from made), '[]')`,
+  ),
+  isOutdated: computed(boolean, sql`is_outdated`),
+});
+
+/** The devices of a range, and of the users of a test run, or at the places. */
+function devicesOf(range: PlanRange, places: Places): SQL {
+  const inRange = sql`${device.id} > ${range.after}::bigint and ${device.id} <= ${range.through}::bigint`;
+  const users = sql`
+    select ${notification.userIds} from ${notifications} where ${notification.id} = ${range.notificationId}::uuid`;
+  if (!range.utcOffsets)
+    return sql`select * from ${devices} where ${device.userId} = any((${users})::text[]) and ${inRange}`;
+  return devicesAt(range, placesAt(places, range.utcOffsets));
+}
+
+/**
+ * Plans the range.
+ * @param providers those in use; no worker would send to devices of others
+ * @param at the time of the step: devices that have expired by then are no recipients
+ */
+export async function planRange(
+  tx: Database,
+  range: PlanRange,
+  places: Places,
+  { providers, at }: { readonly providers: readonly ProviderName[]; readonly at: Date },
+): Promise<Planned> {
+  const notificationId = sql`${range.notificationId}::uuid`;
+  const now = sql`${at.toISOString()}::timestamptz`;
+  const { id, userId, provider, utcOffset, expiresAt } = device;
+  const offsets = range.utcOffsets && sql`${arrayLiteral(range.utcOffsets.map(String))}::smallint[]`;
+  const [done] = await rows(
+    tx,
+    result,
+    sql`
+      with recursive ${placesInUse},
+      recipients as materialized (
+        select ${id}, ${userId}, ${provider}, ${utcOffset}
+        from (
+          select ${id}, ${userId}, ${provider}, ${offsetIn(places)} as ${utcOffset}
+          from (${devicesOf(range, places)}) as device
+          where ${provider} = any(${arrayLiteral(providers)}::text[]) and ${expiresAt} > ${now}
+        ) as device
+        ${offsets ? sql`where ${utcOffset} = any(${offsets})` : sql``}
+      ),
+      entries as (
+        insert into ${history} (${entry.userId}, ${entry.notificationId}, ${entry.viewed})
+        select distinct ${userId}, ${notificationId}, false from recipients order by ${userId}
+        on conflict do nothing
+        returning 1
+      ),
+      made as (
+        insert into ${deliveryChunks} (${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${chunk.state},
+          ${chunk.deviceIds}, ${chunk.planned}, ${chunk.sent}, ${chunk.failed}, ${chunk.dropped}, ${chunk.dead},
+          ${chunk.attempt}, ${chunk.retries}, ${chunk.jobId}, ${chunk.updatedAt})
+        select ${notificationId}, ${provider}, ${utcOffset}, 'PENDING', part, cardinality(part), 0, 0, 0, 0, 0, 0,
+          gen_random_uuid(), ${now}
+        from (
+          select *, cardinality(ids) as size, (cardinality(ids) + ${chunkSize}::int - 1) / ${chunkSize}::int as parts
+          from (
+            select ${utcOffset}, ${provider}, array_agg(${id} order by ${id}) as ids
+            from recipients group by ${utcOffset}, ${provider}
+          ) as grouped
+        ) as group_of
+        cross join lateral generate_series(0, parts - 1) as turn
+        cross join lateral (
+          select ids[turn * size / parts + 1 : (turn + 1) * size / parts] as part
+        ) as cut
+        order by turn, ${utcOffset}, ${provider}
+        returning ${madeChunk}
+      )
+      select ${result} from (select ${range.utcOffsets ? hasUnknown(places) : sql`false`} as is_outdated) as checked`,
+  );
+  if (!done) throw new Error("a step of planning returned no row");
+  const { made, recipients, isOutdated } = done;
+  const chunks = made.map(({ id, provider, jobId }) => ({ id: Number(id), provider, jobId }));
+  return { chunks, recipients, isOutdated };
+}

@@ -1,0 +1,234 @@
+/**
+ * Ranges: devices of consecutive ids that are still to be planned for a notification. It begins with one range of all
+ * devices; a range that is too large for one step is split, and one that is planned is removed. Ids never change, so
+ * whatever happens to a device meanwhile, it is in one range, and is planned once. Several processes plan ranges of the
+ * same notification at once.
+ *
+ * As a chunk, a range names the job that may take it; without a job it is parked.
+ */
+import { randomUUID } from "node:crypto";
+import { type SQL, sql } from "drizzle-orm";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { boolean, integer, listOf, nullable, number, text } from "../../platform/database/readers.ts";
+import { computed, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
+import { type PlanJob, planQueue } from "../database.ts";
+import { devicePlace, devices, notifications, planRanges } from "../schema.ts";
+
+const row = names(planRanges);
+const r = names(planRanges, "r");
+const n = names(notifications, "n");
+const device = names(devices);
+
+/** A range that this worker has taken; its row is locked. */
+export interface PlanRange {
+  readonly notificationId: string;
+  readonly isTest: boolean;
+  /** Minutes; null in a test run. */
+  readonly utcOffsets: readonly number[] | null;
+  /** Milliseconds since the epoch. */
+  readonly acceptedAt: number;
+  /** The ids of its devices are greater than this, */
+  readonly after: number;
+  /** and not greater than this. */
+  readonly through: number;
+  /** The number of the range among the notification's: ranges of all notifications take turns. */
+  readonly turn: number;
+}
+
+type RangeJob = Pick<Job<PlanJob>, "id" | "data">;
+
+/** The first range of a new notification, for each row of `from`, which has its id; all devices are in it. */
+export function firstRange(jobId: string, from: SQL): SQL {
+  return sql`
+    insert into ${planRanges} (${row.notificationId}, ${row.after}, ${row.turn}, ${row.jobId})
+    select id, 0, 0, ${jobId}::uuid ${from}`;
+}
+
+/** Test runs are planned first: they are small, and an operator waits for them. */
+const priorityOf = (turn: number, isTest: boolean): number => (isTest ? 1 : -turn);
+
+/** Enqueues the job of a range, whose row names it. */
+export async function enqueueRange(
+  tx: Database,
+  jobs: Pick<Jobs, "enqueue">,
+  notificationId: string,
+  {
+    jobId,
+    turn,
+    isTest,
+    startAfterSeconds = 0,
+  }: {
+    readonly jobId: string;
+    readonly turn: number;
+    readonly isTest: boolean;
+    readonly startAfterSeconds?: number;
+  },
+): Promise<void> {
+  const data: PlanJob = { notificationId };
+  await jobs.enqueue(tx, planQueue, [
+    { id: jobId, data, priority: priorityOf(turn, isTest), startAfterSeconds },
+  ]);
+}
+
+const taken = selection({
+  isTest: computed(boolean, sql`${n.userIds} is not null`),
+  utcOffsets: computed(nullable(listOf(integer)), sql`to_jsonb(${n.utcOffsets})`),
+  acceptedAt: computed(number, sql`(extract(epoch from ${n.acceptedAt}) * 1000)::float8`),
+  after: r.after,
+  through: computed(number, sql`${r.through}::float8`),
+  turn: r.turn,
+});
+
+const ofJob = ({ id, data }: RangeJob): SQL => sql`
+  ${r.notificationId} = ${data.notificationId}::uuid and ${r.jobId} = ${id}::uuid`;
+
+/**
+ * Takes and locks the job's range. The first one ends at the last device that exists when planning begins.
+ * @returns undefined if the notification is not being planned, or the range is another job's, or planned already
+ */
+export async function takeRange(tx: Database, job: RangeJob): Promise<PlanRange | undefined> {
+  const [found] = await rows(
+    tx,
+    taken,
+    sql`
+      update ${planRanges} r
+      set ${row.through} = coalesce(${r.through}, (select max(${device.id}) from ${devices}), 0)
+      from ${notifications} n
+      where ${ofJob(job)} and ${n.id} = ${r.notificationId} and ${n.state} = 'PLANNING'
+      returning ${taken}`,
+  );
+  return found && { notificationId: job.data.notificationId, ...found };
+}
+
+/**
+ * A query: the range's devices at the places, or those of each place that `ending` leaves. Whatever the statistics say, which lag behind a table that grows, it reads
+ * no others: only the index of places has them in this order, and {@link endOfStep} has forbidden to read whole tables.
+ */
+export function devicesAt(
+  { after, through }: Pick<PlanRange, "after" | "through">,
+  places: readonly string[],
+  ending = sql`offset 0`,
+): SQL {
+  const key = sql`(${devicePlace}, ${device.id})`;
+  return sql`
+    select device.* from unnest(${arrayLiteral(places)}::text[]) as wanted (place)
+    cross join lateral (
+      select * from ${devices}
+      where ${key} > (wanted.place, ${after}::bigint) and ${key} <= (wanted.place, ${through}::bigint) ${ending}
+    ) as device`;
+}
+
+const first = selection({ id: computed(nullable(number), sql`min(${device.id})::float8`) });
+
+/** The id of the range's first device at the places. */
+async function firstDevice(
+  tx: Database,
+  range: Pick<PlanRange, "after" | "through">,
+  places: readonly string[],
+): Promise<number | null> {
+  const ofEach = devicesAt(range, places, sql`order by ${devicePlace}, ${device.id} limit 1`);
+  const [found] = await rows(tx, first, sql`select ${first} from (${ofEach}) as device`);
+  return found?.id ?? null;
+}
+
+const counted = selection({ devices: computed(integer, sql`count(*)::int`) });
+
+/** Whether a range has more devices at the places than a step may have. */
+async function exceeds(
+  tx: Database,
+  range: Pick<PlanRange, "after" | "through">,
+  places: readonly string[],
+  size: number,
+): Promise<boolean> {
+  const some = sql`select 1 from (${devicesAt(range, places)}) as device limit ${size + 1}::int`;
+  const [found] = await rows(tx, counted, sql`select ${counted} from (${some}) as found`);
+  return (found?.devices ?? 0) > size;
+}
+
+/**
+ * Where to split a range that has more devices than a step may have, so that the first part has as many or a few less.
+ * From the first device on, as many ids as devices are allowed are never too many; then twice as many are tried, and so
+ * on, so that a step goes far where few devices are at the places.
+ * @param places at the notification's offsets
+ * @param size devices that a step may have
+ * @returns the last id of the first part; undefined: the range need not be split
+ */
+export async function endOfStep(
+  tx: Database,
+  { after, through }: PlanRange,
+  places: readonly string[],
+  size: number,
+): Promise<number | undefined> {
+  if (places.length === 0) return undefined;
+  await tx.execute(
+    sql`select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)`,
+  );
+  const firstId = await firstDevice(tx, { after, through }, places);
+  if (firstId === null) return undefined;
+  const before = firstId - 1;
+  for (let end = before + size; end < through; ) {
+    const wider = Math.min(through, 2 * end - before);
+    if (await exceeds(tx, { after, through: wider }, places, size)) return end;
+    end = wider;
+  }
+  return undefined;
+}
+
+/** Splits the range, which is locked, after a device. The rest gets a job of its own: any process may plan it. */
+export async function splitRange(
+  tx: Database,
+  jobs: Pick<Jobs, "enqueue">,
+  { notificationId, isTest, after, through, turn }: PlanRange,
+  end: number,
+): Promise<void> {
+  const jobId = randomUUID();
+  await tx.execute(sql`
+    update ${planRanges} set ${row.through} = ${end}::bigint
+    where ${row.notificationId} = ${notificationId}::uuid and ${row.after} = ${after}::bigint`);
+  await tx.execute(sql`
+    insert into ${planRanges} (${row.notificationId}, ${row.after}, ${row.through}, ${row.turn}, ${row.jobId})
+    values (${notificationId}::uuid, ${end}::bigint, ${through}::bigint, ${turn + 1}::int, ${jobId}::uuid)`);
+  await enqueueRange(tx, jobs, notificationId, { jobId, turn: turn + 1, isTest });
+}
+
+/** Removes the job's range. @returns whether it was there */
+export async function removeRange(tx: Database, job: RangeJob): Promise<boolean> {
+  return (await rowCount(tx, sql`delete from ${planRanges} r where ${ofJob(job)} returning 1 as one`)) > 0;
+}
+
+/** Leaves the job's range to another job, or parks it. @returns its turn, if it was there */
+export async function renameRange(
+  tx: Database,
+  job: RangeJob,
+  jobId: string | null,
+): Promise<number | undefined> {
+  const renamed = selection({ turn: r.turn });
+  const [found] = await rows(
+    tx,
+    renamed,
+    sql`update ${planRanges} r set ${row.jobId} = ${jobId}::uuid where ${ofJob(job)} returning ${renamed}`,
+  );
+  return found?.turn;
+}
+
+const released = selection({ turn: row.turn, jobId: computed(text, sql`${row.jobId}::text`) });
+
+/** Gives the parked ranges of a notification, which is locked, a job each. There are few. */
+export async function releaseRanges(
+  tx: Database,
+  jobs: Pick<Jobs, "enqueue">,
+  notificationId: string,
+  isTest: boolean,
+): Promise<void> {
+  const found = await rows(
+    tx,
+    released,
+    sql`
+      update ${planRanges} set ${row.jobId} = gen_random_uuid()
+      where ${row.notificationId} = ${notificationId}::uuid and ${row.jobId} is null
+      returning ${released}`,
+  );
+  for (const one of found) await enqueueRange(tx, jobs, notificationId, { ...one, isTest });
+}
