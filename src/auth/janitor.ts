@@ -77,11 +77,12 @@ const windowsClosed = sql`(select ${runningNow} - interval '1 second'
   * coalesce(max((${tokenSettings} ->> 'refreshGraceSeconds')::int), 0) from ${clients})`;
 
 /**
- * Whether nothing is left by which the revoked token could be active, whatever the clock says by then. Looked up for
- * each: in a join, PostgreSQL might read all authorizations.
+ * The day that comes after the authorization of a revoked token has expired; null if its row is gone, so that nothing
+ * is left by which the token could be active, whatever the clock says by then. Looked up for each: in a join,
+ * PostgreSQL might read all authorizations.
  */
-const isWithoutAuthorization = sql`coalesce((select false from ${authorizations}
-  where ${authorization.id} = left(${revoked.jti}, ${authorizationIdLength}::int)::uuid), true)`;
+const dayAfterAuthorization = sql`(select (${authorization.expiryDay} + 1)::timestamp at time zone 'UTC'
+  from ${authorizations} where ${authorization.id} = left(${revoked.jti}, ${authorizationIdLength}::int)::uuid)`;
 
 interface Step {
   /** Absent where it removes nothing, but prepares a removal. */
@@ -103,12 +104,22 @@ const steps: readonly Step[] = [
     ), forgotten as (${forgetReplaced(sql`select ${authorization.id} from removed`)})
     select ${authorization.id} from removed`,
   },
+  // Those whose authorization has its row are put off, so that the next rounds need not look at them again.
+  {
+    statement: sql`
+      update ${revokedAccessTokens} set ${revoked.expiresAt} = greatest(${dayAfterAuthorization}, clock_timestamp())
+      where ${revoked.jti} in (
+        select ${revoked.jti} from ${revokedAccessTokens}
+        where ${revoked.expiresAt} < ${longAgo} and ${dayAfterAuthorization} is not null
+        order by ${revoked.expiresAt} ${batch})
+      returning 1 as one`,
+  },
   {
     removes: "revoked_access_tokens",
     statement: sql`
       delete from ${revokedAccessTokens} where ${revoked.jti} in (
       select ${revoked.jti} from ${revokedAccessTokens}
-      where ${revoked.expiresAt} < ${longAgo} and ${isWithoutAuthorization}
+      where ${revoked.expiresAt} < ${longAgo} and ${dayAfterAuthorization} is null
       order by ${revoked.expiresAt} ${batch})
     returning 1 as one`,
   },

@@ -181,7 +181,8 @@ export const databasePulse = auth.table(
 
 /**
  * Access tokens that were revoked individually. Kept until they would have expired, and a day more, and while their
- * authorization has its row: a clock that is wrong for a while makes none of them active again.
+ * authorization has its row, until whose end the janitor puts expires_at off: a clock that is wrong for a while makes
+ * none of them active again.
  */
 export const revokedAccessTokens = auth.table(
   "revoked_access_tokens",
