@@ -10,15 +10,7 @@ import type { Database } from "../platform/database/database.ts";
 import { names } from "../platform/database/names.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { inBatches, limit } from "./batches.ts";
-import {
-  attempts,
-  authorizations,
-  clients,
-  redeemedOtpProofs,
-  replacedTokens,
-  revokedAccessTokens,
-  rotationBatches,
-} from "./schema.ts";
+import { attempts, authorizations, redeemedOtpProofs, revokedAccessTokens } from "./schema.ts";
 import { authorizationIdLength } from "./tokens/access-token.ts";
 import { forgetReplaced } from "./tokens/end-authorizations.ts";
 import { runningNow } from "./tokens/running-time.ts";
@@ -28,6 +20,11 @@ import {
   sweepAuthorizations,
   sweepEndingsAgain,
 } from "./tokens/sweep-authorizations.ts";
+import {
+  removeReplacedTokens,
+  removeRotationBatches,
+  rotationBatchLimit,
+} from "./tokens/sweep-replaced-tokens.ts";
 
 /** Kinds of rows, for the metrics. */
 export const janitorKinds = [
@@ -59,9 +56,6 @@ const authorization = names(authorizations);
 const revoked = names(revokedAccessTokens);
 const proof = names(redeemedOtpProofs);
 const attempt = names(attempts);
-const replaced = names(replacedTokens);
-const rotationBatch = names(rotationBatches);
-const { tokenSettings } = names(clients);
 
 // A moment that is selected is the same for all rows, so that an index can be asked for it; a call is made for each.
 const now = sql`(select clock_timestamp())`;
@@ -71,10 +65,6 @@ const longAgo = sql`(select least(clock_timestamp(), ${runningNow}) - ${marginHo
 // Rows that another transaction has locked are left for the next round, because waiting for the lock could end in a
 // deadlock.
 const batch = sql`${limit} for update skip locked`;
-
-/** Before this moment, in running time, every grace window has closed. */
-const windowsClosed = sql`(select ${runningNow} - interval '1 second'
-  * coalesce(max((${tokenSettings} ->> 'refreshGraceSeconds')::int), 0) from ${clients})`;
 
 /**
  * The day that comes after the authorization of a revoked token has expired; null if its row is gone, so that nothing
@@ -87,82 +77,72 @@ const dayAfterAuthorization = sql`(select (${authorization.expiryDay} + 1)::time
 interface Step {
   /** Absent where it removes nothing, but prepares a removal. */
   readonly removes?: JanitorKind;
-  /** Deals with one batch of rows. */
-  readonly statement: SQL;
+  /** Does all there is to do, or stops where `stopping` is aborted; `done` is told how many rows it has dealt with. */
+  run(db: Database, stopping: AbortSignal | undefined, done: (rows: number) => void): Promise<void>;
 }
+
+/** Repeats a statement that deals with one batch of rows. */
+const repeat =
+  (statement: SQL): Step["run"] =>
+  (db, stopping, done) =>
+    inBatches(db, statement, stopping, done);
 
 /** Table by table. */
 const steps: readonly Step[] = [
   {
     removes: "authorizations",
-    statement: sql`
+    run: repeat(sql`
       with removed as (
       delete from ${authorizations} where ${authorization.id} = any(array(
         select ${authorization.id} from ${authorizations}
         where ${authorization.expiryDay} < ${today} order by ${authorization.expiryDay} ${batch}))
       returning ${authorization.id}
     ), forgotten as (${forgetReplaced(sql`select ${authorization.id} from removed`)})
-    select ${authorization.id} from removed`,
+    select ${authorization.id} from removed`),
   },
   // Those whose authorization has its row are put off, so that the next rounds need not look at them again.
   {
-    statement: sql`
+    run: repeat(sql`
       update ${revokedAccessTokens} set ${revoked.expiresAt} = greatest(${dayAfterAuthorization}, clock_timestamp())
       where ${revoked.jti} in (
         select ${revoked.jti} from ${revokedAccessTokens}
         where ${revoked.expiresAt} < ${longAgo} and ${dayAfterAuthorization} is not null
         order by ${revoked.expiresAt} ${batch})
-      returning 1 as one`,
+      returning 1 as one`),
   },
   {
     removes: "revoked_access_tokens",
-    statement: sql`
+    run: repeat(sql`
       delete from ${revokedAccessTokens} where ${revoked.jti} in (
       select ${revoked.jti} from ${revokedAccessTokens}
       where ${revoked.expiresAt} < ${longAgo} and ${dayAfterAuthorization} is null
       order by ${revoked.expiresAt} ${batch})
-    returning 1 as one`,
+    returning 1 as one`),
   },
   {
     removes: "redeemed_otp_proofs",
-    statement: sql`
+    run: repeat(sql`
       delete from ${redeemedOtpProofs} where ${proof.proofHash} in (
       select ${proof.proofHash} from ${redeemedOtpProofs} where ${proof.expiresAt} < ${longAgo}
       order by ${proof.expiresAt} ${batch})
-    returning 1 as one`,
+    returning 1 as one`),
   },
   {
     removes: "attempts",
-    statement: sql`
+    run: repeat(sql`
       delete from ${attempts} where ${attempt.key} in (
       select ${attempt.key} from ${attempts} where ${attempt.expire} <= ${now}
       order by ${attempt.expire} ${batch})
-    returning 1 as one`,
+    returning 1 as one`),
   },
-  // The token first, then its batch: a token whose batch is not there counts as one that nobody has seen replaced.
-  {
-    removes: "replaced_tokens",
-    statement: sql`
-      delete from ${replacedTokens} where ${replaced.authorizationId} in (
-      select ${replaced.authorizationId} from ${replacedTokens}
-      where ${replaced.batchId} in (
-        select ${rotationBatch.id} from ${rotationBatches} where ${rotationBatch.seenAt} < ${windowsClosed})
-      ${batch})
-    returning 1 as one`,
-  },
+  { removes: "replaced_tokens", run: removeReplacedTokens },
   {
     removes: "rotation_batches",
-    statement: sql`
-      delete from ${rotationBatches} where ${rotationBatch.id} in (
-      select ${rotationBatch.id} from ${rotationBatches}
-      where ${rotationBatch.seenAt} < ${windowsClosed} and not exists (
-        select from ${replacedTokens} where ${replaced.batchId} = ${rotationBatch.id})
-      ${batch})
-    returning 1 as one`,
+    run: (db, stopping, done) => inBatches(db, removeRotationBatches, stopping, done, rotationBatchLimit),
   },
-  { statement: endDisabledClients },
-  { statement: sweepEndingsAgain },
-  { removes: "identity_endings", statement: removeEndings },
+  { run: repeat(endDisabledClients) },
+  { run: repeat(sweepEndingsAgain) },
+  { removes: "identity_endings", run: repeat(removeEndings) },
 ];
 
 interface RoundOptions {
@@ -172,8 +152,8 @@ interface RoundOptions {
 
 /** Runs one round: repeats every step until it has nothing left to do, or until `stopping` is aborted. */
 export async function cleanUp(db: Database, { stopping, observer }: RoundOptions = {}): Promise<void> {
-  for (const { removes, statement } of steps) {
-    await inBatches(db, statement, stopping, (rows) => removes && observer?.cleaned(removes, rows));
+  for (const { removes, run } of steps) {
+    await run(db, stopping, (rows) => removes && observer?.cleaned(removes, rows));
     if (stopping?.aborted) return;
     if (removes) observer?.caughtUp(removes);
   }

@@ -220,6 +220,21 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
     expect(await ids("id", "authorizations")).toHaveLength(3);
   });
 
+  test("thousands of replaced tokens go in one round, but for those whose window is open", async () => {
+    await database.db.execute(sql`
+      insert into auth.replaced_tokens
+      select gen_random_uuid(), '\\x00', '\\x00', md5((n / 10)::text)::uuid from generate_series(0, 3999) as n`);
+    await database.db.execute(sql`
+      insert into auth.rotation_batches
+      select md5(n::text)::uuid, ${at(-3600)} + (case when n % 4 = 0 then 3600 else 0 end) * interval '1 second'
+      from generate_series(0, 399) as n`);
+    const record = janitorRecord<(typeof janitorKinds)[number]>();
+    await cleanUp(database.db, { observer: record.observer });
+    expect(record.rows).toMatchObject({ replaced_tokens: 3000, rotation_batches: 300 });
+    expect(await ids("authorization_id", "replaced_tokens")).toHaveLength(1000);
+    expect(await ids("id", "rotation_batches")).toHaveLength(100);
+  });
+
   test("a sweep marks what ended with its identity, each by the ending that it was, with one event; and nothing else", async () => {
     const [first, second, other] = [
       await authorization({}),

@@ -2,7 +2,15 @@
  * Statements that the query builder cannot express, written by hand and typed by what they select: a selection
  * is both the list of columns in the text and the reader of the rows.
  */
-import { fillPlaceholders, type Placeholder, SQL, type SQLChunk, type SQLWrapper, StringChunk, sql } from "drizzle-orm";
+import {
+  fillPlaceholders,
+  type Placeholder,
+  SQL,
+  type SQLChunk,
+  type SQLWrapper,
+  StringChunk,
+  sql,
+} from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import type { Executor } from "./database.ts";
 import { type ReadBy, type Reader, UnexpectedValueError } from "./readers.ts";
