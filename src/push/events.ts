@@ -12,6 +12,7 @@ import {
   PushTokenRemovedSchema,
   RemovalReason as ReasonValues,
   RemovalReasonSchema,
+  RemovalsHeldSchema,
 } from "../../gen/proto/push/v1/events_pb.ts";
 import { type EventKind, eventKind, type FieldsOf, insertEvents } from "../platform/messaging/outbox.ts";
 import { outbox } from "./schema.ts";
@@ -21,10 +22,11 @@ export const PushEvents = {
   tokenRemoved: eventKind("push.token.removed.v1", PushTokenRemovedSchema),
   notificationAccepted: eventKind("push.notification.accepted.v1", NotificationAcceptedSchema),
   notificationCompleted: eventKind("push.notification.completed.v1", NotificationCompletedSchema),
+  removalsHeld: eventKind("push.removals.held.v1", RemovalsHeldSchema),
 } as const;
 
-/** The subject of an event: a user or a notification. */
-type About = { readonly userId: SQL } | { readonly notificationId: SQL };
+/** The subject of an event: a user, a notification, or else a provider. */
+type About = { readonly userId: SQL } | { readonly notificationId: SQL } | { readonly provider: SQL };
 
 /**
  * The statement that writes an event, alone or as a part of a larger statement. A 64-bit integer must be given as
@@ -38,9 +40,14 @@ export function recordEvent<Message extends DescMessage>(
   from: SQL = sql``,
   at?: Date,
 ): SQL {
-  const subject = "userId" in fields ? fields.userId : fields.notificationId;
+  const subject = subjectOf(fields);
   const time = at ? sql`${at.toISOString()}::timestamptz` : sql`now()`;
   return insertEvents(outbox, { kind, subject, fields, at: time, from });
+}
+
+function subjectOf(about: About): SQL {
+  if ("userId" in about) return about.userId;
+  return "notificationId" in about ? about.notificationId : about.provider;
 }
 
 /** Why a device is no longer registered. */

@@ -232,6 +232,8 @@ export const providerPaces = push.table(
     cause: text("cause"),
     /** The provider's response for which it is paused, for an operator. */
     reason: text("reason"),
+    /** Of a provider: since when no dead token is removed, until an operator decides. Null: they are removed. */
+    removalsHeldAt: instant("removals_held_at"),
     /** When the service was last paused, resumed, or found to work. */
     since: instant("since").notNull().default(sql`now()`),
   },
@@ -239,6 +241,42 @@ export const providerPaces = push.table(
     primaryKey({ name: "provider_paces_pkey", columns: [table.provider, table.service] }),
     check("provider_paces_cause", sql`${table.cause} in ('unavailable', 'refused', 'foreign')`),
   ],
+);
+
+/**
+ * Devices that a provider has reported dead. WAITING: removed after a delay, unless the removals of the provider are
+ * held. CONFIRMED: by an operator, to be removed now. REMOVED: kept for a day, since the safety stop looks back on it.
+ */
+export const deadReports = push.table(
+  "dead_reports",
+  {
+    deviceId: bigint("device_id", { mode: "number" }).primaryKey(),
+    provider: text("provider").notNull(),
+    userId: byteOrderedText("user_id").notNull(),
+    /** As of when the provider reports it dead. A device that was renewed since is alive. */
+    asOf: instant("as_of").notNull(),
+    reportedAt: instant("reported_at").notNull(),
+    state: text("state").notNull(),
+  },
+  (table) => [
+    index("dead_reports_provider").on(table.provider, table.reportedAt),
+    check("dead_reports_state", sql`${table.state} in ('WAITING', 'CONFIRMED', 'REMOVED')`),
+  ],
+);
+
+/** What providers answered of late: a row for each attempt at a chunk. The safety stop looks back on the newest. */
+export const providerAnswers = push.table(
+  "provider_answers",
+  {
+    id: bigserial("id", { mode: "number" }).primaryKey(),
+    provider: text("provider").notNull(),
+    at: instant("at").notNull(),
+    /** Users whose devices were accepted or reported dead. */
+    users: integer("users").notNull(),
+    /** Those of whom no device was accepted. */
+    deadUsers: integer("dead_users").notNull(),
+  },
+  (table) => [index("provider_answers_newest").on(table.provider, table.id)],
 );
 
 /** The last run of the test trigger: one row at most. */

@@ -99,9 +99,16 @@ export const pushTable = {
   },
   PUSH_MAX_DEAD_PERCENT: {
     description:
-      "Percent of a notification's devices; where providers report more of them dead, their tokens are no longer removed.",
+      "Percent of the users whom a provider answered last; where it reports more of them dead, no token is removed until an operator confirms it.",
     kind: integer(1, 100),
     default: "30",
+  },
+  PUSH_REMOVAL_DELAY_SECONDS: {
+    description:
+      "Seconds from a provider's report that a token is dead to its removal, for a stop to come in time.",
+    kind: integer(0, 604_800),
+    development: "5",
+    production: "3600",
   },
   JANITOR_INTERVAL_SECONDS: {
     description: "How many seconds pass between removals of what has expired.",

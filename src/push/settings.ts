@@ -84,6 +84,7 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
       maxPerSecond: settings.PUSH_MAX_PER_SECOND,
       rampSeconds: settings.PUSH_RAMP_SECONDS,
       maxDeadPercent: settings.PUSH_MAX_DEAD_PERCENT,
+      removalDelaySeconds: settings.PUSH_REMOVAL_DELAY_SECONDS,
     },
     providers: providers.value,
     janitorIntervalSeconds: settings.JANITOR_INTERVAL_SECONDS,

@@ -49,7 +49,7 @@ describe("in development mode", () => {
       testUserIds: [],
       historyRetentionDays: 180,
       ttlSeconds: 86_400,
-      delivery: { maxPerSecond: 0, rampSeconds: 0, maxDeadPercent: 30 },
+      delivery: { maxPerSecond: 0, rampSeconds: 0, maxDeadPercent: 30, removalDelaySeconds: 5 },
       providers: expect.objectContaining({ names: ["outbox"], outboxFile: join(dataDir, "outbox.ndjson") }),
       janitorIntervalSeconds: 60,
     });

@@ -18,13 +18,13 @@ import {
   type TakenChunk,
   takeChunk,
 } from "./chunk-repository.ts";
+import { markRemovalStopped } from "./dead-reports.ts";
 import type { Random } from "./delivery-rules.ts";
 import { nextTries } from "./next-try.ts";
 import { wholeProvider } from "./provider-pauses.ts";
-import { stopRemovalIfTooMany } from "./removal-stop.ts";
 import { type SendDependencies, type Sending, sendChunk } from "./send-chunk.ts";
 import type { ServiceStates } from "./service-states.ts";
-import { type ChunkResult, type RemoveDeadDevices, type Settled, settleChunk } from "./settle-chunk.ts";
+import { type ChunkResult, type Settled, settleChunk } from "./settle-chunk.ts";
 
 /** Completes a notification if it has nothing left to plan or send. */
 export type CompleteIfDone = (db: Database, notificationId: string) => Promise<unknown>;
@@ -35,7 +35,6 @@ interface Dependencies extends SendDependencies {
   readonly maxDeadPercent: number;
   readonly imageBaseUrl: string | undefined;
   readonly completeIfDone: CompleteIfDone;
-  readonly removeDeadDevices: RemoveDeadDevices;
   readonly random: Random;
 }
 
@@ -57,6 +56,13 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
   async function complete(notificationId: string): Promise<void> {
     await dependencies.completeIfDone(db, notificationId).catch((err: unknown) => {
       logger.warn({ err, notificationId }, "A notification could not be completed yet");
+    });
+  }
+
+  /** Only shown to operators, so a failure is no reason to send the chunk again. */
+  async function markStopped(notificationId: string): Promise<void> {
+    await markRemovalStopped(db, notificationId).catch((err: unknown) => {
+      logger.warn({ err, notificationId }, "A notification could not be marked whose dead devices are kept");
     });
   }
 
@@ -84,28 +90,9 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
     await pause(Math.min(requeueInMs, maxPausedWaitMs), stopping);
   }
 
-  async function settle(job: Job<DeliveryJob>, chunk: TakenChunk, result: ChunkResult): Promise<Settled> {
-    const { dead, sent, failed } = result;
-    if (result.removeDead && dead.length > 0) {
-      const report = { chunk, provider, dead: dead.length, attempted: sent + failed };
-      const limits = { maxDeadPercent: dependencies.maxDeadPercent, leastDead: rules.leastDead };
-      const stopped = await stopRemovalIfTooMany(db, report, limits);
-      if (stopped) {
-        metrics.removalStops.inc({ provider });
-        const fields = { notificationId: chunk.notification.id, provider, ...stopped };
-        logger.error(
-          fields,
-          "Too many devices of a notification are reported dead, so no more tokens are removed: " +
-            "check the provider's project and credentials",
-        );
-      }
-    }
-    return settleChunk(
-      { db, jobs, provider, removeDeadDevices: dependencies.removeDeadDevices },
-      job,
-      chunk,
-      result,
-    );
+  function settle(job: Job<DeliveryJob>, chunk: TakenChunk, result: ChunkResult): Promise<Settled> {
+    const { maxDeadPercent } = dependencies;
+    return settleChunk({ db, jobs, provider, limits: { ...rules, maxDeadPercent } }, job, chunk, result);
   }
 
   /** What was sent is stored nowhere yet, so the process waits for an unavailable database instead of sending again. */
@@ -144,6 +131,14 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
         logger.error(fields, "The push provider lacks something for these messages: see the reason");
       else logger.warn(fields, "The push provider rejects messages of a notification");
     }
+    if (settled.stoppedAt) {
+      metrics.removalStops.inc({ provider });
+      logger.error(
+        { notificationId, provider, ...settled.stoppedAt },
+        "A provider reports too many users' devices dead, so no more tokens are removed: " +
+          "check its project and credentials, then confirm or discard the removals",
+      );
+    }
     for (const count of tally.alarms.values()) metrics.alarms.inc({ provider }, count);
     if (settled.dead === undefined) return;
     metrics.givenUp.inc({ provider });
@@ -176,9 +171,9 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
       sent: tally.counts.sent,
       failed: tally.counts.failed + tally.counts.dead,
       dropped: chunk.devices - devices.length,
-      dead: tally.dead,
+      dead: tally.dead.length,
       // A provider that refuses our credentials or project is not reliable about tokens either.
-      removeDead: devices.every(({ service }) => !states.refuses(service)),
+      answers: devices.some(({ service }) => states.refuses(service)) ? undefined : tally,
       tries: nextTries(
         chunk,
         left,
@@ -195,6 +190,7 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
     const settled = await settleWithRetries(job, chunk, result);
     metrics.chunkEnded(provider, (performance.now() - began) / 1000);
     reportOutcome(chunk, sending, result, settled);
+    if (settled.isHeld) await markStopped(chunk.notification.id);
     if (settled.isOver) await complete(chunk.notification.id);
     const wentWell =
       sending.stop === undefined &&

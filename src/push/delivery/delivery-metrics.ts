@@ -10,7 +10,7 @@ export interface DeliveryMetrics {
   readonly alarms: EventCounter<"provider">;
   /** Exceptions that senders threw: defects. */
   readonly senderExceptions: EventCounter<"provider">;
-  /** Notifications whose dead tokens are no longer removed. */
+  /** Stops of removals. */
   readonly removalStops: EventCounter<"provider">;
   /** Chunks that were given up. */
   readonly givenUp: EventCounter<"provider">;
@@ -70,7 +70,7 @@ export function createDeliveryMetrics(
     ),
     removalStops: counter(
       "gatepost_push_removal_stops_total",
-      "Notifications of which so many devices were reported dead that their tokens are no longer removed.",
+      "Stops of removals, as the provider reported too many users' devices dead.",
       { provider: providers },
     ),
     givenUp: counter("gatepost_push_dead_chunks_total", "Chunks of messages that were given up.", {

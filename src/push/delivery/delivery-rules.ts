@@ -40,8 +40,10 @@ export interface DeliveryRules {
   /** Milliseconds between releases of a reservation's messages. */
   readonly tickMs: number;
 
-  /** Dead tokens of a notification and provider that may always be removed, whatever their share. */
+  /** Users whose devices may always be reported dead within a day, whatever their share. */
   readonly leastDead: number;
+  /** Users whom a provider answered last, and on whom the safety stop looks back. */
+  readonly judgedUsers: number;
 }
 
 export const deliveryRules: DeliveryRules = {
@@ -65,6 +67,7 @@ export const deliveryRules: DeliveryRules = {
   sliceMs: 500,
   tickMs: 5,
   leastDead: 50,
+  judgedUsers: 1_000,
 };
 
 /** A number from 0 to 1. */

@@ -10,13 +10,14 @@ import type { Metrics } from "../../platform/observability/metrics.ts";
 import { type DeliveryJob, deadLetterQueue, deliveryQueue, type PlanJob } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import type { PushProvider } from "../providers/provider.ts";
+import type { RemoveDeadDevices } from "./dead-reports.ts";
 import { type CompleteIfDone, createDeliverChunk } from "./deliver-chunk.ts";
 import { createDeliveryMetrics } from "./delivery-metrics.ts";
 import { type DeliveryRules, deliveryRules, type Random } from "./delivery-rules.ts";
 import { ProviderPauses } from "./provider-pauses.ts";
 import { ProviderRateLimiter } from "./rate-limiter.ts";
+import { startRemovals } from "./removals.ts";
 import { ServiceStates } from "./service-states.ts";
-import type { RemoveDeadDevices } from "./settle-chunk.ts";
 import { Watch } from "./watch.ts";
 
 export interface DeliverySettings {
@@ -24,8 +25,10 @@ export interface DeliverySettings {
   readonly maxPerSecond: number;
   /** Seconds in which a notification's rate rises to `maxPerSecond`; 0: at once. */
   readonly rampSeconds: number;
-  /** Percent of a notification's devices above which those reported dead are no longer removed. */
+  /** Percent of the users answered last above which those reported dead are no longer removed. */
   readonly maxDeadPercent: number;
+  /** Seconds from the report of a dead device to its removal. */
+  readonly removalDelaySeconds: number;
   /** Base URL of images, without a trailing slash. */
   readonly imageBaseUrl?: string | undefined;
 }
@@ -55,13 +58,13 @@ interface Dependencies {
 export function startDelivery(dependencies: Dependencies): Loop {
   const { db, jobs, providers, settings, random = Math.random, logger, handleDeadLetter } = dependencies;
   const { completeIfDone, removeDeadDevices } = dependencies;
-  const { maxPerSecond, rampSeconds, maxDeadPercent, imageBaseUrl } = settings;
+  const { maxPerSecond, rampSeconds, maxDeadPercent, removalDelaySeconds, imageBaseUrl } = settings;
   const rules = { ...deliveryRules, ...dependencies.rules };
   const metrics = createDeliveryMetrics(dependencies.metrics, [...providers.keys()]);
   const watch = new Watch(db, rules.checkIntervalMs);
   const idle = dependencies.idleMs === undefined ? {} : { idleMs: dependencies.idleMs };
   const common = { db, jobs, watch, rules, random, logger, metrics };
-  const outside = { completeIfDone, removeDeadDevices, maxDeadPercent, imageBaseUrl };
+  const outside = { completeIfDone, maxDeadPercent, imageBaseUrl };
   const workers = [...providers.values()].map((provider) => {
     const { name } = provider;
     const rateLimiter = new ProviderRateLimiter({ db, provider: name, maxPerSecond, rampSeconds, rules });
@@ -72,6 +75,10 @@ export function startDelivery(dependencies: Dependencies): Loop {
     return jobs.work<DeliveryJob>({ queue: deliveryQueue(provider.name), handle, ...idle });
   });
   workers.push(
+    startRemovals({
+      ...{ db, providers: [...providers.keys()], removeDeadDevices, logger },
+      limits: { ...rules, maxDeadPercent, removalDelaySeconds },
+    }),
     jobs.work<DeliveryJob | PlanJob>({ queue: deadLetterQueue, handle: handleDeadLetter, ...idle }),
   );
   return {

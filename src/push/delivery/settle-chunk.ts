@@ -17,15 +17,12 @@ import {
 } from "../../platform/database/statements.ts";
 import { type Job, JobLostError, type Jobs } from "../../platform/messaging/jobs.ts";
 import { type DeliveryJob, deliveryQueue, waitingForProvider } from "../database.ts";
-import type { DeadDevice } from "../devices/remove-dead.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks, notifications } from "../schema.ts";
 import type { TakenChunk } from "./chunk-repository.ts";
+import { type Answers, recordAnswers, recordDead, type StopLimits, type StoppedAt } from "./dead-reports.ts";
 import type { NextTry } from "./next-try.ts";
 import { lockPauses } from "./provider-pauses.ts";
-
-/** Removes devices unless they were registered or renewed at `asOf` or later. */
-export type RemoveDeadDevices = (tx: Database, dead: readonly DeadDevice[]) => Promise<unknown>;
 
 /** The results of a worker's attempt at a chunk. */
 export interface ChunkResult {
@@ -33,9 +30,9 @@ export interface ChunkResult {
   /** Includes the dead devices. */
   readonly failed: number;
   readonly dropped: number;
-  readonly dead: readonly DeadDevice[];
-  /** Whether the dead devices may be removed, if the notification's removal is not stopped. */
-  readonly removeDead: boolean;
+  readonly dead: number;
+  /** What the provider is judged by, and whom it reports dead; undefined: it is not to be believed. */
+  readonly answers: Answers | undefined;
   /** The devices that are still to be sent to, by when they are tried again. */
   readonly tries: readonly NextTry[];
 }
@@ -45,8 +42,10 @@ export interface Settled {
   readonly isOver: boolean;
   /** Remaining devices that were dropped, because the notification was cancelled or has expired. */
   readonly dropped: number;
-  /** Dead devices that were handed to removal. */
-  readonly removed: number;
+  /** Whether dead devices of the chunk are kept, as the removals of the provider are stopped. */
+  readonly isHeld: boolean;
+  /** By what the removals were stopped, if this chunk did it. */
+  readonly stoppedAt: StoppedAt | undefined;
   /** The chunk whose devices were given up, if any were. */
   readonly dead:
     | { readonly chunkId: number; readonly devices: number; readonly reason: string | null }
@@ -57,7 +56,7 @@ interface Dependencies {
   readonly db: Database;
   readonly jobs: Pick<Jobs, "complete" | "enqueue">;
   readonly provider: ProviderName;
-  readonly removeDeadDevices: RemoveDeadDevices;
+  readonly limits: StopLimits;
 }
 
 /** `PENDING`: the devices wait. `DONE`, `DEAD`: they do not. */
@@ -80,12 +79,12 @@ const probedMs = 500;
  * @throws JobLostError if another worker has the chunk or its job by now; then nothing is stored
  */
 export async function settleChunk(
-  { db, jobs, provider, removeDeadDevices }: Dependencies,
+  { db, jobs, provider, limits }: Dependencies,
   job: Job<DeliveryJob>,
   chunk: TakenChunk,
   result: ChunkResult,
 ): Promise<Settled> {
-  const { dead, tries } = result;
+  const { answers, tries } = result;
   const queue = deliveryQueue(provider);
 
   async function enqueuePart(tx: Database, part: Part & { readonly chunkId: number }): Promise<void> {
@@ -99,27 +98,24 @@ export async function settleChunk(
   }
 
   return db.transaction(async (tx) => {
-    const needsNotification = tries.length > 0 || dead.length > 0;
-    const notification = needsNotification ? await lockNotification(tx, chunk.notification.id) : undefined;
+    const notification = tries.length > 0 ? await lockNotification(tx, chunk.notification.id) : undefined;
     const ended: Part = { ...nothingLeft, retries: chunk.retries, reason: chunk.reason };
     const [first = ended, ...others] = partsAfter(tries, notification);
     await writeChunk(tx, chunk, result, first, others);
     const parts = [{ chunkId: chunk.id, ...first }];
     for (const part of others) parts.push({ chunkId: await splitChunk(tx, chunk, part), ...part });
-    const removable = result.removeDead && notification?.isRemovalStopped === false ? dead : [];
-    // Ordered by id to avoid deadlocks: two notifications may find the same devices dead at once.
-    if (removable.length > 0)
-      await removeDeadDevices(
-        tx,
-        removable.toSorted((a, b) => a.deviceId - b.deviceId),
-      );
     for (const part of parts) await enqueuePart(tx, part);
     await jobs.complete(tx, queue, job);
+    // Last, since all workers of a provider meet in its row if the removals are stopped.
+    if (answers) await recordAnswers(tx, provider, answers);
+    const removals = answers?.dead.length
+      ? await recordDead(tx, provider, answers.dead, limits)
+      : { isHeld: false, stoppedAt: undefined };
     return {
       isOver: parts.every(({ state }) => state === "DONE" || state === "DEAD"),
       dropped: first.state === "DONE" ? first.devices.length : 0,
-      removed: removable.length,
       dead: deadPart(parts),
+      ...removals,
     };
   });
 }
@@ -139,7 +135,6 @@ const notification = names(notifications);
 const lockedFields = {
   state: notification.state,
   isExpired: computed(boolean, sql`${notification.expiresAt} <= now()`),
-  isRemovalStopped: computed(boolean, sql`${notification.removalStoppedAt} is not null`),
 };
 const locked = selection(lockedFields);
 type LockedNotification = RowOf<typeof lockedFields>;
@@ -153,7 +148,7 @@ const selectLocked = prepared(
 async function lockNotification(tx: Database, id: string): Promise<LockedNotification> {
   const [row] = await rows(tx, locked, selectLocked({ id }));
   // A chunk whose notification is missing is treated as cancelled.
-  return row ?? { state: "CANCELLED", isExpired: true, isRemovalStopped: true };
+  return row ?? { state: "CANCELLED", isExpired: true };
 }
 
 /** What becomes of the devices that are left. One part if the notification has ended or is paused: then it is parked. */
@@ -229,7 +224,7 @@ async function writeChunk(
       sent,
       failed,
       dropped: dropped + (isDropped ? first.devices.length : 0),
-      dead: dead.length,
+      dead,
       retries: first.retries,
       reason: first.reason,
       startsAnew: startsAnew(first),

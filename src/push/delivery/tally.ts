@@ -36,7 +36,11 @@ export class Tally {
   readonly #foreign = new Map<number, string>();
   /** Messages by outcome; complete once it is concluded. */
   readonly counts = { sent: 0, dead: 0, failed: 0, retry: 0, unavailable: 0, refused: 0 };
-  readonly dead: DeadDevice[] = [];
+  readonly dead: (DeadDevice & { readonly userId: string })[] = [];
+  /** Ids of the devices whose message was accepted. */
+  readonly sent: number[] = [];
+  /** Users whose devices were accepted or reported dead, and whether one was accepted. */
+  readonly users = new Map<string, boolean>();
   /** The longest wait that the provider wanted, in milliseconds. */
   afterMs = 0;
   /** The last error for which devices are left, if there was one. */
@@ -60,6 +64,7 @@ export class Tally {
     }
     this.counts[kind] += 1;
     if (kind === "dead") this.#addDead(index, outcome.asOf);
+    if (kind === "sent") this.#addSent(index);
     if (kind === "failed") this.#addFailure(outcome.reason);
     if (kind === "failed" && outcome.isAlarming) count(this.alarms, outcome.reason);
     if (kind === "retry" || kind === "unavailable" || kind === "refused") this.reason = outcome.reason;
@@ -110,7 +115,17 @@ export class Tally {
   /** Without a time from the provider, the device counts as dead unless it was renewed after the chunk was loaded. */
   #addDead(index: number, asOf: number | undefined): void {
     const device = this.#devices[index];
-    if (device) this.dead.push({ deviceId: device.id, asOf: asOf ?? device.renewedAt + 1 });
+    if (!device) return;
+    const { id, userId, renewedAt } = device;
+    this.dead.push({ deviceId: id, userId, asOf: asOf ?? renewedAt + 1 });
+    if (!this.users.has(userId)) this.users.set(userId, false);
+  }
+
+  #addSent(index: number): void {
+    const device = this.#devices[index];
+    if (!device) return;
+    this.sent.push(device.id);
+    this.users.set(device.userId, true);
   }
 }
 

@@ -1,11 +1,12 @@
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { devices, history } from "../schema.ts";
+import { deadReports, devices, history } from "../schema.ts";
 import { removeDevices } from "./remove-devices.ts";
 
 const device = names(devices);
 const entry = names(history);
+const report = names(deadReports);
 
 /**
  * Removes a user's devices and history for good, in one transaction. Can be repeated. Devices that are registered
@@ -23,6 +24,7 @@ export function createForgetUser({ db }: { readonly db: Database }): ForgetUser 
         select ${device.id} as chosen_id from ${devices}
         where ${device.userId} = ${userId} order by ${device.id} for update`;
       await removeDevices(tx, chosen, "IDENTITY_DELETED");
+      await tx.execute(sql`delete from ${deadReports} where ${report.userId} = ${userId}`);
       // Locks entries in the same order as the statement that marks them as viewed, to avoid deadlocks.
       await tx.execute(sql`
         with chosen as (

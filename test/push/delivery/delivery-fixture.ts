@@ -237,7 +237,13 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
         db,
         jobs,
         providers: new Map(providers.map((provider) => [provider.name, provider])),
-        settings: { maxPerSecond: 0, rampSeconds: 0, maxDeadPercent: 10, ...settings },
+        settings: {
+          maxPerSecond: 0,
+          rampSeconds: 0,
+          maxDeadPercent: 10,
+          removalDelaySeconds: 0,
+          ...settings,
+        },
         rules: { ...quickRules, ...rules },
         logger: log.logger,
         // The first one's are looked at.
@@ -274,6 +280,8 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
     },
     async clearPace() {
       await db.execute(sql`delete from push.provider_paces`);
+      await db.execute(sql`delete from push.dead_reports`);
+      await db.execute(sql`delete from push.provider_answers`);
     },
     async pauseProvider({ cause, seconds, service = "" }) {
       await db.execute(sql`

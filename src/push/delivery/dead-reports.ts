@@ -1,0 +1,238 @@
+/**
+ * The safety stop of removals. A token that its provider reports dead is removed after a delay. If a provider reports
+ * an unusual share of the users dead whom it answered last, over all notifications, the reports are more likely wrong
+ * than right: then no token is removed until an operator decides. Users are counted, not devices, and many of them
+ * must be concerned, so that no single user's registrations can stop removal.
+ */
+import { sql } from "drizzle-orm";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { boolean, integer, number } from "../../platform/database/readers.ts";
+import { computed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import type { DeadDevice } from "../devices/remove-dead.ts";
+import { PushEvents, recordEvent } from "../events.ts";
+import type { ProviderName } from "../provider-settings.ts";
+import { deadReports, notifications, providerAnswers, providerPaces } from "../schema.ts";
+import type { DeliveryRules } from "./delivery-rules.ts";
+import { insertPace, wholeProvider } from "./provider-pauses.ts";
+
+const report = names(deadReports);
+const answer = names(providerAnswers);
+const pace = names(providerPaces);
+
+/** How long the safety stop looks back at most. */
+const memory = sql`interval '1 day'`;
+
+/** Removes devices unless they were registered or renewed at `asOf` or later. */
+export type RemoveDeadDevices = (tx: Database, dead: readonly DeadDevice[]) => Promise<unknown>;
+
+/** What a provider answered for a chunk. */
+export interface Answers {
+  /** Users with an accepted or a dead device, and whether one was accepted. */
+  readonly users: ReadonlyMap<string, boolean>;
+  /** Ids of the accepted devices. */
+  readonly sent: readonly number[];
+  readonly dead: readonly (DeadDevice & { readonly userId: string })[];
+}
+
+export interface StopLimits extends Pick<DeliveryRules, "leastDead" | "judgedUsers"> {
+  /** Percent of the judged users. */
+  readonly maxDeadPercent: number;
+}
+
+/** The users who were judged when the removals were stopped. */
+export interface StoppedAt {
+  readonly users: number;
+  readonly deadUsers: number;
+}
+
+const insertAnswers = prepared(
+  ["provider", "users", "deadUsers", "sent"],
+  (parameter) => sql`
+    with alive as (
+      delete from ${deadReports}
+      where ${report.deviceId} = any(${parameter.sent}::bigint[]) and ${report.provider} = ${parameter.provider}
+        and ${report.state} = 'WAITING'
+    )
+    insert into ${providerAnswers} (${answer.provider}, ${answer.at}, ${answer.users}, ${answer.deadUsers})
+    values (${parameter.provider}, now(), ${parameter.users}::int, ${parameter.deadUsers}::int)`,
+);
+
+/** Records what a provider answered. A device that it accepts is alive, whatever it reported before. */
+export async function recordAnswers(
+  tx: Database,
+  provider: ProviderName,
+  { users, sent }: Answers,
+): Promise<void> {
+  if (users.size === 0) return;
+  const deadUsers = users.values().reduce((sum, isAlive) => sum + (isAlive ? 0 : 1), 0);
+  const parameters = { provider, users: users.size, deadUsers, sent: arrayLiteral(sent.map(String)) };
+  await tx.execute(insertAnswers(parameters));
+}
+
+const held = selection({ isHeld: computed(boolean, sql`${pace.removalsHeldAt} is not null`) });
+const stopped = selection({
+  users: computed(integer, sql`judged.users`),
+  deadUsers: computed(integer, sql`judged.dead_users`),
+});
+
+/**
+ * Records reports of dead devices, and stops the removals of the provider if there are too many.
+ * @returns whether the removals are stopped, and by what if it was done just now
+ */
+export async function recordDead(
+  tx: Database,
+  provider: ProviderName,
+  dead: Answers["dead"],
+  limits: StopLimits,
+): Promise<{ readonly isHeld: boolean; readonly stoppedAt: StoppedAt | undefined }> {
+  const inOrder = dead.toSorted((a, b) => a.deviceId - b.deviceId);
+  const list = (values: readonly (string | number)[]) => arrayLiteral(values.map(String));
+  await tx.execute(sql`
+    insert into ${deadReports} (${report.deviceId}, ${report.provider}, ${report.userId}, ${report.asOf},
+      ${report.reportedAt}, ${report.state})
+    select device, ${provider}, reported_user, to_timestamp(died / 1000), now(), 'WAITING'
+    from unnest(${list(inOrder.map(({ deviceId }) => deviceId))}::bigint[],
+      ${list(inOrder.map(({ userId }) => userId))}::text[],
+      ${list(inOrder.map(({ asOf }) => asOf))}::float8[]) as reported (device, reported_user, died)
+    order by device
+    on conflict (${report.deviceId}) do update
+    set ${report.asOf} = greatest(${sql.identifier("dead_reports")}.${report.asOf}, excluded.${report.asOf})`);
+  await insertPace(tx, provider, wholeProvider);
+  const stoppedAt = await holdIfTooMany(tx, provider, limits);
+  if (stoppedAt) return { isHeld: true, stoppedAt };
+  const [state] = await rows(
+    tx,
+    held,
+    sql`select ${held} from ${providerPaces} where ${isWholeProvider(provider)}`,
+  );
+  return { isHeld: state?.isHeld ?? false, stoppedAt: undefined };
+}
+
+const isWholeProvider = (provider: ProviderName) =>
+  sql`${pace.provider} = ${provider} and ${pace.service} = ${wholeProvider}`;
+
+/** Stops the removals of the provider if it reports too many dead. @returns by what, if it was done just now */
+async function holdIfTooMany(
+  tx: Database,
+  provider: ProviderName,
+  { maxDeadPercent, leastDead, judgedUsers }: StopLimits,
+): Promise<StoppedAt | undefined> {
+  const [stoppedAt] = await rows(
+    tx,
+    stopped,
+    sql`
+      with newest as (
+        select ${answer.users} as users, ${answer.deadUsers} as dead_users,
+          sum(${answer.users}) over (order by ${answer.id} desc) - ${answer.users} as before
+        from (
+          select * from ${providerAnswers}
+          where ${answer.provider} = ${provider} and ${answer.at} > now() - ${memory}
+          order by ${answer.id} desc limit ${judgedUsers}::int
+        ) as last
+      ), judged as (
+        select sum(users)::int as users, sum(dead_users)::int as dead_users from newest where before < ${judgedUsers}::int
+      )
+      update ${providerPaces} set ${pace.removalsHeldAt} = now()
+      from judged
+      where ${isWholeProvider(provider)} and ${pace.removalsHeldAt} is null
+        and case when judged.dead_users * 100 > judged.users * ${maxDeadPercent}::int then (
+          select count(distinct ${report.userId}) from ${deadReports}
+          where ${report.provider} = ${provider} and ${report.state} <> 'CONFIRMED'
+            and ${report.reportedAt} > now() - ${memory}
+        ) > ${leastDead}::int else false end
+      returning ${stopped}`,
+  );
+  if (stoppedAt) {
+    const users = sql`${stoppedAt.users}::int`;
+    const deadUsers = sql`${stoppedAt.deadUsers}::int`;
+    const about = { provider: sql`${provider}::text` };
+    await tx.execute(recordEvent(PushEvents.removalsHeld, { ...about, users, deadUsers }));
+  }
+  return stoppedAt;
+}
+
+/** Shows at a notification that dead devices of it are kept, because the removals of their provider are stopped. */
+export async function markRemovalStopped(db: Database, notificationId: string): Promise<void> {
+  const { id, removalStoppedAt } = names(notifications);
+  await db.execute(sql`
+    update ${notifications} set ${removalStoppedAt} = now()
+    where ${id} = ${notificationId}::uuid and ${removalStoppedAt} is null`);
+}
+
+const due = selection({
+  deviceId: report.deviceId,
+  asOf: computed(number, sql`(extract(epoch from ${report.asOf}) * 1000)::float8`),
+});
+
+/** Devices that one step removes. */
+const batchSize = 1_000;
+
+/**
+ * One step: removes the devices that are due, unless the removals of their provider are held.
+ * @returns whether more may be due
+ */
+export function removeDue(
+  db: Database,
+  provider: ProviderName,
+  limits: StopLimits & { readonly removalDelaySeconds: number },
+  removeDeadDevices: RemoveDeadDevices,
+): Promise<boolean> {
+  const { removalDelaySeconds } = limits;
+  return db.transaction(async (tx) => {
+    await holdIfTooMany(tx, provider, limits);
+    const found = await rows(
+      tx,
+      due,
+      sql`
+        select ${due} from ${deadReports}
+        where ${report.provider} = ${provider} and (
+          ${report.state} = 'CONFIRMED'
+          or ${report.state} = 'WAITING' and ${report.reportedAt} <= now() - make_interval(secs => ${removalDelaySeconds}::int)
+            and not exists (
+              select from ${providerPaces}
+              where ${isWholeProvider(provider)} and ${pace.removalsHeldAt} is not null))
+        order by ${report.deviceId} limit ${batchSize}::int for update skip locked`,
+    );
+    if (found.length === 0) return false;
+    await removeDeadDevices(tx, found);
+    await tx.execute(sql`
+      update ${deadReports} set ${report.state} = 'REMOVED'
+      where ${report.deviceId} = any(${arrayLiteral(found.map(({ deviceId }) => String(deviceId)))}::bigint[])`);
+    return found.length === batchSize;
+  });
+}
+
+/** Forgets what the safety stop no longer looks back on. */
+export async function forgetOld(db: Database, provider: ProviderName): Promise<void> {
+  await db.execute(sql`
+    delete from ${deadReports}
+    where ${report.provider} = ${provider} and ${report.state} = 'REMOVED' and ${report.reportedAt} < now() - ${memory}`);
+  await db.execute(sql`
+    delete from ${providerAnswers} where ${answer.provider} = ${provider} and ${answer.at} < now() - ${memory}`);
+}
+
+/**
+ * Ends the stop of a provider's removals by an operator's decision: the devices that wait are removed, or their reports
+ * are discarded. The share is judged anew from then on. @returns how many devices were waiting
+ */
+export function decideRemovals(
+  db: Database,
+  provider: ProviderName,
+  decision: "confirm" | "discard",
+): Promise<number> {
+  const isWaiting = sql`${report.provider} = ${provider} and ${report.state} = 'WAITING'`;
+  return db.transaction(async (tx) => {
+    const decided = await rowCount(
+      tx,
+      decision === "confirm"
+        ? sql`update ${deadReports} set ${report.state} = 'CONFIRMED' where ${isWaiting} returning 1 as one`
+        : sql`delete from ${deadReports} where ${isWaiting} returning 1 as one`,
+    );
+    await tx.execute(sql`
+      update ${providerPaces} set ${pace.removalsHeldAt} = null
+      where ${isWholeProvider(provider)}`);
+    await tx.execute(sql`delete from ${providerAnswers} where ${answer.provider} = ${provider}`);
+    return decided;
+  });
+}
