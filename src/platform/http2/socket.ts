@@ -25,5 +25,7 @@ export function openSocket(
     ...(isIP(host) === 0 && { servername: host }),
     ...(ca !== undefined && { ca }),
   });
+  // RFC 9113 section 9.2.1 forbids it.
+  socket.disableRenegotiation();
   return socket.setNoDelay().once("secureConnect", () => onConnected(socket.alpnProtocol === "h2"));
 }

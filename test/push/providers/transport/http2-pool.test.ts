@@ -27,8 +27,8 @@ afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close();
 });
 
-async function listen(server: Server | Http2Server): Promise<number> {
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+async function listen(server: Server | Http2Server, host = "127.0.0.1"): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(0, host, resolve));
   closing.push(() => new Promise((resolve) => server.close(resolve)));
   return (server.address() as AddressInfo).port;
 }
@@ -76,8 +76,11 @@ describe.each(["own", "node"] as const)("with the client %s:", (client) => {
   describe("a request", () => {
     test("is answered, with and without TLS", async () => {
       const server = createSecureServer({ ...localhostCertificate }, (_, response) => response.end("fine"));
-      const secure = poolOf(`https://localhost:${await listen(server)}`, { ca: localhostCertificate.cert });
-      for (const pool of [secure, poolOf(await serve(ok))]) {
+      const port = await listen(server);
+      const secure = ["localhost", "127.0.0.1"].map((host) =>
+        poolOf(`https://${host}:${port}`, { ca: localhostCertificate.cert }),
+      );
+      for (const pool of [...secure, poolOf(await serve(ok))]) {
         const reply = await ask(pool, "body");
         expect(reply).toMatchObject({ responded: true, status: 200 });
         expect(reply.responded && reply.text()).toBe("fine");
@@ -93,6 +96,25 @@ describe.each(["own", "node"] as const)("with the client %s:", (client) => {
       expect(await ask(pool)).toMatchObject({ cause: "unreachable", reason: "DEPTH_ZERO_SELF_SIGNED_CERT" });
       expect(asked).toBe(0);
     });
+
+    // Only Linux has all of 127.0.0.0/8 without further ado.
+    test.runIf(process.platform === "linux")(
+      "to a host that the certificate does not name is not sent",
+      async () => {
+        let asked = 0;
+        const server = createSecureServer({ ...localhostCertificate }, () => {
+          asked += 1;
+        });
+        const pool = poolOf(`https://127.0.0.2:${await listen(server, "127.0.0.2")}`, {
+          ca: localhostCertificate.cert,
+        });
+        expect(await ask(pool)).toMatchObject({
+          cause: "unreachable",
+          reason: "ERR_TLS_CERT_ALTNAME_INVALID",
+        });
+        expect(asked).toBe(0);
+      },
+    );
 
     test("has an end: at the latest when its time is over, and the others go on", async () => {
       const origin = await serve((stream, { "x-slow": slow }) => {
