@@ -6,6 +6,7 @@ import {
   asked,
   closeAfterEach,
   code,
+  connected,
   connecting,
   literal,
   response,
@@ -47,6 +48,11 @@ describe("a server that breaks the protocol loses the connection", () => {
       [frame(type.window, 0, 0, number(0x7fff_ffff))],
       code.flowControl,
     ],
+    [
+      "with settings that make a stream's window too large",
+      [frame(type.window, 0, 1, number(0x7fff_ffff - 65_535)), settings({ 4: 65_536 })],
+      code.flowControl,
+    ],
     ["with CONTINUATION from nowhere", [frame(type.continuation, 0x4, 1, status200)], code.protocol],
     [
       "with CONTINUATION of another stream",
@@ -84,6 +90,19 @@ describe("a server that breaks the protocol loses the connection", () => {
     expect(connection.reason).toMatch(/^HTTP\/2: /);
     // The server may have processed it.
     expect((await request.result).end).toMatchObject({ resetCode: undefined, isUnprocessed: false });
+  });
+
+  test("and the requests do not wait until it has read why", async () => {
+    const { connection, peer } = await connected(settings({ 4: 0x7fff_ffff }));
+    peer.send(frame(type.window, 0, 0, number(0x7fff_0000)));
+    peer.send(frame(type.ping, 0, 0, Buffer.alloc(8)));
+    await peer.next(type.ping);
+    peer.socket.pause();
+    // More than the system keeps for a peer that does not read.
+    const { result } = post(connection, {}, Buffer.alloc(64 * 1_048_576));
+    peer.send(frame(type.data, 0, 0));
+    expect(await result).toMatchObject({ status: undefined, end: { isUnprocessed: false } });
+    expect(connection.isOpen).toBe(false);
   });
 
   test.each<[string, Buffer]>([

@@ -256,6 +256,19 @@ describe("limits", () => {
     expect(await first?.result).toMatchObject({ status: 200 });
   });
 
+  test("on such frames begin anew with each response", async () => {
+    const { connection, peer } = await connected();
+    const pings = Buffer.concat(Array.from({ length: 2_500 }, () => frame(type.ping, 0, 0, Buffer.alloc(8))));
+    for (let id = 1; id <= 11; id += 2) {
+      const { result } = post(connection);
+      peer.send(pings);
+      await peer.next(type.headers);
+      peer.send(ok(id));
+      expect(await result).toMatchObject({ status: 200 });
+    }
+    expect(connection.isOpen).toBe(true);
+  });
+
   test.each<[string, Buffer, number]>([
     ["small", Buffer.alloc(0), 65],
     ["large", Buffer.alloc(16_384, 0x88), 5],

@@ -10,7 +10,7 @@ const streamOf = (id: number): Stream => new Stream(id, listener, 0, () => {});
 
 test("as a map would", () => {
   fc.assert(
-    fc.property(fc.array(fc.integer({ min: 0, max: 600 }), { maxLength: 700 }), (lifetimes) => {
+    fc.property(fc.array(fc.integer({ min: 0, max: 600 }), { maxLength: 700, size: "max" }), (lifetimes) => {
       const table = new StreamTable();
       const expected = new Map<number, Stream>();
       for (const [index, lifetime] of lifetimes.entries()) {
