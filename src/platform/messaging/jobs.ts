@@ -110,6 +110,8 @@ const superviseSeconds = 5;
 const expireSeconds = 3_600;
 /** Seconds that a finished job is kept, for inspection. */
 const retentionSeconds = 3_600;
+/** Seconds between removals of finished jobs; by default it would be a day. */
+const maintenanceSeconds = 60;
 
 export function createJobs({
   database,
@@ -130,6 +132,7 @@ export function createJobs({
     monitorVacuum: false,
     superviseIntervalSeconds: superviseSeconds,
     monitorIntervalSeconds: superviseSeconds,
+    maintenanceIntervalSeconds: maintenanceSeconds,
     // Supervision runs far more often than by default; a low limit would warn of normal queues.
     warningQueueSize: 1_000_000,
   });

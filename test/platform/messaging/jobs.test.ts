@@ -217,6 +217,42 @@ describe.each(backends)("jobs on %s", (backend) => {
 });
 
 describe.each(backends)("a process that starts on %s", (backend) => {
+  it("removes the jobs that were finished more than an hour ago, and no others", async () => {
+    const holder = await createServiceDatabase(backend, {
+      ...pushMigrations,
+      librarySchemas: [jobSchema(tables)],
+    });
+    const database = await holder.open();
+    await database.migrate();
+    const jobs = createJobs({ database, tables, logger });
+    await jobs.start();
+    const work = [1, 2, 3].map((number) => ({ data: { number } }));
+    await database.db.transaction((tx) => jobs.enqueue(tx, "work", work));
+    await jobs.stop();
+    const finished = (number: number, secondsAgo: number) =>
+      database.db.execute(sql`
+        update push_jobs.job set state = 'completed', completed_on = now() - make_interval(secs => ${secondsAgo}::int)
+        where data ->> 'number' = ${String(number)}`);
+    await finished(1, 3_630);
+    await finished(2, 3_500);
+    // Somebody has removed jobs a minute ago, as each process does.
+    await database.db.execute(sql`update push_jobs.queue set maintain_on = now() - interval '61 seconds'`);
+    const next = createJobs({ database, tables, logger });
+    await next.start();
+    const left = async () =>
+      (
+        await rows<{ number: string }>(
+          database.db,
+          sql`select data ->> 'number' as number from push_jobs.job`,
+        )
+      )
+        .map(({ number }) => number)
+        .toSorted();
+    await expect.poll(left).toEqual(["2", "3"]);
+    await next.stop();
+    await holder.drop();
+  });
+
   it("gives back the jobs of workers that died before, at once: it may not live long itself", async () => {
     const holder = await createServiceDatabase(backend, {
       ...pushMigrations,
