@@ -74,7 +74,8 @@ export const databaseTable = {
     default: "none",
   },
   DB_POOL_SIZE: {
-    description: "How many connections a process holds at most, for each service.",
+    description:
+      "How many connections a process holds at most, for each service; while it migrates, it has one more.",
     kind: integer(2, 1000),
     default: "10",
   },
