@@ -858,7 +858,8 @@ export interface components {
          * @description Fields, and after them a direction for all of them, ascending unless it says otherwise: `viewed`,
          *     `sendAt,desc`, `viewed,sendAt,desc`, in any case. Repeat it to sort by several in different directions,
          *     the first one first; what is equal then is in the order of the ids, in the direction of the last
-         *     field. An empty one counts as absent. Without it: `sendAt,desc`.
+         *     field. An empty one counts as absent. Without it: `sendAt,desc`. By `viewed`, an entry that was marked
+         *     keeps its place among the unread for ten minutes, so that marking page by page skips none.
          * @example [
          *       "viewed,asc",
          *       "sendAt,desc"
@@ -1114,7 +1115,8 @@ export interface operations {
                  * @description Fields, and after them a direction for all of them, ascending unless it says otherwise: `viewed`,
                  *     `sendAt,desc`, `viewed,sendAt,desc`, in any case. Repeat it to sort by several in different directions,
                  *     the first one first; what is equal then is in the order of the ids, in the direction of the last
-                 *     field. An empty one counts as absent. Without it: `sendAt,desc`.
+                 *     field. An empty one counts as absent. Without it: `sendAt,desc`. By `viewed`, an entry that was marked
+                 *     keeps its place among the unread for ten minutes, so that marking page by page skips none.
                  * @example [
                  *       "viewed,asc",
                  *       "sendAt,desc"
@@ -1176,7 +1178,8 @@ export interface operations {
                  * @description Fields, and after them a direction for all of them, ascending unless it says otherwise: `viewed`,
                  *     `sendAt,desc`, `viewed,sendAt,desc`, in any case. Repeat it to sort by several in different directions,
                  *     the first one first; what is equal then is in the order of the ids, in the direction of the last
-                 *     field. An empty one counts as absent. Without it: `sendAt,desc`.
+                 *     field. An empty one counts as absent. Without it: `sendAt,desc`. By `viewed`, an entry that was marked
+                 *     keeps its place among the unread for ten minutes, so that marking page by page skips none.
                  * @example [
                  *       "viewed,asc",
                  *       "sendAt,desc"

@@ -127,6 +127,8 @@ export const history = push.table(
     /** A UUIDv7, so it also orders entries by time. */
     notificationId: uuid("notification_id").notNull(),
     viewed: boolean("viewed").notNull(),
+    /** When it was marked; null if it is unread. Entries that were marked long ago may have none. */
+    viewedAt: instant("viewed_at"),
   },
   (table) => [
     primaryKey({ name: "history_pkey", columns: [table.userId, table.notificationId] }),

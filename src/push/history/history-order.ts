@@ -56,10 +56,16 @@ const problem: InputError = {
   message: `must be ${fields.join(", ")} or several of them, with ",asc" or ",desc" at the end`,
 };
 
-const { notificationId, viewed } = names(history);
+const { notificationId, viewed, viewedAt } = names(history);
+
+/**
+ * An entry that has just been marked keeps its place among the unread for a while: who pages through the unread and
+ * marks each page would otherwise skip as many as he has marked.
+ */
+const keepsPlace = sql`${viewedAt} > now() - interval '10 minutes'`;
 
 function column(field: Field): SQL {
-  if (field === "viewed") return viewed;
+  if (field === "viewed") return sql`(${viewed} and coalesce(not ${keepsPlace}, true))`;
   // The milliseconds of acceptance are the first 48 bits of an id.
   return field === "sendAt" ? sql`left(${notificationId}::text, 13) collate "C"` : notificationId;
 }

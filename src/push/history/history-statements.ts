@@ -17,13 +17,13 @@ export interface Slice {
   readonly offset: number;
 }
 
-const { userId: user, notificationId, viewed } = names(history);
+const { userId: user, notificationId, viewed, viewedAt } = names(history);
 const notification = names(notifications, "n");
 const { title, message, image } = names(notifications);
 
 function slice({ userId, order, limit, offset }: Slice): SQL {
   return sql`
-    select ${notificationId}, ${viewed} from ${history}
+    select ${notificationId}, ${viewed}, ${viewedAt} from ${history}
     where ${user} = ${userId} order by ${order} limit ${limit}::bigint offset ${offset}::bigint`;
 }
 
@@ -52,13 +52,13 @@ export function pageStatement(page: Slice, markViewed: boolean): SQL {
       where ${user} = ${userId} and not ${viewed} and ${notificationId} in (select ${notificationId} from page)
       order by ${notificationId} for update
     ), marked as (
-      update ${history} set ${viewed} = true
+      update ${history} set ${viewed} = true, ${viewedAt} = now()
       where ${user} = ${userId} and ${notificationId} in (select ${notificationId} from unread)
     )`;
   return sql`
     with page as materialized (${slice(page)}
     ), entries as (
-      select ${notificationId}, ${viewed}, ${title}, ${message}, ${image},
+      select ${notificationId}, ${viewed}, ${viewedAt}, ${title}, ${message}, ${image},
         to_char(${notification.acceptedAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as send_at
       from page join ${notifications} n on ${notification.id} = ${notificationId}
     )${markViewed ? marking : sql``}

@@ -126,6 +126,24 @@ describe.each(backends)("history on %s", (backend) => {
     expect(await unread("anna")).toEqual([d, e]);
   });
 
+  test("who marks the unread page by page, the unread first, skips none", async () => {
+    const ids = await entries(...Array.from({ length: 9 }, (_, index) => index % 4 === 3));
+    const sort = ["viewed", "sendAt,desc"];
+    const wasUnread = ids.filter((_, index) => index % 4 !== 3).toReversed();
+    const seen: string[] = [];
+    for (let page = 0; page < 5; page += 1) {
+      const { content } = await history.page("anna", { page, size: 2, sort }, true);
+      seen.push(...content.map(({ id }) => id));
+    }
+    expect(seen.slice(0, wasUnread.length)).toEqual(wasUnread);
+    expect(new Set(seen)).toEqual(new Set(ids));
+    expect(await unread("anna")).toEqual([]);
+    expect((await idsOf({ sort })).slice(0, wasUnread.length), "for ten minutes").toEqual(wasUnread);
+    await db.execute(sql`update push.history set viewed_at = viewed_at - interval '10 minutes'`);
+    const late = await notification(60_000, { viewedBy: { anna: false } });
+    expect(await idsOf({ sort })).toEqual([late, ...ids.toReversed()]);
+  });
+
   test("the summary is of all entries, or of those of a page", async () => {
     expect(await history.summary("anna")).toBe(true);
     expect(await history.summary("anna", newest)).toBe(true);

@@ -1,0 +1,1 @@
+ALTER TABLE "push"."history" ADD COLUMN "viewed_at" timestamp (3) with time zone;
