@@ -103,7 +103,7 @@ export async function createLab(backend: Backend): Promise<Lab> {
         update push_jobs.job set state = 'active', started_on = now(), heartbeat_on = now()
         where id = (
           select id from push_jobs.job where name = ${queue} and state < 'active'
-          order by priority desc, created_on, id limit 1)
+          order by priority desc, created_on, id limit 1 for update skip locked)
         returning id::text, data, retry_count as "retryCount", priority, source_id::text as "failedId"`,
     );
     return job;
