@@ -24,8 +24,11 @@ export interface paths {
         /**
          * Save a device's push token
          * @description Registers the device with this token for the user, or renews it: call it whenever the app starts. A
-         *     user has any number of devices. A token that belonged to another user belongs to the caller from
-         *     now on, and to nobody else. Once it has expired the device is sent nothing more.
+         *     device is one however its token is spelled: an APNs token in upper or lower case, a browser's
+         *     subscription with whatever members beside its endpoint. A user has a limited number of devices
+         *     (20, unless the operator has chosen another one); one more takes the place of the one that was
+         *     renewed longest ago. A token that belonged to another user belongs to the caller from now on,
+         *     and to nobody else. Once it has expired the device is sent nothing more.
          */
         post: operations["savePushToken"];
         /**

@@ -40,7 +40,7 @@ export const devices = push.table(
     userId: byteOrderedText("user_id").notNull(),
     provider: text("provider").notNull(),
     token: text("token").notNull(),
-    /** SHA-256 of the token; the token itself is too long for an index. */
+    /** SHA-256 of what the provider knows the device by, in whatever spelling of its token. */
     tokenHash: bytea("token_hash").notNull(),
     /** Minutes east of UTC; of a device with a time zone, when the app last registered it. */
     utcOffset: smallint("utc_offset").notNull(),

@@ -86,7 +86,13 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   const providers = createProviders(settings.providers, clock);
   const [defaultProvider] = settings.providers.names;
   const callers = createCallers({ ...settings, clock, logger });
-  const devices = createDevices({ db, clock, providers, defaultProvider });
+  const devices = createDevices({
+    db,
+    clock,
+    providers,
+    defaultProvider,
+    maxPerUser: settings.maxDevicesPerUser,
+  });
   const history = createHistory({ db });
   const forgetUser = createForgetUser({ db });
   const { ttlSeconds, testUserIds } = settings;

@@ -79,6 +79,11 @@ export const pushTable = {
     kind: integer(1, 3650),
     default: "180",
   },
+  PUSH_MAX_DEVICES_PER_USER: {
+    description: "Devices that a user may have; the one that was renewed longest ago gives way to another.",
+    kind: integer(1, 1_000),
+    default: "20",
+  },
   PUSH_MAX_PER_SECOND: {
     description: "Messages a second to one provider, over all processes; 0 is as fast as it takes them.",
     kind: integer(0, 1_000_000),

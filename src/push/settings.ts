@@ -77,6 +77,7 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
     backofficeClientId: settings.BACKOFFICE_CLIENT_ID,
     /** The recipients of test runs. */
     testUserIds: settings.TEST_NOTIFICATION_USER_IDS ?? [],
+    maxDevicesPerUser: settings.PUSH_MAX_DEVICES_PER_USER,
     historyRetentionDays: settings.HISTORY_RETENTION_DAYS,
     ttlSeconds: settings.PUSH_TTL_SECONDS,
     /** The values of DeliverySettings. */

@@ -235,7 +235,7 @@ describe.each(backends)("the janitor on %s", (backend) => {
     async () => {
       const other = await own.open();
       const providers = new Map([["outbox" as const, { tokenProblem: () => undefined }]]);
-      const devices = createDevices({ db, clock, providers, defaultProvider: "outbox" });
+      const devices = createDevices({ db, clock, providers, defaultProvider: "outbox", maxPerUser: 20 });
       const history = createHistory({ db });
       const limit = historyRetentionDays * day;
       const newest = { page: 0, size: 100, sort: [] };

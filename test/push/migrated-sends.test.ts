@@ -1,8 +1,7 @@
 /** Sends that an older version has begun: the migrations leave nobody out, and send nothing twice. */
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
 import { openDatabase } from "../../src/platform/database/open.ts";
@@ -21,21 +20,11 @@ import { createFollower } from "../../src/push/notifications/follow-chunks.ts";
 import { createPlanner } from "../../src/push/notifications/plan-notification.ts";
 import { captureLog } from "../support/captured-log.ts";
 import { movableClock } from "../support/movable-clock.ts";
+import { olderMigrations } from "../support/older-migrations.ts";
 import { rows } from "../support/rows.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 
 const cleanup = suiteCleanup();
-
-/** The migrations up to this one, as an older version has them. */
-function migrationsUpTo(last: number): typeof pushMigrations {
-  const folder = mkdtempSync(join(tmpdir(), "gatepost-migrations-"));
-  cleanup.defer(() => rmSync(folder, { recursive: true }));
-  cpSync(fileURLToPath(pushMigrations.folder), folder, { recursive: true });
-  const journal = join(folder, "meta", "_journal.json");
-  const { entries, ...rest }: { entries: { idx: number }[] } = JSON.parse(readFileSync(journal, "utf8"));
-  writeFileSync(journal, JSON.stringify({ ...rest, entries: entries.filter(({ idx }) => idx <= last) }));
-  return { ...pushMigrations, folder: pathToFileURL(`${folder}/`) };
-}
 
 const ids = ["planning", "sending", "paused"].map(
   (_, index) => `019a9f00-0000-7000-8000-00000000000${index}`,
@@ -47,7 +36,7 @@ test("half-planned, half-sent and held notifications go on where they were", asy
   cleanup.defer(() => rmSync(dataDir, { recursive: true }));
   const log = captureLog();
   const settings = { kind: "embedded", dataDir: join(dataDir, "push") } as const;
-  const older = await openDatabase(settings, migrationsUpTo(2));
+  const older = await openDatabase(settings, olderMigrations(pushMigrations, 2));
   await older.migrate();
   await older.db.execute(sql`
     insert into push.devices (user_id, provider, token, token_hash, utc_offset, expires_at, registered_at, renewed_at)

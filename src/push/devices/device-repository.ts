@@ -6,7 +6,8 @@ import { createHash } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { prepared, rowCount } from "../../platform/database/statements.ts";
+import { boolean } from "../../platform/database/readers.ts";
+import { computed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
 import { PushEvents, recordEvent, removalReasonName } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { devices } from "../schema.ts";
@@ -16,6 +17,8 @@ interface Registration {
   readonly userId: string;
   readonly provider: ProviderName;
   readonly token: string;
+  /** What the provider knows the device by, in whatever spelling of its token. */
+  readonly identity: string;
   readonly expiresAt: Date;
   /** Undefined: unchanged for a known token, UTC for a new one. */
   readonly place: DevicePlace | undefined;
@@ -29,9 +32,9 @@ interface DevicePlace {
   readonly timeZone: string | null;
 }
 
-/** The token's hash, by which its row is found, in hexadecimal: both database drivers send text alike. */
-export function hashOf(token: string): string {
-  return createHash("sha256").update(token).digest("hex");
+/** The hash of a device's identity, by which its row is found, in hexadecimal: both database drivers send text alike. */
+export function hashOf(identity: string): string {
+  return createHash("sha256").update(identity).digest("hex");
 }
 
 const { id, userId, provider, token, tokenHash, utcOffset, timeZone, expiresAt, registeredAt, renewedAt } =
@@ -47,6 +50,8 @@ const parameters = [
   ...["userId", "provider", "token", "tokenHash", "utcOffset", "timeZone", "expiresAt", "now"],
 ] as const;
 
+const renewal = selection({ isMoved: computed(boolean, sql`former_user <> ${userId}`) });
+
 const updateKnown = prepared(parameters, (parameter) => {
   const now = sql`${parameter.now}::timestamptz`;
   const moved = sql`from renewed where former_user <> ${userId}`;
@@ -56,7 +61,7 @@ const updateKnown = prepared(parameters, (parameter) => {
       from ${devices} where ${tokenHash} = decode(${parameter.tokenHash}, 'hex') for update
     ), renewed as (
       update ${devices}
-      set ${userId} = ${parameter.userId}, ${provider} = ${parameter.provider},
+      set ${userId} = ${parameter.userId}, ${provider} = ${parameter.provider}, ${token} = ${parameter.token},
         ${utcOffset} = coalesce(${parameter.utcOffset}::smallint, ${utcOffset}),
         ${timeZone} = case when ${parameter.utcOffset}::smallint is null then ${timeZone} else ${parameter.timeZone} end,
         ${expiresAt} = ${parameter.expiresAt}::timestamptz, ${renewedAt} = ${now},
@@ -76,15 +81,20 @@ const updateKnown = prepared(parameters, (parameter) => {
       )}
     ), given as (${registered(moved)}
     )
-    select 1 as one from renewed`;
+    select ${renewal} from renewed`;
 });
 
 /**
  * Renews a known token, in one statement. A token of another user becomes this user's, with an event for each of the
- * two users. @returns whether the token was known
+ * two users. @returns whether it was another user's; undefined if the token is not known
  */
-export async function renew(db: Database, registration: Registration, now: Date): Promise<boolean> {
-  return (await rowCount(db, updateKnown(valuesOf(registration, now)))) === 1;
+export async function renew(
+  db: Database,
+  registration: Registration,
+  now: Date,
+): Promise<{ readonly isMoved: boolean } | undefined> {
+  const [renewed] = await rows(db, renewal, updateKnown(valuesOf(registration, now)));
+  return renewed;
 }
 
 const insertNew = prepared(parameters, (parameter) => {
@@ -112,10 +122,21 @@ function valuesOf(registration: Registration, now: Date) {
     userId: registration.userId,
     provider: registration.provider,
     token: registration.token,
-    tokenHash: hashOf(registration.token),
+    tokenHash: hashOf(registration.identity),
     utcOffset: registration.place?.utcOffset ?? null,
     timeZone: registration.place?.timeZone ?? null,
     expiresAt: registration.expiresAt.toISOString(),
     now: now.toISOString(),
   };
+}
+
+/** The devices of a user that were renewed before this many others, for `removeDevices`. */
+export function beyondNewest(user: string, most: number): SQL {
+  const newestFirst = sql`order by ${renewedAt} desc, ${id} desc`;
+  // What is renewed while this waits for its row is compared again, and stays.
+  return sql`
+    select ${id} as chosen_id from ${devices}
+    where ${userId} = ${user} and (${renewedAt}, ${id}) < (
+      select ${renewedAt}, ${id} from ${devices} where ${userId} = ${user} ${newestFirst} offset ${most - 1}::int limit 1)
+    order by ${id} limit 1000 for update`;
 }

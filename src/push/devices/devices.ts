@@ -5,12 +5,12 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import { type InputError, invalidInput, unavailable } from "../../platform/base/errors.ts";
-import type { Database } from "../../platform/database/database.ts";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import type { ProviderName } from "../provider-settings.ts";
-import type { PushProvider } from "../providers/provider.ts";
+import type { KeptToken, PushProvider } from "../providers/provider.ts";
 import { devices } from "../schema.ts";
-import { hashOf, register, renew } from "./device-repository.ts";
+import { beyondNewest, hashOf, register, renew } from "./device-repository.ts";
 import { removeDevices } from "./remove-devices.ts";
 import { zoneTime } from "./time-zone.ts";
 
@@ -26,8 +26,8 @@ export interface DeviceToSave {
 
 export interface Devices {
   /**
-   * Stores or renews a token. A token of another user becomes the caller's. There is always one row for each token;
-   * if several users save it at once, it belongs to the last of them.
+   * Stores or renews a token. A token of another user becomes the caller's. There is always one row for each device,
+   * in whatever spelling its token is saved; if several users save it at once, it belongs to the last of them.
    * @throws invalid_request
    */
   save(userId: string, device: DeviceToSave): Promise<void>;
@@ -41,8 +41,10 @@ interface Dependencies {
   readonly db: Database;
   readonly clock: Clock;
   /** The providers in use. */
-  readonly providers: ReadonlyMap<ProviderName, Pick<PushProvider, "tokenProblem">>;
+  readonly providers: ReadonlyMap<ProviderName, Pick<PushProvider, "tokenProblem" | "deviceOf">>;
   readonly defaultProvider: ProviderName;
+  /** Devices that a user may have; the one that was renewed longest ago gives way to another. */
+  readonly maxPerUser: number;
 }
 
 /** Longest token, in characters. */
@@ -56,7 +58,17 @@ const batchSize = 1_000;
 
 const device = names(devices);
 
-export function createDevices({ db, clock, providers, defaultProvider }: Dependencies): Devices {
+export function createDevices({ db, clock, providers, defaultProvider, maxPerUser }: Dependencies): Devices {
+  const keptBy = (provider: ProviderName, token: string): KeptToken =>
+    providers.get(provider)?.deviceOf?.(token) ?? { token, identity: token };
+  /** What each provider would know the token by. */
+  const identitiesOf = (token: string): string[] => [
+    token,
+    ...[...providers].flatMap(([name, provider]) =>
+      provider.tokenProblem(token) === undefined ? [keptBy(name, token).identity] : [],
+    ),
+  ];
+
   function* problems({
     token,
     expiration,
@@ -90,9 +102,14 @@ export function createDevices({ db, clock, providers, defaultProvider }: Depende
       const now = new Date(clock.now());
       const zone = typeof utcOffset === "string" ? zoneTime(utcOffset, now.getTime()) : undefined;
       const place = typeof utcOffset === "number" ? { utcOffset, timeZone: null } : zone;
-      const registration = { userId, provider, token, expiresAt, place };
+      const registration = { userId, provider, ...keptBy(provider, token), expiresAt, place };
       for (let round = 0; round < maxRounds; round += 1) {
-        if ((await renew(db, registration, now)) || (await register(db, registration, now))) return;
+        const renewed = await renew(db, registration, now);
+        if (renewed?.isMoved === false) return;
+        if (renewed || (await register(db, registration, now))) {
+          await removeDevices(db, beyondNewest(userId, maxPerUser), "LIMIT");
+          return;
+        }
       }
       throw unavailable(
         "The device registry",
@@ -101,7 +118,8 @@ export function createDevices({ db, clock, providers, defaultProvider }: Depende
     },
 
     async remove(userId, token) {
-      const isToken = sql`${device.tokenHash} = decode(${hashOf(token)}, 'hex')`;
+      const hashes = arrayLiteral(identitiesOf(token).map(hashOf));
+      const isToken = sql`${device.tokenHash} in (select decode(hash, 'hex') from unnest(${hashes}::text[]) as hash)`;
       await removeDevices(db, chosen(sql`${device.userId} = ${userId} and ${isToken}`), "USER");
     },
 

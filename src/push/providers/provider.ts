@@ -60,6 +60,13 @@ export type Outcome =
  */
 export type Send = (recipient: Recipient) => Promise<Outcome>;
 
+/** A token as it is kept. */
+export interface KeptToken {
+  readonly token: string;
+  /** The same in every spelling of the token. */
+  readonly identity: string;
+}
+
 /** A push provider. */
 export interface PushProvider {
   readonly name: ProviderName;
@@ -72,6 +79,11 @@ export interface PushProvider {
   readonly maxInFlight: number;
   /** Checks the syntax of a token. @returns what is wrong with it, in words; undefined if nothing is */
   tokenProblem(token: string): string | undefined;
+  /**
+   * How a token without a problem is kept, if not as its app has written it, and what the provider knows the device by:
+   * two tokens with the same identity are the same device.
+   */
+  deviceOf?(token: string): KeptToken;
   /**
    * Asks whether the provider accepts our credentials, without sending anything to a device. `refused` if it does not;
    * a final outcome if it does.

@@ -41,6 +41,8 @@ export const providers = new Map([
   ["outbox" as const, { tokenProblem: () => undefined }],
   ["fcm" as const, { tokenProblem: (token: string) => (/^\w+$/.test(token) ? undefined : "must be a word") }],
 ]);
+/** Devices that a user may have. */
+export const maxPerUser = 20;
 
 export async function createDeviceStore(backend: Backend): Promise<DeviceStore> {
   const own = await createServiceDatabase(backend, pushMigrations);
@@ -53,7 +55,7 @@ export async function createDeviceStore(backend: Backend): Promise<DeviceStore> 
     database,
     db,
     clock,
-    devices: createDevices({ db, clock, providers, defaultProvider: "outbox" }),
+    devices: createDevices({ db, clock, providers, defaultProvider: "outbox", maxPerUser }),
     async all() {
       const ms = (column: string) => sql`(extract(epoch from ${sql.identifier(column)}) * 1000)::float8`;
       const found = await rows<DeviceRow>(

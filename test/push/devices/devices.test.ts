@@ -5,7 +5,7 @@ import { createDevices, type DeviceToSave } from "../../../src/push/devices/devi
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
-import { createDeviceStore, type DeviceStore, providers } from "./device-store.ts";
+import { createDeviceStore, type DeviceStore, maxPerUser, providers } from "./device-store.ts";
 
 const hour = 3_600_000;
 
@@ -202,7 +202,7 @@ describe.each(backends)("devices on %s", (backend) => {
   test("a provider that is no longer in use is not fallen back on for a device that names it", async () => {
     const only = new Map([...providers].filter(([name]) => name === "fcm"));
     const { db, clock } = store;
-    const devices = createDevices({ db, clock, providers: only, defaultProvider: "fcm" });
+    const devices = createDevices({ db, clock, providers: only, defaultProvider: "fcm", maxPerUser });
     await expect(devices.save("anna", device({ provider: "outbox" }))).rejects.toMatchObject({
       errors: [{ pointer: "/body/provider", message: "must be one of fcm" }],
     });

@@ -25,7 +25,13 @@ describe.each(backends)("summer time on %s", (backend) => {
   const allRows = () => rows(lab.db, sql`select * from push.devices order by id`);
 
   async function save(userId: string, utcOffset: number | string): Promise<void> {
-    const devices = createDevices({ db: lab.db, clock: lab.clock, providers, defaultProvider: "outbox" });
+    const devices = createDevices({
+      db: lab.db,
+      clock: lab.clock,
+      providers,
+      defaultProvider: "outbox",
+      maxPerUser: 20,
+    });
     const expiration = new Date("2099-01-01T00:00:00Z");
     await devices.save(userId, { token: `of-${userId}`, expiration, utcOffset });
   }

@@ -16,7 +16,7 @@ import {
   serverFailureOutcome,
   whole,
 } from "../outcomes.ts";
-import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
+import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
 import type { ExchangeResult } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
 import { InFlight } from "../transport/in-flight.ts";
@@ -63,6 +63,12 @@ export class ApnsProvider implements PushProvider {
     return tokenPattern.test(token)
       ? undefined
       : "must be an APNs device token: 64 to 200 hexadecimal digits";
+  }
+
+  /** Hexadecimal digits are the same in both cases. */
+  deviceOf(token: string): KeptToken {
+    const digits = token.toLowerCase();
+    return { token: digits, identity: digits };
   }
 
   prepare(content: NotificationContent): Send {

@@ -44,6 +44,12 @@ export function parseSubscription(token: string, allowedHosts: readonly string[]
   return { value: { endpoint, p256dh, auth } };
 }
 
+/** The subscription as JSON, the same for every way to write it. */
+export function canonicalText({ endpoint, p256dh, auth }: Subscription): string {
+  const keys = { p256dh: p256dh.toString("base64url"), auth: auth.toString("base64url") };
+  return JSON.stringify({ endpoint: endpoint.href, keys });
+}
+
 /** Decodes base64url. Padding is accepted, as some clients write it. */
 function bytesOf(value: unknown): Buffer | undefined {
   return typeof value === "string" && /^[\w-]{1,128}={0,2}$/.test(value)

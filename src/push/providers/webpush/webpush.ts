@@ -10,13 +10,13 @@ import { type Connect, type Fields, noHttp2 } from "../../../platform/http2/conn
 import type { WebPushSettings } from "../../provider-settings.ts";
 import { fittingJson } from "../fitting-text.ts";
 import { noResponseOutcome, quotaMs, reasonOf, retryAfterMs, retryMs, sent, whole } from "../outcomes.ts";
-import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
+import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
 import { Http1Pool } from "../transport/http1-pool.ts";
 import type { ExchangeResult, NoResponse } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
 import { InFlight } from "../transport/in-flight.ts";
 import { Vapid, vapidKey } from "./vapid.ts";
-import { parseSubscription, type Subscription } from "./webpush-subscription.ts";
+import { canonicalText, parseSubscription, type Subscription } from "./webpush-subscription.ts";
 
 const connections = { maxSessions: 2, maxStreams: 100, idleMs: 60_000 };
 const http1Connections = { maxSockets: 50, idleMs: 60_000, timeoutMs: 10_000 };
@@ -67,6 +67,13 @@ export class WebPushProvider implements PushProvider {
   tokenProblem(token: string): string | undefined {
     const parsed = parseSubscription(token, this.#settings.allowedHosts);
     return "problem" in parsed ? parsed.problem : undefined;
+  }
+
+  /** A subscription is known by its endpoint (Push API, section 8): a browser may renew its keys. */
+  deviceOf(token: string): KeptToken {
+    const parsed = parseSubscription(token, this.#settings.allowedHosts);
+    if ("problem" in parsed) return { token, identity: token };
+    return { token: canonicalText(parsed.value), identity: parsed.value.endpoint.href };
   }
 
   serviceOf(token: string): string {

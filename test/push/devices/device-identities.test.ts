@@ -1,0 +1,172 @@
+/** A device is what its provider means, however its token is spelled; and a user has so many of them. */
+import { createECDH, createHash, generateKeyPairSync, randomBytes } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { sql } from "drizzle-orm";
+import { beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { systemClock } from "../../../src/platform/base/clock.ts";
+import { openDatabase } from "../../../src/platform/database/open.ts";
+import { pushMigrations } from "../../../src/push/database.ts";
+import { createDevices, type Devices } from "../../../src/push/devices/devices.ts";
+import type { ProviderName } from "../../../src/push/provider-settings.ts";
+import { ApnsProvider } from "../../../src/push/providers/apns/apns.ts";
+import { http2Clients } from "../../../src/push/providers/create-providers.ts";
+import type { PushProvider } from "../../../src/push/providers/provider.ts";
+import { WebPushProvider } from "../../../src/push/providers/webpush/webpush.ts";
+import { olderMigrations } from "../../support/older-migrations.ts";
+import { rows } from "../../support/rows.ts";
+import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { createDeviceStore, type DeviceStore, maxPerUser } from "./device-store.ts";
+
+const vapid = createECDH("prime256v1");
+vapid.generateKeys();
+const webPush = new WebPushProvider(
+  {
+    vapidPrivateKey: vapid.getPrivateKey("base64url"),
+    vapidPublicKey: vapid.getPublicKey("base64url"),
+    subject: "mailto:push@example.com",
+    allowedHosts: ["fcm.googleapis.com"],
+  },
+  systemClock,
+  http2Clients.own,
+);
+const apnsKey = generateKeyPairSync("ec", {
+  namedCurve: "P-256",
+  privateKeyEncoding: { type: "pkcs8", format: "pem" },
+  publicKeyEncoding: { type: "spki", format: "pem" },
+}).privateKey;
+const apns = new ApnsProvider(
+  { endpoint: "https://127.0.0.1", key: apnsKey, keyId: "K", teamId: "T", topic: "t" },
+  systemClock,
+  http2Clients.own,
+);
+const hour = 3_600_000;
+
+/** Keys of a browser. */
+const newKeys = () => {
+  const browser = createECDH("prime256v1");
+  return { p256dh: browser.generateKeys("base64url"), auth: randomBytes(16).toString("base64url") };
+};
+const endpoint = "https://fcm.googleapis.com/fcm/send/e1";
+const keys = newKeys();
+/** The same subscription, as apps have written it. */
+const spellings = [
+  JSON.stringify({ endpoint, keys }),
+  JSON.stringify({ endpoint, expirationTime: null, keys: { auth: keys.auth, p256dh: keys.p256dh } }, null, 2),
+  JSON.stringify({ keys: { p256dh: `${keys.p256dh}=`, auth: `${keys.auth}==` }, endpoint }),
+  JSON.stringify({ endpoint: endpoint.replace(".com/", ".com:443/"), keys }).replace(
+    "fcm/send",
+    "fcm\\/send",
+  ),
+] as const;
+
+describe.each(backends)("a device on %s", (backend) => {
+  let store: DeviceStore;
+  let devices: Devices;
+  const cleanup = suiteCleanup();
+  beforeAll(async () => {
+    store = await createDeviceStore(backend);
+    cleanup.defer(() => store.own.drop());
+    const { db, clock } = store;
+    const providers = new Map<ProviderName, Pick<PushProvider, "tokenProblem" | "deviceOf">>([
+      ["apns", apns],
+      ["webpush", webPush],
+      ["outbox", { tokenProblem: () => undefined }],
+    ]);
+    devices = createDevices({ db, clock, providers, defaultProvider: "webpush", maxPerUser });
+  });
+  beforeEach(() => store.clear());
+
+  const save = (userId: string, token: string, provider: "apns" | "webpush" | "outbox" = "webpush") =>
+    devices.save(userId, {
+      token,
+      provider,
+      expiration: new Date(store.clock.now() + hour),
+      utcOffset: undefined,
+    });
+
+  test("of a browser is one in every spelling of its subscription, and whoever saved it last has it", async () => {
+    for (const [index, token] of spellings.entries()) await save(`user-${index % 3}`, token);
+    expect(await store.all()).toMatchObject([{ userId: "user-0", token: spellings[0] }]);
+    const renewed = JSON.stringify({ endpoint, keys: newKeys() });
+    await save("user-0", renewed);
+    expect(await store.all()).toMatchObject([{ userId: "user-0", token: renewed }]);
+    await devices.remove("user-0", spellings[1]);
+    expect(await store.all()).toEqual([]);
+  });
+
+  test("of Apple is one in either case of its digits", async () => {
+    const token = randomBytes(32).toString("hex");
+    for (const text of [token.toUpperCase(), token]) await save("anna", text, "apns");
+    expect(await store.all()).toMatchObject([{ userId: "anna", token }]);
+    await devices.remove("anna", token.toUpperCase());
+    expect(await store.all()).toEqual([]);
+  });
+
+  test("that was renewed longest ago gives way to another one, with an event", async () => {
+    for (let n = 0; n < maxPerUser; n += 1) {
+      await save("anna", `t${n}`, "outbox");
+      store.clock.move(1);
+    }
+    await save("anna", "t0", "outbox");
+    await save("boris", "of Boris", "outbox");
+    await store.events();
+    store.clock.move(1);
+    await save("anna", "of Boris", "outbox");
+    const tokens = (await store.all()).map((row) => row.token);
+    expect(tokens).toHaveLength(maxPerUser);
+    expect(tokens).toContain("t0");
+    expect(tokens).not.toContain("t1");
+    const removed = (await store.events()).filter(([type]) => type === "removed");
+    expect(removed.map(([, data]) => data["reason"]).sort()).toEqual([
+      "REMOVAL_REASON_LIMIT",
+      "REMOVAL_REASON_MOVED",
+    ]);
+  });
+
+  test("never is one too many, however many are saved at once", async () => {
+    await Promise.all(Array.from({ length: 60 }, (_, n) => save("anna", `t${n}`, "outbox")));
+    expect(await store.all()).toHaveLength(maxPerUser);
+  });
+});
+
+test("rows of one device that an older version has kept become one, that of the last registration", async () => {
+  const dataDir = mkdtempSync(join(tmpdir(), "gatepost-migrated-"));
+  onTestFinished(() => rmSync(dataDir, { recursive: true }));
+  const settings = { kind: "embedded", dataDir: join(dataDir, "push") } as const;
+  const older = await openDatabase(settings, olderMigrations(pushMigrations, 7));
+  await older.migrate();
+  const digits = randomBytes(32).toString("hex");
+  const kept: [user: string, provider: string, token: string][] = [
+    ...spellings.map((token, n): [string, string, string] => [`browser-${n}`, "webpush", token]),
+    ["other", "webpush", JSON.stringify({ endpoint: `${endpoint}2`, keys })],
+    ["apple-0", "apns", digits],
+    ["apple-1", "apns", digits.toUpperCase()],
+    ["android", "fcm", "A:b"],
+    ["android", "fcm", "a:b"],
+  ];
+  for (const [n, [user, provider, token]] of kept.entries()) {
+    await older.db.execute(sql`
+      insert into push.devices (user_id, provider, token, token_hash, utc_offset, expires_at, registered_at, renewed_at)
+      values (${user}, ${provider}, ${token}, ${createHash("sha256").update(token).digest()}, 0, now() + interval '1 day',
+        now(), now() + ${n}::int * interval '1 second')`);
+  }
+  await older.close();
+  const database = await openDatabase(settings, pushMigrations);
+  await database.migrate();
+  const found = await rows<{ user: string; token: string; hash: string }>(
+    database.db,
+    sql`select user_id as "user", token, encode(token_hash, 'hex') as hash from push.devices order by renewed_at`,
+  );
+  await database.close();
+  const hash = (identity: string) => createHash("sha256").update(identity).digest("hex");
+  expect(found).toEqual([
+    { user: "browser-3", token: spellings[3], hash: hash(endpoint) },
+    { user: "other", token: kept[4]?.[2], hash: hash(`${endpoint}2`) },
+    { user: "apple-1", token: digits, hash: hash(digits) },
+    { user: "android", token: "A:b", hash: hash("A:b") },
+    { user: "android", token: "a:b", hash: hash("a:b") },
+  ]);
+});
