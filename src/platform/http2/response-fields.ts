@@ -8,6 +8,8 @@ interface ResponseHead {
   /** From 100 to 999; below 200 it is an interim response, and the final one follows. */
   readonly status: number;
   readonly fields: ResponseFields;
+  /** The size of the body as `content-length` announces it; undefined: it may have any. */
+  readonly bodyBytes: number | undefined;
 }
 
 const namePattern = /^[!#$%&'*+.^_`|~0-9a-z-]+$/;
@@ -62,7 +64,16 @@ function headOf(fields: Fields): ResponseHead {
   const [name, status = ""] = fields;
   if (name !== ":status" || !/^[1-9]\d\d$/.test(status) || status === "101") throw malformed("no status");
   check(fields, 2);
-  return { status: Number(status), fields: new FieldList(fields) };
+  const list = new FieldList(fields);
+  return { status: Number(status), fields: list, bodyBytes: bodyBytesOf(status, list) };
+}
+
+/** Section 8.1.1. Responses without a body may announce the size of another's (RFC 9110 section 8.6). */
+function bodyBytesOf(status: string, fields: ResponseFields): number | undefined {
+  const length = fields.get("content-length");
+  if (length === undefined || status === "204" || status === "304") return undefined;
+  if (!/^\d{1,15}$/.test(length)) throw malformed("a size that is no number");
+  return Number(length);
 }
 
 /** @param start behind the pseudo-header */

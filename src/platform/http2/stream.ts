@@ -11,6 +11,8 @@ export class Stream implements ClientStream {
   unsent: Uint8Array | undefined;
   /** Whether the final response has begun. */
   hasResponse = false;
+  /** Bytes of the response's body that are to come, if it has announced them. */
+  expectedBytes: number | undefined;
   /** Made for responses of more than one DATA frame, which are few. */
   receiveWindow: ReceiveWindow | undefined;
   readonly #onCancel: (stream: Stream) => void;

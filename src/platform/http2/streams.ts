@@ -97,13 +97,14 @@ export class Streams {
       if (!isEnd) throw new StreamError(errorCode.protocolError, "trailers that end nothing");
       this.#responses.trailers(block);
     } else {
-      const { status, fields } = this.#responses.head(block);
+      const { status, fields, bodyBytes } = this.#responses.head(block);
       if (status < 200) {
         if (isEnd) throw new StreamError(errorCode.protocolError, "an interim response that ends");
         this.#guard.count();
         return;
       }
       stream.hasResponse = true;
+      stream.expectedBytes = bodyBytes;
       stream.listener.onResponse(status, fields);
     }
     if (isEnd) this.#complete(stream);
@@ -120,6 +121,11 @@ export class Streams {
     if (!isEnd || stream.receiveWindow) {
       stream.receiveWindow ??= new ReceiveWindow(defaultWindowBytes);
       this.#reopen(streamId, stream.receiveWindow, payload.length);
+    }
+    if (stream.expectedBytes !== undefined) {
+      stream.expectedBytes -= data.length;
+      if (stream.expectedBytes < 0)
+        throw new StreamError(errorCode.protocolError, "more of a body than announced");
     }
     if (data.length > 0) stream.listener.onData(data);
     else if (!isEnd) this.#guard.count();
@@ -193,6 +199,7 @@ export class Streams {
 
   /** The response is complete. */
   #complete(stream: Stream): void {
+    if (stream.expectedBytes) throw new StreamError(errorCode.protocolError, "less of a body than announced");
     this.#guard.reset();
     // A response may come before the body is sent; the rest is not wanted then (section 8.1).
     if (stream.unsent) this.#writer.number(frameType.rstStream, stream.id, errorCode.cancel);

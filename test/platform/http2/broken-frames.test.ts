@@ -182,13 +182,42 @@ describe("a response that is not one ends its stream, and no other", () => {
     expect(await next.result).toMatchObject({ status: 200 });
   });
 
-  test.each<[string, Buffer]>([
-    ["trailers that do not end it", frame(type.headers, 0x4, 1, literal("a", "b"))],
-    ["a second status", frame(type.headers, 0x5, 1, status200)],
-  ])("%s, after its status", async (_, last) => {
+  const sized = (bytes: string, flags = 0x4) =>
+    frame(type.headers, flags, 1, Buffer.concat([status200, literal("content-length", bytes)]));
+  const data = (flags: number) => frame(type.data, flags, 1, Buffer.from("fine"));
+  test.each<[string, Buffer[]]>([
+    ["trailers that do not end it", [response(), frame(type.headers, 0x4, 1, literal("a", "b"))]],
+    ["a second status", [response(), frame(type.headers, 0x5, 1, status200)]],
+    ["less of a body than announced", [sized("5"), data(0x1)]],
+    ["no body where one was announced", [sized("5", 0x5)]],
+    ["more of a body than announced", [sized("7"), data(0), data(0)]],
+    [
+      "less of a body than announced, and trailers",
+      [sized("5"), data(0), frame(type.headers, 0x5, 1, literal("a", "b"))],
+    ],
+  ])("%s, after its status: the response is not complete", async (_, frames) => {
     const { peer, request } = await asked();
-    peer.send(response(), last);
+    peer.send(...frames);
     expect(await peer.next(type.rst)).toMatchObject({ streamId: 1, payload: number(code.protocol) });
-    expect(await request.result).toMatchObject({ status: 200 });
+    expect(await request.result).toMatchObject({ status: 200, end: { isComplete: false } });
+  });
+
+  test.each<[string, Buffer]>([
+    ["of its very size", Buffer.concat([sized("8"), data(0), data(0x1)])],
+    [
+      "that its status has none of",
+      frame(type.headers, 0x5, 1, Buffer.concat([Buffer.of(0x8b), literal("content-length", "5")])),
+    ],
+  ])("but not for a body %s", async (_, bytes) => {
+    const { peer, request } = await asked();
+    peer.send(bytes);
+    expect(await request.result).toMatchObject({ end: { isComplete: true } });
+  });
+
+  test("a size that is no number", async () => {
+    const { peer, request } = await asked();
+    peer.send(sized("4x"), data(0x1));
+    expect(await peer.next(type.rst)).toMatchObject({ streamId: 1, payload: number(code.protocol) });
+    expect(await request.result).toMatchObject({ status: undefined });
   });
 });
