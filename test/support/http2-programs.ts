@@ -24,7 +24,7 @@ function find(name: string, ...others: readonly string[]): string | undefined {
 }
 
 /** The programs; undefined where this machine has none. */
-export const findNghttpd = () => find("nghttpd", "/usr/bin", "/opt/homebrew/bin");
+export const findNghttpd = () => find("nghttpd", "/usr/sbin", "/opt/homebrew/bin");
 export const findGo = () => find("go", "/usr/local/go/bin", "/opt/homebrew/bin");
 
 function certificateIn(directory: string): readonly [certificate: string, key: string] {
