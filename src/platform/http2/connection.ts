@@ -3,6 +3,8 @@
  * which writes the frames itself, and `NodeConnection`, over `node:http2`.
  */
 
+import type { LookupFunction } from "node:net";
+
 /** Alternating names and values, the names in lower case. */
 export type Fields = readonly string[];
 
@@ -69,6 +71,8 @@ export interface ConnectionOptions {
   readonly origin: string;
   /** Certificates to trust, PEM; those of Node unless given. */
   readonly ca: string | undefined;
+  /** How the host is looked up; as the system does unless given. */
+  readonly lookup?: LookupFunction | undefined;
 }
 
 export interface Connection {

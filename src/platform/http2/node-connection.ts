@@ -26,10 +26,11 @@ export class NodeConnection implements Connection {
   /** The last stream that the peer processes, from its GOAWAY frame. */
   #lastStreamId = Number.POSITIVE_INFINITY;
 
-  constructor({ origin, ca }: ConnectionOptions, listener: ConnectionListener) {
+  constructor({ origin, ca, lookup }: ConnectionOptions, listener: ConnectionListener) {
     this.#http2 = connect(origin, {
       settings: { enablePush: false },
       ...(ca !== undefined && { ca }),
+      ...(lookup && { lookup }),
     });
     this.#http2.on("connect", ({ encrypted, alpnProtocol }) => {
       if (encrypted && alpnProtocol !== "h2") this.destroy(noHttp2);

@@ -8,13 +8,13 @@ import type { ConnectionOptions } from "./connection.ts";
  * @param onConnected is called with whether the peer speaks HTTP/2, as far as TLS tells
  */
 export function openSocket(
-  { origin, ca }: ConnectionOptions,
+  { origin, ca, lookup }: ConnectionOptions,
   onConnected: (isHttp2: boolean) => void,
 ): Socket {
   const { protocol, hostname, port } = new URL(origin);
   const host = hostname.replace(/^\[(.+)\]$/, "$1");
   if (protocol === "http:") {
-    const socket = connectTcp({ host, port: Number(port || 80), noDelay: true });
+    const socket = connectTcp({ host, port: Number(port || 80), noDelay: true, ...(lookup && { lookup }) });
     return socket.once("connect", () => onConnected(true));
   }
   const socket = connectTls({
@@ -24,6 +24,7 @@ export function openSocket(
     // An address is not a name of SNI (RFC 6066 section 3); the certificate is still checked against it.
     ...(isIP(host) === 0 && { servername: host }),
     ...(ca !== undefined && { ca }),
+    ...(lookup && { lookup }),
   });
   // RFC 9113 section 9.2.1 forbids it.
   socket.disableRenegotiation();

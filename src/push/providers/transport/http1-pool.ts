@@ -2,8 +2,10 @@
  * Connections to one origin over HTTP/1.1, for push services without HTTP/2. Takes requests and returns results as
  * {@link Http2Pool} does; Node's agent manages the connections and the queue.
  */
+
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
+import type { LookupFunction } from "node:net";
 import { urlToHttpOptions } from "node:url";
 import { codeOf } from "../../../platform/base/error-code.ts";
 import type { Fields, RequestHead } from "../../../platform/http2/connection.ts";
@@ -21,6 +23,8 @@ interface Http1PoolOptions {
   readonly origin: string;
   /** Most connections, and so requests, at once. */
   readonly maxSockets: number;
+  /** How the host is looked up; as the system does unless given. */
+  readonly lookup?: LookupFunction | undefined;
   /** Milliseconds without a request, after which a connection is closed. */
   readonly idleMs: number;
   /** Milliseconds from the request to the end of the response, including the wait for a connection. */
@@ -35,11 +39,16 @@ export class Http1Pool {
   readonly #isSecure: boolean;
   readonly #open = new Set<Promise<ExchangeResult>>();
 
-  constructor({ origin, maxSockets, idleMs, timeoutMs }: Http1PoolOptions) {
+  constructor({ origin, maxSockets, idleMs, timeoutMs, lookup }: Http1PoolOptions) {
     this.#origin = urlToHttpOptions(new URL(origin));
     this.#timeoutMs = timeoutMs;
     this.#isSecure = origin.startsWith("https:");
-    const options = { keepAlive: true, maxSockets, timeout: Math.max(idleMs, timeoutMs) };
+    const options = {
+      keepAlive: true,
+      maxSockets,
+      timeout: Math.max(idleMs, timeoutMs),
+      ...(lookup && { lookup }),
+    };
     this.#agent = this.#isSecure ? new HttpsAgent(options) : new HttpAgent(options);
   }
 

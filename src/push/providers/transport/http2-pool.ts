@@ -3,6 +3,7 @@
  * room, enforces their timeouts, and repeats requests that the peer certainly did not process. One timer serves all
  * requests, as a timer for each would cost more than everything else.
  */
+import type { LookupFunction } from "node:net";
 import type { Connect, RequestHead, StreamEnd } from "../../../platform/http2/connection.ts";
 import { Exchange, type ExchangeResult, type NoResponse } from "./http2-exchange.ts";
 import { Session, type SessionOptions, type SessionOwner } from "./http2-session.ts";
@@ -40,6 +41,8 @@ export interface PoolOptions {
   readonly reconnectOn?: number;
   /** Certificates to trust, PEM; those of Node unless given. */
   readonly ca?: string;
+  /** How the host is looked up; as the system does unless given. */
+  readonly lookup?: LookupFunction | undefined;
 }
 
 export class Http2Pool implements SessionOwner {
@@ -106,11 +109,12 @@ export class Http2Pool implements SessionOwner {
       if (this.#sessions.some(({ isConnecting }) => isConnecting)) return;
     }
     if (this.#restricted && now >= this.#restricted.until) this.#restricted = undefined;
-    const { connect, origin, ca, maxStreams, idleMs = 600_000, silenceMs = 4_000 } = this.#options;
+    const { connect, origin, ca, lookup, maxStreams, idleMs = 600_000, silenceMs = 4_000 } = this.#options;
     const options: SessionOptions = {
       connect,
       origin,
       ca,
+      lookup,
       idleMs,
       silenceMs,
       maxStreams: Math.min(maxStreams, this.#restricted?.maxStreams ?? maxStreams),

@@ -2,6 +2,7 @@
  * One HTTP/2 connection as the pool sees it: how many streams it takes, and the detection of a lost peer. Without PINGs,
  * a connection whose peer vanished silently would look open for ever.
  */
+import type { LookupFunction } from "node:net";
 import type {
   Connect,
   Connection,
@@ -37,6 +38,8 @@ export interface SessionOptions {
   readonly origin: string;
   /** Certificates to trust, PEM; those of Node unless given. */
   readonly ca: string | undefined;
+  /** How the host is looked up; as the system does unless given. */
+  readonly lookup: LookupFunction | undefined;
   /** Streams at once, even if the peer allows more. */
   readonly maxStreams: number;
   /** Milliseconds without a request after which the session is closed. */

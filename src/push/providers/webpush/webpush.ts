@@ -2,7 +2,9 @@
  * Web Push (RFC 8030): messages to browsers, over the push services that the browsers chose. Has the requests, the
  * meaning of the responses, and a pool of connections for each push service.
  */
+
 import { createECDH, type KeyObject } from "node:crypto";
+import type { LookupFunction } from "node:net";
 import ece from "http_ece";
 import { LRUCache } from "lru-cache";
 import type { Clock } from "../../../platform/base/clock.ts";
@@ -15,6 +17,7 @@ import { Http1Pool } from "../transport/http1-pool.ts";
 import type { ExchangeResult, NoResponse } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
 import { InFlight } from "../transport/in-flight.ts";
+import { createPublicLookup } from "../transport/public-lookup.ts";
 import { Vapid, vapidKey } from "./vapid.ts";
 import { canonicalText, parseSubscription, type Subscription } from "./webpush-subscription.ts";
 
@@ -41,6 +44,8 @@ interface Chunk {
   readonly ttl: string;
   readonly end: string;
 }
+
+const publicLookup = createPublicLookup();
 
 export class WebPushProvider implements PushProvider {
   readonly name = "webpush";
@@ -113,18 +118,24 @@ export class WebPushProvider implements PushProvider {
     let service = this.#services.get(origin);
     if (service === undefined) {
       const vapid = new Vapid(this.#settings, this.#key, origin, this.#clock);
-      const pool = new Http2Pool({ connect: this.#connect, origin, ...connections });
+      const lookup = this.#lookupOf(origin);
+      const pool = new Http2Pool({ connect: this.#connect, origin, lookup, ...connections });
       service = { pool, vapid, shared: [] };
       this.#services.set(origin, service);
     }
     return service;
   }
 
+  /** An origin that the settings name is looked up as the system does it; any other was named by a client. */
+  #lookupOf(origin: string): LookupFunction | undefined {
+    return this.#settings.allowedHosts.includes(origin) ? undefined : publicLookup;
+  }
+
   /** Switches the service to HTTP/1.1. HTTP/2 is not tried again while the service is in the cache. */
   #useHttp1(service: Service, origin: string): void {
     if (service.pool instanceof Http1Pool) return;
     this.#close(service.pool);
-    service.pool = new Http1Pool({ origin, ...http1Connections });
+    service.pool = new Http1Pool({ origin, lookup: this.#lookupOf(origin), ...http1Connections });
   }
 
   /**

@@ -1,0 +1,113 @@
+/** Hosts that clients name are looked up by DNS, and nothing else waits for a name server that stays silent. */
+import { generateKeyPairSync, sign } from "node:crypto";
+import { createSocket } from "node:dgram";
+import { Resolver } from "node:dns/promises";
+import { once } from "node:events";
+import { connect, createServer } from "node:net";
+import { promisify } from "node:util";
+import { beforeAll, expect, test } from "vitest";
+import { createPublicLookup } from "../../../../src/push/providers/transport/public-lookup.ts";
+import { suiteCleanup } from "../../../support/suite-cleanup.ts";
+import { waitFor } from "../../../support/wait-for.ts";
+
+const cleanup = suiteCleanup();
+/** Of records (RFC 1035 section 3.2.2, RFC 3596 section 2.1). */
+const types = { A: 1, AAAA: 28 };
+const records: Readonly<Record<string, Partial<Record<"A" | "AAAA", Buffer>>>> = {
+  "push.example.com": { A: Buffer.from([127, 0, 0, 1]) },
+  "six.example.com": { AAAA: Buffer.from("00000000000000000000000000000001", "hex") },
+  "empty.example.com": {},
+};
+let lookup: ReturnType<typeof createPublicLookup>;
+let nameServers: string[];
+
+beforeAll(async () => {
+  const server = createSocket("udp4");
+  server.on("message", (query, from) => {
+    const { name, type, end } = questionOf(query);
+    if (name.startsWith("silent")) return;
+    const known = records[name];
+    const data = Object.entries(types).flatMap(([key, value]) =>
+      value === type ? (known?.[key as keyof typeof types] ?? []) : [],
+    );
+    const header = Buffer.from(query.subarray(0, 12));
+    // A response, recursion available; NXDOMAIN for names that are not known (RFC 1035 section 4.1.1).
+    header.writeUInt16BE(known ? 0x8180 : 0x8183, 2);
+    header.writeUInt16BE(data.length, 6);
+    header.writeUInt32BE(0, 8);
+    const answers = data.map((address) => {
+      const fields = Buffer.alloc(12);
+      // The name is that of the question, at byte 12.
+      fields.writeUInt16BE(0xc00c, 0);
+      fields.writeUInt16BE(type, 2);
+      fields.writeUInt16BE(1, 4);
+      fields.writeUInt32BE(60, 6);
+      fields.writeUInt16BE(address.length, 10);
+      return Buffer.concat([fields, address]);
+    });
+    server.send(Buffer.concat([header, query.subarray(12, end), ...answers]), from.port, from.address);
+  });
+  server.bind(0, "127.0.0.1");
+  await once(server, "listening");
+  cleanup.defer(() => void server.close());
+  const resolver = new Resolver({ timeout: 300, tries: 1 });
+  nameServers = [`127.0.0.1:${server.address().port}`];
+  resolver.setServers(nameServers);
+  lookup = createPublicLookup(resolver);
+});
+
+function questionOf(query: Buffer): { name: string; type: number; end: number } {
+  const labels: string[] = [];
+  let at = 12;
+  for (let length = query[at] ?? 0; length > 0; length = query[at] ?? 0) {
+    labels.push(query.toString("latin1", at + 1, at + 1 + length));
+    at += 1 + length;
+  }
+  return { name: labels.join(".").toLowerCase(), type: query.readUInt16BE(at + 1), end: at + 5 };
+}
+
+const find = (hostname: string, family = 0) =>
+  new Promise((resolve, reject) => {
+    lookup(hostname, { all: true, family }, (error, addresses) =>
+      error ? reject(error) : resolve(addresses),
+    );
+  });
+
+test("a host has the addresses of both families", async () => {
+  expect(await find("push.example.com")).toEqual([{ address: "127.0.0.1", family: 4 }]);
+  expect(await find("six.example.com")).toEqual([{ address: "::1", family: 6 }]);
+});
+
+test.each([
+  ["none.example.com", 0, "ENOTFOUND"],
+  ["empty.example.com", 0, "ENOTFOUND"],
+  ["push.example.com", 6, "ENOTFOUND"],
+  ["silent.example.com", 0, "ETIMEOUT"],
+])("without an address, %s of family %i fails with %s", async (hostname, family, code) => {
+  await expect(find(hostname, family)).rejects.toMatchObject({ code });
+});
+
+test("a connection is made to it", async () => {
+  const server = createServer((socket) => socket.end("here"));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  cleanup.defer(() => void server.close());
+  const address = server.address();
+  const port = typeof address === "object" && address ? address.port : 0;
+  const socket = connect({ host: "push.example.com", port, lookup });
+  const [data] = await once(socket, "data");
+  expect(String(data)).toBe("here");
+});
+
+test("a signature waits for none of 400 hosts whose name server is silent", async () => {
+  const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+  const patient = new Resolver({ timeout: 60_000, tries: 1 });
+  patient.setServers(nameServers);
+  const lookUp = createPublicLookup(patient);
+  let ended = 0;
+  for (let n = 0; n < 400; n += 1) lookUp(`silent-${n}.example.com`, {}, () => (ended += 1));
+  const signature = await promisify(sign)("sha256", Buffer.from("x"), privateKey);
+  expect({ ended, bytes: signature.length }).toEqual({ ended: 0, bytes: 256 });
+  patient.cancel();
+  await waitFor(() => expect(ended).toBe(400));
+});
