@@ -4,8 +4,14 @@ import type { Migrations } from "../platform/database/migrations.ts";
 import { type JobTables, jobSchema } from "../platform/messaging/jobs.ts";
 import { type ProviderName, providerNames } from "./provider-settings.ts";
 
-/** The queue of notifications to plan; data: {@link PlanJob}. */
+/**
+ * The queue of the first ranges of notifications, which are small; data: {@link PlanJob}. It has workers of its own, so
+ * that a notification begins while a large range of another one is planned.
+ */
 export const planQueue = "plan";
+
+/** The queue of the other ranges; data: {@link PlanJob}. */
+export const planRestQueue = "plan-rest";
 
 /** The queue of notifications whose chunks are to follow an operator's decision; data: {@link FollowJob}. */
 export const followQueue = "follow";
@@ -52,6 +58,7 @@ export const pushJobTables: JobTables = {
     { name: deadLetterQueue, retryLimit: unlimitedRetries },
     { name: followQueue, retryLimit: unlimitedRetries },
     { name: planQueue, retryLimit, deadLetter: deadLetterQueue },
+    { name: planRestQueue, retryLimit, deadLetter: deadLetterQueue },
     ...providerNames.map((provider) => ({
       name: deliveryQueue(provider),
       retryLimit,

@@ -13,7 +13,7 @@ import type { Metrics } from "../platform/observability/metrics.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
 import type { RpcService } from "../platform/rpc/service.ts";
 import { createCallers } from "./callers/callers.ts";
-import { followQueue, planQueue, pushJobTables, pushMigrations } from "./database.ts";
+import { followQueue, planQueue, planRestQueue, pushJobTables, pushMigrations } from "./database.ts";
 import { startDelivery } from "./delivery/delivery.ts";
 import { createDevices } from "./devices/devices.ts";
 import { createForgetUser } from "./devices/forget-user.ts";
@@ -125,6 +125,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
       const planner = createPlanner({ db, jobs, clock, providers: settings.providers.names });
       workers.push(
         jobs.work({ queue: planQueue, handle: planner.handle }),
+        jobs.work({ queue: planRestQueue, handle: planner.handle }),
         jobs.work({ queue: followQueue, handle: createFollower({ db, jobs }) }),
         startDelivery({
           db,

@@ -5,7 +5,7 @@ import { systemClock } from "../../src/platform/base/clock.ts";
 import type { OpenDatabase } from "../../src/platform/database/database.ts";
 import { createJobs } from "../../src/platform/messaging/jobs.ts";
 import { createLogger } from "../../src/platform/observability/logger.ts";
-import { type PlanJob, planQueue, pushJobTables } from "../../src/push/database.ts";
+import { type PlanJob, planQueue, planRestQueue, pushJobTables } from "../../src/push/database.ts";
 import { createNotifications } from "../../src/push/notifications/notifications.ts";
 import { createPlanner } from "../../src/push/notifications/plan-notification.ts";
 import { worldOffsets } from "../support/send-audience.ts";
@@ -58,14 +58,16 @@ async function plan(database: OpenDatabase): Promise<number> {
   const send = { ...content, utcOffsets: worldOffsets };
   const { notificationId } = await notifications.accept("bench", send, undefined);
   const started = performance.now();
-  const worker = jobs.work<PlanJob>({ queue: planQueue, handle: planner.handle });
+  const workers = [planQueue, planRestQueue].map((queue) =>
+    jobs.work<PlanJob>({ queue, handle: planner.handle }),
+  );
   let progress = await notifications.get(notificationId);
   while (progress.state === "PLANNING") {
     await setTimeout(10);
     progress = await notifications.get(notificationId);
   }
   const ms = performance.now() - started;
-  await worker.stop();
+  await Promise.all(workers.map((worker) => worker.stop()));
   await jobs.stop();
   return ms;
 }

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { sql } from "drizzle-orm";
 import { expect, test } from "vitest";
 import { openDatabase } from "../../src/platform/database/open.ts";
-import { createJobs, type Job } from "../../src/platform/messaging/jobs.ts";
+import { createJobs } from "../../src/platform/messaging/jobs.ts";
 import {
   deliveryQueue,
   type FollowJob,
@@ -76,7 +76,7 @@ test("half-planned, half-sent and held notifications go on where they were", asy
   const planner = createPlanner({ ...common, providers: ["outbox"] });
   const workers = [
     jobs.work<FollowJob>({ queue: followQueue, handle: createFollower(common), idleMs: 10 }),
-    jobs.work<PlanJob>({ queue: planQueue, handle: (job: Job<PlanJob>) => planner.handle(job), idleMs: 10 }),
+    jobs.work<PlanJob>({ queue: planQueue, handle: planner.handle, idleMs: 10 }),
   ];
   const state = async (id: string) =>
     (await rows<{ state: string }>(db, sql`select state from push.notifications where id = ${id}::uuid`))[0]

@@ -35,6 +35,8 @@ export interface JobTables {
 /** A job that a worker has fetched. */
 export interface Job<Data> {
   readonly id: string;
+  /** The queue that it was fetched from. */
+  readonly queue: string;
   readonly data: Data;
   /** 0 at the first attempt. */
   readonly retryCount: number;
@@ -273,7 +275,7 @@ function startWorker<Data extends object>(
     try {
       alarm.reset();
       const [job] = await boss.fetch<Data>(queue, { batchSize: 1, includeMetadata: true });
-      if (job) await workOn({ ...job, failedId: job.sourceId }, stopping);
+      if (job) await workOn({ ...job, queue: job.name, failedId: job.sourceId }, stopping);
       else await alarm.wait(idleMs, stopping);
       return 0;
     } catch (err) {

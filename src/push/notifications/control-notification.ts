@@ -8,7 +8,7 @@ import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
-import { followQueue, planQueue } from "../database.ts";
+import { followQueue, planQueue, planRestQueue } from "../database.ts";
 import { notificationFinished, notificationNotFound } from "../errors.ts";
 import { notifications } from "../schema.ts";
 import { wakeWorkers } from "./chunk-jobs.ts";
@@ -51,7 +51,7 @@ export function createControl({ db, jobs, clock }: Dependencies): Control {
       const { isTest } = notification;
       await followNotification(tx, jobs, { state, isTest }, { notificationId: id, released: 0 });
     });
-    for (const queue of [planQueue, followQueue]) jobs.wake(queue);
+    for (const queue of [planQueue, planRestQueue, followQueue]) jobs.wake(queue);
     wakeWorkers(jobs);
     await completeIfDone(db, id, clock);
   }

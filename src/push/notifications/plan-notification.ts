@@ -15,7 +15,7 @@ import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { rowCount, rows, selection } from "../../platform/database/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
-import { type PlanJob, planQueue } from "../database.ts";
+import { type PlanJob, planRestQueue } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { notifications, planRanges } from "../schema.ts";
 import { enqueueChunks, wakeWorkers } from "./chunk-jobs.ts";
@@ -41,7 +41,7 @@ interface Dependencies {
 }
 
 interface Planner {
-  /** Handles the jobs of the queue `plan`: plans the job's range, or its first step and leaves the rest to another job. */
+  /** Handles the jobs of the queues `plan` and `plan-rest`: plans the job's range, or its first step and leaves the rest to another job. */
   handle(job: Job<PlanJob>): Promise<void>;
 }
 
@@ -77,7 +77,7 @@ export function createPlanner(dependencies: Dependencies): Planner {
         await enqueueChunks(tx, jobs, chunks, { first, isTest: range.isTest });
         await endPlanningAfter(tx, range, now);
         await removeRange(tx, job);
-        await jobs.complete(tx, planQueue, job);
+        await jobs.complete(tx, job.queue, job);
         return "planned";
       })
       .catch((err: unknown) => {
@@ -85,7 +85,7 @@ export function createPlanner(dependencies: Dependencies): Planner {
         throw err;
       });
     if (outcome === "stopped") return giveBack(job);
-    if (outcome === "split") jobs.wake(planQueue);
+    if (outcome === "split") jobs.wake(planRestQueue);
     else wakeWorkers(jobs);
     return outcome === "planned";
   }
@@ -98,7 +98,7 @@ export function createPlanner(dependencies: Dependencies): Planner {
       // Resuming gives it a job again.
       if (notification?.state === "PAUSED") await renameRange(tx, job, null);
       else await removeRange(tx, job);
-      await jobs.complete(tx, planQueue, job);
+      await jobs.complete(tx, job.queue, job);
       return true;
     });
   }

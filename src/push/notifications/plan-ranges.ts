@@ -13,7 +13,7 @@ import { names } from "../../platform/database/names.ts";
 import { boolean, integer, listOf, nullable, number, text } from "../../platform/database/readers.ts";
 import { computed, rowCount, rows, selection } from "../../platform/database/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
-import { type PlanJob, planQueue } from "../database.ts";
+import { type PlanJob, planQueue, planRestQueue } from "../database.ts";
 import { devicePlace, devices, notifications, planRanges } from "../schema.ts";
 
 const row = names(planRanges);
@@ -67,7 +67,7 @@ export async function enqueueRange(
   },
 ): Promise<void> {
   const data: PlanJob = { notificationId };
-  await jobs.enqueue(tx, planQueue, [
+  await jobs.enqueue(tx, turn === 0 ? planQueue : planRestQueue, [
     { id: jobId, data, priority: priorityOf(turn, isTest), startAfterSeconds },
   ]);
 }

@@ -1,7 +1,7 @@
 /** Pause, resume, cancel and the end of a notification, and the progress that shows them: it adds up at each step. */
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { followQueue, type PlanJob, planQueue } from "../../../src/push/database.ts";
+import { followQueue, type PlanJob, planQueue, planRestQueue } from "../../../src/push/database.ts";
 import { completeIfDone } from "../../../src/push/notifications/complete-notification.ts";
 import { startCompletionSweep, sweepCompletions } from "../../../src/push/notifications/completion-sweep.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
@@ -261,17 +261,15 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     const { handle } = createPlanner({
       ...{ db: lab.db, jobs: lab.jobs, clock: lab.clock, providers: allProviders, window: 10 },
     });
-    const worker = lab.jobs.work<PlanJob>({
-      queue: planQueue,
-      handle,
-      idleMs: 5,
-    });
+    const workers = [planQueue, planRestQueue].map((queue) =>
+      lab.jobs.work<PlanJob>({ queue, handle, idleMs: 5 }),
+    );
     for (let turn = 0; turn < 10; turn += 1) {
       await Promise.all([lab.notifications.pause(id), lab.notifications.resume(id), progress(id)]);
     }
     await lab.notifications.resume(id);
     await expect.poll(async () => (await progress(id)).state).toBe("SENDING");
-    await worker.stop();
+    for (const worker of workers) await worker.stop();
     expect(await progress(id)).toMatchObject({ planned: 100, recipients: 100, remaining: 100 });
     const chunks = await lab.chunks(id);
     expect(new Set(chunks.flatMap(({ devices }) => devices)).size).toBe(100);

@@ -7,6 +7,7 @@ import {
   followQueue,
   type PlanJob,
   planQueue,
+  planRestQueue,
   pushJobTables,
   pushMigrations,
 } from "../../../src/push/database.ts";
@@ -104,7 +105,7 @@ export async function createLab(backend: Backend): Promise<Lab> {
         where id = (
           select id from push_jobs.job where name = ${queue} and state < 'active'
           order by priority desc, created_on, id limit 1 for update skip locked)
-        returning id::text, data, retry_count as "retryCount", priority, source_id::text as "failedId"`,
+        returning id::text, name as queue, data, retry_count as "retryCount", priority, source_id::text as "failedId"`,
     );
     return job;
   }
@@ -166,13 +167,16 @@ export async function createLab(backend: Backend): Promise<Lab> {
     },
     async plan(window, providers = allProviders) {
       const planner = createPlanner({ ...common, providers, ...(window !== undefined && { window }) });
-      await lab.drain<PlanJob>(planQueue, (job) => planner.handle(job));
+      for (let count = 1; count > 0; ) {
+        count = await lab.drain<PlanJob>(planQueue, planner.handle);
+        count += await lab.drain<PlanJob>(planRestQueue, planner.handle);
+      }
     },
     async follow() {
       await lab.drain<FollowJob>(followQueue, createFollower(common));
     },
     async takePlanJob() {
-      const job = await take<PlanJob>(planQueue);
+      const job = (await take<PlanJob>(planQueue)) ?? (await take<PlanJob>(planRestQueue));
       if (!job) throw new Error("there is no plan job");
       return job;
     },
