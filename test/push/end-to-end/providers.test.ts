@@ -173,7 +173,8 @@ describe.each(backends)("on %s", (backend) => {
     "a provider whose quota is used up gets the rest when it says so, and nothing is lost",
     async () => {
       const tokens = Array.from({ length: 60 }, (_, n) => `quota_${n}`);
-      for (const token of tokens) await save("fcm", token);
+      // A user each: one has no more than twenty devices.
+      for (const token of tokens) await save("fcm", token, offset, `Bearer ${await server.userToken()}`);
       const retryAfter = 7;
       const quota = fakes.fcm.play({ tokenPrefix: "quota_", answer: "QUOTA_EXCEEDED", retryAfter });
       const id = await operator.send({ utcOffsets: [offset] });
