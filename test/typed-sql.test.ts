@@ -105,7 +105,7 @@ describe("a column that is renamed in its schema", () => {
     { schema: "src/auth/schema.ts", table: "authorizations", key: "identityGeneration" },
     { schema: "src/push/schema.ts", table: "devices", key: "renewedAt" },
     { schema: "src/push/schema.ts", table: "deliveryChunks", key: "deviceIds" },
-    { schema: "src/push/schema.ts", table: "notifications", key: "removalStoppedAt" },
+    { schema: "src/push/schema.ts", table: "deliveryChunks", key: "firstAttemptAt" },
   ];
   const errors: { readonly file: string; readonly message: string }[] = [];
 

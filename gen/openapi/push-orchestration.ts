@@ -316,6 +316,180 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/pushprovider/notifications/{id}/failures": {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the notification, as `Notification-Id` said.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                id: components["parameters"]["NotificationIdPath"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List why messages of a notification failed
+         * @description The reasons of the devices that are counted as `failed`, by provider, the most frequent first. A reason is a
+         *     status and the provider's error code, such as `404 UNREGISTERED`.
+         */
+        get: operations["listFailures"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List push providers with their states
+         * @description The providers that this deployment uses: whether messages are sent to them, why not, and whether dead tokens are
+         *     removed.
+         */
+        get: operations["listProviders"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/providers/{provider}/resume": {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description The push provider.
+                 * @example fcm
+                 */
+                provider: components["parameters"]["ProviderPath"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End a provider's pause
+         * @description What waits for the provider is tried at once, the first messages as a probe; if they fail, it is paused again.
+         *     For Web Push, `origin` names one push service; without it all are resumed. Resuming what is not paused changes
+         *     nothing.
+         */
+        post: operations["resumeProvider"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/providers/{provider}/removals/confirm": {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description The push provider.
+                 * @example fcm
+                 */
+                provider: components["parameters"]["ProviderPath"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Confirm the removal of dead tokens
+         * @description Removes the tokens that the provider has reported dead and that wait for their removal, also where it was stopped
+         *     because they are so many. Whether there are too many is judged anew from then on.
+         */
+        post: operations["confirmRemovals"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/providers/{provider}/removals/discard": {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description The push provider.
+                 * @example fcm
+                 */
+                provider: components["parameters"]["ProviderPath"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Discard reports of dead tokens
+         * @description Keeps the tokens that wait for their removal, since the provider's reports were wrong, and ends a stop of removals.
+         *     Whether there are too many is judged anew from then on.
+         */
+        post: operations["discardRemovals"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/pushprovider/dead-letters": {
         parameters: {
             query?: never;
@@ -619,6 +793,85 @@ export interface components {
              */
             totalElements: number;
         };
+        /** @description A reason for which messages failed. */
+        FailureReason: {
+            provider: components["schemas"]["ProviderName"];
+            /** @description A status and the provider's error code, or a few words. */
+            reason: string;
+            /**
+             * Format: int64
+             * @description Devices whose message failed for it.
+             */
+            devices: number;
+        };
+        /** @description Why messages of a notification failed. */
+        FailuresList: {
+            /** @description The reasons, the most frequent first. */
+            content: components["schemas"]["FailureReason"][];
+        };
+        /**
+         * @description Whether messages are sent.
+         *
+         *     - `OPEN`: they are.
+         *     - `UNAVAILABLE`: paused, as the provider fails, cannot be reached, or is over quota.
+         *     - `REFUSED`: paused, as the provider refuses our credentials, project, topic or key.
+         *     - `PROBING`: the pause is over, and the next messages show whether the provider works.
+         * @enum {string}
+         */
+        ProviderState: "OPEN" | "UNAVAILABLE" | "REFUSED" | "PROBING";
+        /** @description A push service of Web Push that was paused before. */
+        ProviderOrigin: {
+            /** @description Its origin. */
+            origin: string;
+            state: components["schemas"]["ProviderState"];
+            /** @description The response for which it is paused; null where it is open. */
+            reason: string | null;
+            /** @description Since when it is in this state. */
+            since: components["schemas"]["UtcDateTime"];
+            /**
+             * Format: date-time
+             * @description When it is tried again; null where it is not paused.
+             */
+            pausedUntil: string | null;
+        };
+        /** @description The removal of tokens that the provider has reported dead. */
+        ProviderRemovals: {
+            /**
+             * Format: date-time
+             * @description Since when no token is removed, as too many were reported dead; null where they are removed.
+             */
+            heldSince: string | null;
+            /**
+             * Format: int64
+             * @description Tokens that wait for their removal.
+             */
+            waiting: number;
+        };
+        /** @description A push provider and its state. */
+        Provider: {
+            provider: components["schemas"]["ProviderName"];
+            state: components["schemas"]["ProviderState"];
+            /** @description The response for which it is paused; null where it is open. */
+            reason: string | null;
+            /**
+             * Format: date-time
+             * @description Since when it is in this state; null where it was never in another one.
+             */
+            since: string | null;
+            /**
+             * Format: date-time
+             * @description When it is tried again; null where it is not paused.
+             */
+            pausedUntil: string | null;
+            /** @description Web Push: the push services that were paused before. Each is paused by itself. */
+            origins: components["schemas"]["ProviderOrigin"][];
+            removals: components["schemas"]["ProviderRemovals"];
+        };
+        /** @description The push providers of this deployment. */
+        ProvidersList: {
+            /** @description The providers. */
+            content: components["schemas"]["Provider"][];
+        };
         /** @description Devices of one notification whose sending was given up. */
         DeadLetter: {
             id: components["schemas"]["DeadLetterId"];
@@ -699,6 +952,27 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["NotificationProgress"];
+            };
+        };
+        /** @description The provider and its state. */
+        ProviderStatus: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Provider"];
+            };
+        };
+        /** @description This deployment does not use this provider. */
+        ProviderNotFound: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The input is not valid; `errors` names each place. */
@@ -847,6 +1121,11 @@ export interface components {
          * @example 4711
          */
         DeadLetterIdPath: components["schemas"]["DeadLetterId"];
+        /**
+         * @description The push provider.
+         * @example fcm
+         */
+        ProviderPath: components["schemas"]["ProviderName"];
         /**
          * @description Number of the page; the first is 0.
          * @example 0
@@ -1430,6 +1709,209 @@ export interface operations {
             405: components["responses"]["MethodNotAllowed"];
             406: components["responses"]["NotAcceptable"];
             409: components["responses"]["NotificationFinished"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listFailures: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the notification, as `Notification-Id` said.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                id: components["parameters"]["NotificationIdPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The reasons; none where nothing failed. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FailuresList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotificationNotFound"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listProviders: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The providers, the default one first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProvidersList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    resumeProvider: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The origin of a push service, as in `origins`.
+                 * @example https://updates.push.services.mozilla.com
+                 */
+                origin?: string;
+            };
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description The push provider.
+                 * @example fcm
+                 */
+                provider: components["parameters"]["ProviderPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["ProviderStatus"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ProviderNotFound"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    confirmRemovals: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description The push provider.
+                 * @example fcm
+                 */
+                provider: components["parameters"]["ProviderPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["ProviderStatus"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ProviderNotFound"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    discardRemovals: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description The push provider.
+                 * @example fcm
+                 */
+                provider: components["parameters"]["ProviderPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["ProviderStatus"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["ProviderNotFound"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };

@@ -60,6 +60,10 @@ export function deadLetterNotFound(): ServiceError {
   return new ServiceError(PushErrorKinds.deadLetterNotFound, "There is no dead letter with this id.");
 }
 
+export function providerNotFound(): ServiceError {
+  return new ServiceError(ErrorKinds.notFound, "This deployment does not use this push provider.");
+}
+
 export function idempotencyKeyReused(): ServiceError {
   return new ServiceError(
     PushErrorKinds.idempotencyKeyReused,

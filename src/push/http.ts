@@ -10,6 +10,7 @@ import {
   type Stated,
 } from "../platform/openapi/handlers.ts";
 import type { Callers } from "./callers/callers.ts";
+import type { ProviderControl } from "./delivery/provider-control.ts";
 import { readDateTime } from "./devices/date-time.ts";
 import type { Devices } from "./devices/devices.ts";
 import { minutesOf, readUtcOffset } from "./devices/utc-offset.ts";
@@ -24,6 +25,7 @@ interface Dependencies {
   readonly devices: Devices;
   readonly history: History;
   readonly notifications: Notifications;
+  readonly providers: ProviderControl;
 }
 
 /** The caller: its OAuth client, and for the users' application the user. */
@@ -60,7 +62,7 @@ function pushSecurity(callers: Dependencies["callers"]): Record<string, Security
 }
 
 function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> {
-  const { devices, history, notifications } = dependencies;
+  const { devices, history, notifications, providers } = dependencies;
   return {
     async savePushToken({ body: { token, expiration, provider, ...rest } }, { caller, header }) {
       nothingElse(rest);
@@ -120,6 +122,22 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
     },
     async cancelNotification({ path: { id } }) {
       return { status: 200, body: await notifications.cancel(id.toLowerCase()) };
+    },
+    async listFailures({ path: { id } }) {
+      return { status: 200, body: { content: await notifications.failures(id.toLowerCase()) } };
+    },
+    async listProviders() {
+      return { status: 200, body: { content: await providers.list() } };
+    },
+    async resumeProvider({ path: { provider }, query: { origin, ...rest } }) {
+      nothingElse(rest);
+      return { status: 200, body: await providers.resume(provider, origin) };
+    },
+    async confirmRemovals({ path: { provider } }) {
+      return { status: 200, body: await providers.decideRemovals(provider, "confirm") };
+    },
+    async discardRemovals({ path: { provider } }) {
+      return { status: 200, body: await providers.decideRemovals(provider, "discard") };
     },
     async listDeadLetters({ query: { page, size, ...rest } }) {
       nothingElse(rest);

@@ -12,6 +12,7 @@ import {
   customType,
   index,
   integer,
+  jsonb,
   pgSchema,
   primaryKey,
   real,
@@ -164,6 +165,8 @@ export const deliveryChunks = push.table(
     dropped: integer("dropped").notNull(),
     /** The failed devices that were reported dead. */
     dead: integer("dead").notNull(),
+    /** How many devices failed, by reason. */
+    failures: jsonb("failures").notNull().default({}),
     /**
      * The job that may take the chunk, and no other. Null: it has none; it was parked when its job came, as the
      * notification was paused, or it has ended.
@@ -256,7 +259,7 @@ export const deadReports = push.table(
     provider: text("provider").notNull(),
     userId: byteOrderedText("user_id").notNull(),
     /** As of when the provider reports it dead. A device that was renewed since is alive. */
-    asOf: instant("as_of").notNull(),
+    asOf: instant("dead_as_of").notNull(),
     reportedAt: instant("reported_at").notNull(),
     state: text("state").notNull(),
   },
@@ -272,11 +275,11 @@ export const providerAnswers = push.table(
   {
     id: bigserial("id", { mode: "number" }).primaryKey(),
     provider: text("provider").notNull(),
-    at: instant("at").notNull(),
+    at: instant("answered_at").notNull(),
     /** Users whose devices were accepted or reported dead. */
-    users: integer("users").notNull(),
+    users: integer("answered_users").notNull(),
     /** Those of whom no device was accepted. */
-    deadUsers: integer("dead_users").notNull(),
+    deadUsers: integer("answered_dead").notNull(),
   },
   (table) => [index("provider_answers_newest").on(table.provider, table.id)],
 );

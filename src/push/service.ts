@@ -15,6 +15,7 @@ import type { RpcService } from "../platform/rpc/service.ts";
 import { createCallers } from "./callers/callers.ts";
 import { followQueue, planQueue, planRestQueue, pushJobTables, pushMigrations } from "./database.ts";
 import { startDelivery } from "./delivery/delivery.ts";
+import { createProviderControl } from "./delivery/provider-control.ts";
 import { createDevices } from "./devices/devices.ts";
 import { createForgetUser } from "./devices/forget-user.ts";
 import { removeDeadDevices } from "./devices/remove-dead.ts";
@@ -98,8 +99,9 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   const { ttlSeconds, testUserIds } = settings;
   const notifications = createNotifications({ db, jobs, clock, ttlSeconds, testUserIds, logger });
   const watchProgress = createWatchProgress({ notifications });
+  const providerControl = createProviderControl({ db, jobs, providers: settings.providers.names });
   const http = pushHttp(
-    { callers, devices, history, notifications },
+    { callers, devices, history, notifications, providers: providerControl },
     { document, logger, observer: metrics.http, validateResponses },
   );
 

@@ -57,14 +57,18 @@ async function after(operation: string): Promise<{ id: string }> {
 
 const ofUsers = ["savePushToken", "deletePushToken", "getNotificationsHistory", "getNotificationsSummary"];
 const controls = ["pauseNotification", "resumeNotification", "cancelNotification"];
-const aboutOne = ["getNotification", ...controls];
+const aboutOne = ["getNotification", "listFailures", ...controls];
+const ofProviders = ["resumeProvider", "confirmRemovals", "discardRemovals"];
 const lists = ["listNotifications", "listDeadLetters"];
 const pages = ["getNotificationsHistory", "getNotificationsSummary", ...lists];
-const ofBackoffice = ["sendPushNotification", "replayDeadLetter", ...lists, ...aboutOne];
+const ofBackoffice = [
+  ...["sendPushNotification", "replayDeadLetter", "listProviders"],
+  ...[...lists, ...aboutOne, ...ofProviders],
+];
 const guarded = [...ofUsers, ...ofBackoffice];
 const all = [...guarded, "startTestNotifications"];
 const withBody = ["savePushToken", "deletePushToken", "sendPushNotification"];
-const withJsonAnswer = [...pages, ...aboutOne];
+const withJsonAnswer = [...pages, ...aboutOne, ...ofProviders, "listProviders"];
 
 /** What is sent to each operation beside credentials, and nothing is wrong with. */
 const contents: Record<string, () => CallOptions> = {
@@ -73,6 +77,9 @@ const contents: Record<string, () => CallOptions> = {
   sendPushNotification: () => ({ json: aNotification() }),
   replayDeadLetter: () => ({ path: { id: "4711" } }),
   ...Object.fromEntries(aboutOne.map((operation) => [operation, () => ({ path: nobody })])),
+  ...Object.fromEntries(
+    ofProviders.map((operation) => [operation, () => ({ path: { provider: "outbox" } })]),
+  ),
 };
 
 /** Well-formed requests, about what does not exist, to one of the servers. */
@@ -108,6 +115,8 @@ const successes: Case[] = [
     as: backoffice(),
     path: await sent(),
   })),
+  one("listFailures", 200, "for one that exists", async () => ({ as: backoffice(), path: await sent() })),
+  ...each([...ofProviders, "listProviders"], { status: 200, when: "to the back office" }),
   one("replayDeadLetter", 204, "for one whose notification may go on", () => ({
     as: backoffice(),
     path: { id: deployments.deadLetters.open },
@@ -122,6 +131,10 @@ const badInput: Case[] = [
   ...each(pages, { status: 400, when: "for a page of no entries", code: invalid }, (request) => ({
     ...request,
     query: "?size=0",
+  })),
+  ...each(ofProviders, { status: 400, when: "for what is no provider", code: invalid }, (request) => ({
+    ...request,
+    path: { provider: "pigeon" },
   })),
   ...each(
     [...aboutOne, "replayDeadLetter"],
@@ -142,6 +155,11 @@ const refusals: Case[] = [
     (request, operation) => ({ ...request, as: ofUsers.includes(operation) ? backoffice() : user() }),
   ),
   ...each(aboutOne, { status: 404, when: "for what does not exist", code: "notification_not_found" }),
+  ...each(
+    ofProviders,
+    { status: 404, when: "for a provider that is not in use", code: "not_found" },
+    (request) => ({ ...request, path: { provider: "apns" } }),
+  ),
   ...each(["replayDeadLetter"], {
     status: 404,
     when: "for what does not exist",

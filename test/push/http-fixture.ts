@@ -1,6 +1,7 @@
 /** The operations of the push document in front of features that only note what they are asked for. */
 import { beforeAll, beforeEach, expect } from "vitest";
 import { contractTexts, loadContract } from "../../src/platform/openapi/document.ts";
+import type { ProviderStatus } from "../../src/push/delivery/provider-control.ts";
 import { wrongApplication } from "../../src/push/errors.ts";
 import { pushHttp } from "../../src/push/http.ts";
 import type { NotificationProgress } from "../../src/push/notifications/progress.ts";
@@ -23,6 +24,11 @@ export const progress: NotificationProgress = {
       ...{ sent: 1, failed: 0, dropped: 0, deadLettered: 0, remaining: 1 },
     },
   ],
+};
+
+export const provider: ProviderStatus = {
+  ...{ provider: "fcm", state: "OPEN", reason: null, since: null, pausedUntil: null, origins: [] },
+  removals: { heldSince: null, waiting: 0 },
 };
 
 /** Serves the operations to the tests of a file. */
@@ -64,8 +70,10 @@ export function pushOperations() {
           cancel: note(progress),
           deadLetters: note({ content: [], ...page }),
           replay: note(undefined),
+          failures: note([]),
           startTestRun: note(undefined),
         },
+        providers: { list: note([]), resume: note(provider), decideRemovals: note(provider) },
       },
       {
         document: await loadContract(contractTexts("push-orchestration")),

@@ -283,7 +283,7 @@ describe("callers", () => {
     .filter((operation) => operation !== "startTestNotifications");
 
   it.each(guarded)("%s asks for a token, and is for one application", async (operation) => {
-    const path = { id };
+    const path = { id, provider: "fcm" };
     const none = await call(operation, { path });
     expect([none.status, none.headers.get("www-authenticate")]).toEqual([401, 'Bearer realm="gatepost"']);
     expect(none.body).toMatchObject({

@@ -141,13 +141,13 @@ const selectDevices = prepared(["provider", "id"], ({ provider, id }) => {
   const device = names(devices);
   return sql`
     select ${foundDevice}
-    from ${deliveryChunks} c cross join unnest(${c.deviceIds}) with ordinality as chosen (chosen_id, turn)
+    from ${deliveryChunks} c cross join unnest(${c.deviceIds}) with ordinality as chosen (chosen_id, nth)
       cross join lateral (
         select ${device.id}, ${device.userId}, ${device.token}, ${millis(device.renewedAt)} as renewed from ${devices}
         where ${device.id} = chosen_id and ${device.provider} = ${provider} and ${device.expiresAt} > now() offset 0
       ) d
     where ${c.id} = ${id}::bigint
-    order by turn`;
+    order by nth`;
 });
 
 /**

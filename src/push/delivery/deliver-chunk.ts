@@ -172,6 +172,7 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
       failed: tally.counts.failed + tally.counts.dead,
       dropped: chunk.devices - devices.length,
       dead: tally.dead.length,
+      failures: new Map([...tally.failures, ...tally.deaths]),
       // A provider that refuses our credentials or project is not reliable about tokens either.
       answers: devices.some(({ service }) => states.refuses(service)) ? undefined : tally,
       tries: nextTries(

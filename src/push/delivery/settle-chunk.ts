@@ -31,6 +31,8 @@ export interface ChunkResult {
   readonly failed: number;
   readonly dropped: number;
   readonly dead: number;
+  /** Devices that failed, by reason, the dead ones among them. */
+  readonly failures: ReadonlyMap<string, number>;
   /** What the provider is judged by, and whom it reports dead; undefined: it is not to be believed. */
   readonly answers: Answers | undefined;
   /** The devices that are still to be sent to, by when they are tried again. */
@@ -179,6 +181,7 @@ const writeParameters = [
   "reason",
   "startsAnew",
   "jobId",
+  "failures",
 ] as const;
 
 const updateSettled = prepared(writeParameters, (parameter) => {
@@ -192,6 +195,15 @@ const updateSettled = prepared(writeParameters, (parameter) => {
       ${increased(chunk.dropped, parameter.dropped)}, ${increased(chunk.dead, parameter.dead)},
       ${chunk.retries} = ${parameter.retries}::int, ${chunk.reason} = ${parameter.reason}::text,
       ${chunk.jobId} = ${parameter.jobId}::uuid,
+      ${chunk.failures} = case when ${parameter.failures}::jsonb = '{}' then ${chunk.failures} else (
+        select jsonb_object_agg(failed_reason, failed_devices) from (
+          select failed_reason, sum(failed_devices::int) as failed_devices
+          from (
+            select * from jsonb_each_text(${chunk.failures})
+            union all select * from jsonb_each_text(${parameter.failures}::jsonb)
+          ) as counted (failed_reason, failed_devices)
+          group by failed_reason
+        ) as summed) end,
       ${chunk.firstAttemptAt} = case when ${parameter.startsAnew}::boolean then null
         else ${chunk.firstAttemptAt} end,
       ${chunk.updatedAt} = now()
@@ -208,7 +220,7 @@ function startsAnew({ state, jobId, services }: Part): boolean {
 async function writeChunk(
   tx: Database,
   chunk: TakenChunk,
-  { sent, failed, dropped, dead }: ChunkResult,
+  { sent, failed, dropped, dead, failures }: ChunkResult,
   first: Part,
   others: readonly Part[],
 ): Promise<void> {
@@ -229,6 +241,7 @@ async function writeChunk(
       reason: first.reason,
       startsAnew: startsAnew(first),
       jobId: first.jobId,
+      failures: JSON.stringify(Object.fromEntries(failures)),
     }),
   );
   if (written === 0) throw new JobLostError(`another worker has taken chunk ${chunk.id}`);

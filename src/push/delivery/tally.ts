@@ -45,7 +45,9 @@ export class Tally {
   afterMs = 0;
   /** The last error for which devices are left, if there was one. */
   reason: string | undefined;
-  /** Failed messages by reason. */
+  /** Devices that were reported dead, by reason. */
+  readonly deaths = new Map<string, number>();
+  /** Failed messages by reason, without the dead devices. */
   readonly failures = new Map<string, number>();
   /** Reasons of failures that an operator can mend. */
   readonly alarms = new Map<string, number>();
@@ -63,7 +65,10 @@ export class Tally {
       return;
     }
     this.counts[kind] += 1;
-    if (kind === "dead") this.#addDead(index, outcome.asOf);
+    if (kind === "dead") {
+      this.#addDead(index, outcome.asOf);
+      count(this.deaths, outcome.reason);
+    }
     if (kind === "sent") this.#addSent(index);
     if (kind === "failed") this.#addFailure(outcome.reason);
     if (kind === "failed" && outcome.isAlarming) count(this.alarms, outcome.reason);

@@ -10,6 +10,7 @@ import type { Logger } from "../../platform/observability/logger.ts";
 import { createAccept, type SendRequest } from "./accept-notification.ts";
 import { createControl } from "./control-notification.ts";
 import { createDeadLetters, type DeadLetter } from "./dead-letters.ts";
+import { createFailures, type FailureReason } from "./failures.ts";
 import { type ClientKey, hashOfKey } from "./idempotency-key.ts";
 import type { Page, PageRequest } from "./page.ts";
 import { createProgress, type NotificationProgress } from "./progress.ts";
@@ -30,6 +31,8 @@ export interface Notifications {
   list(request: PageRequest, key?: ClientKey): Promise<Page<NotificationProgress>>;
   /** @throws ServiceError `notification_not_found` */
   get(id: string): Promise<NotificationProgress>;
+  /** Why its messages failed, the most frequent reason first. @throws ServiceError `notification_not_found` */
+  failures(id: string): Promise<FailureReason[]>;
   /** @throws ServiceError `notification_not_found`, `notification_finished` */
   pause(id: string): Promise<NotificationProgress>;
   /** @throws ServiceError `notification_not_found`, `notification_finished` */
@@ -71,6 +74,7 @@ export function createNotifications(dependencies: Dependencies): Notifications {
     accept: createAccept(dependencies),
     list: (request, key) => progress.list(request, key && hashOfKey(key)),
     get: progress.get,
+    failures: createFailures(dependencies.db),
     pause: (id) => controlled(id, control.pause),
     resume: (id) => controlled(id, control.resume),
     cancel: (id) => controlled(id, control.cancel),

@@ -119,6 +119,11 @@ describe.each(backends)("on %s", (backend) => {
       ["cancelNotification", { path }],
       ["listDeadLetters", {}],
       ["replayDeadLetter", { path: { id: "1" } }],
+      ["listFailures", { path }],
+      ["listProviders", {}],
+      ["resumeProvider", { path: { provider: "outbox" } }],
+      ["confirmRemovals", { path: { provider: "outbox" } }],
+      ["discardRemovals", { path: { provider: "outbox" } }],
     ];
     const statuses = async (calls: typeof ofUsers, headers: object) =>
       Promise.all(

@@ -1,0 +1,1 @@
+ALTER TABLE "push"."delivery_chunks" ADD COLUMN "failures" jsonb DEFAULT '{}'::jsonb NOT NULL;

@@ -1,0 +1,139 @@
+/** What operators see of the push providers, and decide about them. */
+import { sql } from "drizzle-orm";
+import type { Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { boolean, integer, nullable, oneOf, text } from "../../platform/database/readers.ts";
+import { computed, rows, selection } from "../../platform/database/statements.ts";
+import type { Jobs } from "../../platform/messaging/jobs.ts";
+import { providerNotFound } from "../errors.ts";
+import { type ProviderName, providerNames } from "../provider-settings.ts";
+import { deadReports, providerPaces } from "../schema.ts";
+import { causes } from "./breaker.ts";
+import { decideRemovals } from "./dead-reports.ts";
+import { endPauses, wholeProvider } from "./provider-pauses.ts";
+
+interface ServiceStatus {
+  readonly state: "OPEN" | "UNAVAILABLE" | "REFUSED" | "PROBING";
+  /** The response for which it is paused; null if it is open. */
+  readonly reason: string | null;
+  /** Of the last change: ISO 8601, UTC, with milliseconds. */
+  readonly since: string;
+  /** Likewise; null if it is not paused. */
+  readonly pausedUntil: string | null;
+}
+
+export interface ProviderStatus extends Omit<ServiceStatus, "since"> {
+  readonly provider: ProviderName;
+  /** Null if the provider was never paused. */
+  readonly since: string | null;
+  /** Services of the provider that were paused before. */
+  readonly origins: readonly ({ readonly origin: string } & ServiceStatus)[];
+  readonly removals: {
+    /** Since when no dead token is removed; null if they are. */
+    readonly heldSince: string | null;
+    /** Tokens that wait for their removal. */
+    readonly waiting: number;
+  };
+}
+
+/** All but `list` throw ServiceError `not_found` for a provider that is not in use. Each can be repeated. */
+export interface ProviderControl {
+  /** The providers in use, in the order of the settings. */
+  list(): Promise<ProviderStatus[]>;
+  /** Ends the pause of a provider, or of one of its services. */
+  resume(provider: ProviderName, origin: string | undefined): Promise<ProviderStatus>;
+  /** Confirms or discards the removals that wait. */
+  decideRemovals(provider: ProviderName, decision: "confirm" | "discard"): Promise<ProviderStatus>;
+}
+
+const pace = names(providerPaces);
+const report = names(deadReports);
+const iso = (moment: unknown) => sql`to_char(${moment} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+const provider = oneOf(providerNames);
+
+const row = selection({
+  provider: computed(provider, pace.provider),
+  service: pace.service,
+  cause: computed(nullable(oneOf(causes)), pace.cause),
+  reason: pace.reason,
+  since: computed(text, iso(pace.since)),
+  isPaused: computed(boolean, sql`coalesce(${pace.pausedUntil} > now(), false)`),
+  pausedUntil: computed(nullable(text), iso(pace.pausedUntil)),
+  heldSince: computed(nullable(text), iso(pace.removalsHeldAt)),
+});
+const waiting = selection({
+  provider: computed(provider, report.provider),
+  count: computed(integer, sql`count(*)::int`),
+});
+
+export function createProviderControl({
+  db,
+  jobs,
+  providers,
+}: {
+  readonly db: Database;
+  readonly jobs: Pick<Jobs, "hasten">;
+  /** Those in use. */
+  readonly providers: readonly ProviderName[];
+}): ProviderControl {
+  async function list(): Promise<ProviderStatus[]> {
+    const [found, reports] = await Promise.all([
+      rows(db, row, sql`select ${row} from ${providerPaces} order by ${pace.service}`),
+      rows(
+        db,
+        waiting,
+        sql`
+          select ${waiting} from ${deadReports}
+          where ${report.state} in ('WAITING', 'CONFIRMED') group by ${report.provider}`,
+      ),
+    ]);
+    return providers.map((name) => {
+      const own = found.filter((one) => one.provider === name);
+      const whole = own.find(({ service }) => service === wholeProvider);
+      return {
+        provider: name,
+        ...(whole ? statusOf(whole) : { state: "OPEN", reason: null, pausedUntil: null }),
+        since: whole?.since ?? null,
+        origins: own
+          .filter(({ service }) => service !== wholeProvider)
+          .map((one) => ({ origin: one.service, ...statusOf(one) })),
+        removals: {
+          heldSince: whole?.heldSince ?? null,
+          waiting: reports.find((one) => one.provider === name)?.count ?? 0,
+        },
+      };
+    });
+  }
+
+  async function changed(name: ProviderName, change: () => Promise<unknown>): Promise<ProviderStatus> {
+    if (!providers.includes(name)) throw providerNotFound();
+    await change();
+    const status = (await list()).find((one) => one.provider === name);
+    if (!status) throw providerNotFound();
+    return status;
+  }
+
+  return {
+    list,
+    resume: (name, origin) => changed(name, () => endPauses(db, jobs, name, origin)),
+    decideRemovals: (name, decision) => changed(name, () => decideRemovals(db, name, decision)),
+  };
+}
+
+function statusOf({
+  cause,
+  reason,
+  since,
+  isPaused,
+  pausedUntil,
+}: {
+  readonly cause: (typeof causes)[number] | null;
+  readonly reason: string | null;
+  readonly since: string;
+  readonly isPaused: boolean;
+  readonly pausedUntil: string | null;
+}): ServiceStatus {
+  if (cause === null) return { state: "OPEN", reason: null, since, pausedUntil: null };
+  if (!isPaused) return { state: "PROBING", reason, since, pausedUntil: null };
+  return { state: cause === "unavailable" ? "UNAVAILABLE" : "REFUSED", reason, since, pausedUntil };
+}
