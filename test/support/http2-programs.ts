@@ -67,6 +67,7 @@ export async function startNghttpd(options: readonly string[]): Promise<Http2Pro
 
 /** @returns false if it ended before it listened */
 async function listens(child: ChildProcess, port: number): Promise<boolean> {
+  const gone = once(child, "exit").then(() => false);
   while (child.exitCode === null && child.signalCode === null) {
     const socket = connect(port, "127.0.0.1");
     const isUp = await Promise.race([
@@ -74,7 +75,7 @@ async function listens(child: ChildProcess, port: number): Promise<boolean> {
         () => true,
         () => false,
       ),
-      once(child, "exit").then(() => false),
+      gone,
     ]);
     socket.destroy();
     // Another process may have the port: then this one ends at once.

@@ -16,6 +16,9 @@ import type {
 } from "../../../src/push/providers/provider.ts";
 import { WebPushProvider } from "../../../src/push/providers/webpush/webpush.ts";
 
+/** The senders are tested with our client of HTTP/2, and with Node's where `TEST_HTTP2_CLIENT=node`. */
+const connect = process.env["TEST_HTTP2_CLIENT"] === "node" ? http2Clients.node : http2Clients.own;
+
 export function content(changes: Partial<NotificationContent> = {}): NotificationContent {
   return {
     notificationId: randomUUID(),
@@ -50,16 +53,16 @@ export function fcmOf({ origin, credentials }: FcmFake, clock: Clock = systemClo
     clientEmail: credentials.client_email,
     tokenUri: credentials.token_uri,
   };
-  return new FcmProvider({ endpoint: origin, account }, clock, http2Clients.own);
+  return new FcmProvider({ endpoint: origin, account }, clock, connect);
 }
 
 export function apnsOf({ origin, credentials }: ApnsFake, clock: Clock = systemClock): ApnsProvider {
   const { privateKey: key, keyId, teamId, topic } = credentials;
-  return new ApnsProvider({ endpoint: origin, key, keyId, teamId, topic }, clock, http2Clients.own);
+  return new ApnsProvider({ endpoint: origin, key, keyId, teamId, topic }, clock, connect);
 }
 
 export function webPushOf({ origin, credentials }: WebPushFake, clock: Clock = systemClock): WebPushProvider {
   const { privateKey: vapidPrivateKey, publicKey: vapidPublicKey, subject } = credentials;
   const settings = { vapidPrivateKey, vapidPublicKey, subject, allowedHosts: [origin] };
-  return new WebPushProvider(settings, clock, http2Clients.own);
+  return new WebPushProvider(settings, clock, connect);
 }
