@@ -25,8 +25,7 @@ export const isOpen = sql`${c.notificationId} = ${n.id} and ${c.state} in ('PEND
 
 /** Condition on the notification `n`. A notification that stays paused past its expiry is completed too. */
 export const nothingIsLeft = sql`
-  ${n.completedAt} is null and (${n.state} = 'CANCELLED'
-    or ${n.state} = 'SENDING' and ${n.plannedAt} is not null
+  ${n.completedAt} is null and (${n.state} in ('SENDING', 'CANCELLED')
     or ${n.state} = 'PAUSED' and ${n.expiresAt} < now() - ${abandonedAfter})
   and not exists (select from ${deliveryChunks} c where ${isOpen})`;
 

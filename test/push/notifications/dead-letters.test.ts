@@ -181,6 +181,26 @@ describe.each(backends)("dead letters on %s", (backend) => {
     },
   );
 
+  test.runIf(backend === "PostgreSQL")(
+    "one that another replay sends again meanwhile is left to it",
+    async () => {
+      const { id, chunk } = await oneChunk();
+      await giveUp(chunk);
+      const other = await lab.own.open();
+      let replaying: Promise<unknown> | undefined;
+      await other.db.transaction(async (tx) => {
+        await tx.execute(sql`select 1 from push.notifications where id = ${id}::uuid for update`);
+        replaying = lab.notifications.replay(chunk).catch((error: unknown) => error);
+        const waits = sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+        await expect.poll(() => rows(tx, waits)).toHaveLength(1);
+        await tx.execute(sql`update push.delivery_chunks set state = 'PENDING' where id = ${chunk}::bigint`);
+      });
+      expect(await replaying).toMatchObject(notFound);
+      expect(await lab.chunks(id)).toMatchObject([{ state: "PARKED" }]);
+      expect(await lab.waiting(queue)).toEqual([]);
+    },
+  );
+
   test("20 parallel replays of one make one job", async () => {
     const { chunk } = await oneChunk();
     await giveUp(chunk);

@@ -3,8 +3,15 @@ import { type SQL, sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Database } from "../../../src/platform/database/database.ts";
-import { deliveryQueue, type PlanJob, planQueue, planRestQueue } from "../../../src/push/database.ts";
+import {
+  deliveryQueue,
+  followQueue,
+  type PlanJob,
+  planQueue,
+  planRestQueue,
+} from "../../../src/push/database.ts";
 import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
+import { sweepCompletions } from "../../../src/push/notifications/completion-sweep.ts";
 import { createNotifications } from "../../../src/push/notifications/notifications.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
 import { rows } from "../../support/rows.ts";
@@ -311,8 +318,10 @@ describe.each(backends)("planning on %s", (backend) => {
     const id = await lab.accept();
     await planSteps(3);
     await lab.notifications.pause(id);
+    expect(await rangesLeft()).toBe(1);
     await lab.plan(window);
     expect(await progress(id)).toMatchObject({ state: "PAUSED", planned: 30, remaining: 30 });
+    expect(await rangesLeft(), "it is not even split").toBe(1);
     expect(new Set((await lab.chunks(id)).map(({ state }) => state))).toEqual(new Set(["PENDING"]));
     expect(await lab.waiting(planQueue)).toEqual([]);
     expect(await lab.notifications.resume(id)).toMatchObject({ state: "PLANNING" });
@@ -325,10 +334,37 @@ describe.each(backends)("planning on %s", (backend) => {
     const id = await lab.accept();
     await planSteps(3);
     await lab.notifications.cancel(id);
+    expect(await rangesLeft(), "its job removes it").toBe(1);
     await lab.plan(window);
     expect(await progress(id)).toMatchObject({ state: "CANCELLED", planned: 30, dropped: 30, remaining: 0 });
     expect(await lab.waiting(planQueue)).toEqual([]);
     expect(await rangesLeft()).toBe(0);
+  });
+
+  test("cancelled while it is paused: what was parked is removed", async () => {
+    await manyDevices();
+    const id = await lab.accept();
+    await lab.notifications.pause(id);
+    await lab.plan(window);
+    expect(await rangesLeft()).toBe(1);
+    await lab.notifications.cancel(id);
+    expect(await rangesLeft()).toBe(0);
+  });
+
+  test("a range whose job was lost gets another by the sweep, once it is planned again", async () => {
+    const devices = await manyDevices();
+    const id = await lab.accept();
+    await sweepCompletions(lab);
+    expect(await lab.waiting(followQueue), "it has a job").toEqual([]);
+    await lab.notifications.pause(id);
+    await lab.plan(window);
+    await sweepCompletions(lab);
+    expect(await lab.waiting(followQueue), "it is paused").toEqual([]);
+    await lab.db.execute(sql`update push.notifications set state = 'PLANNING' where id = ${id}::uuid`);
+    await sweepCompletions(lab);
+    await lab.follow();
+    await lab.plan(window);
+    await expectAllOnce(id, devices);
   });
 
   test("paused and resumed before the job comes: the range keeps its job", async () => {
