@@ -2,7 +2,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
-import type { Database } from "../../../src/platform/database/database.ts";
+import { arrayLiteral, type Database } from "../../../src/platform/database/database.ts";
 import { createJobs, type Jobs } from "../../../src/platform/messaging/jobs.ts";
 import { createMetrics, type Metrics } from "../../../src/platform/observability/metrics.ts";
 import { deliveryQueue, pushJobTables, pushMigrations } from "../../../src/push/database.ts";
@@ -152,7 +152,7 @@ export async function planOn(db: Database, jobs: Pick<Jobs, "enqueue">, plan: Pl
         (user_id, provider, token, token_hash, utc_offset, expires_at, registered_at, renewed_at)
       select 'user-' || n % ${users}::int, ${provider}, token, decode(hash, 'hex'), 0, now() + interval '1 day', now(),
         now() - interval '1 hour'
-      from unnest(${`{${tokens.join(",")}}`}::text[], ${`{${hashes.join(",")}}`}::text[])
+      from unnest(${arrayLiteral(tokens)}::text[], ${`{${hashes.join(",")}}`}::text[])
         with ordinality as d (token, hash, n)
       order by n returning id::text`,
   );

@@ -61,8 +61,12 @@ export function apnsOf({ origin, credentials }: ApnsFake, clock: Clock = systemC
   return new ApnsProvider({ endpoint: origin, key, keyId, teamId, topic }, clock, connect);
 }
 
-export function webPushOf({ origin, credentials }: WebPushFake, clock: Clock = systemClock): WebPushProvider {
+export function webPushOf(
+  { origin, credentials }: WebPushFake,
+  clock: Clock = systemClock,
+  allowedHosts: readonly string[] = [origin],
+): WebPushProvider {
   const { privateKey: vapidPrivateKey, publicKey: vapidPublicKey, subject } = credentials;
-  const settings = { vapidPrivateKey, vapidPublicKey, subject, allowedHosts: [origin] };
+  const settings = { vapidPrivateKey, vapidPublicKey, subject, allowedHosts };
   return new WebPushProvider(settings, clock, connect);
 }

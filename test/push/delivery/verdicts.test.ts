@@ -1,0 +1,139 @@
+/** What the answers of the providers' fakes lead to, over real sockets: nobody's token decides over others. */
+import { createHash, randomUUID } from "node:crypto";
+import { sql } from "drizzle-orm";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import { startApnsFake } from "../../../src/development/provider-fakes/apns/apns.ts";
+import { startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
+import { startWebPushFake } from "../../../src/development/provider-fakes/webpush/webpush.ts";
+import { systemClock } from "../../../src/platform/base/clock.ts";
+import { createProviderControl } from "../../../src/push/delivery/provider-control.ts";
+import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { apnsOf, fcmOf, webPushOf } from "../providers/providers-fixture.ts";
+import { createDeliveryTest, type DeliveryTest, eventually } from "./delivery-fixture.ts";
+
+const rules = { refusedPauseMs: 3_000_000, firstPauseMs: 3_000_000, longestPauseMs: 3_000_000 };
+const nobodyFails = { failed: 0, retries: 0 };
+
+// What is decided is the same on both databases.
+describe.each(backends.slice(0, 1))("on %s", (backend) => {
+  let test: DeliveryTest;
+  const cleanup = suiteCleanup();
+  beforeAll(async () => {
+    test = await createDeliveryTest(backend);
+    cleanup.defer(() => test.close());
+  });
+  /** What a test has opened, to be closed when its workers have stopped. */
+  const open: { close(): Promise<void> }[] = [];
+  function opened<T extends { close(): Promise<void> }>(one: T): T {
+    open.push(one);
+    return one;
+  }
+  afterEach(async () => {
+    await test.stopWorkers();
+    for (const one of open.splice(0).reverse()) await one.close();
+    await test.clearPace();
+    await test.db.execute(sql`delete from push.devices`);
+  });
+
+  const control = () =>
+    createProviderControl({ db: test.db, jobs: test.jobs, providers: ["fcm", "apns", "webpush"] });
+  const stateOf = async (name: string) => (await control().list()).find(({ provider }) => provider === name);
+
+  it("FCM: iOS tokens of a project without an APNs key fail alone, with an alarm", async () => {
+    const fake = opened(await startFcmFake());
+    const fcm = opened(fcmOf(fake));
+    const planned = await test.plan({
+      devices: 500,
+      token: (n) => `${n % 50 === 0 ? "ios" : "android"}-${n}-${randomUUID()}`,
+    });
+    fake.play({ tokenPrefix: "ios-", answer: "THIRD_PARTY_AUTH_ERROR" });
+    test.startWorker({ providers: [fcm], rules });
+    expect(await test.until(planned, ["DONE"])).toMatchObject([
+      { sent: 490, failed: 10, dead: 0, attempt: 1 },
+    ]);
+    expect(await stateOf("fcm")).toMatchObject({ state: "OPEN" });
+    expect(test.log.lines().filter(({ reason }) => reason === "401 THIRD_PARTY_AUTH_ERROR")).toMatchObject([
+      { level: "error", notificationId: planned.notificationId },
+    ]);
+    expect(await test.metrics.registry.metrics()).toContain(
+      'gatepost_push_message_alarms_total{provider="fcm"} 10',
+    );
+  });
+
+  it("FCM: one user's tokens of another project, answered first, stop nobody", async () => {
+    const fake = opened(await startFcmFake());
+    const fcm = opened(fcmOf(fake));
+    const hostile = await test.plan({ devices: 12, users: 1, token: (n) => `mismatch-${n}-${randomUUID()}` });
+    test.startWorker({ providers: [fcm], rules });
+    expect(await test.until(hostile, ["DONE"])).toMatchObject([{ failed: 12 }]);
+    const good = await test.plan({ devices: 200 });
+    expect(await test.until(good, ["DONE"])).toMatchObject([{ sent: 200, failed: 0 }]);
+  });
+
+  it("FCM: rights that are taken away are found by the self-test, and no message is lost", async () => {
+    const fake = opened(await startFcmFake());
+    const fcm = opened(fcmOf(fake));
+    const playing = fake.play({ answer: "PERMISSION_DENIED" });
+    const planned = await test.plan({ devices: 60 });
+    test.startWorker({ providers: [fcm], rules });
+    await eventually(async () => (await stateOf("fcm"))?.state === "REFUSED");
+    playing.stop();
+    await control().resume("fcm", undefined);
+    expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 60, ...nobodyFails }]);
+  });
+
+  it("APNs: a wrong topic is a refusal, and what waited goes out once it is right", async () => {
+    const fake = opened(await startApnsFake());
+    const apns = opened(apnsOf(fake));
+    const token = (n: number) => createHash("sha256").update(`${n}`).digest("hex");
+    const playing = fake.play({ answer: "TopicDisallowed" });
+    const planned = await test.plan({ devices: 120, chunkSize: 60, provider: "apns", token });
+    test.startWorker({ providers: [apns], rules });
+    await eventually(async () => (await stateOf("apns"))?.state === "REFUSED");
+    expect(await stateOf("apns")).toMatchObject({ reason: "400 TopicDisallowed" });
+    playing.stop();
+    await control().resume("apns", undefined);
+    const chunks = await test.until(planned, ["DONE"]);
+    expect(chunks).toMatchObject([
+      { sent: 60, ...nobodyFails },
+      { sent: 60, ...nobodyFails },
+    ]);
+  });
+
+  it("Web Push: a changed VAPID key is a refusal of one push service, and nothing fails for it", async () => {
+    const fake = opened(await startWebPushFake());
+    const stranger = opened(await startWebPushFake());
+    const wrong = opened(webPushOf({ ...fake, credentials: stranger.credentials }));
+    const right = opened(webPushOf(fake));
+    const planned = await test.plan({
+      ...{ devices: 80, provider: "webpush" },
+      token: () => JSON.stringify(fake.subscribe()),
+    });
+    const worker = test.startWorker({ providers: [wrong], rules });
+    await eventually(async () => (await stateOf("webpush"))?.origins[0]?.state === "REFUSED");
+    expect(await test.until(planned, ["PENDING"])).toMatchObject([{ sent: 0, ...nobodyFails }]);
+    await worker.stop();
+    test.startWorker({ providers: [right], rules });
+    await control().resume("webpush", fake.origin);
+    expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 80, ...nobodyFails }]);
+  });
+
+  it("Web Push: one push service that is away pauses itself alone", async () => {
+    const fake = opened(await startWebPushFake());
+    const other = opened(await startWebPushFake({ credentials: fake.credentials }));
+    const both = opened(webPushOf(fake, systemClock, [fake.origin, other.origin]));
+    const down = fake.play({ answer: "ServiceUnavailable", retryAfter: 3_000 });
+    const planned = await test.plan({
+      ...{ devices: 100, provider: "webpush" },
+      token: (n) => JSON.stringify((n % 2 === 0 ? fake : other).subscribe()),
+    });
+    test.startWorker({ providers: [both], rules });
+    await eventually(async () => (await stateOf("webpush"))?.origins.length === 1);
+    expect(await test.until(planned, ["PENDING"])).toMatchObject([{ sent: 50, rest: 50, ...nobodyFails }]);
+    down.stop();
+    await control().resume("webpush", undefined);
+    const chunks = await test.until(planned, ["DONE"]);
+    expect(chunks.reduce((sum, { sent }) => sum + sent, 0)).toBe(100);
+  });
+});
