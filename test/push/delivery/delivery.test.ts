@@ -3,9 +3,12 @@ import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type FcmFake, startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
+import { JobLostError } from "../../../src/platform/messaging/jobs.ts";
 import { deliveryQueue } from "../../../src/push/database.ts";
-import { takeChunk } from "../../../src/push/delivery/chunk-repository.ts";
+import { type TakenChunk, takeChunk } from "../../../src/push/delivery/chunk-repository.ts";
+import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { messageId } from "../../../src/push/delivery/message-id.ts";
+import { settleChunk } from "../../../src/push/delivery/settle-chunk.ts";
 import type { FcmProvider } from "../../../src/push/providers/fcm/fcm.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
@@ -203,11 +206,43 @@ describe.each(backends)("delivery on %s", (backend) => {
       test.db,
       sql`select job_id::text as id from push.delivery_chunks where id = ${chunkId}::bigint`,
     );
-    const take = async (retryCount: number, id = row?.id ?? "") =>
-      (await takeChunk(test.db, "fcm", { id, retryCount, data: { chunkId } }))?.attempt;
+    const taken: TakenChunk[] = [];
+    const take = async (retryCount: number, id = row?.id ?? "") => {
+      const chunk = await takeChunk(test.db, "fcm", { id, retryCount, data: { chunkId } });
+      if (chunk) taken.push(chunk);
+      return chunk?.attempt;
+    };
     expect(await take(5, randomUUID())).toBeUndefined();
     const attempts = [await take(1), await take(0), await take(1), await take(2), await take(1)];
     expect(attempts).toEqual([1, undefined, undefined, 2, undefined]);
+
+    // Nor can the earlier one store what it has sent, even if nobody has asked after its job.
+    const [earlier, later] = taken;
+    if (!earlier || !later) throw new Error("it was not taken twice");
+    const job = {
+      ...{ id: row?.id ?? "", queue: deliveryQueue("fcm"), data: { chunkId } },
+      ...{ retryCount: 1, priority: 0, failedId: null },
+    };
+    const jobs = { complete: async () => undefined, enqueue: async () => undefined };
+    const result = {
+      sent: 1,
+      failed: 0,
+      dropped: 0,
+      dead: 0,
+      failures: new Map(),
+      answers: undefined,
+      tries: [],
+    };
+    const dependencies = {
+      db: test.db,
+      jobs,
+      provider: "fcm",
+      limits: { maxDeadPercent: 10, ...deliveryRules },
+    } as const;
+    await expect(settleChunk(dependencies, job, earlier, result)).rejects.toThrow(JobLostError);
+    expect((await test.chunks(planned))[0]).toMatchObject({ state: "SENDING", sent: 0, rest: 1 });
+    await settleChunk(dependencies, job, later, result);
+    expect((await test.chunks(planned))[0]).toMatchObject({ state: "DONE", sent: 1, rest: 0 });
   });
 
   it("honours Retry-After: nothing is sent before, everything afterwards", async () => {
