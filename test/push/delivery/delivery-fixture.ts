@@ -116,8 +116,8 @@ export interface DeliveryTest {
   /** As an operator's pause and resume have it. */
   pause(planned: Planned): Promise<void>;
   resume(planned: Planned): Promise<void>;
-  /** Of the provider, since the last: so that tests do not slow each other down. */
-  clearPace(): Promise<void>;
+  /** Forgets paces, answers and the jobs that are left, so that no test works for another or slows it down. */
+  clearState(): Promise<void>;
   /** As if the provider had failed; null: its pause is over, and it is to be probed. */
   pauseProvider(pause: { cause: string; seconds: number | null; service?: string }): Promise<void>;
   openJobs(provider?: ProviderName): Promise<number>;
@@ -278,7 +278,8 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
         await followNotification(tx, jobs, { state: "SENDING", isTest: false }, work);
       });
     },
-    async clearPace() {
+    async clearState() {
+      await db.execute(sql`delete from push_jobs.job where name like 'deliver-%' and state < 'completed'`);
       await db.execute(sql`delete from push.provider_paces`);
       await db.execute(sql`delete from push.dead_reports`);
       await db.execute(sql`delete from push.provider_answers`);

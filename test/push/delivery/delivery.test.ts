@@ -34,7 +34,7 @@ describe.each(backends)("delivery on %s", (backend) => {
   });
   afterEach(async () => {
     await test.stopWorkers();
-    await test.clearPace();
+    await test.clearState();
     fake.clear();
   });
 

@@ -31,7 +31,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
   });
   afterEach(async () => {
     await test.stopWorkers();
-    await test.clearPace();
+    await test.clearState();
   });
 
   const rateRow = async () =>

@@ -29,7 +29,7 @@ describe.each(backends)("the rate limiter on %s", (backend) => {
   });
   afterEach(async () => {
     await test.stopWorkers();
-    await test.clearPace();
+    await test.clearState();
   });
 
   function rateLimiterOf(settings: { maxPerSecond: number; rampSeconds?: number }): ProviderRateLimiter {
@@ -114,7 +114,7 @@ describe.each(backends)("the rate limiter on %s", (backend) => {
 
   it("gives no more out at once than a slice of time holds, and something however slow it is", async () => {
     expect(await rateLimiterOf({ maxPerSecond: 100 }).reserve(1000, 0)).toMatchObject({ messages: 50 });
-    await test.clearPace();
+    await test.clearState();
     const slow = await rateLimiterOf({ maxPerSecond: 10, rampSeconds: 60 }).reserve(1000, Date.now());
     expect(slow).toMatchObject({ messages: 1 });
     expect(slow.endMs).toBeLessThan(2_500);
@@ -212,7 +212,7 @@ describe.each(backends)("the rate limiter on %s", (backend) => {
     const pauses = pausesOf();
     await pauses.record("", { cause: "foreign", afterMs: 0, reason: "403 SENDER_ID_MISMATCH" });
     expect(await pauses.endRefusal()).toBe(false);
-    await test.clearPace();
+    await test.clearState();
     await pauses.record("", { cause: "refused", afterMs: 0, reason: "401" });
     expect(await pauses.endRefusal()).toBe(true);
     expect(await pauses.load()).toEqual(

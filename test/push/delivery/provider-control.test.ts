@@ -17,7 +17,7 @@ describe.each(backends)("the providers on %s", (backend) => {
   });
   afterEach(async () => {
     await test.stopWorkers();
-    await test.clearPace();
+    await test.clearState();
   });
 
   const control = () =>

@@ -33,7 +33,7 @@ describe.each(backends)("removals on %s", (backend) => {
   });
   afterEach(async () => {
     await test.stopWorkers();
-    await test.clearPace();
+    await test.clearState();
     await test.db.execute(sql`delete from push.devices`);
     await test.db.execute(sql`delete from push.outbox`);
   });

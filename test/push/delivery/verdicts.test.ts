@@ -32,7 +32,7 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
   afterEach(async () => {
     await test.stopWorkers();
     for (const one of open.splice(0).reverse()) await one.close();
-    await test.clearPace();
+    await test.clearState();
     await test.db.execute(sql`delete from push.devices`);
   });
 
