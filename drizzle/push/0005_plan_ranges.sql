@@ -2,7 +2,7 @@ CREATE TABLE "push"."plan_ranges" (
 	"notification_id" uuid NOT NULL,
 	"after_id" bigint NOT NULL,
 	"through_id" bigint,
-	"turn" integer NOT NULL,
+	"range_number" integer NOT NULL,
 	"job_id" uuid,
 	CONSTRAINT "plan_ranges_pkey" PRIMARY KEY("notification_id","after_id")
 );
@@ -13,7 +13,7 @@ CREATE INDEX "devices_place" ON "push"."devices" USING btree (coalesce("time_zon
 ANALYZE "push"."devices";--> statement-breakpoint
 -- What is not planned yet is parked, and the completion sweep gives it a job. History that has been recorded already is
 -- not recorded again.
-INSERT INTO "push"."plan_ranges" ("notification_id", "after_id", "through_id", "turn")
+INSERT INTO "push"."plan_ranges" ("notification_id", "after_id", "through_id", "range_number")
 SELECT "id", "planned_through", "plan_until", 0 FROM "push"."notifications"
 WHERE "planned_at" is null and "state" in ('PLANNING', 'PAUSED');--> statement-breakpoint
 ALTER TABLE "push"."notifications" DROP COLUMN "recorded_user";--> statement-breakpoint

@@ -3,7 +3,7 @@
  * of planned, sent, failed and dropped devices can be read from them at any moment, also after crashes. Jobs, which
  * only announce that there is work, are in the schema `push_jobs` of pg-boss.
  */
-import { sql } from "drizzle-orm";
+import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import {
   bigint,
   bigserial,
@@ -29,8 +29,9 @@ export const push = pgSchema("push");
 /** Text for ids, compared as bytes: several times faster than by the rules of a language. */
 const byteOrderedText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
 
-/** Where a device is, as its app has said it: a time zone, or else an offset. An expression over a row of devices. */
-export const devicePlace = sql.raw(`coalesce("time_zone", "utc_offset"::text)`);
+/** Where a device is, as its app has said it: a time zone, or else an offset. */
+export const placeOf = (timeZone: SQLWrapper, utcOffset: SQLWrapper): SQL =>
+  sql`coalesce(${timeZone}, ${utcOffset}::text)`;
 
 /** Devices that notifications are sent to. */
 export const devices = push.table(
@@ -57,7 +58,7 @@ export const devices = push.table(
     index("devices_user").on(table.userId, table.id),
     index("devices_expiry").on(table.expiresAt),
     // Planning finds its recipients by it, and the places that are in use.
-    index("devices_place").on(devicePlace, table.id),
+    index("devices_place").on(placeOf(table.timeZone, table.utcOffset), table.id),
   ],
 );
 
@@ -113,7 +114,7 @@ export const planRanges = push.table(
     /** up to this one. Null in the first range until planning begins: it ends at the last device that exists then. */
     through: bigint("through_id", { mode: "number" }),
     /** The number of the range among the notification's, which gives the priority of its job. */
-    turn: integer("turn").notNull(),
+    turn: integer("range_number").notNull(),
     /** The job that may plan it, and no other. Null: it was parked when its job came, as the notification was paused. */
     jobId: uuid("job_id"),
   },

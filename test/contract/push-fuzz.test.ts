@@ -32,7 +32,7 @@ const ofUsers = ["savePushToken", "deletePushToken", "getNotificationsHistory", 
 const ofContent: Record<string, RegExp> = {
   "400":
     /is longer than 4000 bytes in UTF-8|is longer than 1000 bytes in a URL|"\/body\/expiration","message":"is not a date-time|"\/header\/barrier-user-utc-offset","message":"is neither|must be a moment in the future|"\/body\/provider","message":"must be one of|"\/body\/token"/,
-  "404": /notification_not_found|dead_letter_not_found/,
+  "404": /notification_not_found|dead_letter_not_found|does not use this push provider/,
   "409": /idempotency_key_reused|notification_finished/,
 };
 

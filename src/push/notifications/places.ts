@@ -13,9 +13,12 @@ import { names } from "../../platform/database/names.ts";
 import { text } from "../../platform/database/readers.ts";
 import { computed, rows, selection } from "../../platform/database/statements.ts";
 import { zoneTime } from "../devices/time-zone.ts";
-import { devicePlace, devices } from "../schema.ts";
+import { devices, placeOf } from "../schema.ts";
 
 const { timeZone, utcOffset } = names(devices);
+
+/** The place of the device in a row. */
+export const devicePlace = placeOf(timeZone, utcOffset);
 
 /** The places that devices are in, and their offsets at a certain moment. */
 export interface Places {

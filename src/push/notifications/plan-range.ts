@@ -40,7 +40,7 @@ const result = selection({
   recipients: computed(integer, sql`(select count(*) from entries)::int`),
   made: computed(
     listOf(madeChunk),
-    sql`coalesce((select jsonb_agg(to_jsonb(made) order by "id"::bigint) from made), '[]')`,
+    sql`coalesce((select jsonb_agg(to_jsonb(made) order by ${chunk.id}::bigint) from made), '[]')`,
   ),
   isOutdated: computed(boolean, sql`is_outdated`),
 });
@@ -75,7 +75,7 @@ export async function planRange(
     result,
     sql`
       with recursive ${placesInUse},
-      recipients as materialized (
+      found as materialized (
         select ${id}, ${userId}, ${provider}, ${utcOffset}
         from (
           select ${id}, ${userId}, ${provider}, ${offsetIn(places)} as ${utcOffset}
@@ -86,7 +86,7 @@ export async function planRange(
       ),
       entries as (
         insert into ${history} (${entry.userId}, ${entry.notificationId}, ${entry.viewed})
-        select distinct ${userId}, ${notificationId}, false from recipients order by ${userId}
+        select distinct ${userId}, ${notificationId}, false from found order by ${userId}
         on conflict do nothing
         returning 1
       ),
@@ -100,14 +100,14 @@ export async function planRange(
           select *, cardinality(ids) as size, (cardinality(ids) + ${chunkSize}::int - 1) / ${chunkSize}::int as parts
           from (
             select ${utcOffset}, ${provider}, array_agg(${id} order by ${id}) as ids
-            from recipients group by ${utcOffset}, ${provider}
+            from found group by ${utcOffset}, ${provider}
           ) as grouped
         ) as group_of
-        cross join lateral generate_series(0, parts - 1) as turn
+        cross join lateral generate_series(0, parts - 1) as part_number
         cross join lateral (
-          select ids[turn * size / parts + 1 : (turn + 1) * size / parts] as part
+          select ids[part_number * size / parts + 1 : (part_number + 1) * size / parts] as part
         ) as cut
-        order by turn, ${utcOffset}, ${provider}
+        order by part_number, ${utcOffset}, ${provider}
         returning ${madeChunk}
       )
       select ${result} from (select ${range.utcOffsets ? hasUnknown(places) : sql`false`} as is_outdated) as checked`,

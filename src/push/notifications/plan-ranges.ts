@@ -14,7 +14,8 @@ import { boolean, integer, listOf, nullable, number, text } from "../../platform
 import { computed, rowCount, rows, selection } from "../../platform/database/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planQueue, planRestQueue } from "../database.ts";
-import { devicePlace, devices, notifications, planRanges } from "../schema.ts";
+import { devices, notifications, planRanges } from "../schema.ts";
+import { devicePlace } from "./places.ts";
 
 const row = names(planRanges);
 const r = names(planRanges, "r");
@@ -43,7 +44,7 @@ type RangeJob = Pick<Job<PlanJob>, "id" | "data">;
 export function firstRange(jobId: string, from: SQL): SQL {
   return sql`
     insert into ${planRanges} (${row.notificationId}, ${row.after}, ${row.turn}, ${row.jobId})
-    select id, 0, 0, ${jobId}::uuid ${from}`;
+    select ${names(notifications).id}, 0, 0, ${jobId}::uuid ${from}`;
 }
 
 /** Test runs are planned first: they are small, and an operator waits for them. */
