@@ -52,7 +52,7 @@ interface RelaySettings {
 /** Events delivered in one transaction, at most. */
 const batchSize = 100;
 /** Milliseconds after which a batch ends with the event that is being delivered. */
-const batchMs = 5_000;
+const batchMs = 3_000;
 /** Milliseconds between tries, at most. */
 const longestPauseMs = 15_000;
 /** Milliseconds that a subscriber may take for one event: the relay holds a transaction meanwhile. */
@@ -105,6 +105,7 @@ function flushed(log: Logger): Promise<void> {
 /** Delivers the oldest batch of the outbox. @returns the number of events; also 0 while another process relays */
 export async function relayOnce(settings: RelaySettings): Promise<number> {
   const { db, outbox, isOnlyProcess: alone = false } = settings;
+  await flush(settings);
   if (alone) return relayBatch(db, settings);
   const { schema, name } = getTableConfig(outbox);
   const lock = selection({
@@ -115,6 +116,10 @@ export async function relayOnce(settings: RelaySettings): Promise<number> {
     const [locked] = await rows(tx, lock, sql`select ${lock}`);
     return locked?.isMine ? relayBatch(tx, settings) : 0;
   });
+}
+
+async function flush({ subscribers }: Pick<RelaySettings, "subscribers">): Promise<void> {
+  for (const subscriber of subscribers) await subscriber.flush?.();
 }
 
 async function relayBatch(db: Database, { outbox, source, subscribers }: RelaySettings): Promise<number> {
@@ -132,10 +137,6 @@ async function relayBatch(db: Database, { outbox, source, subscribers }: RelaySe
       select ${batch}
       from (select ${pending} from ${outbox} order by ${position} limit ${batchSize}) as event`,
   );
-  const flush = async () => {
-    for (const subscriber of subscribers) await subscriber.flush?.();
-  };
-  await flush();
   const delivered: number[] = [];
   const end = performance.now() + batchMs;
   for (const { position: place, ...pendingEvent } of waiting?.events ?? []) {
@@ -149,7 +150,7 @@ async function relayBatch(db: Database, { outbox, source, subscribers }: RelaySe
     for (const subscriber of subscribers) await subscriber.deliver(event);
     delivered.push(place);
   }
-  await flush();
+  await flush({ subscribers });
   if (delivered.length > 0) {
     const places = `{${delivered.join(",")}}`;
     await db.execute(sql`delete from ${outbox} where ${position} = any(${places}::bigint[])`);

@@ -12,11 +12,12 @@ import { computed, prepared, rowCount, rows, selection } from "../../platform/da
 import type { DeadDevice } from "../devices/remove-dead.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";
-import { deadReports, notifications, providerAnswers, providerPaces } from "../schema.ts";
+import { deadReports, devices, notifications, providerAnswers, providerPaces } from "../schema.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
 import { insertPace, wholeProvider } from "./provider-pauses.ts";
 
 const report = names(deadReports);
+const owned = names(devices);
 const answer = names(providerAnswers);
 const pace = names(providerPaces);
 
@@ -89,15 +90,21 @@ export async function recordDead(
   const inOrder = dead.toSorted((a, b) => a.deviceId - b.deviceId);
   const list = (values: readonly (string | number)[]) => arrayLiteral(values.map(String));
   await tx.execute(sql`
-    insert into ${deadReports} (${report.deviceId}, ${report.provider}, ${report.userId}, ${report.asOf},
+    insert into ${deadReports} as known (${report.deviceId}, ${report.provider}, ${report.userId}, ${report.asOf},
       ${report.reportedAt}, ${report.state})
     select device, ${provider}, reported_user, to_timestamp(died / 1000), now(), 'WAITING'
     from unnest(${list(inOrder.map(({ deviceId }) => deviceId))}::bigint[],
       ${list(inOrder.map(({ userId }) => userId))}::text[],
       ${list(inOrder.map(({ asOf }) => asOf))}::float8[]) as reported (device, reported_user, died)
+    -- A user who has been forgotten meanwhile is not remembered here.
+    where exists (select from ${devices} where ${owned.id} = device and ${owned.userId} = reported_user)
     order by device
+    -- A device that was kept because it was renewed, and is dead all the same, is reported anew.
     on conflict (${report.deviceId}) do update
-    set ${report.asOf} = greatest(${sql.identifier("dead_reports")}.${report.asOf}, excluded.${report.asOf})`);
+    set ${report.asOf} = greatest(known.${report.asOf}, excluded.${report.asOf}),
+      ${report.reportedAt} = case when known.${report.state} = 'REMOVED' then now() else known.${report.reportedAt} end,
+      ${report.userId} = case when known.${report.state} = 'REMOVED' then excluded.${report.userId} else known.${report.userId} end,
+      ${report.state} = case when known.${report.state} = 'REMOVED' then 'WAITING' else known.${report.state} end`);
   await insertPace(tx, provider, wholeProvider);
   const stoppedAt = await holdIfTooMany(tx, provider, limits);
   if (stoppedAt) return { isHeld: true, stoppedAt };
@@ -203,13 +210,19 @@ export function removeDue(
   });
 }
 
-/** Forgets what the safety stop no longer looks back on. */
+/** Forgets what the safety stop no longer looks back on, reports of devices that are gone, and origins. */
 export async function forgetOld(db: Database, provider: ProviderName): Promise<void> {
   await db.execute(sql`
     delete from ${deadReports}
-    where ${report.provider} = ${provider} and ${report.state} = 'REMOVED' and ${report.reportedAt} < now() - ${memory}`);
+    where ${report.provider} = ${provider} and (${report.state} = 'REMOVED' and ${report.reportedAt} < now() - ${memory}
+      or ${report.state} <> 'REMOVED' and not exists (select from ${devices} where ${owned.id} = ${report.deviceId}))`);
   await db.execute(sql`
     delete from ${providerAnswers} where ${answer.provider} = ${provider} and ${answer.at} < now() - ${memory}`);
+  // Clients name the origins of browsers' push services: those that were paused long ago are not kept.
+  await db.execute(sql`
+    delete from ${providerPaces}
+    where ${pace.provider} = ${provider} and ${pace.service} <> ${wholeProvider}
+      and greatest(${pace.pausedUntil}, ${pace.since}) < now() - ${memory}`);
 }
 
 /**

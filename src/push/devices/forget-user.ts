@@ -23,8 +23,9 @@ export function createForgetUser({ db }: { readonly db: Database }): ForgetUser 
       const chosen = sql`
         select ${device.id} as chosen_id from ${devices}
         where ${device.userId} = ${userId} order by ${device.id} for update`;
-      await removeDevices(tx, chosen, "IDENTITY_DELETED");
+      // The reports first, as where dead devices are removed, to avoid deadlocks.
       await tx.execute(sql`delete from ${deadReports} where ${report.userId} = ${userId}`);
+      await removeDevices(tx, chosen, "IDENTITY_DELETED");
       // Locks entries in the same order as the statement that marks them as viewed, to avoid deadlocks.
       await tx.execute(sql`
         with chosen as (

@@ -1,5 +1,5 @@
 /** The limit of a client over all accounts, with a small rule and a real server. */
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { guessingRules } from "../../../src/auth/limits/guessing.ts";
 import {
   type Answer,
@@ -18,8 +18,11 @@ import { repeat, statuses, times } from "./guessing-fixture.ts";
 
 const failures = 6;
 const inProduction = guessingRules.client.failures;
-beforeAll(() => void Object.assign(guessingRules.client, { failures }));
-afterAll(() => void Object.assign(guessingRules.client, { failures: inProduction }));
+const rule = suiteCleanup();
+beforeAll(() => {
+  Object.assign(guessingRules.client, { failures });
+  rule.defer(() => void Object.assign(guessingRules.client, { failures: inProduction }));
+});
 
 const tokensIn = ({ status, text }: Answer): TokenPair => {
   expect(status, text).toBe(200);

@@ -5,9 +5,10 @@
  *   TEST_FUZZ_SEED=7 TEST_FUZZ_ROUNDS=10000   one seed, or more rounds
  */
 import { setTimeout } from "node:timers/promises";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
 import { FrameConnection } from "../../../src/platform/http2/frame-connection.ts";
 import { Http2Pool } from "../../../src/push/providers/transport/http2-pool.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { follow, post, shared } from "./client-fixture.ts";
 import { frame, number, ok, type Peer, type RawServer, settings, startRawServer } from "./raw-server.ts";
 
@@ -64,10 +65,11 @@ function anyBytes(random: Random): Buffer {
 }
 
 let server: RawServer;
+const cleanup = suiteCleanup();
 beforeAll(async () => {
   server = await startRawServer();
+  cleanup.defer(() => server.close());
 });
-afterAll(() => server.close());
 
 async function play(seed: number): Promise<void> {
   const random = randomFrom(seed);

@@ -3,9 +3,10 @@ import { once } from "node:events";
 import { createServer, type Http2Server, type ServerHttp2Session } from "node:http2";
 import type { AddressInfo } from "node:net";
 import fc from "fast-check";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { FrameConnection } from "../../../src/platform/http2/frame-connection.ts";
 import { HpackEncoder } from "../../../src/platform/http2/hpack-encoder.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { follow, post } from "./client-fixture.ts";
 
 const bearer = `Bearer ${"t".repeat(900)}`;
@@ -69,8 +70,10 @@ test("a smaller table is announced, by its smallest size and its last", () => {
 describe("nghttp2", () => {
   let server: Http2Server;
   let session: ServerHttp2Session;
+  const cleanup = suiteCleanup();
   beforeAll(async () => {
     server = createServer();
+    cleanup.defer(() => new Promise((resolve) => server.close(() => resolve())));
     server.on("session", (opened) => {
       session = opened;
     });
@@ -80,7 +83,6 @@ describe("nghttp2", () => {
     });
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   });
-  afterAll(() => new Promise((resolve) => server.close(resolve)));
 
   const value = fc.oneof(
     fc.string({ unit: fc.constantFrom(..."aZ9~é ÿ,"), maxLength: 40 }).map((text) => text.trim()),

@@ -1,7 +1,7 @@
 /** Our client and Node's against three servers of HTTP/2: Node's, nghttp2's, and Go's. */
 import { createSecureServer } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import type { Connection } from "../../../src/platform/http2/connection.ts";
 import { http2Clients } from "../../../src/push/providers/create-providers.ts";
 import { findGo, findNghttpd, startGoServer, startNghttpd } from "../../support/http2-programs.ts";
@@ -32,7 +32,8 @@ function goOnce(): Promise<Running> {
   goServer ??= startGoServer();
   return goServer;
 }
-afterAll(async () => (await goServer)?.stop());
+const atEnd = suiteCleanup();
+beforeAll(() => atEnd.defer(async () => void (await goServer)?.stop()));
 
 const shared = [
   ...[":method", "POST", ":scheme", "https", ":authority", "push.example.com"],

@@ -64,7 +64,12 @@ describe.each(backends)("removals on %s", (backend) => {
   }
 
   function record(answers: Answers): Promise<{ isHeld: boolean; stoppedAt: StoppedAt | undefined }> {
+    const ids = `{${answers.dead.map(({ deviceId }) => deviceId).join(",")}}`;
+    const users = `{${answers.dead.map(({ userId }) => `"${userId}"`).join(",")}}`;
     return test.db.transaction(async (tx) => {
+      await tx.execute(sql`
+        update push.devices set user_id = owner
+        from unnest(${ids}::bigint[], ${users}::text[]) as owned (device, owner) where id = device`);
       await recordAnswers(tx, "fcm", answers);
       return recordDead(tx, "fcm", answers.dead, limits);
     });
@@ -81,6 +86,23 @@ describe.each(backends)("removals on %s", (backend) => {
     await remove(0);
     expect(await left(planned)).toBe(0);
     await remove(0);
+  });
+
+  it("come again for a device that was renewed and is dead all the same, and not for a user who is forgotten", async () => {
+    const planned = await test.plan({ devices: 2 });
+    const early = answered(100, planned);
+    await record({ ...early, dead: early.dead.map((one) => ({ ...one, asOf: 0 })) });
+    await remove(0);
+    expect(await left(planned)).toBe(2);
+    await record(answered(100, planned));
+    await remove(60);
+    expect(await left(planned)).toBe(2);
+    await remove(0);
+    expect(await left(planned)).toBe(0);
+    await record(answered(100, planned));
+    await test.db.execute(sql`delete from push.dead_reports`);
+    await record(answered(100, planned));
+    expect(await rows(test.db, sql`select 1 from push.dead_reports`)).toEqual([]);
   });
 
   it("stop for many small sends as for one large one, before any token is gone", async () => {

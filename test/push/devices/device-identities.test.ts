@@ -146,6 +146,11 @@ test("rows of one device that an older version has kept become one, that of the 
     ["apple-1", "apns", digits.toUpperCase()],
     ["android", "fcm", "A:b"],
     ["android", "fcm", "a:b"],
+    ["escaped", "webpush", JSON.stringify({ endpoint: `${endpoint}3`, keys, more: "\0" })],
+    ["broken", "webpush", "{"],
+    ["dotted", "webpush", JSON.stringify({ endpoint: `${endpoint}/./4`, keys })],
+    ["squatter", "fcm", `${endpoint}5`],
+    ["owner", "webpush", JSON.stringify({ endpoint: `${endpoint}5`, keys })],
   ];
   for (const [n, [user, provider, token]] of kept.entries()) {
     await older.db.execute(sql`
@@ -168,5 +173,6 @@ test("rows of one device that an older version has kept become one, that of the 
     { user: "apple-1", token: digits, hash: hash(digits) },
     { user: "android", token: "A:b", hash: hash("A:b") },
     { user: "android", token: "a:b", hash: hash("a:b") },
+    { user: "owner", token: kept.at(-1)?.[2], hash: hash(`${endpoint}5`) },
   ]);
 });

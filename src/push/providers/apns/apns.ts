@@ -25,6 +25,8 @@ import { ApnsToken } from "./apns-token.ts";
 /** APNs allows one stream until the first message has succeeded, and then about a thousand. */
 const connections = { maxSessions: 4, maxStreams: 500 };
 const maxPayloadBytes = 4096;
+/** Milliseconds by which the clock of APNs may be ahead of ours. */
+const maxClockSkewMs = 86_400_000;
 /** Reasons that are about our topic, so they hold for all devices. */
 const refusedTopic = new Set(["BadTopic", "TopicDisallowed", "MissingTopic"]);
 const tokenPattern = /^[0-9a-fA-F]{64,200}$/;
@@ -127,8 +129,8 @@ export class ApnsProvider implements PushProvider {
     const reason = reasonOf(status, code);
     if (status === 400 && code === "BadDeviceToken") return { kind: "dead", reason };
     if (status === 410 && (code === "Unregistered" || code === "ExpiredToken")) {
-      const asOf = member(error, "timestamp");
-      return { kind: "dead", reason, ...(typeof asOf === "number" && Number.isFinite(asOf) && { asOf }) };
+      const asOf = timeIn(member(error, "timestamp"), this.#clock);
+      return { kind: "dead", reason, ...(asOf !== undefined && { asOf }) };
     }
     if (status === 403 || (status === 400 && refusedTopic.has(code ?? "")))
       return { kind: "refused", reason };
@@ -156,4 +158,10 @@ function bodyOf({ notificationId, title, message, imageUrl }: NotificationConten
     notificationId,
     imageUrl,
   });
+}
+
+/** Milliseconds since the epoch; undefined if the value cannot be a time that has been. */
+function timeIn(value: unknown, clock: Clock): number | undefined {
+  if (typeof value !== "number" || !(value > 0 && value < clock.now() + maxClockSkewMs)) return undefined;
+  return Math.trunc(value);
 }

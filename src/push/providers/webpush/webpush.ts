@@ -101,15 +101,17 @@ export class WebPushProvider implements PushProvider {
     const parsed = parseSubscription(token, this.#settings.allowedHosts);
     if ("problem" in parsed) return { kind: "failed", reason: "the subscription is not allowed" };
     const { endpoint } = parsed.value;
+    const authorization = await this.#serviceAt(endpoint.origin).vapid.authorization();
+    // Only now: others may have taken the service's place meanwhile, and its pool takes no more requests.
     const service = this.#serviceAt(endpoint.origin);
-    const authorization = await service.vapid.authorization();
     if (service.shared.at(-1) !== authorization) service.shared = sharedFields(endpoint, authorization);
     const head = { path: endpoint.pathname + endpoint.search, shared: service.shared, own: ["ttl", ttl] };
     const body = encrypted(parsed.value, `{"messageId":"${messageId}",${end}`);
     let response = await service.pool.request(head, body);
     if (!response.responded && lacksHttp2(response)) {
-      this.#useHttp1(service, endpoint.origin);
-      response = await service.pool.request(head, body);
+      const again = this.#serviceAt(endpoint.origin);
+      this.#useHttp1(again, endpoint.origin);
+      response = await again.pool.request(head, body);
     }
     return this.#outcomeOf(whole(response));
   }

@@ -84,6 +84,9 @@ describe("an answer of APNs", () => {
     ["MethodNotAllowed", {}, { kind: "failed", reason: "405 MethodNotAllowed" }],
     ["Unregistered", { timestamp: since }, { kind: "dead", asOf: since, reason: "410 Unregistered" }],
     ["ExpiredToken", { timestamp: since }, { kind: "dead", asOf: since, reason: "410 ExpiredToken" }],
+    // A time that cannot be one is none.
+    ["ExpiredToken", { timestamp: 1e300 }, { kind: "dead", reason: "410 ExpiredToken" }],
+    ["ExpiredToken", { timestamp: -1 }, { kind: "dead", reason: "410 ExpiredToken" }],
     ["PayloadTooLarge", {}, { kind: "failed", reason: "413 PayloadTooLarge" }],
     ["TooManyRequests", {}, { kind: "retry", isOwn: true, afterMs: 10_000, reason: "429 TooManyRequests" }],
     [
