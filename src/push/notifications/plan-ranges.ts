@@ -104,8 +104,9 @@ export async function takeRange(tx: Database, job: RangeJob): Promise<PlanRange 
 }
 
 /**
- * A query: the range's devices at the places, or those of each place that `ending` leaves. Whatever the statistics say, which lag behind a table that grows, it reads
- * no others: only the index of places has them in this order, and {@link endOfStep} has forbidden to read whole tables.
+ * A query: the range's devices at the places, or those of each place that `ending` leaves. It reads no others, whatever
+ * the statistics say, which lag behind a table that grows: only the index of places has them in this order, and
+ * {@link endOfStep} has forbidden to read whole tables.
  */
 export function devicesAt(
   { after, through }: Pick<PlanRange, "after" | "through">,
