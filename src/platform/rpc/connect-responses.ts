@@ -32,37 +32,61 @@ export function sendUnknownMethod(request: NodeRequest, response: NodeResponse):
   sendStatus(request, response, new ConnectError("The service has no such method.", Code.Unimplemented), 501);
 }
 
+/** A response as a whole. */
+interface WholeResponse {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | number>>;
+  readonly body: Buffer;
+}
+
+/**
+ * An error, in the format of the protocol that the request's content type names. Where it names none of them, it is a 415
+ * that says the error as Connect does.
+ * @param httpStatus of a unary response over Connect
+ */
+export function errorResponse(
+  {
+    contentType = "",
+    method,
+  }: { readonly contentType: string | undefined; readonly method: string | undefined },
+  { code, rawMessage, metadata }: ConnectError,
+  httpStatus: number,
+): WholeResponse {
+  const type = contentType.split(";", 1)[0]?.trim().toLowerCase() ?? "";
+  const error = { code: codeToString(code), message: rawMessage };
+  const headers = Object.fromEntries(metadata);
+  if (/^application\/grpc(-web)?(-text)?(\+(proto|json))?$/.test(type)) {
+    const trailers = { "grpc-status": code, "grpc-message": encodeURIComponent(rawMessage) };
+    return { status: 200, headers: { "content-type": type, ...trailers, ...headers }, body: Buffer.alloc(0) };
+  }
+  if (/^application\/connect\+(proto|json)$/.test(type)) {
+    return { status: 200, headers: { "content-type": type, ...headers }, body: endOfStream({ error }) };
+  }
+  const isUnary = /^application\/(proto|json)$/.test(type) || method === "GET";
+  const status = isUnary ? httpStatus : 415;
+  const body = Buffer.from(JSON.stringify(error));
+  return { status, headers: { "content-type": "application/json", ...headers }, body };
+}
+
 /**
  * Responds with an error, without a call.
  * @param httpStatus of a unary response over Connect
  */
 export function sendStatus(
-  request: NodeRequest,
+  { method, headers: { "content-type": contentType } }: NodeRequest,
   response: NodeResponse,
-  { code, rawMessage, metadata }: ConnectError,
+  error: ConnectError,
   httpStatus: number,
 ): void {
-  const type = (request.headers["content-type"] ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
-  const error = { code: codeToString(code), message: rawMessage };
-  const headers = Object.fromEntries(metadata);
-  if (/^application\/grpc(-web)?(-text)?(\+(proto|json))?$/.test(type)) {
-    const status = { "grpc-status": code, "grpc-message": encodeURIComponent(rawMessage) };
-    send(response, 200, { "content-type": type, ...status, ...headers });
-  } else if (/^application\/connect\+(proto|json)$/.test(type)) {
-    send(response, 200, { "content-type": type, ...headers }, endOfStream({ error }));
-  } else if (/^application\/(proto|json)$/.test(type) || request.method === "GET") {
-    const body = Buffer.from(JSON.stringify(error));
-    send(response, httpStatus, { "content-type": "application/json", ...headers }, body);
-  } else {
-    send(response, 415);
-  }
+  const { status, headers, body } = errorResponse({ contentType, method }, error, httpStatus);
+  send(response, status, headers, body);
 }
 
 /** Sends a whole response. */
 export function send(
   response: NodeResponse,
   status: number,
-  headers: Record<string, string | number> = {},
+  headers: Readonly<Record<string, string | number>> = {},
   body: Buffer = Buffer.alloc(0),
 ): void {
   response.statusCode = status;

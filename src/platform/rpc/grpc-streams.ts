@@ -5,6 +5,7 @@
  */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { Server as NetServer } from "node:net";
+import { Code, ConnectError } from "@connectrpc/connect";
 import type { Server } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import { type Admission, overloaded, type Prioritized } from "../base/admission.ts";
@@ -12,6 +13,7 @@ import { RequestContext } from "../base/request-context.ts";
 import { unlessReset } from "../base/resets.ts";
 import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
 import { connectError } from "./call.ts";
+import { errorResponse } from "./connect-responses.ts";
 import { prioritizedMethods, type RpcService } from "./service.ts";
 
 interface Options {
@@ -50,6 +52,7 @@ export class GrpcStreams {
           const hasEnded = stream.readableEnded;
           // Reflection holds its streams open.
           if (!headers[":path"]?.startsWith("/grpc.reflection.")) this.#stalls.watchStream(stream);
+          if (!isGrpc(headers)) return this.#refuseProtocol(stream, headers);
           if (!this.#admits(stream, headers)) return;
           for (const listener of listeners) Reflect.apply(listener, http2Server, event);
           // Of a stream without a message, Node has said that it has ended before the library could hear it.
@@ -74,11 +77,33 @@ export class GrpcStreams {
   }
 
   /** Responds with trailers only, as the protocol has it. Node discards what nobody reads of the stream. */
-  #refuse(stream: ServerHttp2Stream, { "x-request-id": id }: IncomingHttpHeaders): void {
+  #refuse(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+    stream.respond({ ...refusal, ...this.#requestId(headers) }, { endStream: true });
+  }
+
+  /** The library would answer a bare 415. What speaks another of our protocols is at the wrong port, and is told so. */
+  #refuseProtocol(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+    const { "content-type": contentType, ":method": method } = headers;
+    const { status, headers: fields, body } = errorResponse({ contentType, method }, otherPort, 415);
+    stream.respond({ ":status": status, ...fields, ...this.#requestId(headers) });
+    stream.end(body);
+  }
+
+  #requestId({ "x-request-id": id }: IncomingHttpHeaders): { readonly "x-request-id": string } {
     const { requestId } = new RequestContext(this.#logger, typeof id === "string" ? id : undefined);
-    stream.respond({ ...refusal, "x-request-id": requestId }, { endStream: true });
+    return { "x-request-id": requestId };
   }
 }
+
+/** `application/grpc` with any message format, and nothing like `application/grpc-web`. */
+function isGrpc({ "content-type": type = "" }: IncomingHttpHeaders): boolean {
+  return /^application\/grpc(?:[+;]|$)/i.test(type);
+}
+
+const otherPort = new ConnectError(
+  "This port speaks gRPC. Connect and gRPC-Web are spoken on the port of the HTTP APIs, which is that of SERVER_PORT.",
+  Code.Unimplemented,
+);
 
 const { code, rawMessage, metadata } = connectError(overloaded);
 const refusal = {
