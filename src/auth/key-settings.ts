@@ -13,6 +13,7 @@ import {
   must,
   refusing,
   stricterInProduction,
+  type TextSchema,
 } from "../platform/settings/kinds.ts";
 import { pemBlock, privateKeyLabels } from "../platform/settings/pem.ts";
 
@@ -50,20 +51,22 @@ const toPem = v.transform((key: KeyObject) =>
 
 const publicKeyLabels = ["PUBLIC KEY", "RSA PUBLIC KEY"] as const;
 
-const foreignToDevelopment = refusing((key: KeyObject) =>
-  isOfDevelopment(key) ? "must not be a key made by development mode" : undefined,
-);
+const madeByDevelopment = (key: KeyObject) =>
+  isOfDevelopment(key) ? "must not be a key made by development mode" : undefined;
+
+/** The kind of a key that production refuses if development mode has made it; the value is its PEM. */
+const foreignToDevelopment = (usable: TextSchema<KeyObject>) => (environment: Environment) =>
+  v.pipe(stricterInProduction(usable, madeByDevelopment)(environment), toPem);
 
 /** A private RSA key; the value is PKCS #8. */
-export const signingPrivateKey = (environment: Environment) => {
-  const usable = v.pipe(
+export const signingPrivateKey = foreignToDevelopment(
+  v.pipe(
     pemBlock("an unencrypted private RSA key in PEM form", privateKeyLabels, createPrivateKey),
     refusing(rsaWeakness),
     quick,
     v.check(isUsable, "must be a private key whose numbers belong together"),
-  );
-  return environment === "production" ? v.pipe(usable, foreignToDevelopment, toPem) : v.pipe(usable, toPem);
-};
+  ),
+);
 
 /** A public RSA key; the value is SPKI. */
 export const signingPublicKey = v.pipe(
@@ -74,16 +77,17 @@ export const signingPublicKey = v.pipe(
 );
 
 /** The public key of OTP proofs: RSA, EC P-256 or Ed25519; the value is SPKI. */
-export const otpPublicKey = v.pipe(
-  pemBlock("a public key (RSA, EC P-256 or Ed25519) in PEM form", publicKeyLabels, createPublicKey),
-  refusing((key) => {
-    const { asymmetricKeyType: type, asymmetricKeyDetails } = key;
-    if (type === "ed25519" || asymmetricKeyDetails?.namedCurve === "prime256v1") return undefined;
-    return type === "rsa"
-      ? rsaWeakness(key)
-      : `must be an RSA, EC P-256 or Ed25519 key, but is of type ${type}`;
-  }),
-  toPem,
+export const otpPublicKey = foreignToDevelopment(
+  v.pipe(
+    pemBlock("a public key (RSA, EC P-256 or Ed25519) in PEM form", publicKeyLabels, createPublicKey),
+    refusing((key) => {
+      const { asymmetricKeyType: type, asymmetricKeyDetails } = key;
+      if (type === "ed25519" || asymmetricKeyDetails?.namedCurve === "prime256v1") return undefined;
+      return type === "rsa"
+        ? rsaWeakness(key)
+        : `must be an RSA, EC P-256 or Ed25519 key, but is of type ${type}`;
+    }),
+  ),
 );
 
 /** Whether two keys in PEM form are the halves of one pair. */
@@ -122,7 +126,8 @@ const jwkShape = (environment: Environment) =>
     }),
     refusing(({ kty, n, e }) => {
       try {
-        return rsaWeakness(createPublicKey({ key: { kty, n, e }, format: "jwk" }));
+        const key = createPublicKey({ key: { kty, n, e }, format: "jwk" });
+        return rsaWeakness(key) ?? (environment === "production" ? madeByDevelopment(key) : undefined);
       } catch {
         return "must be an RSA key, but cannot be decoded";
       }

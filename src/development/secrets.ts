@@ -1,16 +1,9 @@
 /**
  * Keys and secrets of development mode: generated once and stored in DATA_DIR, so that tokens outlive a
- * restart. Production neither reads nor writes them. The key id and the API key begin with `dev-`, and the
- * signing key has an exponent of its own, by which production recognises and refuses them.
+ * restart. Production neither reads nor writes them. The key id and the API key begin with `dev-`, and both
+ * key pairs have an exponent of their own, by which production recognises and refuses them.
  */
-import {
-  createHash,
-  createPrivateKey,
-  createPublicKey,
-  generateKeyPairSync,
-  type KeyPairKeyObjectResult,
-  randomBytes,
-} from "node:crypto";
+import { createHash, createPrivateKey, createPublicKey, generateKeyPairSync, randomBytes } from "node:crypto";
 import {
   closeSync,
   fsyncSync,
@@ -39,7 +32,7 @@ interface KeyPair {
 export interface DevelopmentSecrets {
   /** RSA, 2048 bits; signs access tokens. The id is {@link generatedPrefix} and 12 hexadecimal digits of the key's hash. */
   readonly signing: KeyPair & { readonly keyId: string };
-  /** EC P-256; the built-in OTP verifier signs with it. */
+  /** RSA, 2048 bits; the built-in OTP verifier signs with it. */
   readonly otp: KeyPair;
   /** The platform security key. */
   readonly apiKey: string;
@@ -114,18 +107,21 @@ function read(path: string): DevelopmentSecrets | undefined {
 }
 
 function generate(): DevelopmentSecrets {
-  const signing = pems(
-    generateKeyPairSync("rsa", { modulusLength: 2048, publicExponent: developmentExponent }),
-  );
+  const signing = generateKeyPair();
   const hash = createHash("sha256").update(signing.publicKey).digest("hex");
   return {
     signing: { keyId: `${generatedPrefix}${hash.slice(0, 12)}`, ...signing },
-    otp: pems(generateKeyPairSync("ec", { namedCurve: "P-256" })),
+    otp: generateKeyPair(),
     apiKey: `${generatedPrefix}${randomBytes(24).toString("base64url")}`,
   };
 }
 
-function pems({ privateKey, publicKey }: KeyPairKeyObjectResult): KeyPair {
+/** Only an RSA key has room for a mark that its public half shows. */
+function generateKeyPair(): KeyPair {
+  const { privateKey, publicKey } = generateKeyPairSync("rsa", {
+    modulusLength: 2048,
+    publicExponent: developmentExponent,
+  });
   return {
     privateKey: privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
     publicKey: publicKey.export({ type: "spki", format: "pem" }).toString(),

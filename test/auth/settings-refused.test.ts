@@ -1,3 +1,4 @@
+import { createPublicKey } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -59,13 +60,23 @@ describe("production", () => {
   });
 });
 
-test("production refuses a key that development mode has made, whatever its id", async () => {
+test("production refuses the keys that development mode has made, whatever their ids", async () => {
   const directory = mkdtempSync(join(tmpdir(), "gatepost-keys-"));
   onTestFinished(() => rmSync(directory, { recursive: true }));
-  const { privateKey, publicKey } = developmentSecrets(directory).signing;
-  const env = production({ RSA_PRIVATE_KEY: privateKey, RSA_PUBLIC_KEY: publicKey, RSA_KEY_ID: "2026-11" });
-  expect(await problemLines(() => readAuth(env))).toEqual([
-    "RSA_PRIVATE_KEY must not be a key made by development mode",
+  const { signing, otp } = developmentSecrets(directory);
+  const { n, e } = createPublicKey(signing.publicKey).export({ format: "jwk" });
+  const settings = {
+    RSA_PRIVATE_KEY: signing.privateKey,
+    RSA_PUBLIC_KEY: signing.publicKey,
+    RSA_KEY_ID: "2026-11",
+    RSA_PUBLISHED_KEYS: JSON.stringify({ keys: [{ kty: "RSA", kid: "next", n, e }] }),
+    OTP_VERIFICATION_TOKEN_PUBLIC_KEY: otp.publicKey,
+  };
+  const what = "must not be a key made by development mode";
+  expect(await problemLines(() => readAuth(production(settings)))).toEqual([
+    `RSA_PRIVATE_KEY ${what}`,
+    `RSA_PUBLISHED_KEYS keys[0] ${what}`,
+    `OTP_VERIFICATION_TOKEN_PUBLIC_KEY ${what}`,
   ]);
 });
 
