@@ -29,6 +29,12 @@ const AT_ONCE = availableParallelism();
 /** Registries do not answer at times. A preparation that is repeated goes on where it was: caches keep what has come. */
 const PREPARATION_TRIES = 3;
 const PAUSE_MS = 5_000;
+
+/**
+ * "Come again" is an answer (503), which a service gives where the machine is too busy. A walk through it does not wait
+ * and repeat a call, as its code is there to be read; so a check during which the server has said so is repeated whole.
+ */
+const CHECK_TRIES = 3;
 const execute = promisify(execFile);
 
 interface Result {
@@ -71,7 +77,8 @@ function createWorld(server: ClientServer, language: string): World {
     build,
     async run([program, ...args], { cwd = build, env, timeoutSeconds = 1_200 }: RunOptions = {}) {
       try {
-        const { stdout } = await execute(program, args, {
+        // Compilers give way to the servers that are talked to.
+        const { stdout } = await execute("nice", [program, ...args], {
           cwd,
           env: { ...environment, ...env },
           timeout: timeoutSeconds * 1000,
@@ -130,6 +137,20 @@ async function prepare(language: Language, world: World): Promise<void> {
   }
 }
 
+async function runCheck(language: Language, check: Check, world: World, server: ClientServer): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    const before = await server.unavailable();
+    try {
+      return await check.run(world);
+    } catch (error) {
+      const count = (await server.unavailable().catch(() => before)) - before;
+      if (tries === CHECK_TRIES || count === 0) throw error;
+      say(`again  ${language.name}: ${check.tool}, as the server was unavailable to ${count} of its calls`);
+      await setTimeout(PAUSE_MS * tries);
+    }
+  }
+}
+
 /** Runs a language's checks one after the other, unless its preparation fails. */
 async function checkLanguage(language: Language, checks: readonly Check[]): Promise<Result[]> {
   const server = await startClientServer();
@@ -142,7 +163,9 @@ async function checkLanguage(language: Language, checks: readonly Check[]): Prom
       results.push(prepared);
       if (prepared.failure !== undefined) return results;
     }
-    for (const check of checks) results.push(await timed(language.name, check, () => check.run(world)));
+    for (const check of checks) {
+      results.push(await timed(language.name, check, () => runCheck(language, check, world, server)));
+    }
     return results;
   } finally {
     await server.stop();

@@ -19,6 +19,8 @@ export interface ClientServer {
    * @param type the header's `typ`
    */
   signToken(payload: JWTPayload, type: string): Promise<string>;
+  /** How many requests and calls it has told to come again, by its own metrics: 503, UNAVAILABLE. */
+  unavailable(): Promise<number>;
   /** Ends it and removes its data. */
   stop(): Promise<void>;
 }
@@ -60,6 +62,7 @@ export async function startClientServer(): Promise<ClientServer> {
       documents,
       signToken: (payload, typ) =>
         new SignJWT(payload).setProtectedHeader({ alg: "RS256", typ, kid: keyId }).sign(privateKey),
+      unavailable: () => countUnavailable(`http://127.0.0.1:${ports.management}/metrics`),
       stop,
     };
   } catch (error) {
@@ -78,6 +81,15 @@ async function becomesReady(program: ReturnType<typeof startNode>): Promise<Port
     await setTimeout(50);
   }
   throw new Error(`the server is not ready:\n${program.output()}`);
+}
+
+/** What was refused before it was a request or a call is a metric of its own. */
+async function countUnavailable(metrics: string): Promise<number> {
+  const text = await (await fetch(metrics)).text();
+  const counts = text.matchAll(
+    /^gatepost_(?:(?:http_request|rpc)_duration_seconds_count\{.*(?:status="503"|code="unavailable").*\}|requests_shed_total\{.*\}) (\d+)$/gm,
+  );
+  return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
 }
 
 async function download(url: string, file: string): Promise<void> {
