@@ -511,6 +511,51 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/pushprovider/dead-letters/replay": {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only those of this notification; one that does not exist is a 404.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                notificationId?: components["parameters"]["OfNotification"];
+                /**
+                 * @description Only those of this push provider.
+                 * @example fcm
+                 */
+                provider?: components["parameters"]["OfProvider"];
+            };
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replay many dead letters
+         * @description Replays all dead letters that there are now, or those of a notification, of a provider, or of both. 202 means
+         *     that this is stored; it is done in the background, so it takes the same time for one and for a million, and the
+         *     list becomes shorter meanwhile. Those whose notification was cancelled, or is too late by now, stay. Each is
+         *     replayed once, so one that is given up again is on the list again; the call can be repeated.
+         */
+        post: operations["replayDeadLetters"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/pushprovider/dead-letters/{id}/replay": {
         parameters: {
             query?: never;
@@ -1126,6 +1171,16 @@ export interface components {
          * @example fcm
          */
         ProviderPath: components["schemas"]["ProviderName"];
+        /**
+         * @description Only those of this notification; one that does not exist is a 404.
+         * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+         */
+        OfNotification: components["schemas"]["NotificationIdInput"];
+        /**
+         * @description Only those of this push provider.
+         * @example fcm
+         */
+        OfProvider: components["schemas"]["ProviderName"];
         /**
          * @description Number of the page; the first is 0.
          * @example 0
@@ -1963,6 +2018,54 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             405: components["responses"]["MethodNotAllowed"];
             406: components["responses"]["NotAcceptable"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    replayDeadLetters: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Only those of this notification; one that does not exist is a 404.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                notificationId?: components["parameters"]["OfNotification"];
+                /**
+                 * @description Only those of this push provider.
+                 * @example fcm
+                 */
+                provider?: components["parameters"]["OfProvider"];
+            };
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description They are replayed in the background. */
+            202: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotificationNotFound"];
+            405: components["responses"]["MethodNotAllowed"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };

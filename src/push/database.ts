@@ -16,6 +16,9 @@ export const planRestQueue = "plan-rest";
 /** The queue of notifications whose chunks are to follow an operator's decision; data: {@link FollowJob}. */
 export const followQueue = "follow";
 
+/** The queue of the replays of many dead letters; data: {@link ReplayJob}. */
+export const replayQueue = "replay";
+
 /** The queue of jobs that failed for good; the data is that of the queue from which the job came. */
 export const deadLetterQueue = "dead-letters";
 
@@ -32,6 +35,17 @@ export interface FollowJob {
   readonly notificationId: string;
   /** Chunks that got their jobs back since the notification was resumed. */
   readonly released: number;
+}
+
+export interface ReplayJob {
+  /** Ids of chunks: those up to this one have been replayed. */
+  readonly after: number;
+  /** The last one to be replayed. */
+  readonly through: number;
+  /** Only those of this notification. */
+  readonly notificationId?: string;
+  /** Only those of this provider. */
+  readonly provider?: ProviderName;
 }
 
 export interface DeliveryJob {
@@ -57,6 +71,7 @@ export const pushJobTables: JobTables = {
   queues: [
     { name: deadLetterQueue, retryLimit: unlimitedRetries },
     { name: followQueue, retryLimit: unlimitedRetries },
+    { name: replayQueue, retryLimit: unlimitedRetries },
     { name: planQueue, retryLimit, deadLetter: deadLetterQueue },
     { name: planRestQueue, retryLimit, deadLetter: deadLetterQueue },
     ...providerNames.map((provider) => ({

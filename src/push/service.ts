@@ -13,7 +13,14 @@ import type { Metrics } from "../platform/observability/metrics.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
 import type { RpcService } from "../platform/rpc/service.ts";
 import { createCallers } from "./callers/callers.ts";
-import { followQueue, planQueue, planRestQueue, pushJobTables, pushMigrations } from "./database.ts";
+import {
+  followQueue,
+  planQueue,
+  planRestQueue,
+  pushJobTables,
+  pushMigrations,
+  replayQueue,
+} from "./database.ts";
 import { startDelivery } from "./delivery/delivery.ts";
 import { createProviderControl } from "./delivery/provider-control.ts";
 import { createDevices } from "./devices/devices.ts";
@@ -28,6 +35,7 @@ import { createDeadLetterHandler } from "./notifications/failed-jobs.ts";
 import { createFollower } from "./notifications/follow-chunks.ts";
 import { createNotifications } from "./notifications/notifications.ts";
 import { createPlanner } from "./notifications/plan-notification.ts";
+import { createReplayer } from "./notifications/replay-dead-letters.ts";
 import { createWatchProgress } from "./notifications/watch-progress.ts";
 import { createProviders } from "./providers/create-providers.ts";
 import { pushRpc } from "./rpc.ts";
@@ -129,6 +137,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
         jobs.work({ queue: planQueue, handle: planner.handle }),
         jobs.work({ queue: planRestQueue, handle: planner.handle }),
         jobs.work({ queue: followQueue, handle: createFollower({ db, jobs }) }),
+        jobs.work({ queue: replayQueue, handle: createReplayer({ db, jobs, clock }) }),
         startDelivery({
           db,
           jobs,

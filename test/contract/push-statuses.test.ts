@@ -62,7 +62,7 @@ const ofProviders = ["resumeProvider", "confirmRemovals", "discardRemovals"];
 const lists = ["listNotifications", "listDeadLetters"];
 const pages = ["getNotificationsHistory", "getNotificationsSummary", ...lists];
 const ofBackoffice = [
-  ...["sendPushNotification", "replayDeadLetter", "listProviders"],
+  ...["sendPushNotification", "replayDeadLetter", "replayDeadLetters", "listProviders"],
   ...[...lists, ...aboutOne, ...ofProviders],
 ];
 const guarded = [...ofUsers, ...ofBackoffice];
@@ -121,6 +121,7 @@ const successes: Case[] = [
     as: backoffice(),
     path: { id: deployments.deadLetters.open },
   })),
+  ...each(["replayDeadLetters"], { status: 202, when: "to the back office" }),
 ];
 
 const invalid = "invalid_request";
@@ -137,6 +138,14 @@ const badInput: Case[] = [
     path: { provider: "pigeon" },
   })),
   ...each(
+    ["replayDeadLetters"],
+    { status: 400, when: "for what is no provider", code: invalid },
+    (request) => ({
+      ...request,
+      query: "?provider=pigeon",
+    }),
+  ),
+  ...each(
     [...aboutOne, "replayDeadLetter"],
     { status: 400, when: "for an id that cannot be one", code: invalid },
     (request) => ({ ...request, path: { id: "not an id" } }),
@@ -144,6 +153,13 @@ const badInput: Case[] = [
 ];
 
 const refusals: Case[] = [
+  one(
+    "replayDeadLetters",
+    404,
+    "for a notification that does not exist",
+    () => ({ as: backoffice(), query: `?notificationId=${nobody.id}` }),
+    "notification_not_found",
+  ),
   ...each(guarded, { status: 401, when: "without a token", code: "unauthenticated" }, withoutCredentials),
   ...each(guarded, { status: 401, when: "with no good one", code: "unauthenticated" }, (request) => ({
     ...request,

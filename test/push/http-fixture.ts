@@ -70,6 +70,7 @@ export function pushOperations() {
           cancel: note(progress),
           deadLetters: note({ content: [], ...page }),
           replay: note(undefined),
+          replayAll: note(undefined),
           failures: note([]),
           startTestRun: note(undefined),
         },

@@ -273,6 +273,16 @@ describe("one notification", () => {
   it.each(["0", "-1", "01", "1.0", "1e3", "9999999999999999"])("has no dead letter %s", async (letter) => {
     expect(refusedAt(await asOffice("replayDeadLetter", { path: { id: letter } }))).toBe("/path/id");
   });
+
+  it("replays those that the query names", async () => {
+    await asOffice("replayDeadLetters");
+    await asOffice("replayDeadLetters", { query: `?provider=fcm&notificationId=${id.toUpperCase()}` });
+    expect(asked).toEqual([{}, { provider: "fcm", notificationId: id }]);
+    asked.length = 0;
+    expect(refusedAt(await asOffice("replayDeadLetters", { query: "?notificationId=x" }))).toBe(
+      "/query/notificationId",
+    );
+  });
 });
 
 describe("callers", () => {

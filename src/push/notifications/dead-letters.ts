@@ -1,20 +1,22 @@
 /**
  * Dead letters: chunks that were given up. They wait for an operator, who lists and replays them.
  */
-import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { integer, oneOf, text } from "../../platform/database/readers.ts";
-import { computed, rawRows, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { computed, rawRows, rows, selection } from "../../platform/database/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
-import { deadLetterNotFound, notificationFinished } from "../errors.ts";
+import { replayQueue } from "../database.ts";
+import { deadLetterNotFound, notificationFinished, notificationNotFound } from "../errors.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
-import { deliveryChunks, notifications } from "../schema.ts";
-import { enqueueChunks, wakeWorkers } from "./chunk-jobs.ts";
+import { deliveryChunks } from "../schema.ts";
+import { wakeWorkers } from "./chunk-jobs.ts";
+import { followNotification } from "./follow-chunks.ts";
 import { lockNotification } from "./lock-notification.ts";
 import type { Page, PageRequest } from "./page.ts";
+import { type DeadLetterFilter, enqueueReplay, reopenDeadLetters } from "./replay-dead-letters.ts";
 
 export interface DeadLetter {
   readonly id: string;
@@ -43,12 +45,16 @@ interface DeadLetters {
    * @throws ServiceError `dead_letter_not_found`, `notification_finished`
    */
   replay(chunkId: string): Promise<void>;
+  /**
+   * Has all dead letters that there are now sent again, or those that the filter names, in the background.
+   * @throws ServiceError `notification_not_found`
+   */
+  replayAll(filter: DeadLetterFilter): Promise<void>;
 }
 
 /** Accepts only numbers that fit into the column (bigint). */
 const chunkIdPattern = /^[1-9]\d{0,15}$/;
 
-const notification = names(notifications);
 const chunk = names(deliveryChunks);
 const c = names(deliveryChunks, "c");
 const provider = oneOf(providerNames);
@@ -63,10 +69,7 @@ const deadLetter = selection({
   reason: computed(text, sql`coalesce(${c.reason}, 'unknown')`),
   since: computed(text, sql`to_char(${c.updatedAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`),
 });
-const deadChunk = selection({
-  notificationId: chunk.notificationId,
-  provider: computed(provider, chunk.provider),
-});
+const deadChunk = selection({ notificationId: chunk.notificationId });
 
 export function createDeadLetters({ db, jobs, clock }: Dependencies): DeadLetters {
   return {
@@ -98,30 +101,22 @@ export function createDeadLetters({ db, jobs, clock }: Dependencies): DeadLetter
         const locked = found && (await lockNotification(tx, found.notificationId));
         if (!locked) throw deadLetterNotFound();
         if (locked.state === "CANCELLED" || locked.expiresAt <= clock.now()) throw notificationFinished();
-        // Without a job it is parked: it gets one when its notification is resumed.
-        const jobId = locked.state === "PAUSED" ? null : randomUUID();
-        const now = new Date(clock.now()).toISOString();
-        const reopened = await rowCount(
-          tx,
-          sql`
-            update ${deliveryChunks}
-            set ${chunk.state} = 'PENDING', ${chunk.jobId} = ${jobId}::uuid, ${chunk.retries} = 0,
-              ${chunk.firstAttemptAt} = null, ${chunk.reason} = null, ${chunk.updatedAt} = ${now}::timestamptz
-            where ${chunk.id} = ${chunkId}::bigint and ${chunk.state} = 'DEAD'
-            returning 1 as one`,
-        );
-        if (reopened === 0) throw deadLetterNotFound();
-        await tx.execute(sql`
-          update ${notifications} set ${notification.state} = 'SENDING', ${notification.completedAt} = null
-          where ${notification.id} = ${found.notificationId}::uuid and ${notification.state} = 'COMPLETED'`);
-        if (jobId === null) return;
+        const [reopened] = await reopenDeadLetters(tx, [Number(chunkId)], clock);
+        if (reopened === undefined) throw deadLetterNotFound();
         const { isTest } = locked;
-        await enqueueChunks(tx, jobs, [{ id: Number(chunkId), provider: found.provider, jobId }], {
-          first: 0,
-          isTest,
-        });
+        const state = locked.state === "COMPLETED" ? "SENDING" : locked.state;
+        await followNotification(tx, jobs, { state, isTest }, { notificationId: reopened, released: 0 });
       });
       wakeWorkers(jobs);
+    },
+    async replayAll(filter) {
+      const { notificationId } = filter;
+      await db.transaction(async (tx) => {
+        if (notificationId !== undefined && !(await lockNotification(tx, notificationId)))
+          throw notificationNotFound();
+        await enqueueReplay(tx, jobs, filter);
+      });
+      jobs.wake(replayQueue);
     },
   };
 }

@@ -14,6 +14,7 @@ import { createFailures, type FailureReason } from "./failures.ts";
 import { type ClientKey, hashOfKey } from "./idempotency-key.ts";
 import type { Page, PageRequest } from "./page.ts";
 import { createProgress, type NotificationProgress } from "./progress.ts";
+import type { DeadLetterFilter } from "./replay-dead-letters.ts";
 import { createTestRuns } from "./test-run.ts";
 
 export interface Notifications {
@@ -47,6 +48,11 @@ export interface Notifications {
    * has expired
    */
   replay(chunkId: string): Promise<void>;
+  /**
+   * Has all dead letters that there are now sent again, or those that the filter names, in the background.
+   * @throws ServiceError `notification_not_found`
+   */
+  replayAll(filter: DeadLetterFilter): Promise<void>;
   /** Starts a test run, unless one is being sent or began less than a minute ago. */
   startTestRun(): Promise<void>;
 }
@@ -80,6 +86,7 @@ export function createNotifications(dependencies: Dependencies): Notifications {
     cancel: (id) => controlled(id, control.cancel),
     deadLetters: letters.list,
     replay: letters.replay,
+    replayAll: letters.replayAll,
     startTestRun: createTestRuns(dependencies),
   };
 }

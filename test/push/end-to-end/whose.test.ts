@@ -119,6 +119,7 @@ describe.each(backends)("on %s", (backend) => {
       ["cancelNotification", { path }],
       ["listDeadLetters", {}],
       ["replayDeadLetter", { path: { id: "1" } }],
+      ["replayDeadLetters", {}],
       ["listFailures", { path }],
       ["listProviders", {}],
       ["resumeProvider", { path: { provider: "outbox" } }],

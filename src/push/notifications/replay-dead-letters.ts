@@ -1,0 +1,147 @@
+/**
+ * Replays many dead letters: in steps, by a cursor over their ids, from the lowest to the highest that there was when the
+ * operator asked. So each is replayed once, though it may be given up again meanwhile, and asking takes the same time for
+ * any number of them. What is replayed waits without a job, as if it was parked, and follows its notification.
+ */
+import { sql } from "drizzle-orm";
+import type { Clock } from "../../platform/base/clock.ts";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { rows, selection } from "../../platform/database/statements.ts";
+import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
+import { type FollowJob, followQueue, type ReplayJob, replayQueue } from "../database.ts";
+import type { ProviderName } from "../provider-settings.ts";
+import { deliveryChunks, notifications } from "../schema.ts";
+
+const chunk = names(deliveryChunks);
+const notification = names(notifications);
+const c = names(deliveryChunks, "c");
+const n = names(notifications, "n");
+
+const letter = selection({ id: chunk.id, notificationId: chunk.notificationId, provider: chunk.provider });
+const locked = selection({ id: notification.id });
+const reopened = selection({ notificationId: chunk.notificationId });
+
+/**
+ * Makes dead letters chunks that are to be sent, with all their tries and without a job; a notification that was completed
+ * goes on. Those whose notification was cancelled or has expired stay. The notifications are locked in this transaction.
+ * @param ids of chunks; those that are not dead are left out
+ * @returns the notifications of those that are to be sent
+ */
+export async function reopenDeadLetters(
+  tx: Database,
+  ids: readonly number[],
+  clock: Clock,
+): Promise<string[]> {
+  const now = sql`${new Date(clock.now()).toISOString()}::timestamptz`;
+  const found = await rows(
+    tx,
+    reopened,
+    sql`
+      with reopened as (
+        update ${deliveryChunks} c
+        set ${chunk.state} = 'PENDING', ${chunk.jobId} = null, ${chunk.retries} = 0, ${chunk.firstAttemptAt} = null,
+          ${chunk.reason} = null, ${chunk.updatedAt} = ${now}
+        from ${notifications} n
+        where ${c.id} = any(${arrayLiteral(ids.map(String))}::bigint[]) and ${c.state} = 'DEAD'
+          and ${n.id} = ${c.notificationId} and ${n.state} <> 'CANCELLED' and ${n.expiresAt} > ${now}
+        returning ${c.notificationId}
+      ), resumed as (
+        update ${notifications} set ${notification.state} = 'SENDING', ${notification.completedAt} = null
+        where ${notification.id} in (select ${chunk.notificationId} from reopened)
+          and ${notification.state} = 'COMPLETED'
+      )
+      select distinct ${reopened} from reopened`,
+  );
+  return found.map(({ notificationId }) => notificationId);
+}
+
+/** The dead letters to replay; each of them unless there is a condition. */
+export interface DeadLetterFilter {
+  readonly notificationId?: string | undefined;
+  readonly provider?: ProviderName | undefined;
+}
+
+interface Dependencies {
+  readonly db: Database;
+  readonly jobs: Jobs;
+  readonly clock: Clock;
+  /** Dead letters that one step looks at; 1,000 unless given. */
+  readonly stepSize?: number;
+}
+
+/** Enqueues the job that replays what there is now. */
+export async function enqueueReplay(
+  tx: Database,
+  jobs: Pick<Jobs, "enqueue">,
+  { notificationId, provider }: DeadLetterFilter,
+): Promise<void> {
+  const [last] = await rows(
+    tx,
+    letter,
+    sql`
+      select ${letter} from ${deliveryChunks} where ${chunk.state} = 'DEAD' order by ${chunk.id} desc limit 1`,
+  );
+  if (!last) return;
+  const data: ReplayJob = {
+    after: 0,
+    through: last.id,
+    ...(notificationId !== undefined && { notificationId }),
+    ...(provider !== undefined && { provider }),
+  };
+  await jobs.enqueue(tx, replayQueue, [{ data }]);
+}
+
+/** One step, in the caller's transaction: the next dead letters, and a job for those that come after them. */
+async function replayNext(
+  tx: Database,
+  { jobs, clock, stepSize = 1_000 }: Omit<Dependencies, "db">,
+  work: ReplayJob,
+): Promise<void> {
+  const next = await rows(
+    tx,
+    letter,
+    sql`
+      select ${letter} from ${deliveryChunks}
+      where ${chunk.state} = 'DEAD' and ${chunk.id} > ${work.after}::bigint and ${chunk.id} <= ${work.through}::bigint
+      order by ${chunk.id} limit ${stepSize}`,
+  );
+  const wanted = next.filter(
+    ({ notificationId, provider }) =>
+      (work.notificationId ?? notificationId) === notificationId && (work.provider ?? provider) === provider,
+  );
+  const ofThem = arrayLiteral([...new Set(wanted.map(({ notificationId }) => notificationId))]);
+  // In the order of their ids, so that no two steps wait for each other.
+  await rows(
+    tx,
+    locked,
+    sql`
+      select ${locked} from ${notifications} where ${notification.id} = any(${ofThem}::uuid[])
+      order by ${notification.id} for update`,
+  );
+  const reopened = await reopenDeadLetters(
+    tx,
+    wanted.map(({ id }) => id),
+    clock,
+  );
+  const follow = reopened.map((notificationId) => ({
+    data: { notificationId, released: 0 } satisfies FollowJob,
+  }));
+  await jobs.enqueue(tx, followQueue, follow);
+  const last = next.at(-1);
+  if (!last || next.length < stepSize) return;
+  const data: ReplayJob = { ...work, after: last.id };
+  await jobs.enqueue(tx, replayQueue, [{ data }]);
+}
+
+/** @returns the handler of the jobs of the queue `replay` */
+export function createReplayer({ db, ...others }: Dependencies) {
+  const { jobs } = others;
+  return async (job: Job<ReplayJob>): Promise<void> => {
+    await db.transaction(async (tx) => {
+      await replayNext(tx, others, job.data);
+      await jobs.complete(tx, replayQueue, job);
+    });
+    for (const queue of [replayQueue, followQueue]) jobs.wake(queue);
+  };
+}

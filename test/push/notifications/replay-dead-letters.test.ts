@@ -1,0 +1,151 @@
+/** Many dead letters are sent again at one call: each once, in steps, and only those that were asked for. */
+import { randomUUID } from "node:crypto";
+import { sql } from "drizzle-orm";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type ReplayJob, replayQueue } from "../../../src/push/database.ts";
+import { completeIfDone } from "../../../src/push/notifications/complete-notification.ts";
+import { createReplayer } from "../../../src/push/notifications/replay-dead-letters.ts";
+import { rows } from "../../support/rows.ts";
+import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { createLab, type Lab, ttlSeconds } from "./notification-lab.ts";
+
+describe.each(backends)("replaying dead letters on %s", (backend) => {
+  let lab: Lab;
+  const cleanup = suiteCleanup();
+  beforeAll(async () => {
+    lab = await createLab(backend);
+    cleanup.defer(() => lab.drop());
+  });
+  beforeEach(async () => {
+    await lab.clear();
+    await lab.addDevices([
+      { userId: "ann", provider: "fcm" },
+      { userId: "bob", provider: "fcm", utcOffset: 60 },
+      { userId: "cid" },
+      { userId: "dan", utcOffset: 60 },
+    ]);
+  });
+
+  /** A completed notification whose chunks, one of each provider and offset, are all dead letters. */
+  async function allDead(): Promise<string> {
+    const id = await lab.accept([0, 60]);
+    await lab.plan();
+    await giveUp(id);
+    await completeIfDone(lab.db, id, lab.clock);
+    return id;
+  }
+  const giveUp = async (id: string) => {
+    await lab.db.execute(sql`delete from push_jobs.job`);
+    await lab.db.execute(sql`
+      update push.delivery_chunks set state = 'DEAD', job_id = null, reason = '500', retries = 7, first_attempt_at = now()
+      where notification_id = ${id}::uuid and state <> 'DONE'`);
+  };
+  /** Does the steps that wait, and what follows them. @returns how many there were */
+  async function work(stepSize?: number): Promise<number> {
+    const { db, jobs, clock } = lab;
+    const handle = createReplayer({ db, jobs, clock, ...(stepSize !== undefined && { stepSize }) });
+    const steps = await lab.drain<ReplayJob>(replayQueue, handle);
+    await lab.follow();
+    return steps;
+  }
+  const dead = async () => (await lab.notifications.deadLetters({ page: 0, size: 100 })).content;
+  const state = async (id: string) => (await lab.notifications.get(id)).state;
+  const waiting = async () =>
+    (await Promise.all(["fcm", "outbox"].map((name) => lab.waiting(`deliver-${name}`)))).flat().length;
+
+  test("all are sent again, with all their tries, and their notifications go on", async () => {
+    const [first, second] = [await allDead(), await allDead()];
+    expect(await dead()).toHaveLength(8);
+    expect(await state(first)).toBe("COMPLETED");
+    await lab.notifications.replayAll({});
+    expect(await dead(), "it is done in the background").toHaveLength(8);
+    expect(await work()).toBe(1);
+    expect(await dead()).toEqual([]);
+    for (const id of [first, second]) {
+      expect(await lab.notifications.get(id)).toMatchObject({
+        state: "SENDING",
+        completedAt: null,
+        remaining: 4,
+      });
+    }
+    expect(await waiting()).toBe(8);
+    expect(
+      await rows(
+        lab.db,
+        sql`select distinct retries, reason, first_attempt_at as first from push.delivery_chunks`,
+      ),
+    ).toEqual([{ retries: 0, reason: null, first: null }]);
+  });
+
+  test("those of a notification, of a provider, or of both", async () => {
+    const [first, second] = [await allDead(), await allDead()];
+    await lab.notifications.replayAll({ notificationId: first, provider: "fcm" });
+    await work();
+    expect((await dead()).filter(({ notificationId }) => notificationId === first)).toMatchObject([
+      { provider: "outbox" },
+      { provider: "outbox" },
+    ]);
+    expect(await state(second)).toBe("COMPLETED");
+    await lab.notifications.replayAll({ provider: "fcm" });
+    await work();
+    expect((await dead()).map(({ provider }) => provider)).toEqual(["outbox", "outbox", "outbox", "outbox"]);
+    await lab.notifications.replayAll({ notificationId: second });
+    await work();
+    expect((await dead()).map(({ notificationId }) => notificationId)).toEqual([first, first]);
+  });
+
+  test("in steps of a bounded number, in which each is replayed once, though it is given up again", async () => {
+    const id = await allDead();
+    await lab.notifications.replayAll({});
+    const handle = createReplayer({ db: lab.db, jobs: lab.jobs, clock: lab.clock, stepSize: 1 });
+    let steps = 0;
+    await lab.drain<ReplayJob>(replayQueue, async (job) => {
+      await handle(job);
+      steps += 1;
+      await lab.db.execute(sql`
+        update push.delivery_chunks set state = 'DEAD', job_id = null, attempt = attempt + 1 where state = 'PENDING'`);
+    });
+    // The last step finds that nothing is left.
+    expect(steps).toBe(5);
+    expect(await dead()).toHaveLength(4);
+    expect(await lab.chunks(id)).toHaveLength(4);
+  });
+
+  test("those of a cancelled or expired notification stay, those of a paused one wait", async () => {
+    const expired = await allDead();
+    lab.clock.move(ttlSeconds);
+    const [cancelled, paused] = [await lab.accept([0, 60]), await lab.accept([0, 60])];
+    await lab.plan();
+    for (const id of [cancelled, paused]) await giveUp(id);
+    await lab.notifications.cancel(cancelled);
+    await lab.notifications.pause(paused);
+    await lab.notifications.replayAll({});
+    await work();
+    const left = new Set((await dead()).map(({ notificationId }) => notificationId));
+    expect(left).toEqual(new Set([expired, cancelled]));
+    expect(await waiting()).toBe(0);
+    const states = [await state(expired), await state(cancelled), await state(paused)];
+    expect(states).toEqual(["COMPLETED", "CANCELLED", "PAUSED"]);
+    await lab.notifications.resume(paused);
+    expect(await waiting()).toBe(4);
+    lab.clock.move(-ttlSeconds);
+  });
+
+  test("it can be repeated, and where there are none nothing is done", async () => {
+    await lab.notifications.replayAll({});
+    expect(await lab.waiting(replayQueue)).toEqual([]);
+    await allDead();
+    await lab.notifications.replayAll({});
+    await lab.notifications.replayAll({});
+    await work();
+    expect(await waiting()).toBe(4);
+    await lab.notifications.replayAll({});
+    expect(await lab.waiting(replayQueue)).toEqual([]);
+  });
+
+  test("a notification that does not exist is not found", async () => {
+    const unknown = lab.notifications.replayAll({ notificationId: randomUUID() });
+    await expect(unknown).rejects.toMatchObject({ kind: { code: "notification_not_found" } });
+  });
+});
