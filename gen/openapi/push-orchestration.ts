@@ -27,7 +27,8 @@ export interface paths {
          *     device is one however its token is spelled: an APNs token in upper or lower case, a browser's
          *     subscription with whatever members beside its endpoint. A user has a limited number of devices
          *     (20, unless the operator has chosen another one); one more takes the place of the one that was
-         *     renewed longest ago. A token that belonged to another user belongs to the caller from now on,
+         *     renewed longest ago. A user may save a limited number of times a minute (60, unless the operator has
+         *     chosen another number); more are a 429. A token that belonged to another user belongs to the caller from now on,
          *     and to nobody else. Once it has expired the device is sent nothing more.
          */
         post: operations["savePushToken"];
@@ -1133,6 +1134,17 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description The user's devices are saved too often. */
+        TooManyRequests: {
+            headers: {
+                "X-Request-Id": components["headers"]["X-Request-Id"];
+                "Retry-After": components["headers"]["Retry-After"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description Something went wrong inside. Nothing is said but the request id. */
         InternalServerError: {
             headers: {
@@ -1296,6 +1308,7 @@ export interface operations {
             405: components["responses"]["MethodNotAllowed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };

@@ -26,6 +26,7 @@ import { createProviderControl } from "./delivery/provider-control.ts";
 import { createDevices } from "./devices/devices.ts";
 import { createForgetUser } from "./devices/forget-user.ts";
 import { removeDeadDevices } from "./devices/remove-dead.ts";
+import { limitSaves } from "./devices/save-rate.ts";
 import { createHistory } from "./history/history.ts";
 import { pushHttp } from "./http.ts";
 import { janitorKinds, startJanitor } from "./janitor.ts";
@@ -95,13 +96,12 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   const providers = createProviders(settings.providers, clock);
   const [defaultProvider] = settings.providers.names;
   const callers = createCallers({ ...settings, clock, logger });
-  const devices = createDevices({
-    db,
+  const { maxDevicesPerUser: maxPerUser, maxSavesPerMinute } = settings;
+  const devices = limitSaves(
+    createDevices({ db, clock, providers, defaultProvider, maxPerUser }),
+    maxSavesPerMinute,
     clock,
-    providers,
-    defaultProvider,
-    maxPerUser: settings.maxDevicesPerUser,
-  });
+  );
   const history = createHistory({ db });
   const forgetUser = createForgetUser({ db });
   const { ttlSeconds, testUserIds } = settings;

@@ -84,6 +84,12 @@ export const pushTable = {
     kind: integer(1, 1_000),
     default: "20",
   },
+  PUSH_MAX_SAVES_PER_MINUTE: {
+    description:
+      "Times that a user may save devices in a minute, at each process. An app does so when it starts.",
+    kind: integer(1, 1_000_000),
+    default: "60",
+  },
   PUSH_MAX_PER_SECOND: {
     description: "Messages a second to one provider, over all processes; 0 is as fast as it takes them.",
     kind: integer(0, 1_000_000),

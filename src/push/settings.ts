@@ -78,6 +78,7 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
     /** The recipients of test runs. */
     testUserIds: settings.TEST_NOTIFICATION_USER_IDS ?? [],
     maxDevicesPerUser: settings.PUSH_MAX_DEVICES_PER_USER,
+    maxSavesPerMinute: settings.PUSH_MAX_SAVES_PER_MINUTE,
     historyRetentionDays: settings.HISTORY_RETENTION_DAYS,
     ttlSeconds: settings.PUSH_TTL_SECONDS,
     /** The values of DeliverySettings. */

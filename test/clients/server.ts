@@ -35,6 +35,8 @@ export async function startClientServer(): Promise<ClientServer> {
     RSA_PUBLIC_KEY: publicKey.export({ type: "spki", format: "pem" }).toString(),
     RSA_KEY_ID: keyId,
     DATA_DIR: join(directory, "data"),
+    // Generated requests are all of one user.
+    PUSH_MAX_SAVES_PER_MINUTE: "1000000",
     SERVER_PORT: "0",
     GRPC_PORT: "0",
     MANAGEMENT_PORT: "0",

@@ -86,6 +86,8 @@ export async function startPushDeployments(contract: Contract): Promise<PushDepl
   const shared = { TEST_NOTIFICATION_USER_IDS: "u-tester" };
   // Slow enough that what was sent a moment ago is still on its way.
   const slow = { PUSH_MAX_PER_SECOND: "1" };
+  // Few enough that whoever has used them up has to wait for some seconds.
+  const few = { PUSH_MAX_SAVES_PER_MINUTE: "10" };
   // Nothing listens at port 1.
   const away = { PUSH_DB_HOST: "127.0.0.1", PUSH_DB_PORT: "1" };
   const started = new Map<Deployment, PushServer>();
@@ -94,7 +96,7 @@ export async function startPushDeployments(contract: Contract): Promise<PushDepl
     cleanup.defer(() => running.stop());
     started.set(name, running);
   }
-  await start("healthy", { env: { ...shared, ...slow, DATA_DIR: healthyData } });
+  await start("healthy", { env: { ...shared, ...slow, ...few, DATA_DIR: healthyData } });
   await start("broken", { env: { ...shared, DATA_DIR: brokenData } });
   await start("away", { env: { ...shared, ...away }, waitUntilReady: false });
 

@@ -14,7 +14,7 @@ let notificationId: string;
 let tokens: { user: string; backoffice: string };
 const cleanup = suiteCleanup();
 beforeAll(async () => {
-  server = await startPushServer("PGlite");
+  server = await startPushServer("PGlite", { env: { PUSH_MAX_SAVES_PER_MINUTE: "1000000" } });
   cleanup.defer(() => server.stop());
   tokens = {
     user: `Bearer ${await server.userToken()}`,

@@ -50,6 +50,7 @@ describe("in development mode", () => {
       historyRetentionDays: 180,
       ttlSeconds: 86_400,
       maxDevicesPerUser: 20,
+      maxSavesPerMinute: 60,
       delivery: { maxPerSecond: 0, rampSeconds: 0, maxDeadPercent: 30, removalDelaySeconds: 5 },
       providers: expect.objectContaining({ names: ["outbox"], outboxFile: join(dataDir, "outbox.ndjson") }),
       janitorIntervalSeconds: 60,
