@@ -12,12 +12,15 @@ import { boolean, number } from "../platform/database/readers.ts";
 import { computed, rowCount, rows, selection } from "../platform/database/statements.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { removeDevices } from "./devices/remove-devices.ts";
-import { deliveryChunks, devices, history, idempotencyKeys, notifications } from "./schema.ts";
+import { removeEntries, removeViews } from "./history/remove-history.ts";
+import { deliveryChunks, devices, historyBlocks, idempotencyKeys, notifications } from "./schema.ts";
 
 /** Kinds of rows, for the metrics. */
 export const janitorKinds = [
   "devices",
-  "history",
+  "history_blocks",
+  "history_users",
+  "history_views",
   "delivery_chunks",
   "notifications",
   "idempotency_keys",
@@ -39,7 +42,7 @@ const batchSize = 5_000;
 const notificationBatch = 100;
 
 const device = names(devices);
-const entry = names(history);
+const block = names(historyBlocks);
 const key = names(idempotencyKeys);
 const chunk = names(deliveryChunks);
 const n = names(notifications, "n");
@@ -78,18 +81,14 @@ function stepsOf(nowMs: number, historyRetentionDays: number): Step[] {
         where ${device.expiresAt} <= ${now}::timestamptz order by ${device.expiresAt} ${batch}`;
       return removed("devices", await removeDevices(tx, expired, "EXPIRED"));
     },
-    (tx) =>
-      remove(
-        "history",
-        tx,
-        sql`
-          with chosen as (
-            select ${entry.userId} as chosen_user, ${entry.notificationId} as chosen_id from ${history}
-            where ${entry.notificationId} < ${oldestKept}::uuid order by ${entry.notificationId} nulls first ${batch}
-          )
-          delete from ${history} using chosen
-          where ${entry.userId} = chosen_user and ${entry.notificationId} = chosen_id returning 1 as one`,
-      ),
+    async (tx) => {
+      const { blocks, users, isFull } = await removeEntries(tx, oldestKept);
+      return { rows: { history_blocks: blocks, history_users: users }, isFull };
+    },
+    async (tx) => {
+      const { views, isFull } = await removeViews(tx, oldestKept);
+      return { rows: { history_views: views }, isFull };
+    },
     (tx) => removeNotifications(tx, oldestKept),
     (tx) =>
       remove(
@@ -118,7 +117,7 @@ async function removeNotifications(tx: Database, oldestKept: string): Promise<Re
     sql`
       select ${removable} from ${notifications} n
       where ${n.id} < ${oldestKept}::uuid and ${n.completedAt} is not null
-        and not exists (select from ${history} where ${entry.notificationId} = ${n.id})
+        and not exists (select from ${historyBlocks} where ${block.notificationId} = ${n.id})
         and not exists (
           select from ${deliveryChunks}
           where ${ofNotification} and ${chunk.state} in ('PENDING', 'SENDING'))

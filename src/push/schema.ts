@@ -7,7 +7,7 @@ import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import {
   bigint,
   bigserial,
-  boolean,
+  bit,
   check,
   customType,
   index,
@@ -121,24 +121,60 @@ export const planRanges = push.table(
   (table) => [primaryKey({ name: "plan_ranges_pkey", columns: [table.notificationId, table.after] })],
 );
 
-/** A user's notifications, read or unread: one row a user and notification. */
-export const history = push.table(
-  "history",
+/** Gives users their numbers in the history. A number is never given again. */
+export const historyUserNumbers = push.sequence("history_user_numbers", { startWith: 1 });
+
+/** Users who have entries in the history, each with the number that it knows them by. */
+export const historyUsers = push.table(
+  "history_users",
   {
-    userId: byteOrderedText("user_id").notNull(),
+    /** In the database the primary key's index also has the number, so that it is found without the table. */
+    userId: byteOrderedText("user_id").primaryKey(),
+    userNumber: bigint("user_number", { mode: "number" }).notNull(),
+  },
+  (table) => [uniqueIndex("history_users_number").on(table.userNumber)],
+);
+
+/** Users whose entries share a row: they have consecutive numbers, and the first number is a multiple of this. */
+export const blockSize = 512;
+
+/**
+ * The entries of users in the history: to which users of a block a notification was sent. A row a user would make each
+ * send write as much as it sends, into indexes as large as the history.
+ */
+export const historyBlocks = push.table(
+  "history_blocks",
+  {
+    /** The users' numbers, divided by {@link blockSize}. */
+    userBlock: integer("user_block").notNull(),
     /** A UUIDv7, so it also orders entries by time. */
     notificationId: uuid("notification_id").notNull(),
-    viewed: boolean("viewed").notNull(),
-    /** When it was marked; null if it is unread. Entries that were marked long ago may have none. */
-    viewedAt: instant("viewed_at"),
+    /** One bit a user, in the order of their numbers. */
+    recipientBits: bit("recipient_bits", { dimensions: blockSize }).notNull(),
   },
   (table) => [
-    primaryKey({ name: "history_pkey", columns: [table.userId, table.notificationId] }),
-    index("history_unread").on(table.userId).where(sql`not ${table.viewed}`),
-    // For the janitor, which removes by age. Rows are inserted in the order of time and equal ids are stored once, so
-    // the index has a tenth of the table's size. (A BRIN index would match more and more of the table as space is
-    // reused.) There are no nulls; `nulls first` keeps the planner from using this index for a user's newest entries.
-    index("history_age").on(table.notificationId.asc().nullsFirst()),
+    // In the database this index also has the bits, so that a user's entries are read and counted without the table.
+    primaryKey({ name: "history_blocks_pkey", columns: [table.userBlock, table.notificationId] }),
+    // For the recipients of a notification, and for the janitor, which removes by age. There are no nulls; `nulls first`
+    // keeps the planner from using this index for a user's newest entries.
+    index("history_blocks_age").on(table.notificationId.asc().nullsFirst()),
+  ],
+);
+
+/** The entries that their users have viewed. */
+export const historyViews = push.table(
+  "history_views",
+  {
+    /** The user's number in the history. */
+    userNumber: bigint("user_number", { mode: "number" }).notNull(),
+    notificationId: uuid("notification_id").notNull(),
+    /** When it was marked; -infinity if nobody knows any more. */
+    viewedAt: instant("viewed_at").notNull(),
+  },
+  (table) => [
+    // In the database this index also has the times, so that the table is not read.
+    primaryKey({ name: "history_views_pkey", columns: [table.userNumber, table.notificationId] }),
+    index("history_views_age").on(table.notificationId.asc().nullsFirst()),
   ],
 );
 

@@ -53,7 +53,7 @@ async function insertDeadLetters(db: Database) {
 
 /** A database that says it is migrated and is not what the program expects. */
 async function breakDatabase(db: Database): Promise<void> {
-  for (const table of ["devices", "history", "notifications", "delivery_chunks", "dead_reports"]) {
+  for (const table of ["devices", "history_users", "notifications", "delivery_chunks", "dead_reports"]) {
     await db.execute(sql.raw(`alter table push.${table} rename to lost_${table}`));
   }
 }

@@ -1,6 +1,6 @@
 /** The janitor: what has expired or is too old goes, what has not stays, and nobody is disturbed by it. */
 import { setTimeout as delay } from "node:timers/promises";
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Database, OpenDatabase } from "../../src/platform/database/database.ts";
 import { pushMigrations } from "../../src/push/database.ts";
@@ -8,6 +8,7 @@ import { createDevices } from "../../src/push/devices/devices.ts";
 import { createHistory } from "../../src/push/history/history.ts";
 import { cleanUp, janitorKinds, startJanitor } from "../../src/push/janitor.ts";
 import { captureLog } from "../support/captured-log.ts";
+import { historyEntries, insertEntries } from "../support/history-rows.ts";
 import { janitorRecord } from "../support/janitor-record.ts";
 import { type MovableClock, movableClock } from "../support/movable-clock.ts";
 import { insertNotification, type NotificationRow } from "../support/push-rows.ts";
@@ -21,7 +22,9 @@ const day = 24 * 60 * 60;
 const historyRetentionDays = 180;
 const tables = [
   "devices",
-  "history",
+  "history_blocks",
+  "history_views",
+  "history_users",
   "notifications",
   "delivery_chunks",
   "idempotency_keys",
@@ -48,10 +51,12 @@ describe.each(backends)("the janitor on %s", (backend) => {
 
   const round = (of: Database = db) => cleanUp({ db: of, historyRetentionDays });
   const at = (seconds: number) => sql`${new Date(clock.now() + seconds * 1000).toISOString()}::timestamptz`;
-  async function column(name: string, table: (typeof tables)[number]): Promise<string[]> {
+  /** @param table one of the tables, or other rows */
+  async function column(name: string, table: (typeof tables)[number] | SQL): Promise<string[]> {
+    const from = typeof table === "string" ? sql`push.${sql.identifier(table)}` : table;
     const found = await rows<{ value: string }>(
       db,
-      sql`select ${sql.identifier(name)}::text as value from push.${sql.identifier(table)} order by 1`,
+      sql`select ${sql.identifier(name)}::text as value from ${from} order by 1`,
     );
     return found.map(({ value }) => value);
   }
@@ -94,9 +99,30 @@ describe.each(backends)("the janitor on %s", (backend) => {
     const kept = await notification(limit - 60, { viewedBy: { anna: true } });
     const young = await notification(1, { viewedBy: { anna: false } });
     await round();
-    expect(await column("notification_id", "history")).toEqual([kept, young].sort());
+    expect(await column("notification_id", historyEntries)).toEqual([kept, young].sort());
+    expect(await column("notification_id", "history_views")).toEqual([kept]);
     // It is not finished.
     expect(await column("id", "notifications")).toContain(old);
+  });
+
+  test("a user goes when the last entry does, and nothing of the user remains; who has another stays as known", async () => {
+    const limit = historyRetentionDays * day;
+    await notification(limit + 1, { viewedBy: { anna: true, boris: true, clara: false } });
+    const kept = await notification(1, { viewedBy: { boris: true } });
+    await round();
+    expect(await column("user_id", "history_users")).toEqual(["boris"]);
+    expect(await column("viewed", historyEntries)).toEqual(["true"]);
+    const again = await notification(0, { viewedBy: { anna: false, boris: false } });
+    const page = (user: string) =>
+      createHistory({ db }).page(user, { page: 0, size: 9, sort: ["id"] }, false);
+    expect((await page("anna")).content).toMatchObject([{ id: again, viewed: false }]);
+    const ofBoris = (await page("boris")).content.map(({ id, viewed }) => [id, viewed]);
+    expect(new Map(ofBoris as [string, boolean][])).toEqual(
+      new Map([
+        [kept, true],
+        [again, false],
+      ]),
+    );
   });
 
   test("a finished notification goes with its chunks when it is as old, dead letters included", async () => {
@@ -126,8 +152,14 @@ describe.each(backends)("the janitor on %s", (backend) => {
       insert into push.devices (user_id, provider, token, token_hash, utc_offset, expires_at, registered_at, renewed_at)
       select 'anna', 'fcm', n::text, sha256(n::text::bytea), 0, ${at(-1)}, now(), now() from generate_series(1, 5001) n`);
     const id = await notification(limit + 1, {});
+    await insertEntries(db, id, sql`select 'user-' || n from generate_series(1, 1025) n`);
     await db.execute(sql`
-      insert into push.history select 'user-' || n, ${id}::uuid, n % 2 = 0 from generate_series(1, 10001) n`);
+      insert into push.history_blocks
+      select max(user_block), (left(${id}, 24) || lpad(n::text, 12, '0'))::uuid, max(recipient_bits::text)::bit(512)
+      from push.history_blocks, generate_series(1, 400) n group by n`);
+    const blocks = await count("history_blocks");
+    await db.execute(sql`
+      insert into push.history_views select n, ${id}::uuid, now() from generate_series(1, 5001) n`);
     await db.execute(sql`
       insert into push.delivery_chunks (notification_id, provider, utc_offset, state, device_ids, planned, sent, failed,
         dropped, dead, attempt, retries, updated_at)
@@ -143,7 +175,9 @@ describe.each(backends)("the janitor on %s", (backend) => {
     expect(await count("outbox")).toBe(5001);
     expect(record.rows).toEqual({
       devices: 5001,
-      history: 10001,
+      history_blocks: blocks,
+      history_users: 1025,
+      history_views: 5001,
       delivery_chunks: 5001,
       notifications: 102,
       idempotency_keys: 5001,
@@ -187,7 +221,7 @@ describe.each(backends)("the janitor on %s", (backend) => {
       await notification(1, { viewedBy: { anna: false } });
       const wrong = vi.spyOn(Date, "now").mockReturnValue(Date.now() + 365 * day * 1000);
       await round().finally(() => wrong.mockRestore());
-      expect([await count("devices"), await count("history")]).toEqual([1, 1]);
+      expect([await count("devices"), await count("history_blocks")]).toEqual([1, 1]);
     },
   );
 
@@ -212,19 +246,18 @@ describe.each(backends)("the janitor on %s", (backend) => {
     const id = await notification(limit + 1, { chunks: ["DEAD"], viewedBy: { anna: false } });
     await device("expired", -1);
     await other.db.transaction(async (tx) => {
-      await tx.execute(sql`select 1 from push.history for update`);
+      await tx.execute(sql`select 1 from push.history_blocks for update`);
       await tx.execute(sql`select 1 from push.devices for update`);
       await round();
       // As an entry of it is left.
       expect(await column("id", "notifications")).toEqual([id]);
-      expect([await count("history"), await count("devices")]).toEqual([1, 1]);
+      expect([await count("history_blocks"), await count("devices")]).toEqual([1, 1]);
     });
     await other.db.transaction(async (tx) => {
       await tx.execute(sql`select 1 from push.notifications for update`);
       await round();
-      expect([await count("history"), await count("delivery_chunks"), await count("notifications")]).toEqual([
-        0, 1, 1,
-      ]);
+      const left = ["history_blocks", "delivery_chunks", "notifications"] as const;
+      expect(await Promise.all(left.map(count))).toEqual([0, 1, 1]);
     });
     await round();
     expect([await count("delivery_chunks"), await count("notifications")]).toEqual([0, 0]);
@@ -261,7 +294,9 @@ describe.each(backends)("the janitor on %s", (backend) => {
       }
       await round();
       expect(await count("devices")).toBe(30);
-      expect(await count("history")).toBe(0);
+      for (const table of ["history_blocks", "history_views", "history_users"] as const) {
+        expect(await count(table), table).toBe(0);
+      }
     },
   );
 });

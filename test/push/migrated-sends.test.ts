@@ -19,6 +19,7 @@ import { sweepCompletions } from "../../src/push/notifications/completion-sweep.
 import { createFollower } from "../../src/push/notifications/follow-chunks.ts";
 import { createPlanner } from "../../src/push/notifications/plan-notification.ts";
 import { captureLog } from "../support/captured-log.ts";
+import { historyEntries } from "../support/history-rows.ts";
 import { movableClock } from "../support/movable-clock.ts";
 import { olderMigrations } from "../support/older-migrations.ts";
 import { rows } from "../support/rows.ts";
@@ -101,7 +102,7 @@ test("half-planned, half-sent and held notifications go on where they were", asy
   for (const worker of workers) await worker.stop();
   const [found] = await rows(
     db,
-    sql`select recipients, (select count(*)::int from push.history) as entries from push.notifications
+    sql`select recipients, (select count(*)::int from ${historyEntries}) as entries from push.notifications
         where id = ${planning}::uuid`,
   );
   expect(found).toEqual({ recipients: 8, entries: 8 });

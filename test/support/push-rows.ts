@@ -1,8 +1,10 @@
 /** Rows of the push service's tables, as sending leaves them behind, for tests of what reads or removes them. */
 
+import { sql } from "drizzle-orm";
 import { uuidv7 } from "../../src/platform/crypto/uuid.ts";
-import type { Database } from "../../src/platform/database/database.ts";
-import { deliveryChunks, history, notifications } from "../../src/push/schema.ts";
+import { arrayLiteral, type Database } from "../../src/platform/database/database.ts";
+import { deliveryChunks, notifications } from "../../src/push/schema.ts";
+import { insertEntries, viewEntries } from "./history-rows.ts";
 
 export interface NotificationRow {
   /** Milliseconds since the epoch. */
@@ -41,12 +43,10 @@ export async function insertNotification(db: Database, row: NotificationRow): Pr
     chunks: chunks.length,
     completedAt: state === "COMPLETED" || state === "CANCELLED" ? at : null,
   });
-  const entries = Object.entries(viewedBy).map(([userId, viewed]) => ({
-    userId,
-    notificationId: id,
-    viewed,
-  }));
-  if (entries.length > 0) await db.insert(history).values(entries);
+  const users = Object.keys(viewedBy);
+  const viewers = arrayLiteral(users.filter((user) => viewedBy[user]));
+  if (users.length > 0) await insertEntries(db, id, sql`select unnest(${arrayLiteral(users)}::text[])`);
+  await viewEntries(db, sql`select unnest(${viewers}::text[]) as user_id, ${id}::uuid as notification_id`);
   const rows = chunks.map((chunk) => {
     const isLeft = chunk !== "DONE";
     const numbers = {

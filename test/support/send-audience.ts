@@ -1,6 +1,7 @@
 /** An audience for sends that are measured or disturbed: devices in every zone of the world, made in the database. */
 import { sql } from "drizzle-orm";
 import type { Database } from "../../src/platform/database/database.ts";
+import { historyEntries } from "./history-rows.ts";
 import { rows } from "./rows.ts";
 
 /** Minutes east of UTC that somebody's clock shows, all 38 of them. */
@@ -72,7 +73,7 @@ export async function historyOf(
 ): Promise<{ rows: number; users: number }> {
   const [counted] = await rows<{ rows: number; users: number }>(
     db,
-    sql`select count(*)::int as rows, count(distinct user_id)::int as users from push.history
+    sql`select count(*)::int as rows, count(distinct user_id)::int as users from ${historyEntries}
       where notification_id = ${notificationId}::uuid`,
   );
   return counted ?? { rows: 0, users: 0 };

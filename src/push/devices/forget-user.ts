@@ -1,11 +1,12 @@
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { deadReports, devices, history } from "../schema.ts";
+import { deadReports, devices, historyUsers, historyViews } from "../schema.ts";
 import { removeDevices } from "./remove-devices.ts";
 
 const device = names(devices);
-const entry = names(history);
+const view = names(historyViews);
+const user = names(historyUsers);
 const report = names(deadReports);
 
 /**
@@ -26,13 +27,9 @@ export function createForgetUser({ db }: { readonly db: Database }): ForgetUser 
       // The reports first, as where dead devices are removed, to avoid deadlocks.
       await tx.execute(sql`delete from ${deadReports} where ${report.userId} = ${userId}`);
       await removeDevices(tx, chosen, "IDENTITY_DELETED");
-      // Locks entries in the same order as the statement that marks them as viewed, to avoid deadlocks.
-      await tx.execute(sql`
-        with chosen as (
-          select ${entry.notificationId} as chosen_id from ${history}
-          where ${entry.userId} = ${userId} order by ${entry.notificationId} for update
-        )
-        delete from ${history} using chosen
-        where ${entry.userId} = ${userId} and ${entry.notificationId} = chosen_id`);
+      // Without the number nothing tells whose the bits and views are. It is not given again, so the user's bits stay.
+      const numbered = sql`select ${user.userNumber} from ${historyUsers} where ${user.userId} = ${userId}`;
+      await tx.execute(sql`delete from ${historyViews} where ${view.userNumber} = (${numbered})`);
+      await tx.execute(sql`delete from ${historyUsers} where ${user.userId} = ${userId}`);
     });
 }

@@ -1,7 +1,8 @@
 import { type SQL, sql } from "drizzle-orm";
 import { type InputError, invalidInput } from "../../platform/base/errors.ts";
 import { names } from "../../platform/database/names.ts";
-import { history } from "../schema.ts";
+import { historyBlocks, historyViews } from "../schema.ts";
+import { isViewed } from "./reader.ts";
 
 const fields = ["sendAt", "viewed", "id"] as const;
 type Field = (typeof fields)[number];
@@ -56,16 +57,17 @@ const problem: InputError = {
   message: `must be ${fields.join(", ")} or several of them, with ",asc" or ",desc" at the end`,
 };
 
-const { notificationId, viewed, viewedAt } = names(history);
+const { notificationId } = names(historyBlocks);
+const { viewedAt } = names(historyViews);
 
 /**
  * An entry that has just been marked keeps its place among the unread for a while: who pages through the unread and
  * marks each page would otherwise skip as many as he has marked.
  */
-const keepsPlace = sql`${viewedAt} > now() - interval '10 minutes'`;
+const isAmongViewed = isViewed(sql`${viewedAt} <= now() - interval '10 minutes'`);
 
 function column(field: Field): SQL {
-  if (field === "viewed") return sql`(${viewed} and coalesce(not ${keepsPlace}, true))`;
+  if (field === "viewed") return sql`(${isAmongViewed})`;
   // The milliseconds of acceptance are the first 48 bits of an id.
   return field === "sendAt" ? sql`left(${notificationId}::text, 13) collate "C"` : notificationId;
 }

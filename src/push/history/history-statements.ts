@@ -1,12 +1,13 @@
 /**
- * The statements that read history. The cost of each is bounded by the number of one user's entries; that of the first
- * pages and of the summary by the size of a page. test/push/history checks the query plans on a table of millions.
+ * The statements that read history. The cost of each is bounded by the number of notifications to one user's block; that
+ * of the first pages by the size of a page. test/push/history checks the query plans on a table of millions.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { names } from "../../platform/database/names.ts";
 import { boolean, text } from "../../platform/database/readers.ts";
 import { computed, type Field, type Selection, selection } from "../../platform/database/statements.ts";
-import { history, notifications } from "../schema.ts";
+import { historyBlocks, historyViews, notifications } from "../schema.ts";
+import { isViewed, myEntries, myNumber, readerOf } from "./reader.ts";
 
 /** A range of a user's entries in a certain order. */
 export interface Slice {
@@ -17,15 +18,14 @@ export interface Slice {
   readonly offset: number;
 }
 
-const { userId: user, notificationId, viewed, viewedAt } = names(history);
+const view = names(historyViews);
 const notification = names(notifications, "n");
 const { title, message, image } = names(notifications);
+const { notificationId } = names(historyBlocks);
 
-function slice({ userId, order, limit, offset }: Slice): SQL {
-  return sql`
-    select ${notificationId}, ${viewed}, ${viewedAt} from ${history}
-    where ${user} = ${userId} order by ${order} limit ${limit}::bigint offset ${offset}::bigint`;
-}
+/** In a statement with {@link readerOf}: the ids of the slice's entries. */
+const slice = ({ order, limit, offset }: Slice): SQL => sql`
+  select ${notificationId} from ${myEntries} order by ${order} limit ${limit}::bigint offset ${offset}::bigint`;
 
 /** How many entries the user has, in every row of a page. */
 export const pageTotal = selection({ total: computed(text, sql`total::text`) });
@@ -33,7 +33,7 @@ export const pageTotal = selection({ total: computed(text, sql`total::text`) });
 /** An entry of a page; all columns are null if the page is empty. */
 export const pageEntry = selection({
   id: notificationId,
-  viewed,
+  viewed: computed(boolean, sql`was_viewed`),
   title,
   message,
   image,
@@ -45,27 +45,25 @@ export const pageEntry = selection({
  * empty. With `markViewed` the statement also marks these entries as viewed, and returns them as they were before.
  */
 export function pageStatement(page: Slice, markViewed: boolean): SQL {
-  const { userId, order } = page;
-  // Locked in the order of ids, so that concurrent calls wait for each other instead of deadlocking.
-  const marking = sql`, unread as (
-      select ${notificationId} from ${history}
-      where ${user} = ${userId} and not ${viewed} and ${notificationId} in (select ${notificationId} from page)
-      order by ${notificationId} for update
-    ), marked as (
-      update ${history} set ${viewed} = true, ${viewedAt} = now()
-      where ${user} = ${userId} and ${notificationId} in (select ${notificationId} from unread)
+  // Written in the order of ids, so that concurrent calls wait for each other instead of deadlocking.
+  const marking = sql`, marked as (
+      insert into ${historyViews} (${view.userNumber}, ${view.notificationId}, ${view.viewedAt})
+      select ${myNumber}, ${notificationId}, now() from page where not was_viewed order by ${notificationId}
+      on conflict do nothing
     )`;
   return sql`
-    with page as materialized (${slice(page)}
+    with ${readerOf(page.userId)},
+    page as materialized (
+      select ${notificationId}, ${isViewed()} as was_viewed from (${slice(page)}) as slice
     ), entries as (
-      select ${notificationId}, ${viewed}, ${viewedAt}, ${title}, ${message}, ${image},
+      select ${notificationId}, was_viewed, ${title}, ${message}, ${image},
         to_char(${notification.acceptedAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as send_at
       from page join ${notifications} n on ${notification.id} = ${notificationId}
     )${markViewed ? marking : sql``}
     select ${pageTotal}, ${pageEntry}
-    from (select count(*) as total from ${history} where ${user} = ${userId}) as counted
+    from (select count(*) as total from ${myEntries}) as counted
     left join entries on true
-    order by ${order}`;
+    order by ${page.order}`;
 }
 
 /** A statement with one row: whether all of certain entries are viewed. */
@@ -74,15 +72,22 @@ interface Summary {
   readonly statement: SQL;
 }
 
+const summary = selection({ isViewed: computed(boolean, sql`is_viewed`) });
+
 /** Whether no entry of the user is unread. */
 export function allViewedStatement(userId: string): Summary {
-  const unread = sql`select from ${history} where ${user} = ${userId} and not ${viewed}`;
-  const selected = selection({ isViewed: computed(boolean, sql`not exists (${unread})`) });
-  return { selected, statement: sql`select ${selected}` };
+  const unread = sql`select from ${myEntries} and not ${isViewed()}`;
+  return {
+    selected: summary,
+    statement: sql`with ${readerOf(userId)} select ${summary} from (select not exists (${unread}) as is_viewed) as all_of_them`,
+  };
 }
 
 /** Whether no entry of the slice is unread. */
 export function pageViewedStatement(page: Slice): Summary {
-  const selected = selection({ isViewed: computed(boolean, sql`coalesce(bool_and(${viewed}), true)`) });
-  return { selected, statement: sql`select ${selected} from (${slice(page)}) as page` };
+  const all = sql`select coalesce(bool_and(${isViewed()}), true) as is_viewed from (${slice(page)}) as slice`;
+  return {
+    selected: summary,
+    statement: sql`with ${readerOf(page.userId)} select ${summary} from (${all}) as page`,
+  };
 }

@@ -16,6 +16,7 @@ import { names } from "../../platform/database/names.ts";
 import { rowCount, rows, selection } from "../../platform/database/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planRestQueue } from "../database.ts";
+import { recipientsOf } from "../history/history-blocks.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { notifications, planRanges } from "../schema.ts";
 import { enqueueChunks, wakeWorkers } from "./chunk-jobs.ts";
@@ -71,11 +72,11 @@ export function createPlanner(dependencies: Dependencies): Planner {
         // No user is deleted during a step. The lock must be acquired before the next statement takes its snapshot.
         await tx.execute(sql`select pg_advisory_xact_lock_shared(hashtext('push.plan'))`);
         const now = new Date(clock.now());
-        const { chunks, recipients, isOutdated } = await planRange(tx, range, places, { providers, at: now });
-        const first = isOutdated ? undefined : await addCounts(tx, range, recipients, chunks.length);
+        const { chunks, isOutdated } = await planRange(tx, range, places, { providers, at: now });
+        const first = isOutdated ? undefined : await addChunks(tx, range, chunks.length);
         if (first === undefined) throw new StepUndoneError();
         await enqueueChunks(tx, jobs, chunks, { first, isTest: range.isTest });
-        await endPlanningAfter(tx, range, now);
+        await endStep(tx, range, now);
         await removeRange(tx, job);
         await jobs.complete(tx, job.queue, job);
         return "planned";
@@ -118,22 +119,19 @@ const range = names(planRanges);
 const counted = selection({ chunks: notification.chunks });
 
 /**
- * Adds what a step has planned to the notification's counts, and locks it until the end of the transaction.
+ * Adds the chunks of a step to the notification's, and locks it until the end of the transaction.
  * @returns how many chunks it had before; undefined if it is not being planned any more
  */
-async function addCounts(
+async function addChunks(
   tx: Database,
   { notificationId }: PlanRange,
-  recipients: number,
   chunks: number,
 ): Promise<number | undefined> {
   const [found] = await rows(
     tx,
     counted,
     sql`
-      update ${notifications}
-      set ${notification.recipients} = ${notification.recipients} + ${recipients}::int,
-        ${notification.chunks} = ${notification.chunks} + ${chunks}::int
+      update ${notifications} set ${notification.chunks} = ${notification.chunks} + ${chunks}::int
       where ${notification.id} = ${notificationId}::uuid and ${notification.state} = 'PLANNING'
       returning ${counted}`,
   );
@@ -141,16 +139,20 @@ async function addCounts(
 }
 
 /**
- * Ends planning if no other range is left. The notification is locked by now: of two steps that end at once, the second
- * one sees what the first has removed.
+ * Counts the recipients so far, and ends planning if no other range is left. The notification is locked by now: of two
+ * steps that end at once, the second one sees what the first has written and removed.
  */
-async function endPlanningAfter(tx: Database, { notificationId, after }: PlanRange, at: Date): Promise<void> {
+async function endStep(tx: Database, { notificationId, after }: PlanRange, at: Date): Promise<void> {
+  const id = sql`${notificationId}::uuid`;
+  const isLast = sql`not exists (
+    select from ${planRanges} where ${range.notificationId} = ${id} and ${range.after} <> ${after}::bigint)`;
   await tx.execute(sql`
     update ${notifications}
-    set ${notification.state} = 'SENDING', ${notification.plannedAt} = ${at.toISOString()}::timestamptz
-    where ${notification.id} = ${notificationId}::uuid and not exists (
-      select from ${planRanges}
-      where ${range.notificationId} = ${notificationId}::uuid and ${range.after} <> ${after}::bigint)`);
+    set ${notification.recipients} = ${recipientsOf(id)},
+      ${notification.state} = case when is_last then 'SENDING' else ${notification.state} end,
+      ${notification.plannedAt} = case when is_last then ${at.toISOString()}::timestamptz end
+    from (select ${isLast} as is_last) as rest
+    where ${notification.id} = ${id}`);
 }
 
 async function hasRange(tx: Database, { id, data }: Job<PlanJob>): Promise<boolean> {

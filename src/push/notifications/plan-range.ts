@@ -6,10 +6,11 @@
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { boolean, integer, listOf, oneOf, text } from "../../platform/database/readers.ts";
+import { boolean, listOf, oneOf, text } from "../../platform/database/readers.ts";
 import { computed, rows, selection } from "../../platform/database/statements.ts";
+import { entriesFor } from "../history/history-blocks.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
-import { deliveryChunks, devices, history, notifications } from "../schema.ts";
+import { deliveryChunks, devices, notifications } from "../schema.ts";
 import type { WaitingChunk } from "./chunk-jobs.ts";
 import { hasUnknown, offsetIn, type Places, placesAt, placesInUse } from "./places.ts";
 import { devicesAt, type PlanRange } from "./plan-ranges.ts";
@@ -20,15 +21,12 @@ const chunkSize = 1_000;
 /** What a step has planned. */
 interface Planned {
   readonly chunks: readonly WaitingChunk[];
-  /** Users who got their history entry. */
-  readonly recipients: number;
   /** Whether a device has come to a place that was not among those asked for: then the step must be undone. */
   readonly isOutdated: boolean;
 }
 
 const notification = names(notifications);
 const device = names(devices);
-const entry = names(history);
 const chunk = names(deliveryChunks);
 
 const madeChunk = selection({
@@ -37,7 +35,6 @@ const madeChunk = selection({
   jobId: computed(text, chunk.jobId),
 });
 const result = selection({
-  recipients: computed(integer, sql`(select count(*) from entries)::int`),
   made: computed(
     listOf(madeChunk),
     sql`coalesce((select jsonb_agg(to_jsonb(made) order by ${chunk.id}::bigint) from made), '[]')`,
@@ -84,12 +81,8 @@ export async function planRange(
         ) as device
         ${offsets ? sql`where ${utcOffset} = any(${offsets})` : sql``}
       ),
-      entries as (
-        insert into ${history} (${entry.userId}, ${entry.notificationId}, ${entry.viewed})
-        select distinct ${userId}, ${notificationId}, false from found order by ${userId}
-        on conflict do nothing
-        returning 1
-      ),
+      recipient as (select ${userId} as person, ${utcOffset} as minutes from found),
+      ${entriesFor(sql`recipient`, notificationId)},
       made as (
         insert into ${deliveryChunks} (${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${chunk.state},
           ${chunk.deviceIds}, ${chunk.planned}, ${chunk.sent}, ${chunk.failed}, ${chunk.dropped}, ${chunk.dead},
@@ -113,7 +106,7 @@ export async function planRange(
       select ${result} from (select ${range.utcOffsets ? hasUnknown(places) : sql`false`} as is_outdated) as checked`,
   );
   if (!done) throw new Error("a step of planning returned no row");
-  const { made, recipients, isOutdated } = done;
+  const { made, isOutdated } = done;
   const chunks = made.map(({ id, provider, jobId }) => ({ id: Number(id), provider, jobId }));
-  return { chunks, recipients, isOutdated };
+  return { chunks, isOutdated };
 }

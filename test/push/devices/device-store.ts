@@ -81,7 +81,14 @@ export async function createDeviceStore(backend: Backend): Promise<DeviceStore> 
       });
     },
     async clear() {
-      for (const table of ["devices", "history", "notifications", "outbox"]) {
+      for (const table of [
+        "devices",
+        "history_blocks",
+        "history_views",
+        "history_users",
+        "notifications",
+        "outbox",
+      ]) {
         await db.execute(sql`delete from push.${sql.identifier(table)}`);
       }
     },

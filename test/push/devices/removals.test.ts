@@ -1,9 +1,11 @@
 /** Devices that go without their user's doing: reported dead, or with the user. */
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
 import { createHistory } from "../../../src/push/history/history.ts";
+import { historyEntries, insertEntries, viewEntries } from "../../support/history-rows.ts";
 import { insertNotification } from "../../support/push-rows.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
@@ -98,7 +100,7 @@ describe.each(backends)("removals on %s", (backend) => {
     const forget = createForgetUser({ db: store.db });
     await forget("anna");
     expect(await tokens()).toEqual(["b"]);
-    expect(await rows(store.db, sql`select user_id from push.history`)).toEqual([{ user_id: "boris" }]);
+    expect(await rows(store.db, sql`select user_id from ${historyEntries}`)).toEqual([{ user_id: "boris" }]);
     const about = { userId: "anna", provider: "outbox", reason: "REMOVAL_REASON_IDENTITY_DELETED" };
     const events = await store.events();
     expect(events).toEqual(
@@ -110,8 +112,11 @@ describe.each(backends)("removals on %s", (backend) => {
   });
 
   test("a user with 10,000 entries is forgotten at once", async () => {
+    await insertEntries(store.db, uuidv7(1e12), sql`select 'anna'`);
     await store.db.execute(sql`
-      insert into push.history select 'anna', gen_random_uuid(), n % 2 = 0 from generate_series(1, 10000) as n`);
+      insert into push.history_blocks
+      select user_block, gen_random_uuid(), recipient_bits from push.history_blocks, generate_series(1, 9999)`);
+    await viewEntries(store.db, sql`select * from ${historyEntries} where user_id = 'anna'`);
     await createForgetUser({ db: store.db })("anna");
     expect(
       await createHistory({ db: store.db }).page("anna", { page: 0, size: 1, sort: [] }, false),
@@ -134,13 +139,13 @@ describe.each(backends)("removals on %s", (backend) => {
           and database = (select oid from pg_database where datname = current_database())`;
         await expect.poll(async () => (await rows(tx, waiting)).length).toBe(1);
         expect(await tokens()).toEqual(["a"]);
-        await tx.execute(sql`insert into push.history values ('anna', gen_random_uuid(), false)`);
+        await insertEntries(tx, uuidv7(1e12), sql`select 'anna'`);
         order.push("planned");
       });
       await forgotten;
       expect(order).toEqual(["planned", "forgotten"]);
       expect(await tokens()).toEqual([]);
-      expect(await rows(store.db, sql`select 1 from push.history`)).toEqual([]);
+      expect(await rows(store.db, sql`select 1 from ${historyEntries}`)).toEqual([]);
     },
   );
 

@@ -6,6 +6,7 @@ import type { Database, OpenDatabase } from "../../../src/platform/database/data
 import { pushMigrations } from "../../../src/push/database.ts";
 import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
 import { createHistory, type History, type PageRequest } from "../../../src/push/history/history.ts";
+import { clearHistory, historyEntries } from "../../support/history-rows.ts";
 import { insertNotification, type NotificationRow } from "../../support/push-rows.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
@@ -30,9 +31,8 @@ describe.each(backends)("history on %s", (backend) => {
     history = createHistory({ db });
   });
   beforeEach(async () => {
-    for (const table of ["history", "notifications"]) {
-      await db.execute(sql`delete from push.${sql.identifier(table)}`);
-    }
+    await clearHistory(db);
+    await db.execute(sql`delete from push.notifications`);
   });
 
   /** A notification accepted so many milliseconds after the start. */
@@ -51,7 +51,7 @@ describe.each(backends)("history on %s", (backend) => {
   async function unread(userId: string): Promise<string[]> {
     const found = await rows<{ id: string }>(
       db,
-      sql`select notification_id::text as id from push.history where user_id = ${userId} and not viewed order by 1`,
+      sql`select notification_id::text as id from ${historyEntries} where user_id = ${userId} and not viewed order by 1`,
     );
     return found.map(({ id }) => id);
   }
@@ -139,7 +139,7 @@ describe.each(backends)("history on %s", (backend) => {
     expect(new Set(seen)).toEqual(new Set(ids));
     expect(await unread("anna")).toEqual([]);
     expect((await idsOf({ sort })).slice(0, wasUnread.length), "for ten minutes").toEqual(wasUnread);
-    await db.execute(sql`update push.history set viewed_at = viewed_at - interval '10 minutes'`);
+    await db.execute(sql`update push.history_views set viewed_at = viewed_at - interval '10 minutes'`);
     const late = await notification(60_000, { viewedBy: { anna: false } });
     expect(await idsOf({ sort })).toEqual([late, ...ids.toReversed()]);
   });
@@ -254,7 +254,9 @@ describe.each(backends)("history on %s", (backend) => {
         const third = await idsOf({ sort, size: 1, page: 2 });
         expect([first, ...third], sort.join(" ")).toEqual([expected[0], expected[2]]);
         expect(await idsOf({ sort }, true), sort.join(" ")).toEqual(expected);
-        await db.execute(sql`update push.history set viewed = notification_id in (${a}::uuid, ${c}::uuid)`);
+        await db.execute(
+          sql`delete from push.history_views where notification_id not in (${a}::uuid, ${c}::uuid)`,
+        );
       }
     });
 
@@ -313,7 +315,7 @@ describe.each(backends)("history on %s", (backend) => {
     const ids = await entries(...Array.from({ length: 60 }, () => false));
     const sorts = ["sendAt,desc", "sendAt,asc", "viewed,asc", "viewed,desc", "id,asc"];
     for (let turn = 0; turn < 5; turn += 1) {
-      await db.execute(sql`update push.history set viewed = false`);
+      await db.execute(sql`delete from push.history_views`);
       const pages = await Promise.all(
         Array.from({ length: 30 }, (_, index) =>
           history.page(

@@ -3,10 +3,12 @@
  * users. Two users have an entry of every one, which lie as far apart as sending puts them.
  */
 import type postgres from "postgres";
+import { blockSize } from "../../../src/push/schema.ts";
 
 /** Users with an entry of every notification: one has not seen the last few, the other has seen all. */
 export const largest = { behind: "behind", upToDate: "up-to-date" } as const;
 export const notificationCount = 10_000;
+const userCount = 50_021;
 export const unseen = 5;
 /** The first notification; each of the others is 25 minutes after the one before. */
 export const firstAcceptedAt = Date.UTC(2026, 0, 1);
@@ -22,34 +24,28 @@ export async function fillHistory(sql: postgres.Sql, rows: number): Promise<void
     from (select n, md5(n::text) as noise, ${firstAcceptedAt} + n * ${betweenMs}::bigint as ms
           from generate_series(1, ${notificationCount}) as n) as made,
       lateral (select to_timestamp(ms / 1000.0) as at) as moment`);
-  await withoutIndexes(sql, async () => {
-    // In the order in which planning writes: notification after notification.
-    await sql.unsafe(`
-      insert into push.history
-      select case k when 0 then '${largest.behind}' when 1 then '${largest.upToDate}' else 'user-' || (n * ${rows / notificationCount} + k) % 50021 end,
-        id,
-        case k when 0 then n <= ${notificationCount - unseen} when 1 then true else (n + k) % 5 > 0 end
-      from (select id, row_number() over (order by id) as n from push.notifications) as numbered,
-        lateral generate_series(0, ${rows / notificationCount - 1} + n * 0) as k`);
-  });
+  const perNotification = rows / notificationCount;
+  await sql.unsafe(`
+    insert into push.history_users
+    select case n when 0 then '${largest.behind}' when 1 then '${largest.upToDate}' else 'user-' || n end, n
+    from generate_series(0, ${userCount - 1}) as n`);
+  await sql.unsafe(`
+    create temporary table entries as
+    select id, n, case when k < 2 then k else (n * ${perNotification} + k) % ${userCount} end as number
+    from (select id, row_number() over (order by id) as n from push.notifications) as numbered,
+      lateral generate_series(0, ${perNotification - 1} + n * 0) as k`);
+  // In the order in which planning writes: notification after notification.
+  await sql.unsafe(`
+    insert into push.history_blocks
+    select number / ${blockSize}, id, bit_or(set_bit(0::bit(${blockSize}), (number % ${blockSize})::int, 1))
+    from entries group by 1, 2 order by 2, 1`);
+  await sql.unsafe(`
+    insert into push.history_views
+    select distinct number, id, now() from entries
+    where case number when 0 then n <= ${notificationCount - unseen} when 1 then true else (n + number) % 5 > 0 end
+    order by 2, 1`);
   // As autovacuum leaves them.
-  await sql.unsafe("vacuum (analyze) push.history");
-  await sql.unsafe("vacuum (analyze) push.notifications");
-}
-
-/** Fills faster; afterwards the indexes are what they were. */
-async function withoutIndexes(sql: postgres.Sql, fill: () => Promise<void>): Promise<void> {
-  const constraints = await sql<{ name: string; definition: string }[]>`
-    select conname as name, pg_get_constraintdef(oid) as definition from pg_constraint
-    where conrelid = 'push.history'::regclass and contype = 'p'`;
-  const indexes = await sql<{ name: string; definition: string }[]>`
-    select indexname as name, indexdef as definition from pg_indexes
-    where schemaname = 'push' and tablename = 'history' and indexname <> all (${constraints.map(({ name }) => name)})`;
-  for (const { name } of constraints) await sql.unsafe(`alter table push.history drop constraint ${name}`);
-  for (const { name } of indexes) await sql.unsafe(`drop index push.${name}`);
-  await fill();
-  for (const { name, definition } of constraints) {
-    await sql.unsafe(`alter table push.history add constraint ${name} ${definition}`);
-  }
-  for (const { definition } of indexes) await sql.unsafe(definition);
+  await sql.unsafe(
+    "vacuum (analyze) push.history_users, push.history_blocks, push.history_views, push.notifications",
+  );
 }

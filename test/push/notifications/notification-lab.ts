@@ -17,6 +17,7 @@ import { createPlanner } from "../../../src/push/notifications/plan-notification
 import type { ProviderName } from "../../../src/push/provider-settings.ts";
 import { type CapturedLog, captureLog } from "../../support/captured-log.ts";
 import { copyEmbeddedDatabase } from "../../support/embedded-template.ts";
+import { historyEntries } from "../../support/history-rows.ts";
 import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
 import { rows } from "../../support/rows.ts";
 import type { Backend } from "../../support/servers.ts";
@@ -143,7 +144,8 @@ export async function createLab(backend: Backend): Promise<Lab> {
       for (const table of [
         "devices",
         "notifications",
-        "history",
+        "history_blocks",
+        "history_users",
         "delivery_chunks",
         "plan_ranges",
         "idempotency_keys",
@@ -214,7 +216,7 @@ export async function createLab(backend: Backend): Promise<Lab> {
     async recipients(notificationId) {
       const found = await rows<{ user: string }>(
         db,
-        sql`select user_id as user from push.history where notification_id = ${notificationId}::uuid order by user_id`,
+        sql`select user_id as user from ${historyEntries} where notification_id = ${notificationId}::uuid order by user_id`,
       );
       return found.map(({ user }) => user);
     },

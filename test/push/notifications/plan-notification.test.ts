@@ -386,7 +386,7 @@ describe.each(backends)("planning on %s", (backend) => {
     const common = { jobs: lab.jobs, clock: lab.clock, ttlSeconds: 60, testUserIds: [] };
     const others = createNotifications({ ...common, db, logger: lab.log.logger });
     const pausing = betweenStatements(lab.db, async (text) => {
-      if (text.includes('"recipients" = "recipients" +')) await others.pause(id);
+      if (text.includes('"chunks" = "chunks" +')) await others.pause(id);
     });
     await planner(undefined, pausing).handle(await lab.takePlanJob());
     expect(await progress(id)).toMatchObject({ state: "PAUSED", planned: 10 });

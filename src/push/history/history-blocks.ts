@@ -1,0 +1,65 @@
+/**
+ * How the history is kept. A user with entries has a number, and for each notification there is a row for 512 users with
+ * consecutive numbers, with a bit for each of them: was it sent to this user? What a user has viewed is a row by itself.
+ * So a send to a million users writes 2,000 rows, however large the history is.
+ *
+ * Users get their numbers with their first entry, those of a step by their offsets: most users of a block live at one
+ * offset and get the same notifications. That keeps blocks full, and lets a user's block have few rows of others.
+ */
+import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { names } from "../../platform/database/names.ts";
+import { blockSize, historyBlocks, historyUserNumbers, historyUsers } from "../schema.ts";
+
+const user = names(historyUsers);
+const block = names(historyBlocks);
+const size = sql.raw(String(blockSize));
+const none = sql`0::bit(${size})`;
+
+/** The block of the user with this number. */
+export const blockOf = (number: SQLWrapper): SQL => sql`(${number} / ${size})::int`;
+
+/** Which of the block's bits is that of the user with this number. */
+export const placeOf = (number: SQLWrapper): SQL => sql`(${number} % ${size})::int`;
+
+/** How many of the block's users got the notification. */
+export const recipientsOf = (notificationId: SQL): SQL => sql`
+  (select coalesce(sum(bit_count(${block.recipientBits})), 0)::int from ${historyBlocks}
+  where ${block.notificationId} = ${notificationId})`;
+
+/**
+ * Expressions for `with`, which give users an entry each, and those a number who have none yet. A user who has the entry
+ * already keeps it. Rows are written in an order that concurrent statements share, so that they do not deadlock.
+ * @param found the name of an expression before them, with columns `person` (a user's id) and `minutes` (an offset)
+ */
+export function entriesFor(found: SQL, notificationId: SQL): SQL {
+  const sequence = `${historyUserNumbers.schema}.${historyUserNumbers.seqName}`;
+  return sql`
+    people as materialized (
+      select person, minutes, ${user.userNumber} as known_number
+      from (select person, min(minutes) as minutes from ${found} group by person) as grouped
+      left join ${historyUsers} on ${user.userId} = person
+    ),
+    numbered as (
+      insert into ${historyUsers} (${user.userId}, ${user.userNumber})
+      select person, next_number from (
+        select person, nextval(${sequence}::text) as next_number
+        from (select person from people where known_number is null order by minutes, person offset 0) as unknown
+      ) as given
+      order by person
+      on conflict (${user.userId}) do update set ${user.userId} = excluded.${user.userId}
+      returning ${user.userNumber} as known_number
+    ),
+    entries as (
+      insert into ${historyBlocks} as b (${block.userBlock}, ${block.notificationId}, ${block.recipientBits})
+      select ${blockOf(sql`known_number`)} as block_number, ${notificationId},
+        bit_or(set_bit(${none}, ${placeOf(sql`known_number`)}, 1))
+      from (
+        select known_number from people where known_number is not null
+        union all select known_number from numbered
+      ) as members
+      group by block_number order by block_number
+      on conflict (${block.userBlock}, ${block.notificationId})
+      do update set ${block.recipientBits} = b.${block.recipientBits} | excluded.${block.recipientBits}
+      where b.${block.recipientBits} | excluded.${block.recipientBits} <> b.${block.recipientBits}
+    )`;
+}

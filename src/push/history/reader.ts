@@ -1,0 +1,32 @@
+/** What the statements about one user's history share: who reads it, and where the reader's entries and views are. */
+import { type SQL, sql } from "drizzle-orm";
+import { names } from "../../platform/database/names.ts";
+import { historyBlocks, historyUsers, historyViews } from "../schema.ts";
+import { blockOf, placeOf } from "./history-blocks.ts";
+
+const user = names(historyUsers);
+const block = names(historyBlocks);
+const view = names(historyViews);
+
+/** The reader, for `with`: no row if the user has no entry. */
+export const readerOf = (userId: string): SQL => sql`
+  reader as (
+    select ${user.userNumber} as my_number, ${blockOf(user.userNumber)} as my_block,
+      ${placeOf(user.userNumber)} as my_place
+    from ${historyUsers} where ${user.userId} = ${userId}
+  )`;
+
+export const myNumber: SQL = sql`(select my_number from reader)`;
+
+/**
+ * The reader's entries, for `from`. The block comes from a subquery, as only then the index gives them in order. `<>`,
+ * as the planner takes `= 1` for something rare.
+ */
+export const myEntries: SQL = sql`
+  ${historyBlocks} where ${block.userBlock} = (select my_block from reader)
+    and get_bit(${block.recipientBits}, (select my_place from reader)) <> 0`;
+
+/** Whether the reader has viewed the entry; with a condition, in that way. Reads all of the reader's views, once. */
+export const isViewed = (condition = sql`true`): SQL => sql`
+  ${block.notificationId} in (
+    select ${view.notificationId} from ${historyViews} where ${view.userNumber} = ${myNumber} and ${condition})`;

@@ -1,0 +1,101 @@
+/** How entries are kept: numbers of users, and a bit in the row that their block shares. */
+import { sql } from "drizzle-orm";
+import { beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
+import type { Database, OpenDatabase } from "../../../src/platform/database/database.ts";
+import { rawRows } from "../../../src/platform/database/statements.ts";
+import { pushMigrations } from "../../../src/push/database.ts";
+import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
+import { entriesFor } from "../../../src/push/history/history-blocks.ts";
+import { blockSize } from "../../../src/push/schema.ts";
+import { clearHistory, historyEntries, insertEntries } from "../../support/history-rows.ts";
+import { rows } from "../../support/rows.ts";
+import { backends } from "../../support/servers.ts";
+import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+
+describe.each(backends)("the blocks of the history on %s", (backend) => {
+  let own: ServiceDatabase;
+  let database: OpenDatabase;
+  let db: Database;
+  const cleanup = suiteCleanup();
+  beforeAll(async () => {
+    own = await createServiceDatabase(backend, pushMigrations);
+    cleanup.defer(() => own.drop());
+    database = await own.open();
+    await database.migrate();
+    db = database.db;
+  });
+  beforeEach(() => clearHistory(db));
+
+  const usersOf = async (notificationId: string) =>
+    (
+      await rows<{ user: string }>(
+        db,
+        sql`select user_id as user from ${historyEntries} where notification_id = ${notificationId}::uuid order by 1`,
+      )
+    ).map(({ user }) => user);
+  const named = (from: number, to: number) =>
+    sql`select 'user-' || n from generate_series(${from}::int, ${to}::int) n`;
+  const sorted = (from: number, to: number) =>
+    Array.from({ length: to - from + 1 }, (_, index) => `user-${from + index}`).sort();
+
+  test("users of several blocks, the first and the last of each among them, have just the entries that they were given", async () => {
+    const [all, some, again] = [uuidv7(1e12), uuidv7(1e12 + 1), uuidv7(1e12 + 2)];
+    await insertEntries(db, all, named(1, 2 * blockSize));
+    await insertEntries(db, some, named(blockSize - 1, blockSize + 2));
+    // In two steps that overlap.
+    await insertEntries(db, again, named(5, 9));
+    await insertEntries(db, again, named(7, 600));
+    expect(await usersOf(all)).toEqual(sorted(1, 2 * blockSize));
+    expect(await usersOf(some)).toEqual(sorted(blockSize - 1, blockSize + 2));
+    expect(await usersOf(again)).toEqual(sorted(5, 600));
+    const [counted] = await rows<{ rows: number; places: number }>(
+      db,
+      sql`select (select count(*)::int from push.history_blocks where notification_id = ${all}::uuid) as rows,
+        (select count(distinct user_number % ${sql.raw(`${blockSize}`)})::int from push.history_users) as places`,
+    );
+    expect(counted?.rows).toBeLessThanOrEqual(3);
+    expect(counted?.places).toBe(blockSize);
+  });
+
+  test("users who are first sent to together have consecutive numbers, offset by offset", async () => {
+    const found = sql`select 'user-' || n as person, (n % 3) * 60 as minutes from generate_series(1, 30) n`;
+    await rawRows(
+      db,
+      sql`with recipient as (${found}), ${entriesFor(sql`recipient`, sql`${uuidv7(1e12)}::uuid`)} select 1 as one`,
+    );
+    const numbered = await rows<{ offset: number }>(
+      db,
+      sql`select substr(user_id, 6)::int % 3 * 60 as offset from push.history_users order by user_number`,
+    );
+    expect(numbered.map(({ offset }) => offset)).toEqual([0, 60, 120].flatMap((one) => Array(10).fill(one)));
+  });
+
+  test("the number of a forgotten user is not given again, to that user or another", async () => {
+    const [before, after] = [uuidv7(1e12), uuidv7(1e12 + 1)];
+    await insertEntries(db, before, sql`values ('anna'), ('boris')`);
+    await createForgetUser({ db })("anna");
+    await insertEntries(db, after, sql`values ('anna'), ('clara')`);
+    expect([await usersOf(before), await usersOf(after)]).toEqual([["boris"], ["anna", "clara"]]);
+  });
+
+  test.runIf(backend === "PostgreSQL")(
+    "processes that number the same users at once agree on the numbers, and lose no entry",
+    async () => {
+      const other = await own.open();
+      cleanup.defer(() => other.close());
+      for (let turn = 0; turn < 10; turn += 1) {
+        await clearHistory(db);
+        const [one, another] = [uuidv7(1e12), uuidv7(1e12 + 1)];
+        await Promise.all([
+          insertEntries(db, one, named(1, 80)),
+          insertEntries(other.db, one, named(40, 120)),
+          insertEntries(db, another, named(60, 100)),
+          insertEntries(other.db, another, named(20, 70)),
+        ]);
+        expect([await usersOf(one), await usersOf(another)]).toEqual([sorted(1, 120), sorted(20, 100)]);
+      }
+    },
+  );
+});

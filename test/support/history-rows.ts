@@ -1,0 +1,39 @@
+/** The entries of users in the history, one by one, for tests: in the tables the users of a block share a row. */
+import { type SQL, sql } from "drizzle-orm";
+import type { Database } from "../../src/platform/database/database.ts";
+import { rawRows } from "../../src/platform/database/statements.ts";
+import { entriesFor } from "../../src/push/history/history-blocks.ts";
+
+/** A table of entries for `from`: user_id, notification_id, viewed, viewed_at. */
+export const historyEntries: SQL = sql`(
+  select u.user_id, b.notification_id, v.viewed_at is not null as viewed, v.viewed_at
+  from push.history_users u
+  join push.history_blocks b on b.user_block = u.user_number / 512
+    and get_bit(b.recipient_bits, (u.user_number % 512)::int) = 1
+  left join push.history_views v on v.user_number = u.user_number and v.notification_id = b.notification_id
+) as history`;
+
+/** Gives users an entry of the notification, as planning does. @param users selects their ids */
+export async function insertEntries(db: Database, notificationId: string, users: SQL): Promise<void> {
+  await rawRows(
+    db,
+    sql`
+      with recipient as materialized (select one as person, 0 as minutes from (${users}) as users (one)),
+      ${entriesFor(sql`recipient`, sql`${notificationId}::uuid`)}
+      select 1 as one`,
+  );
+}
+
+/** Marks entries as viewed, long ago. @param which selects user_id and notification_id from {@link historyEntries} */
+export async function viewEntries(db: Database, which: SQL): Promise<void> {
+  await db.execute(sql`
+    insert into push.history_views
+    select user_number, notification_id, '-infinity' from (${which}) as viewed join push.history_users using (user_id)
+    on conflict do nothing`);
+}
+
+export async function clearHistory(db: Database): Promise<void> {
+  for (const table of ["history_blocks", "history_views", "history_users"]) {
+    await db.execute(sql`delete from push.${sql.identifier(table)}`);
+  }
+}
