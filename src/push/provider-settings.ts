@@ -45,7 +45,8 @@ export type Http2Client = (typeof http2ClientNames)[number];
 export interface FcmSettings {
   /** An origin, as in `https://fcm.googleapis.com`. */
   readonly endpoint: string;
-  readonly account: ServiceAccount;
+  /** Whose project is sent to; without a key of its own, by Google's application default credentials. */
+  readonly account: ServiceAccount | Pick<ServiceAccount, "projectId">;
 }
 
 export interface ApnsSettings {
@@ -140,6 +141,12 @@ export const providerTable = {
     kind: serviceAccount,
     secret: true,
     exampleFile: "fcm-service-account.json",
+  },
+  FCM_PROJECT_ID: {
+    description:
+      "In place of FCM_CREDENTIALS: the project to send to with Google's application default credentials, which are workload identity or the metadata server's.",
+    kind: matching("the id of a project", /^[a-z0-9:.-]{1,100}$/),
+    example: "my-project",
   },
   APNS_ENDPOINT: {
     description: "Where APNs is reached, over HTTP/2.",
@@ -244,9 +251,15 @@ function crossChecks({
       name,
       `is missing, but PUSH_PROVIDERS lists ${provider}; it must be ${expectationOf(providerTable[name].kind)}`,
     );
+  const isElsewhere = (name: ProviderSetting) => name === "FCM_CREDENTIALS" && isGiven("FCM_PROJECT_ID");
   const missing = (valid.PUSH_PROVIDERS ?? []).flatMap((provider) =>
-    needed[provider].filter((name) => !isGiven(name)).map(isMissing(provider)),
+    needed[provider].filter((name) => !isGiven(name) && !isElsewhere(name)).map(isMissing(provider)),
   );
+  if (isGiven("FCM_CREDENTIALS") && isGiven("FCM_PROJECT_ID")) {
+    missing.push(
+      problem("FCM_PROJECT_ID", "must not be set beside FCM_CREDENTIALS, which names its project"),
+    );
+  }
   const { WEBPUSH_VAPID_PRIVATE_KEY: key, WEBPUSH_VAPID_PUBLIC_KEY: point } = valid;
   if (key === undefined || point === undefined || vapidPublicOf(key) === point) return missing;
   return [...missing, problem("WEBPUSH_VAPID_PUBLIC_KEY", "does not belong to WEBPUSH_VAPID_PRIVATE_KEY")];
@@ -254,8 +267,10 @@ function crossChecks({
 
 type Values = SettingValues<typeof providerTable>;
 
-function fcmOf({ FCM_ENDPOINT: endpoint, FCM_CREDENTIALS: account }: Values): FcmSettings | undefined {
-  return account && { endpoint, account };
+function fcmOf(settings: Values): FcmSettings | undefined {
+  const { FCM_ENDPOINT: endpoint, FCM_CREDENTIALS: account, FCM_PROJECT_ID: projectId } = settings;
+  if (account) return { endpoint, account };
+  return projectId === undefined ? undefined : { endpoint, account: { projectId } };
 }
 
 function apnsOf(settings: Values): ApnsSettings | undefined {

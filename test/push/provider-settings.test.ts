@@ -124,6 +124,13 @@ describe("settings that are right", () => {
     expect(settingsOf(env).fcm?.account.projectId).toBe("my-project");
   });
 
+  test("of FCM may be a project, whose credentials are the machine's", () => {
+    expect(settingsOf({ PUSH_PROVIDERS: "fcm", FCM_PROJECT_ID: "my-project" }).fcm).toEqual({
+      endpoint: "https://fcm.googleapis.com",
+      account: { projectId: "my-project" },
+    });
+  });
+
   test("of development may name fakes on this machine", () => {
     const env = {
       ...whole,
@@ -175,6 +182,11 @@ describe("settings that are wrong", () => {
     ["a weak key", credentials({ private_key: weakRsa }), new RegExp(`^FCM_CREDENTIALS ${badKey}$`)],
     ["a key of another kind", credentials({ private_key: p256 }), new RegExp(`^FCM_CREDENTIALS ${badKey}$`)],
     ["no key", credentials({ private_key: "-----BEGIN x" }), new RegExp(`^FCM_CREDENTIALS ${badKey}$`)],
+    [
+      "a project beside credentials",
+      { FCM_PROJECT_ID: "x" },
+      /^FCM_PROJECT_ID must not be set beside FCM_CRED/,
+    ],
     ["a file for a URL", credentials({ token_uri: "file:///x" }), /^FCM_CREDENTIALS token_uri must be/],
     ["an RSA key for APNs", { APNS_KEY: rsa }, /^APNS_KEY must be an EC P-256 key, but is of type rsa$/],
     ["another curve", { APNS_KEY: p384 }, /^APNS_KEY must be an EC P-256 key/],

@@ -23,7 +23,9 @@ import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from
 import type { ExchangeResult, ProviderResponse } from "../transport/http2-exchange.ts";
 import { Http2Pool } from "../transport/http2-pool.ts";
 import { InFlight } from "../transport/in-flight.ts";
+import { applicationDefaultTokens } from "./application-default-tokens.ts";
 import { GoogleAccess } from "./google-access.ts";
+import { ServiceAccountTokens } from "./service-account-tokens.ts";
 
 /** FCM allows 100 streams on a connection; 10,000 messages a second that take 80 ms each need 800 streams. */
 const connections = { maxSessions: 8, maxStreams: 100 };
@@ -51,7 +53,6 @@ export class FcmProvider implements PushProvider {
   readonly #clock: Clock;
   readonly #inFlight = new InFlight();
   readonly #pool: Http2Pool;
-  readonly #oauthPool: Http2Pool;
   readonly #access: GoogleAccess;
   readonly #path: string;
   readonly #target: Fields;
@@ -60,9 +61,11 @@ export class FcmProvider implements PushProvider {
   constructor({ endpoint, account }: FcmSettings, clock: Clock, connect: Connect) {
     this.#clock = clock;
     this.#pool = new Http2Pool({ connect, origin: endpoint, ...connections });
-    const { origin } = new URL(account.tokenUri);
-    this.#oauthPool = new Http2Pool({ connect, origin, maxSessions: 1, maxStreams: 1, idleMs: 30_000 });
-    this.#access = new GoogleAccess(account, this.#oauthPool, clock);
+    const source =
+      "privateKey" in account
+        ? new ServiceAccountTokens(account, clock, connect)
+        : applicationDefaultTokens(account.projectId);
+    this.#access = new GoogleAccess(source, clock);
     const { protocol, host } = new URL(endpoint);
     this.#path = `/v1/projects/${encodeURIComponent(account.projectId)}/messages:send`;
     this.#target = [
@@ -151,7 +154,7 @@ export class FcmProvider implements PushProvider {
   async close(): Promise<void> {
     await this.#inFlight.ended();
     await this.#pool.close();
-    await this.#oauthPool.close();
+    await this.#access.close();
   }
 }
 

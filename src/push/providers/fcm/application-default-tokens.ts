@@ -1,0 +1,59 @@
+/**
+ * Access tokens of Google by application default credentials: workload identity federation, as the file of
+ * GOOGLE_APPLICATION_CREDENTIALS describes it, or the metadata server of the machine. Google's library knows the ways;
+ * it is loaded when the first token is fetched, since that takes a tenth of a second and 20 MiB.
+ */
+import { codeIn, member, reasonOf } from "../outcomes.ts";
+import type { Outcome } from "../provider.ts";
+import {
+  type AccessToken,
+  isAccessToken,
+  messagingScope,
+  type NoAccess,
+  type TokenSource,
+} from "./google-access.ts";
+
+/** Milliseconds after which a token is no longer waited for; the library tries several times by itself. */
+const timeoutMs = 15_000;
+
+async function fetchToken(projectId: string): Promise<AccessToken | NoAccess> {
+  const { GoogleAuth } = await import("google-auth-library");
+  // A new one each time: it keeps tokens, and would return one that FCM has refused.
+  const client = await new GoogleAuth({ scopes: [messagingScope], projectId }).getClient();
+  const { token } = await client.getAccessToken();
+  const { expiry_date: expiresAt } = client.credentials;
+  if (isAccessToken(token) && typeof expiresAt === "number") return { token, expiresAt };
+  return { outcome: { kind: "unavailable", reason: "OAuth: 200 without a token" } };
+}
+
+/** The outcome for what the library throws. Its messages are not passed on: they may quote what was sent. */
+function outcomeOf(thrown: unknown): Outcome {
+  const response = member(thrown, "response");
+  const status = member(response, "status");
+  if (typeof status !== "number") {
+    // An error of a request has its configuration; what has none was thrown before there was a request.
+    return member(thrown, "config") === undefined
+      ? { kind: "refused", reason: "OAuth: no application default credentials" }
+      : { kind: "unavailable", reason: "OAuth: no response" };
+  }
+  const reason = `OAuth: ${reasonOf(status, codeIn(member(member(response, "data"), "error")))}`;
+  return { kind: status === 429 || status >= 500 ? "unavailable" : "refused", reason };
+}
+
+/** @param projectId that the library would otherwise look for, by a program or a request */
+export const applicationDefaultTokens = (projectId: string): TokenSource => ({
+  async fetch() {
+    const timeout = Promise.withResolvers<NoAccess>();
+    const late: NoAccess = { outcome: { kind: "unavailable", reason: "OAuth: no response" } };
+    const timer = setTimeout(() => timeout.resolve(late), timeoutMs);
+    const fetching = fetchToken(projectId).catch(
+      (thrown: unknown): NoAccess => ({ outcome: outcomeOf(thrown) }),
+    );
+    try {
+      return await Promise.race([fetching, timeout.promise]);
+    } finally {
+      clearTimeout(timer);
+    }
+  },
+  close: async () => undefined,
+});
