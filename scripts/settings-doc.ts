@@ -3,6 +3,7 @@
  */
 import { authTable } from "../src/auth/settings-table.ts";
 import { databaseTable, migrationTable } from "../src/platform/database/settings.ts";
+import { brokerTable } from "../src/platform/messaging/broker-settings.ts";
 import { expectationOf } from "../src/platform/settings/kinds.ts";
 import { environmentTable, serverTable } from "../src/platform/settings/server.ts";
 import type { Setting, SettingsTable } from "../src/platform/settings/settings.ts";
@@ -13,6 +14,7 @@ import { servicesTable } from "../src/services.ts";
 const groups: readonly { readonly title: string; readonly tables: readonly SettingsTable[] }[] = [
   { title: "Server", tables: [environmentTable, servicesTable, serverTable] },
   { title: "Database", tables: [databaseTable, migrationTable] },
+  { title: "Broker", tables: [brokerTable] },
   { title: "Auth", tables: [authTable] },
   { title: "Push", tables: [pushTable, providerTable] },
 ];

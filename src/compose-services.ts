@@ -9,6 +9,7 @@ import type { AuthSettings } from "./auth/settings.ts";
 import type { Clock } from "./platform/base/clock.ts";
 import type { OpenDatabase } from "./platform/database/database.ts";
 import { DirectoryInUseError } from "./platform/database/directory-lock.ts";
+import type { PreparedBroker } from "./platform/messaging/broker.ts";
 import { type Subscriber, subscriberInTime } from "./platform/messaging/relay.ts";
 import type { Logger } from "./platform/observability/logger.ts";
 import type { Metrics } from "./platform/observability/metrics.ts";
@@ -16,6 +17,7 @@ import type { ContractDocument } from "./platform/openapi/document.ts";
 import type { RpcService } from "./platform/rpc/service.ts";
 import type { ServerSettings } from "./platform/settings/server.ts";
 import type { createPushService, PushService } from "./push/service.ts";
+import type { PushSettings } from "./push/settings.ts";
 import type { ServiceName, Settings } from "./services.ts";
 
 /** An API and its document. */
@@ -29,6 +31,7 @@ export interface RunnableService extends ServedApi {
   readonly name: ServiceName;
   readonly rpc: readonly RpcService[];
   readonly database: OpenDatabase;
+  readonly broker: PreparedBroker | undefined;
   /** The preparation that needs the schema. */
   prepare(): Promise<void>;
   startWorkers(): void;
@@ -39,8 +42,8 @@ export interface RunnableService extends ServedApi {
 
 interface ProcessDependencies {
   readonly logger: Logger;
-  /** Where events are written that no broker takes. */
-  readonly eventLog: Logger;
+  /** Where all events are written; undefined: to the log, unless a broker takes them. */
+  readonly eventLog: Logger | undefined;
   readonly metrics: Metrics;
   readonly clock: Clock;
 }
@@ -57,11 +60,16 @@ export async function composeServices(
   surroundings: ProcessDependencies,
 ): Promise<Composition> {
   const common = { ...surroundings, validateResponses: server.environment === "development" };
-  const subscribers: Subscriber[] = push
+  const { logger } = surroundings;
+  const eventLogOf = ({ broker }: AuthSettings | PushSettings) =>
+    surroundings.eventLog ?? (broker ? undefined : logger);
+  // Where both services have a broker, the events go that way.
+  const isDirect = push && !(auth?.broker && push.broker);
+  const subscribers: Subscriber[] = isDirect
     ? [subscriberInTime(async (event) => (await makingPush)?.consume(event))]
     : [];
-  const makingAuth = auth && makeAuth({ settings: auth, subscribers, ...common });
-  const makingPush = push && makePush({ settings: push, ...common }, makingAuth);
+  const makingAuth = auth && makeAuth({ ...common, settings: auth, subscribers, eventLog: eventLogOf(auth) });
+  const makingPush = push && makePush({ ...common, settings: push, eventLog: eventLogOf(push) }, makingAuth);
   const [authService, pushService, verifier] = await Promise.all([
     makingAuth,
     makingPush,
@@ -69,7 +77,7 @@ export async function composeServices(
   ]);
   const services: RunnableService[] = [];
   // The auth service stops first, so that the push service receives all of its events.
-  if (pushService) services.push(runnablePush(pushService, surroundings.logger));
+  if (pushService) services.push(runnablePush(pushService, logger));
   if (authService) services.push({ name: "auth", ...authService });
   return { services, builtIn: verifier ? [verifier] : [] };
 }

@@ -21,7 +21,7 @@ import { notFound } from "./platform/openapi/bind.ts";
 import { guardedOperations } from "./platform/openapi/guarded.ts";
 import { createApiReference, createIndex } from "./platform/openapi/reference.ts";
 import { createLifecycle, type Lifecycle } from "./platform/process/lifecycle.ts";
-import { becomeReady, keepReady } from "./platform/process/readiness.ts";
+import { becomeReady, keepReady, prepareBroker } from "./platform/process/readiness.ts";
 import { Reminders } from "./platform/process/reminders.ts";
 import { createConnectHandler } from "./platform/rpc/connect-handler.ts";
 import { createGrpcServer } from "./platform/rpc/grpc-server.ts";
@@ -86,7 +86,7 @@ export async function startServer(
     http: server.port || (await http.listen(host, 0)),
     grpc: server.grpcPort || (await grpc.listen(host, 0)),
   });
-  const eventLog = server.eventLog === undefined ? logger : createFileLogger(server.eventLog);
+  const eventLog = server.eventLog === undefined ? undefined : createFileLogger(server.eventLog);
   const { services, builtIn } = await composeServices(known, { logger, eventLog, metrics, clock });
   for (const { name, stop } of services) lifecycle.add({ name, stop });
 
@@ -123,6 +123,9 @@ export async function startServer(
   management.serve({ fetch: createManagementApp({ metrics, lifecycle, logger }).fetch });
   const handles = new Map(
     services.map((service) => [service, lifecycle.readiness.register(`${service.name} database`)]),
+  );
+  const brokers = services.flatMap(({ name, broker }) =>
+    broker ? [{ service: name, ...broker, readiness: lifecycle.readiness.register(`${name} broker`) }] : [],
   );
 
   // Stopped in reverse order: the API ports, then the management port, so that an operator can watch, then the services.
@@ -172,7 +175,10 @@ export async function startServer(
       checked: (reachable) => grpc.setServing(reachable, service.rpc),
     });
   }
-  const ready = Promise.all(services.map(start)).then(() => undefined);
+  const ready = Promise.all([
+    ...services.map(start),
+    ...brokers.map((broker) => prepareBroker({ ...broker, logger, reminders, stopping })),
+  ]).then(() => undefined);
   const databases = new Set(services.toReversed().map(({ database }) => database.description));
   const ports = { http: known.server.port, grpc: known.server.grpcPort, management: managementPort };
   return { lifecycle, settings: known, ports, database: [...databases].join(", "), ready };

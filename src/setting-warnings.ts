@@ -4,6 +4,7 @@
  */
 import { authTable } from "./auth/settings-table.ts";
 import { databaseTable, migrationTable } from "./platform/database/settings.ts";
+import { brokerTable } from "./platform/messaging/broker-settings.ts";
 import type { EnvironmentVariables } from "./platform/settings/environment.ts";
 import { environmentTable, serverTable } from "./platform/settings/server.ts";
 import { type SettingsTable, servicePrefix } from "./platform/settings/settings.ts";
@@ -18,6 +19,7 @@ import { type ServiceName, type Settings, serviceNames, servicesTable } from "./
  */
 const prefixes = [
   "DB_",
+  "BROKER_",
   "TLS_",
   "CORS_",
   "LOGGING_",
@@ -38,14 +40,14 @@ const prefixes = [
 ];
 
 /** Names that deployments of other implementations of these contracts set. */
-const notInThisVersion = ["CACHE_HOST", "CACHE_PORT", "BROKER_URL"];
+const notInThisVersion = ["CACHE_HOST", "CACHE_PORT"];
 
 const tables: Readonly<Record<ServiceName, SettingsTable>> = {
   auth: authTable,
   push: { ...pushTable, ...providerTable },
 };
 
-/** A sentence for each variable that has no effect. */
+/** A sentence for each variable that has no effect, and for what is missing though the process starts without it. */
 export function warningsOf(env: EnvironmentVariables, settings: Settings): readonly string[] {
   const { environment } = settings.server;
   const ofProcess = Object.keys({ ...environmentTable, ...servicesTable, ...serverTable }).map((name) => ({
@@ -55,14 +57,22 @@ export function warningsOf(env: EnvironmentVariables, settings: Settings): reado
   // For a name that both services have, the warning is about the service that runs.
   const services = serviceNames.toSorted((a, b) => Number(!settings[a]) - Number(!settings[b]));
   const ofServices = services.flatMap((service) =>
-    Object.keys({ ...databaseTable, ...migrationTable, ...tables[service] }).flatMap((name) => {
-      const unused = whyUnused(service, name, settings);
-      return [name, servicePrefix(service) + name].map((variable) => ({ name: variable, unused }));
-    }),
+    Object.keys({ ...databaseTable, ...migrationTable, ...brokerTable, ...tables[service] }).flatMap(
+      (name) => {
+        const unused = whyUnused(service, name, settings);
+        return [name, servicePrefix(service) + name].map((variable) => ({ name: variable, unused }));
+      },
+    ),
   );
   const ofOthers = notInThisVersion.map((name) => ({ name, unused: "this version has no use for it" }));
   const known: readonly KnownSetting[] = [...ofProcess, ...ofServices, ...ofOthers];
-  return settingWarnings(env, known, prefixes);
+  return [...settingWarnings(env, known, prefixes), ...missing(settings)];
+}
+
+function missing({ auth, push }: Settings): readonly string[] {
+  return push && !auth && !push.broker
+    ? ["BROKER_URL is not set: a push service that runs apart does not learn which identities are deleted"]
+    : [];
 }
 
 const providers: Readonly<Record<string, ProviderName>> = { FCM_: "fcm", APNS_: "apns", WEBPUSH_: "webpush" };
@@ -74,6 +84,7 @@ function whyUnused(service: ServiceName, name: string, settings: Settings): stri
     return "in production only npm run migrate uses it, so a server need not know it";
   if (own.database.kind === "embedded" && name.startsWith("DB_"))
     return "without DB_HOST the database is embedded";
+  if (!own.broker && name.startsWith("BROKER_") && name !== "BROKER_URL") return "BROKER_URL is not set";
   if (service !== "push" || !push) return undefined;
   const provider = providers[/^[A-Z]+_/.exec(name)?.[0] ?? ""];
   if (provider && !push.providers.names.includes(provider)) return `PUSH_PROVIDERS does not name ${provider}`;

@@ -44,7 +44,7 @@ const PLATFORM_ROOMS: Readonly<Record<string, readonly string[]>> = {
   settings: ["base"],
   database: ["base", "settings"],
   observability: ["base", "settings"],
-  messaging: ["base", "database"],
+  messaging: ["base", "database", "settings"],
   http: ["base", "observability", "process"],
 };
 

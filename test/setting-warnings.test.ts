@@ -31,7 +31,7 @@ test.each<[string, string, string]>([
   ["WEBPUSH_SUBJECT", "mailto:a@example.com", "is not used: PUSH_PROVIDERS does not name webpush"],
   ["CACHE_HOST", "cache", "is not used: this version has no use for it"],
   ["CACHE_PORT", "6379", "is not used: this version has no use for it"],
-  ["BROKER_URL", "nats://broker", "is not used: this version has no use for it"],
+  ["BROKER_CREDENTIALS", "relay:secret", "is not used: BROKER_URL is not set"],
   ["PUSH_PROVIDER", "fcm", "is no setting; did you mean PUSH_PROVIDERS?"],
   ["SERVER_PROT", "80", "is no setting; did you mean SERVER_PORT?"],
   ["AUTH_SERVER_PORT", "80", "is no setting of this version"],
@@ -67,6 +67,12 @@ test("a key to ask with has no use without an address to ask at", async () => {
   );
   expect(lines).toContain("OAUTH_SERVER_ISSUER is set, but is not used: SERVICES does not name auth");
   expect(lines.filter((line) => line.startsWith("DB_"))).toEqual([]);
+  const alone =
+    "BROKER_URL is not set: a push service that runs apart does not learn which identities are deleted";
+  expect(lines).toContain(alone);
+  expect(await warnings({ ...env, FCM_CREDENTIALS, BROKER_URL: "nats://nats.internal" })).not.toContain(
+    alone,
+  );
 });
 
 test("a production server that knows the user that migrates is told that it need not", async () => {

@@ -21,6 +21,7 @@ import {
   RevocationReasonSchema,
   TokenRevokedSchema,
 } from "../../gen/proto/auth/v1/events_pb.ts";
+import type { EventStream } from "../platform/messaging/broker.ts";
 import { type EventKind, eventKind, type FieldsOf, insertEvents } from "../platform/messaging/outbox.ts";
 import { outbox } from "./schema.ts";
 
@@ -39,6 +40,9 @@ export const AuthEvents = {
   attemptFailed: eventKind("auth.attempt.failed.v1", AttemptFailedSchema),
   accountLocked: eventKind("auth.account.locked.v1", AccountLockedSchema),
 } as const;
+
+/** Where the broker keeps the events of this service. */
+export const authEventStream: EventStream = { name: "gatepost-auth", subjects: "auth.>" };
 
 /**
  * The statement that writes events, complete or as the last part of a larger statement.

@@ -5,7 +5,10 @@ import type { Loop } from "../platform/base/loop.ts";
 import type { OpenDatabase } from "../platform/database/database.ts";
 import { createDatabaseClock } from "../platform/database/database-clock.ts";
 import { openDatabase } from "../platform/database/open.ts";
+import type { PreparedBroker } from "../platform/messaging/broker.ts";
+import { openBroker } from "../platform/messaging/open-broker.ts";
 import { outboxBacklog } from "../platform/messaging/outbox.ts";
+import { publishEvents } from "../platform/messaging/publish-events.ts";
 import { logEvents, type Subscriber, startRelay } from "../platform/messaging/relay.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
@@ -16,7 +19,7 @@ import { createAuthenticator } from "./clients/authenticate-client.ts";
 import { createClientRepository } from "./clients/client-repository.ts";
 import { synchroniseClients } from "./clients/synchronise-clients.ts";
 import { VerifiedSecrets } from "./clients/verified-secrets.ts";
-import { AuthEvents } from "./events.ts";
+import { AuthEvents, authEventStream } from "./events.ts";
 import { createGenerateTokens, tokenOutcomes } from "./grants/generate-tokens.ts";
 import { createGrants } from "./grants/grants.ts";
 import { createVerifyOtpProof } from "./grants/otp-proof.ts";
@@ -51,6 +54,8 @@ export interface AuthService {
   readonly document: ContractDocument;
   readonly rpc: readonly RpcService[];
   readonly database: OpenDatabase;
+  /** The broker of its events; undefined if it has none. */
+  readonly broker: PreparedBroker | undefined;
   /**
    * Synchronises the clock and the registered clients; throws if the database is unavailable.
    * @throws SettingsError if the settings contradict what the database has
@@ -62,11 +67,14 @@ export interface AuthService {
   stop(): Promise<void>;
 }
 
+/** Events that an operator should look at. */
+const loggedAsWarnings = [AuthEvents.authorizationReuseDetected.type, AuthEvents.accountLocked.type];
+
 interface Dependencies {
   readonly settings: AuthSettings;
   readonly logger: Logger;
-  /** Where events are written. */
-  readonly eventLog: Logger;
+  /** Where events are written; undefined: nowhere. */
+  readonly eventLog: Logger | undefined;
   readonly metrics: Metrics;
   /** Whether every response is validated against the document; in tests and development. */
   readonly validateResponses: boolean;
@@ -77,7 +85,6 @@ interface Dependencies {
 
 export async function createAuthService(dependencies: Dependencies): Promise<AuthService> {
   const { settings, logger, eventLog, metrics, validateResponses } = dependencies;
-  const { subscribers = [] } = dependencies;
   const { issuer } = settings;
   const [database, keys, document] = await Promise.all([
     openDatabase(settings.database, authMigrations, metrics.database("auth")),
@@ -142,12 +149,20 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     { document, logger, observer: metrics.http, validateResponses },
   );
 
+  const broker = settings.broker && (await openBroker(settings.broker, "auth", logger));
+  const subscribers: readonly Subscriber[] = [
+    ...(dependencies.subscribers ?? []),
+    ...(broker ? [publishEvents(broker, authEventStream, Object.values(AuthEvents))] : []),
+    ...(eventLog ? [logEvents(eventLog, loggedAsWarnings)] : []),
+  ];
+
   const workers: Loop[] = [];
   return {
     http,
     document,
     rpc: [authRpc({ authenticator, introspect })],
     database,
+    broker: broker && { prepare: () => broker.ensureStream(authEventStream) },
     async prepare() {
       if (followsClock) await clock.measure();
       await synchroniseClients(
@@ -165,10 +180,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
           db,
           outbox,
           source: issuer,
-          subscribers: [
-            ...subscribers,
-            logEvents(eventLog, [AuthEvents.authorizationReuseDetected.type, AuthEvents.accountLocked.type]),
-          ],
+          subscribers,
           logger,
           delivered: metrics.outbox("auth", () => outboxBacklog(reads, outbox)),
           isOnlyProcess: isEmbedded,
@@ -177,6 +189,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     },
     async stop() {
       await Promise.all([rotations.stop(), ...workers.map((worker) => worker.stop())]);
+      await broker?.close();
       await database.close();
     },
   };

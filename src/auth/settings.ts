@@ -4,6 +4,7 @@
  */
 import { urlHost } from "../platform/base/addresses.ts";
 import { resolveDatabaseSettings } from "../platform/database/settings.ts";
+import { resolveBrokerSettings } from "../platform/messaging/broker-settings.ts";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";
 import { originOf, type ServerSettings } from "../platform/settings/server.ts";
 import {
@@ -42,13 +43,22 @@ export function resolveAuthSettings(
   const { environment, dataDir } = server;
   const database = resolveDatabaseSettings(env, { environment, dataDir, service: "auth" });
   const placeholders = placeholdersOf(server, generated);
-  const table = resolveSettings(authTable, env, { environment, prefix: servicePrefix("auth"), placeholders });
-  const problems = [...database.problems, ...table.problems, ...crossChecks(table, server)];
+  const prefix = servicePrefix("auth");
+  const broker = resolveBrokerSettings(env, { environment, prefix });
+  const table = resolveSettings(authTable, env, { environment, prefix, placeholders });
+  const problems = [
+    ...database.problems,
+    ...broker.problems,
+    ...table.problems,
+    ...crossChecks(table, server),
+  ];
   const settings = table.value;
   if (database.value === undefined || settings === undefined) return { value: undefined, problems };
   const verifierUrl = settings.OTP_VERIFIER_URL;
   const value = {
     database: database.value,
+    /** Undefined: events stay inside the process. */
+    broker: broker.value,
     /** The `iss` of tokens; without a trailing slash. */
     issuer: settings.OAUTH_SERVER_ISSUER,
     clients: settings.OAUTH_SERVER_CLIENTS,

@@ -5,6 +5,7 @@
  */
 import type { DescMessage } from "@bufbuild/protobuf";
 import { type SQL, sql } from "drizzle-orm";
+import { IdentityDeletedSchema } from "../../gen/proto/auth/v1/events_pb.ts";
 import {
   NotificationAcceptedSchema,
   NotificationCompletedSchema,
@@ -14,6 +15,7 @@ import {
   RemovalReasonSchema,
   RemovalsHeldSchema,
 } from "../../gen/proto/push/v1/events_pb.ts";
+import type { DurableConsumer, EventStream } from "../platform/messaging/broker.ts";
 import { type EventKind, eventKind, type FieldsOf, insertEvents } from "../platform/messaging/outbox.ts";
 import { outbox } from "./schema.ts";
 
@@ -24,6 +26,19 @@ export const PushEvents = {
   notificationCompleted: eventKind("push.notification.completed.v1", NotificationCompletedSchema),
   removalsHeld: eventKind("push.removals.held.v1", RemovalsHeldSchema),
 } as const;
+
+/** Where the broker keeps the events of this service. */
+export const pushEventStream: EventStream = { name: "gatepost-push", subjects: "push.>" };
+
+/** The event of the auth service that this one acts on: its subject, a user, has been deleted. */
+export const identityDeleted = eventKind("auth.identity.deleted.v1", IdentityDeletedSchema);
+
+/** How far this service has read those events on the broker. */
+export const deletionsConsumer: DurableConsumer = {
+  stream: { name: "gatepost-auth", subjects: "auth.>" },
+  name: "push-identity-deleted",
+  subject: identityDeleted.type,
+};
 
 /** The subject of an event: a user, a notification, or else a provider. */
 type About = { readonly userId: SQL } | { readonly notificationId: SQL } | { readonly provider: SQL };

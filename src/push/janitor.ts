@@ -13,7 +13,7 @@ import { computed, rowCount, rows, selection } from "../platform/database/statem
 import type { Logger } from "../platform/observability/logger.ts";
 import { removeDevices } from "./devices/remove-devices.ts";
 import { removeEntries, removeViews } from "./history/remove-history.ts";
-import { deliveryChunks, devices, historyBlocks, idempotencyKeys, notifications } from "./schema.ts";
+import { deliveryChunks, devices, historyBlocks, idempotencyKeys, inbox, notifications } from "./schema.ts";
 
 /** Kinds of rows, for the metrics. */
 export const janitorKinds = [
@@ -24,6 +24,7 @@ export const janitorKinds = [
   "delivery_chunks",
   "notifications",
   "idempotency_keys",
+  "inbox",
 ] as const;
 type JanitorKind = (typeof janitorKinds)[number];
 
@@ -32,6 +33,8 @@ interface Dependencies {
   readonly observer?: JanitorObserver<JanitorKind>;
   /** Days for which history and notifications are kept. */
   readonly historyRetentionDays: number;
+  /** Days for which the ids of events are kept; 8 unless given. No event may come again afterwards. */
+  readonly inboxRetentionDays?: number;
 }
 
 const dayMs = 24 * 60 * 60 * 1000;
@@ -44,6 +47,7 @@ const notificationBatch = 100;
 const device = names(devices);
 const block = names(historyBlocks);
 const key = names(idempotencyKeys);
+const received = names(inbox);
 const chunk = names(deliveryChunks);
 const n = names(notifications, "n");
 
@@ -64,7 +68,7 @@ interface Removed {
 type Step = (tx: Database) => Promise<Removed>;
 
 /** The steps of a round. They skip locked rows instead of waiting; the next round removes those. */
-function stepsOf(nowMs: number, historyRetentionDays: number): Step[] {
+function stepsOf(nowMs: number, { historyRetentionDays, inboxRetentionDays = 8 }: Dependencies): Step[] {
   const now = new Date(nowMs).toISOString();
   const oldestKept = lowestId(Math.floor(nowMs - historyRetentionDays * dayMs));
   const batch = sql`limit ${batchSize} for update skip locked`;
@@ -100,6 +104,18 @@ function stepsOf(nowMs: number, historyRetentionDays: number): Step[] {
             where ${key.expiresAt} <= ${now}::timestamptz order by ${key.expiresAt} ${batch}
           )
           delete from ${idempotencyKeys} using chosen where ${key.keyHash} = chosen_hash returning 1 as one`,
+      ),
+    (tx) =>
+      remove(
+        "inbox",
+        tx,
+        sql`
+          with chosen as (
+            select ${received.eventId} as chosen_id from ${inbox}
+            where ${received.receivedAt} <= ${now}::timestamptz - ${inboxRetentionDays}::int * interval '1 day'
+            order by ${received.receivedAt} ${batch}
+          )
+          delete from ${inbox} using chosen where ${received.eventId} = chosen_id returning 1 as one`,
       ),
   ];
 }
@@ -156,10 +172,10 @@ function lowestId(ms: number): string {
 
 /** One round: repeats each step until it has nothing left, another process holds the lock, or the process stops. */
 export async function cleanUp(dependencies: Dependencies, stopping?: AbortSignal): Promise<void> {
-  const { db, historyRetentionDays, observer } = dependencies;
+  const { db, observer } = dependencies;
   const [time] = await rows(db, clock, sql`select ${clock}`);
   if (!time) throw new Error("the database returned no time");
-  for (const step of stepsOf(time.now, historyRetentionDays)) {
+  for (const step of stepsOf(time.now, dependencies)) {
     for (let isFull = true; isFull; ) {
       if (stopping?.aborted) return;
       const removed = await db.transaction(async (tx) => {

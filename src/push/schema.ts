@@ -22,6 +22,7 @@ import {
   uuid,
 } from "drizzle-orm/pg-core";
 import { bytea, instant } from "../platform/database/columns.ts";
+import { inboxTable } from "../platform/messaging/inbox.ts";
 import { outboxTable } from "../platform/messaging/outbox-table.ts";
 
 export const push = pgSchema("push");
@@ -334,3 +335,6 @@ export const testRuns = push.table(
 
 /** Events, written in the transaction of the change that they describe, until they have been delivered. */
 export const outbox = outboxTable(push);
+
+/** Events of other services that this one has acted on. */
+export const inbox = inboxTable(push);

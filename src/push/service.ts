@@ -5,9 +5,15 @@ import { unavailable } from "../platform/base/errors.ts";
 import { type Loop, pause } from "../platform/base/loop.ts";
 import type { OpenDatabase } from "../platform/database/database.ts";
 import { openDatabase } from "../platform/database/open.ts";
+import type { PreparedBroker } from "../platform/messaging/broker.ts";
+import type { CloudEvent } from "../platform/messaging/cloud-event.ts";
+import { startConsuming } from "../platform/messaging/consume-events.ts";
+import { actOnce } from "../platform/messaging/inbox.ts";
 import { createJobs, type Jobs } from "../platform/messaging/jobs.ts";
+import { openBroker } from "../platform/messaging/open-broker.ts";
 import { outboxBacklog } from "../platform/messaging/outbox.ts";
-import { type CloudEvent, logEvents, startRelay } from "../platform/messaging/relay.ts";
+import { publishEvents } from "../platform/messaging/publish-events.ts";
+import { logEvents, type Subscriber, startRelay } from "../platform/messaging/relay.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
@@ -27,6 +33,7 @@ import { createDevices } from "./devices/devices.ts";
 import { createForgetUser } from "./devices/forget-user.ts";
 import { removeDeadDevices } from "./devices/remove-dead.ts";
 import { limitSaves } from "./devices/save-rate.ts";
+import { deletionsConsumer, identityDeleted, PushEvents, pushEventStream } from "./events.ts";
 import { createHistory } from "./history/history.ts";
 import { pushHttp } from "./http.ts";
 import { janitorKinds, startJanitor } from "./janitor.ts";
@@ -40,11 +47,8 @@ import { createReplayer } from "./notifications/replay-dead-letters.ts";
 import { createWatchProgress } from "./notifications/watch-progress.ts";
 import { createProviders } from "./providers/create-providers.ts";
 import { pushRpc } from "./rpc.ts";
-import { outbox } from "./schema.ts";
+import { inbox, outbox } from "./schema.ts";
 import type { PushSettings } from "./settings.ts";
-
-/** Events of the auth service that this one acts on. */
-const identityDeleted = "auth.identity.deleted.v1";
 
 /** `source` of this service's events. */
 const eventSource = "/api/push-orchestration";
@@ -54,6 +58,8 @@ export interface PushService {
   readonly document: ContractDocument;
   readonly rpc: readonly RpcService[];
   readonly database: OpenDatabase;
+  /** The broker of events; undefined if it has none. */
+  readonly broker: PreparedBroker | undefined;
   /** Prepares the job queues. Throws if the database is unavailable. */
   prepare(): Promise<void>;
   /** Starts planning, delivery, the janitor and the relay of events. */
@@ -69,8 +75,8 @@ export interface PushService {
 interface Dependencies {
   readonly settings: PushSettings;
   readonly logger: Logger;
-  /** Where events are written. */
-  readonly eventLog: Logger;
+  /** Where events are written; undefined: nowhere. */
+  readonly eventLog: Logger | undefined;
   readonly metrics: Metrics;
   /** Check every response against the document; in tests and development. */
   readonly validateResponses: boolean;
@@ -103,7 +109,6 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     clock,
   );
   const history = createHistory({ db });
-  const forgetUser = createForgetUser({ db });
   const { ttlSeconds, testUserIds } = settings;
   const notifications = createNotifications({ db, jobs, clock, ttlSeconds, testUserIds, logger });
   const watchProgress = createWatchProgress({ notifications });
@@ -112,6 +117,16 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     { callers, devices, history, notifications, providers: providerControl },
     { document, logger, observer: metrics.http, validateResponses },
   );
+
+  const broker = settings.broker && (await openBroker(settings.broker, "push", logger));
+  const subscribers: readonly Subscriber[] = [
+    ...(broker ? [publishEvents(broker, pushEventStream, Object.values(PushEvents))] : []),
+    ...(eventLog ? [logEvents(eventLog)] : []),
+  ];
+  async function consume({ id, type, subject }: CloudEvent): Promise<void> {
+    if (type !== identityDeleted.type) return;
+    await actOnce(db, inbox, id, (tx) => createForgetUser({ db: tx })(subject));
+  }
 
   const workers: Loop[] = [];
   let stopping: Promise<unknown> | undefined;
@@ -125,6 +140,12 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     document,
     rpc: [pushRpc({ callers, watchProgress })],
     database,
+    broker: broker && {
+      async prepare() {
+        await broker.ensureStream(pushEventStream);
+        await broker.ensureConsumer(deletionsConsumer);
+      },
+    },
     async prepare() {
       await jobs.start();
       isPrepared = true;
@@ -153,6 +174,8 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
         startJanitor({
           db,
           historyRetentionDays,
+          // A day longer than the broker keeps an event.
+          ...(settings.broker && { inboxRetentionDays: settings.broker.retentionDays + 1 }),
           logger,
           intervalSeconds,
           observer: metrics.janitor("push", janitorKinds),
@@ -161,12 +184,16 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
           db,
           outbox,
           source: eventSource,
-          subscribers: [logEvents(eventLog)],
+          subscribers,
           logger,
           delivered: metrics.outbox("push", () => outboxBacklog(database.reads, outbox)),
           isOnlyProcess: settings.database.kind === "embedded",
         }),
       );
+      if (broker) {
+        const { message: schema } = identityDeleted;
+        workers.push(startConsuming({ broker, consumer: deletionsConsumer, schema, take: consume, logger }));
+      }
     },
     stopWorkers,
     async stop(graceMs) {
@@ -176,10 +203,9 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
       await jobs.stop();
       await Promise.all([...providers.values()].map((provider) => provider.close()));
       callers.close();
+      await broker?.close();
       await database.close();
     },
-    async consume({ type, subject }) {
-      if (type === identityDeleted) await forgetUser(subject);
-    },
+    consume,
   };
 }

@@ -3,6 +3,7 @@
  * `PUSH_` overrides the plain one. Nothing here reads `process.env`.
  */
 import { resolveDatabaseSettings } from "../platform/database/settings.ts";
+import { resolveBrokerSettings } from "../platform/messaging/broker-settings.ts";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";
 import { originOf, type ServerSettings } from "../platform/settings/server.ts";
 import {
@@ -37,6 +38,7 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
   const { environment, dataDir } = server;
   const prefix = servicePrefix("push");
   const database = resolveDatabaseSettings(env, { environment, dataDir, service: "push" });
+  const broker = resolveBrokerSettings(env, { environment, prefix });
   const providers = resolveProviderSettings(env, { environment, dataDir, prefix });
   const table = resolveSettings(pushTable, env, {
     environment,
@@ -56,6 +58,7 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
   });
   const problems = [
     ...database.problems,
+    ...broker.problems,
     ...table.problems,
     ...crossChecks(table, server),
     ...providers.problems,
@@ -66,6 +69,8 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
   }
   const value = {
     database: database.value,
+    /** Undefined: events stay inside the process. */
+    broker: broker.value,
     /** The `iss` of tokens, as it is written. */
     issuer: settings.IDENTITY_PROVIDER_ISSUER_URI,
     /** What `aud` of tokens must name; undefined: only tokens of the type at+jwt are accepted. */

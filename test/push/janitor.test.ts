@@ -28,6 +28,7 @@ const tables = [
   "notifications",
   "delivery_chunks",
   "idempotency_keys",
+  "inbox",
   "outbox",
 ] as const;
 
@@ -181,6 +182,7 @@ describe.each(backends)("the janitor on %s", (backend) => {
       delivery_chunks: 5001,
       notifications: 102,
       idempotency_keys: 5001,
+      inbox: 0,
     });
     expect(record.caughtUp).toEqual(new Set(janitorKinds));
     expect(record.rounds()).toBe(1);
@@ -261,6 +263,19 @@ describe.each(backends)("the janitor on %s", (backend) => {
     });
     await round();
     expect([await count("delivery_chunks"), await count("notifications")]).toEqual([0, 0]);
+  });
+
+  test("the id of an event goes once the event cannot come again, and not sooner", async () => {
+    const received = async (age: number) =>
+      db.execute(
+        sql`insert into push.inbox values (gen_random_uuid(), now() - ${age}::int * interval '1 second')`,
+      );
+    await received(8 * day + 1);
+    await received(8 * day - 60);
+    await round();
+    expect(await count("inbox")).toBe(1);
+    await cleanUp({ db, historyRetentionDays, inboxRetentionDays: 7 });
+    expect(await count("inbox")).toBe(0);
   });
 
   test.runIf(backend === "PostgreSQL")(

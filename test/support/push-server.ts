@@ -4,6 +4,7 @@
  */
 import { randomUUID } from "node:crypto";
 import { backoffice, internal, mobileApp, newPhone } from "./auth-api.ts";
+import type { AuthServer } from "./auth-server.ts";
 import {
   type Backend,
   type OwnServerOptions,
@@ -37,15 +38,36 @@ export async function startPushServer(backend: Backend, options: OwnServerOption
   return { ...server, ...addressOf(server.origin) };
 }
 
+/** Starts the push service alone, beside a server that runs the auth service. */
+export async function startPushApart(
+  backend: Backend,
+  auth: Pick<AuthServer, "origin" | "grpc" | "settings">,
+  options: OwnServerOptions = {},
+): Promise<PushServer> {
+  const env = {
+    SERVICES: "push",
+    IDENTITY_PROVIDER_ISSUER_URI: auth.settings.issuer,
+    PLATFORM_SECURITY_URL: `http://${auth.grpc}`,
+    PLATFORM_SECURITY_API_KEY: auth.settings.platformSecurityApiKey ?? "",
+    ...options.env,
+  };
+  const server = await startOwnServer(backend, { ...options, env });
+  return { ...server, ...addressOf(server.origin, auth.origin) };
+}
+
 /** Starts it in a process of its own and waits until it is ready. */
 export async function spawnPushServer(backend: Backend, options: ServerOptions = {}): Promise<PushProcess> {
   const server = await spawnServer(backend, options);
   return { ...server, ...addressOf(server.origin) };
 }
 
-/** The tokens that a server's own auth service issues. @param origin of the server */
-export function addressOf(origin: string): PushAddress {
-  const authBase = `${origin}/api/auth`;
+/**
+ * The tokens that an auth service issues for a push service.
+ * @param origin of the push service
+ * @param authOrigin of the auth service; the same server unless given
+ */
+export function addressOf(origin: string, authOrigin = origin): PushAddress {
+  const authBase = `${authOrigin}/api/auth`;
 
   async function call(method: string, path: string, as: string, body?: object | URLSearchParams) {
     const isForm = body instanceof URLSearchParams;

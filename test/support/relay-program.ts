@@ -3,7 +3,8 @@
 import { outbox } from "../../src/auth/schema.ts";
 import { authMigrations } from "../../src/auth/service.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
-import { type CloudEvent, relayOnce } from "../../src/platform/messaging/relay.ts";
+import type { CloudEvent } from "../../src/platform/messaging/cloud-event.ts";
+import { relayOnce } from "../../src/platform/messaging/relay.ts";
 import { captureLog } from "./captured-log.ts";
 
 const { db } = await openDatabase(JSON.parse(process.argv[2] ?? ""), authMigrations);

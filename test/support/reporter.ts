@@ -6,6 +6,7 @@ import { rmSync } from "node:fs";
 import type { Reporter, SerializedError, TestModule } from "vitest/node";
 import { BACKENDS_FILE, exercisedBackends } from "./backends.ts";
 import { findGo, findNghttpd } from "./http2-programs.ts";
+import { findNats } from "./nats.ts";
 import { findPgbouncer } from "./pgbouncer.ts";
 import { findPostgresql, installPostgresql } from "./postgresql/binaries.ts";
 import { findPromtool } from "./promtool.ts";
@@ -22,6 +23,10 @@ const programs = [
   {
     find: findPgbouncer,
     without: "PgBouncer was not found on this machine, and is not tested (apt-get install pgbouncer).",
+  },
+  {
+    find: findNats,
+    without: "NATS was not found on this machine, and is not tested (apt-get install nats-server).",
   },
   {
     find: findPromtool,

@@ -11,20 +11,8 @@ import type { Database } from "../database/database.ts";
 import { names } from "../database/names.ts";
 import { boolean, listOf, text } from "../database/readers.ts";
 import { computed, rows, selection } from "../database/statements.ts";
+import type { CloudEvent } from "./cloud-event.ts";
 import type { OutboxTable } from "./outbox-table.ts";
-
-/** A CloudEvent 1.0 whose data is a message of proto/, in its JSON form. */
-export interface CloudEvent {
-  readonly specversion: "1.0";
-  readonly id: string;
-  readonly source: string;
-  readonly type: string;
-  readonly subject: string;
-  /** RFC 3339. */
-  readonly time: string;
-  readonly datacontenttype: "application/json";
-  readonly data: Readonly<Record<string, unknown>>;
-}
 
 /** Takes the events, in order; if something of it rejects, the batch is delivered again later. */
 export interface Subscriber {
@@ -68,8 +56,8 @@ export function subscriberInTime(deliver: (event: CloudEvent) => Promise<void>):
   return { deliver: (event) => inTime(deliver(event), `a subscriber took too long for ${event.type}`) };
 }
 
-/** With a timer of its own: an aborted signal would make an error with its stack for each event. */
-function inTime(work: Promise<void>, problem: string): Promise<void> {
+/** Rejects with the problem after a timeout. With a timer of its own: an aborted signal would make an error with its stack for each event. */
+export function inTime<T>(work: Promise<T>, problem: string): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(problem)), deliveryTimeoutMs);
     work.then(resolve, reject).finally(() => clearTimeout(timer));

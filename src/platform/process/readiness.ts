@@ -78,6 +78,32 @@ function logObstacle(
   logger[due]({ database, ...details }, `${text} Trying again every second.`);
 }
 
+interface BrokerPreparation extends Omit<Part, "database"> {
+  /** Makes what the part needs of the broker. */
+  readonly prepare: () => Promise<void>;
+}
+
+/**
+ * Prepares what a part needs of a broker, and retries until it succeeds: a process that never reached its broker is not
+ * ready, so that a wrong address is found when it is rolled out. Afterwards the broker may be away: events wait.
+ */
+export async function prepareBroker(preparation: BrokerPreparation): Promise<void> {
+  const { service, readiness, logger, reminders, stopping, prepare } = preparation;
+  const attempt = async () => {
+    try {
+      await prepare();
+      readiness.ready();
+      return true;
+    } catch (err) {
+      readiness.notReady("does not answer");
+      const level = reminders.isDue(`broker ${err}`) ? "warn" : "debug";
+      logger[level]({ service, err }, "The broker does not answer. Trying again every second.");
+      return false;
+    }
+  };
+  while (!stopping.aborted && !(await attempt())) await pause(retryIntervalMs, stopping);
+}
+
 interface Watch extends Part {
   readonly isReachable: () => Promise<boolean>;
   /** Called after every check. */

@@ -67,7 +67,8 @@ privateAddresses.addSubnet("fe80::", 10, "ipv6");
 /** Names without a dot, as in compose files, and names that no public resolver knows. */
 const privateName = /^[^.]+$|\.(internal|local|localdomain|lan|intranet|private|svc|home\.arpa)$/;
 
-function isPrivate(url: URL): boolean {
+/** Whether no packet from the internet reaches a URL's host. */
+export function isPrivate(url: URL): boolean {
   const host = url.hostname.replace(/^\[|\]$/g, "");
   const family = isIP(host);
   if (family !== 0) return isLoopback(url) || privateAddresses.check(host, family === 4 ? "ipv4" : "ipv6");

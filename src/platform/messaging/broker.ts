@@ -1,0 +1,240 @@
+/**
+ * A connection to NATS JetStream. It is made at first use and again whenever it was lost, however long the broker is
+ * away; until then each call fails within seconds. Streams and consumers are made where they are missing: at the start,
+ * and after a broker without replicas has lost its disk.
+ */
+import {
+  AckPolicy,
+  type ConsumerMessages,
+  DeliverPolicy,
+  JetStreamApiCodes,
+  JetStreamApiError,
+  type JetStreamManager,
+  jetstreamManager,
+  ReplayPolicy,
+  RetentionPolicy,
+  StorageType,
+} from "@nats-io/jetstream";
+import {
+  type ConnectionOptions,
+  connect,
+  credsAuthenticator,
+  headers,
+  type NatsConnection,
+  nanos,
+} from "@nats-io/transport-node";
+import type { Logger } from "pino";
+import type { BrokerSettings } from "./broker-settings.ts";
+import type { EncodedEvent } from "./cloud-event.ts";
+
+/** A stream of the broker, and the subjects whose messages it keeps. */
+export interface EventStream {
+  readonly name: string;
+  /** With a wildcard, as in `orders.>`. */
+  readonly subjects: string;
+}
+
+/** Where a kind of process has read a stream up to, shared by all of them. */
+export interface DurableConsumer {
+  readonly stream: EventStream;
+  readonly name: string;
+  /** Only messages of this subject are read. */
+  readonly subject: string;
+}
+
+export interface Broker {
+  /** Makes the stream if it is missing, and gives it the retention and the replicas of the settings. */
+  ensureStream(stream: EventStream): Promise<void>;
+  /** Makes the consumer if it is missing, and its stream. */
+  ensureConsumer(consumer: DurableConsumer): Promise<void>;
+  /**
+   * Resolves once the stream keeps the message, on most of its replicas. A message with the id of one that was
+   * published within ten minutes is not kept again.
+   */
+  publish(stream: EventStream, subject: string, id: string, event: EncodedEvent): Promise<void>;
+  /** Messages, each to be acknowledged within 30 seconds; ends after five seconds, or when there are a hundred. */
+  pull(consumer: DurableConsumer): Promise<ConsumerMessages>;
+  close(): Promise<void>;
+}
+
+/** A broker of which a service needs streams and consumers. */
+export interface PreparedBroker {
+  /** Makes them if they are missing. Rejects while the broker is away. */
+  prepare(): Promise<void>;
+}
+
+interface Options {
+  readonly settings: BrokerSettings;
+  /** What the broker calls this client, for its operators. */
+  readonly name: string;
+  readonly logger: Logger;
+}
+
+/** Milliseconds in which a connection is made or a call answered. */
+const timeoutMs = 3_000;
+/** Milliseconds between tries to connect again. */
+const reconnectMs = 500;
+/** Minutes for which the broker knows the ids of messages. */
+const duplicateMinutes = 10;
+const dayMs = 24 * 60 * 60 * 1000;
+/** Milliseconds after which a message that was not acknowledged is delivered again. */
+const acknowledgeMs = 30_000;
+const pullMs = 5_000;
+const pulledMessages = 100;
+
+export function createBroker({ settings, name, logger }: Options): Broker {
+  let connecting: Promise<NatsConnection> | undefined;
+  let isClosed = false;
+  /** Names of streams and consumers that have been seen since the last failure. */
+  const ensured = new Set<string>();
+
+  /** The connection; while it is lost, the library makes it anew. */
+  function connection(): Promise<NatsConnection> {
+    if (isClosed) return Promise.reject(new Error("the connection to the broker has been closed"));
+    connecting ??= connect(connectionOptions(settings, name)).then(
+      (made) => {
+        void watch(made);
+        return made;
+      },
+      (error) => {
+        connecting = undefined;
+        throw error;
+      },
+    );
+    return connecting;
+  }
+
+  async function watch(made: NatsConnection): Promise<void> {
+    void made.closed().then(() => {
+      connecting = undefined;
+    });
+    for await (const { type } of made.status()) {
+      if (type === "disconnect") logger.warn("The connection to the broker was lost");
+      if (type === "reconnect") {
+        // It may be another broker, or one that has lost its disk.
+        ensured.clear();
+        logger.info("The broker is connected again");
+      }
+    }
+  }
+
+  const manager = async () => jetstreamManager(await connection(), { checkAPI: false, timeout: timeoutMs });
+
+  /** Does what needs the thing with this name. After a failure, nothing is taken for granted. */
+  async function using<T>(what: string, ensure: () => Promise<void>, work: () => Promise<T>): Promise<T> {
+    try {
+      if (!ensured.has(what)) await ensure();
+      ensured.add(what);
+      return await work();
+    } catch (error) {
+      ensured.clear();
+      throw error;
+    }
+  }
+
+  const ensureStream = async (stream: EventStream) => makeStream(await manager(), stream, settings);
+  async function ensureConsumer(consumer: DurableConsumer): Promise<void> {
+    await ensureStream(consumer.stream);
+    await makeConsumer(await manager(), consumer);
+  }
+
+  return {
+    ensureStream,
+    ensureConsumer,
+    publish: (stream, subject, id, event) =>
+      using(
+        stream.name,
+        () => ensureStream(stream),
+        async () => {
+          const fields = headers();
+          for (const [key, value] of event.headers) fields.set(key, value);
+          await (await manager()).jetstream().publish(subject, event.payload, {
+            msgID: id,
+            headers: fields,
+            timeout: timeoutMs,
+            expect: { streamName: stream.name },
+          });
+        },
+      ),
+    pull: (consumer) =>
+      using(
+        `${consumer.stream.name} ${consumer.name}`,
+        () => ensureConsumer(consumer),
+        async () => {
+          const { consumers } = (await manager()).jetstream();
+          const found = await consumers.get(consumer.stream.name, consumer.name);
+          return found.fetch({ max_messages: pulledMessages, expires: pullMs });
+        },
+      ),
+    async close() {
+      isClosed = true;
+      const made = await connecting?.catch(() => undefined);
+      await made?.close();
+    },
+  };
+}
+
+function connectionOptions({ servers, credentials, ca }: BrokerSettings, name: string): ConnectionOptions {
+  return {
+    servers: [...servers],
+    name,
+    timeout: timeoutMs,
+    maxReconnectAttempts: -1,
+    reconnectTimeWait: reconnectMs,
+    // A password that is being changed on the broker must not end the connection for good.
+    ignoreAuthErrorAbort: true,
+    ...(servers.some((url) => url.startsWith("tls:")) && { tls: ca === undefined ? {} : { ca } }),
+    ...(credentials &&
+      ("file" in credentials
+        ? { authenticator: credsAuthenticator(new TextEncoder().encode(credentials.file)) }
+        : { user: credentials.user, pass: credentials.password })),
+  };
+}
+
+async function makeStream(
+  { streams }: JetStreamManager,
+  { name, subjects }: EventStream,
+  { replicas, retentionDays }: BrokerSettings,
+): Promise<void> {
+  const wanted = { num_replicas: replicas, max_age: nanos(retentionDays * dayMs) };
+  const existing = await streams.info(name).catch((error: unknown) => {
+    if (isMissing(error, JetStreamApiCodes.StreamNotFound)) return undefined;
+    throw error;
+  });
+  if (!existing) {
+    await streams.add({
+      name,
+      subjects: [subjects],
+      storage: StorageType.File,
+      retention: RetentionPolicy.Limits,
+      duplicate_window: nanos(duplicateMinutes * 60_000),
+      ...wanted,
+    });
+    return;
+  }
+  const { config } = existing;
+  const isAsWanted =
+    config.subjects.includes(subjects) &&
+    config.num_replicas === wanted.num_replicas &&
+    config.max_age === wanted.max_age;
+  // What else an operator has changed in it stays.
+  if (!isAsWanted)
+    await streams.update(name, { ...wanted, subjects: [...new Set([...config.subjects, subjects])] });
+}
+
+/** The broker makes none if there is the same one already. */
+async function makeConsumer({ consumers }: JetStreamManager, consumer: DurableConsumer): Promise<void> {
+  await consumers.add(consumer.stream.name, {
+    durable_name: consumer.name,
+    filter_subject: consumer.subject,
+    ack_policy: AckPolicy.Explicit,
+    ack_wait: nanos(acknowledgeMs),
+    deliver_policy: DeliverPolicy.All,
+    replay_policy: ReplayPolicy.Instant,
+    max_deliver: -1,
+  });
+}
+
+function isMissing(error: unknown, code: number): boolean {
+  return error instanceof JetStreamApiError && error.code === code;
+}

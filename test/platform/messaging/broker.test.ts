@@ -1,0 +1,251 @@
+/** Events over NATS JetStream: a real server, that is killed, loses its disk, and asks for a password over TLS. */
+import { randomUUID } from "node:crypto";
+import { jetstream, jetstreamManager } from "@nats-io/jetstream";
+import { connect, nanos } from "@nats-io/transport-node";
+import { afterEach, beforeAll, describe, expect, test } from "vitest";
+import { AuthEvents } from "../../../src/auth/events.ts";
+import { type Broker, createBroker, type DurableConsumer } from "../../../src/platform/messaging/broker.ts";
+import type { BrokerSettings } from "../../../src/platform/messaging/broker-settings.ts";
+import type { CloudEvent } from "../../../src/platform/messaging/cloud-event.ts";
+import { startConsuming } from "../../../src/platform/messaging/consume-events.ts";
+import { publishEvents } from "../../../src/platform/messaging/publish-events.ts";
+import { captureLog } from "../../support/captured-log.ts";
+import { localhostCertificate } from "../../support/localhost-certificate.ts";
+import { findNats, type Nats, startNats } from "../../support/nats.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const dayMs = 24 * 60 * 60 * 1000;
+const stream = { name: "gatepost-auth", subjects: "auth.>" };
+const { type, message: schema } = AuthEvents.identityDeleted;
+const consumer: DurableConsumer = { stream, name: "reader", subject: type };
+
+function deletionOf(subject: string, id: string = randomUUID()): CloudEvent {
+  return {
+    specversion: "1.0",
+    id,
+    source: "https://id.example.com/api/auth",
+    type,
+    subject,
+    time: "2026-11-21T09:30:15.123Z",
+    datacontenttype: "application/json",
+    data: { identityId: subject },
+  };
+}
+
+describe.skipIf(findNats() === undefined)("events over NATS", () => {
+  const log = captureLog();
+  const opened: Broker[] = [];
+  let nats: Nats;
+  const cleanup = suiteCleanup();
+  beforeAll(async () => {
+    nats = await startNats();
+    cleanup.defer(() => nats.stop());
+  });
+  afterEach(async () => {
+    await Promise.all(opened.splice(0).map((broker) => broker.close()));
+    await nats.restart("lost");
+  });
+
+  function open(settings: Partial<BrokerSettings> = {}): Broker {
+    const defaults = {
+      servers: [nats.url],
+      credentials: undefined,
+      ca: undefined,
+      replicas: 1,
+      retentionDays: 7,
+    };
+    const broker = createBroker({ settings: { ...defaults, ...settings }, name: "test", logger: log.logger });
+    opened.push(broker);
+    return broker;
+  }
+
+  async function publish(broker: Broker, ...events: CloudEvent[]): Promise<void> {
+    const subscriber = publishEvents(broker, stream, Object.values(AuthEvents));
+    for (const event of events) await subscriber.deliver(event);
+    await subscriber.flush?.();
+  }
+
+  /** What the stream has, read with the client library alone. */
+  async function kept() {
+    const connection = await connect({ servers: nats.url });
+    try {
+      const { streams } = await jetstreamManager(connection);
+      const { state, config } = await streams.info(stream.name);
+      const messages = [];
+      for (let seq = state.first_seq; state.messages > 0 && seq <= state.last_seq; seq += 1) {
+        const found = await streams.getMessage(stream.name, { seq });
+        if (found) messages.push(found);
+      }
+      return { config, messages };
+    } finally {
+      await connection.close();
+    }
+  }
+
+  /** Collects what is consumed. @param refuse decides whether an event fails this time */
+  function consume(broker: Broker, refuse: (event: CloudEvent) => boolean = () => false) {
+    const taken: CloudEvent[] = [];
+    const take = async (event: CloudEvent) => {
+      if (refuse(event)) throw new Error("the database is away");
+      taken.push(event);
+    };
+    const loop = startConsuming({ broker, consumer, schema, take, logger: log.logger });
+    return { taken, subjects: () => taken.map(({ subject }) => subject), stop: () => loop.stop() };
+  }
+
+  test("an event is a CloudEvent in binary mode, on the subject of its type", async () => {
+    const event = deletionOf('a"b/é%');
+    await publish(open(), event);
+    const { config, messages } = await kept();
+    expect(config.subjects).toEqual(["auth.>"]);
+    const [message] = messages;
+    expect(message?.subject).toBe("auth.identity.deleted.v1");
+    const { header } = message ?? {};
+    expect(Object.fromEntries([...(header ?? [])])).toEqual({
+      "Nats-Msg-Id": [event.id],
+      "Nats-Expected-Stream": ["gatepost-auth"],
+      "ce-specversion": ["1.0"],
+      "ce-id": [event.id],
+      "ce-source": ["https://id.example.com/api/auth"],
+      "ce-type": ["auth.identity.deleted.v1"],
+      "ce-subject": ["a%22b/%C3%A9%25"],
+      "ce-time": ["2026-11-21T09:30:15.123Z"],
+      "content-type": ["application/protobuf"],
+    });
+    // Field 1, a string.
+    expect(Buffer.from(message?.data ?? []).toString("hex")).toBe(
+      `0a07${Buffer.from('a"b/é%').toString("hex")}`,
+    );
+  });
+
+  test("what is published arrives as it was, in order", async () => {
+    const broker = open();
+    const events = Array.from({ length: 30 }, (_, n) => deletionOf(n % 3 === 0 ? "carol" : `user "${n}" é`));
+    await publish(broker, ...events);
+    const { taken, stop } = consume(broker);
+    await waitFor(() => expect(taken).toHaveLength(30));
+    await stop();
+    const ofCarol = ({ subject }: CloudEvent) => subject === "carol";
+    expect(taken.filter(ofCarol)).toEqual(events.filter(ofCarol));
+    expect(taken.toSorted(byId)).toEqual(events.toSorted(byId));
+  });
+
+  test("an event that is published again is kept once", async () => {
+    const broker = open();
+    const event = deletionOf("carol");
+    await publish(broker, event);
+    await publish(broker, event);
+    await publish(open(), event);
+    expect((await kept()).messages).toHaveLength(1);
+  });
+
+  test("the events of a subject keep their order if one of them fails; those of others go on", async () => {
+    const published: string[] = [];
+    const broker: Broker = {
+      ...open(),
+      publish: async (_stream, _subject, id) => {
+        if (id === "2") throw new Error("no");
+        published.push(id);
+      },
+    };
+    const events = ["1", "2", "3"].map((id) => deletionOf("carol", id));
+    await expect(publish(broker, ...events, deletionOf("boris", "4"))).rejects.toThrow("no");
+    expect(published.toSorted()).toEqual(["1", "4"]);
+  });
+
+  test("a stream gets the retention and what else is set, and keeps what an operator has changed", async () => {
+    await open().ensureStream(stream);
+    const connection = await connect({ servers: nats.url });
+    const { streams } = await jetstreamManager(connection);
+    await streams.update(stream.name, { description: "ours", subjects: ["audit.>"] });
+    await connection.close();
+    await open({ retentionDays: 30 }).ensureStream(stream);
+    const { config } = await kept();
+    expect(config).toMatchObject({
+      description: "ours",
+      max_age: nanos(30 * dayMs),
+      duplicate_window: nanos(600_000),
+      num_replicas: 1,
+      storage: "file",
+    });
+    expect(config.subjects.toSorted()).toEqual(["audit.>", "auth.>"]);
+  });
+
+  test("a consumer goes on where it was, in whichever process, while the broker is killed and comes back", async () => {
+    const broker = open();
+    await publish(broker, deletionOf("1"));
+    const first = consume(broker);
+    await waitFor(() => expect(first.subjects()).toEqual(["1"]));
+    await nats.kill();
+    await expect(publish(broker, deletionOf("lost"))).rejects.toThrow();
+    await nats.restart("kept");
+    await waitFor(() => publish(broker, deletionOf("2")));
+    await waitFor(() => expect(first.subjects()).toContain("2"));
+    await first.stop();
+    await publish(broker, deletionOf("3"));
+    const second = consume(open());
+    await waitFor(() => expect(second.subjects()).toEqual(["3"]));
+    await second.stop();
+  });
+
+  test("a broker that has lost its disk gets its stream and consumer again", async () => {
+    const broker = open();
+    await publish(broker, deletionOf("1"));
+    const { subjects, stop } = consume(broker);
+    await waitFor(() => expect(subjects()).toEqual(["1"]));
+    await nats.restart("lost");
+    await waitFor(() => publish(broker, deletionOf("2")));
+    await waitFor(() => expect(subjects()).toContain("2"));
+    await stop();
+  });
+
+  test("an event that fails comes again; what is no event is reported and holds nobody up", async () => {
+    const broker = open();
+    await broker.ensureStream(stream);
+    const connection = await connect({ servers: nats.url });
+    await jetstream(connection).publish(type, new Uint8Array([255, 255]));
+    await connection.close();
+    await publish(broker, deletionOf("1"));
+    let refusals = 0;
+    const { subjects, stop } = consume(broker, () => {
+      refusals += 1;
+      return refusals === 1;
+    });
+    await waitFor(() => expect(subjects()).toEqual(["1"]));
+    await stop();
+    expect(log.text()).toContain("A message of the broker is no event and was left out");
+    expect(log.text()).toContain("An event could not be handled and will come again");
+  });
+});
+
+test.skipIf(findNats() === undefined)("a broker is signed in to over TLS", async () => {
+  await using cleanup = new AsyncDisposableStack();
+  const nats = await startNats({ isSecure: true, user: { name: "relay", password: "s3cret" } });
+  cleanup.defer(() => nats.stop());
+  const open = (settings: Partial<BrokerSettings>) => {
+    const credentials = { user: "relay", password: "s3cret" };
+    const common = {
+      servers: [nats.url],
+      credentials,
+      ca: localhostCertificate.cert,
+      replicas: 1,
+      retentionDays: 7,
+    };
+    const broker = createBroker({
+      settings: { ...common, ...settings },
+      name: "test",
+      logger: captureLog().logger,
+    });
+    cleanup.defer(() => broker.close());
+    return broker;
+  };
+  await open({}).ensureStream(stream);
+  const wrong = { user: "relay", password: "wrong" };
+  await expect(open({ credentials: wrong }).ensureStream(stream)).rejects.toThrow(/authorization/i);
+  await expect(open({ ca: undefined }).ensureStream(stream)).rejects.toThrow(/certificate/i);
+});
+
+function byId(a: CloudEvent, b: CloudEvent): number {
+  return a.id < b.id ? -1 : 1;
+}

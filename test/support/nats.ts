@@ -1,0 +1,93 @@
+/** NATS with JetStream for tests: the server's program, on any free port, with a disk of its own. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { createInterface } from "node:readline";
+import { exercised } from "./backends.ts";
+import { localhostCertificate } from "./localhost-certificate.ts";
+
+export interface Nats {
+  /** nats://127.0.0.1:port, or tls://localhost:port; the same after each start. */
+  readonly url: string;
+  /** kill -9; resolves when it is gone. */
+  kill(): Promise<void>;
+  /** Starts it again on its port. @param disk whether it finds what it had kept */
+  restart(disk: "kept" | "lost"): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export interface NatsOptions {
+  /** It serves TLS only, with the certificate for localhost. */
+  readonly isSecure?: boolean;
+  /** Who may sign in; anybody unless given. */
+  readonly user?: { readonly name: string; readonly password: string };
+}
+
+/** The program; undefined where this machine has none. */
+export function findNats(): string | undefined {
+  return [...(process.env["PATH"] ?? "").split(delimiter), "/usr/sbin", "/opt/homebrew/bin"]
+    .map((directory) => join(directory, "nats-server"))
+    .find((program) => existsSync(program));
+}
+
+export async function startNats({ isSecure = false, user }: NatsOptions = {}): Promise<Nats> {
+  const program = findNats();
+  if (program === undefined) throw new Error("nats-server is not on this machine.");
+  const directory = mkdtempSync(join(tmpdir(), "gatepost-test-"));
+  const disk = join(directory, "disk");
+  const options = ["--addr", "127.0.0.1", "--jetstream", "--store_dir", disk];
+  if (user) options.push("--user", user.name, "--pass", user.password);
+  if (isSecure) {
+    const [certificate, key] = [join(directory, "certificate.pem"), join(directory, "key.pem")];
+    writeFileSync(certificate, localhostCertificate.cert);
+    writeFileSync(key, localhostCertificate.key);
+    options.push("--tls", "--tlscert", certificate, "--tlskey", key);
+  }
+  let child: ChildProcess;
+  async function start(port: number): Promise<number> {
+    child = spawn(program ?? "", [...options, "--port", String(port)], {
+      stdio: ["ignore", "ignore", "pipe"],
+    });
+    return listeningPort(child);
+  }
+  async function kill(): Promise<void> {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    const gone = once(child, "exit");
+    child.kill("SIGKILL");
+    await gone;
+  }
+  // -1: a free port.
+  const port = await start(-1);
+  exercised("NATS");
+  return {
+    url: isSecure ? `tls://localhost:${port}` : `nats://127.0.0.1:${port}`,
+    kill,
+    async restart(kept) {
+      await kill();
+      if (kept === "lost") rmSync(disk, { recursive: true, force: true });
+      await start(port);
+    },
+    async stop() {
+      await kill();
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Waits until the server is ready. @returns its port */
+async function listeningPort(child: ChildProcess): Promise<number> {
+  const lines: string[] = [];
+  let port = 0;
+  if (!child.stderr) throw new Error("nats-server has no output");
+  for await (const line of createInterface({ input: child.stderr })) {
+    lines.push(line);
+    port = Number(/Listening for client connections on .*:(\d+)$/.exec(line)?.[1] ?? port);
+    if (line.endsWith("Server is ready")) {
+      child.stderr.resume();
+      return port;
+    }
+  }
+  throw new Error(`nats-server did not start:\n${lines.join("\n")}`);
+}
