@@ -307,10 +307,51 @@ export interface paths {
         /**
          * Cancel a notification
          * @description Stops sending for good. What has not gone out is dropped, and counted as such; what has gone out
-         *     cannot be taken back, and history entries stay. Messages in flight still arrive, for about a second,
-         *     and are `remaining` until then. What has ended, by itself or cancelled, is a 409.
+         *     cannot be taken back, and history entries stay: a recall takes those away. Messages in flight still
+         *     arrive, for about a second, and are `remaining` until then. What has ended, by itself or cancelled, is
+         *     a 409.
          */
         post: operations["cancelNotification"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pushprovider/notifications/{id}/recall": {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the notification, as `Notification-Id` said.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                id: components["parameters"]["NotificationIdPath"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Recall a notification
+         * @description Takes the notification out of the history of all users: from the answer on, nobody finds it there, and nobody's
+         *     summary counts it as unread. What has not gone out yet is dropped, as if it was cancelled, and its dead letters
+         *     are not replayed any more. What devices have shown cannot be taken back. It takes the same time for any number
+         *     of users, is possible in any state, can be repeated, and is for good.
+         */
+        post: operations["recallNotification"];
         delete?: never;
         options?: never;
         head?: never;
@@ -547,7 +588,7 @@ export interface paths {
          * Replay many dead letters
          * @description Replays all dead letters that there are now, or those of a notification, of a provider, or of both. 202 means
          *     that this is stored; it is done in the background, so it takes the same time for one and for a million, and the
-         *     list becomes shorter meanwhile. Those whose notification was cancelled, or is too late by now, stay. Each is
+         *     list becomes shorter meanwhile. Those whose notification was cancelled or recalled, or is too late by now, stay. Each is
          *     replayed once, so one that is given up again is on the list again; the call can be repeated.
          */
         post: operations["replayDeadLetters"];
@@ -586,7 +627,7 @@ export interface paths {
         /**
          * Replay a dead letter
          * @description Queues these devices once more, as if nothing had been tried. 204 means that this is stored; a
-         *     notification that was completed goes on. One that was cancelled, or is too late by now, is a 409.
+         *     notification that was completed goes on. One that was cancelled or recalled, or is too late by now, is a 409.
          */
         post: operations["replayDeadLetter"];
         delete?: never;
@@ -782,6 +823,11 @@ export interface components {
              * @description When nothing was left to be sent; null before.
              */
             completedAt: string | null;
+            /**
+             * Format: date-time
+             * @description When an operator recalled it from the history; null unless one has.
+             */
+            recalledAt: string | null;
             /**
              * @description Whether so many of its devices were reported dead that they are no longer removed: an operator
              *     should look into it.
@@ -1777,6 +1823,43 @@ export interface operations {
             405: components["responses"]["MethodNotAllowed"];
             406: components["responses"]["NotAcceptable"];
             409: components["responses"]["NotificationFinished"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    recallNotification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description Names the request in the logs and in the answer; made when absent or not 1 to 128 visible ASCII characters.
+                 * @example 0c6d3e2a
+                 */
+                "X-Request-Id"?: components["parameters"]["RequestId"];
+                /**
+                 * @description W3C trace context; logged, and passed on to the services that are called.
+                 * @example 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+                 */
+                traceparent?: components["parameters"]["TraceParent"];
+            };
+            path: {
+                /**
+                 * @description Id of the notification, as `Notification-Id` said.
+                 * @example 019aa4b1-9d3c-7a52-8c11-5be0a1f6d201
+                 */
+                id: components["parameters"]["NotificationIdPath"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Progress"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotificationNotFound"];
+            405: components["responses"]["MethodNotAllowed"];
+            406: components["responses"]["NotAcceptable"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
         };

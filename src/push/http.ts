@@ -123,6 +123,9 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
     async cancelNotification({ path: { id } }) {
       return { status: 200, body: await notifications.cancel(id.toLowerCase()) };
     },
+    async recallNotification({ path: { id } }) {
+      return { status: 200, body: await notifications.recall(id.toLowerCase()) };
+    },
     async listFailures({ path: { id } }) {
       return { status: 200, body: { content: await notifications.failures(id.toLowerCase()) } };
     },

@@ -75,12 +75,13 @@ async function refusalOf(
 function progressMessage(
   progress: NotificationProgress,
 ): MessageInitShape<typeof NotificationProgressSchema> {
-  const { state, image, completedAt, breakdown, ...same } = progress;
+  const { state, image, completedAt, recalledAt, breakdown, ...same } = progress;
   return {
     ...same,
     state: NotificationState[state],
     breakdown: [...breakdown],
     ...(image !== null && { image }),
     ...(completedAt !== null && { completedAt }),
+    ...(recalledAt !== null && { recalledAt }),
   };
 }

@@ -92,11 +92,15 @@ export const notifications = push.table(
     /** Users with a history entry. */
     recipients: integer("recipients").notNull(),
     completedAt: instant("completed_at"),
+    /** Since when it is in nobody's history any more. */
+    recalledAt: instant("recalled_at"),
     /** Set when so many of its devices were reported dead that their tokens are no longer removed. */
     removalStoppedAt: instant("removal_stopped_at"),
   },
   (table) => [
     index("notifications_unfinished").on(table.id).where(sql`${table.completedAt} is null`),
+    // Each look into a history reads these ids.
+    index("notifications_recalled").on(table.id).where(sql`${table.recalledAt} is not null`),
     check(
       "notifications_state",
       sql`${table.state} in ('PLANNING', 'SENDING', 'PAUSED', 'COMPLETED', 'CANCELLED')`,

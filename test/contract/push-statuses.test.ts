@@ -57,7 +57,7 @@ async function after(operation: string): Promise<{ id: string }> {
 
 const ofUsers = ["savePushToken", "deletePushToken", "getNotificationsHistory", "getNotificationsSummary"];
 const controls = ["pauseNotification", "resumeNotification", "cancelNotification"];
-const aboutOne = ["getNotification", "listFailures", ...controls];
+const aboutOne = ["getNotification", "listFailures", "recallNotification", ...controls];
 const ofProviders = ["resumeProvider", "confirmRemovals", "discardRemovals"];
 const lists = ["listNotifications", "listDeadLetters"];
 const pages = ["getNotificationsHistory", "getNotificationsSummary", ...lists];
@@ -112,6 +112,10 @@ const successes: Case[] = [
     path: await after("pauseNotification"),
   })),
   one("cancelNotification", 200, "for one on its way", async () => ({
+    as: backoffice(),
+    path: await sent(),
+  })),
+  one("recallNotification", 200, "for one on its way", async () => ({
     as: backoffice(),
     path: await sent(),
   })),

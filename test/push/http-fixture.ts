@@ -16,7 +16,7 @@ export const user = "Bearer of-a-user";
 export const backoffice = "Bearer of-the-back-office";
 export const progress: NotificationProgress = {
   ...{ id, title: "t", message: "m", image: null, test: false, state: "SENDING" },
-  ...{ acceptedAt: "2026-11-21T09:30:00.000Z", completedAt: null, removalStopped: false },
+  ...{ acceptedAt: "2026-11-21T09:30:00.000Z", completedAt: null, recalledAt: null, removalStopped: false },
   ...{ recipients: 1, planned: 2, sent: 1, failed: 0, dropped: 0, deadLettered: 0, remaining: 1 },
   breakdown: [
     {
@@ -68,6 +68,7 @@ export function pushOperations() {
           pause: note(progress),
           resume: note(progress),
           cancel: note(progress),
+          recall: note(progress),
           deadLetters: note({ content: [], ...page }),
           replay: note(undefined),
           replayAll: note(undefined),

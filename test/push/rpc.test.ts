@@ -24,7 +24,7 @@ const id = (last: number) => `019aa4b1-9d3c-7a52-8c11-${String(last).padStart(12
 function progress(changes: Partial<NotificationProgress> = {}): NotificationProgress {
   return {
     ...{ id: id(1), title: "t", message: "m", image: null, test: false, state: "SENDING" },
-    ...{ acceptedAt: "2026-11-21T09:30:00.000Z", completedAt: null, removalStopped: false },
+    ...{ acceptedAt: "2026-11-21T09:30:00.000Z", completedAt: null, recalledAt: null, removalStopped: false },
     ...{ recipients: 3, planned: 4, sent: 1, failed: 0, dropped: 0, deadLettered: 0, remaining: 3 },
     breakdown: [
       {

@@ -1,12 +1,13 @@
 /** What the statements about one user's history share: who reads it, and where the reader's entries and views are. */
 import { type SQL, sql } from "drizzle-orm";
 import { names } from "../../platform/database/names.ts";
-import { historyBlocks, historyUsers, historyViews } from "../schema.ts";
+import { historyBlocks, historyUsers, historyViews, notifications } from "../schema.ts";
 import { blockOf, placeOf } from "./history-blocks.ts";
 
 const user = names(historyUsers);
 const block = names(historyBlocks);
 const view = names(historyViews);
+const notification = names(notifications);
 
 /** The reader, for `with`: no row if the user has no entry. */
 export const readerOf = (userId: string): SQL => sql`
@@ -19,12 +20,14 @@ export const readerOf = (userId: string): SQL => sql`
 export const myNumber: SQL = sql`(select my_number from reader)`;
 
 /**
- * The reader's entries, for `from`. The block comes from a subquery, as only then the index gives them in order. `<>`,
+ * The reader's entries without those that were recalled, for `from`. The block comes from a subquery, as only then the index gives them in order. `<>`,
  * as the planner takes `= 1` for something rare.
  */
 export const myEntries: SQL = sql`
   ${historyBlocks} where ${block.userBlock} = (select my_block from reader)
-    and get_bit(${block.recipientBits}, (select my_place from reader)) <> 0`;
+    and get_bit(${block.recipientBits}, (select my_place from reader)) <> 0
+    and ${block.notificationId} not in (
+      select ${notification.id} from ${notifications} where ${notification.recalledAt} is not null)`;
 
 /** Whether the reader has viewed the entry; with a condition, in that way. Reads all of the reader's views, once. */
 export const isViewed = (condition = sql`true`): SQL => sql`

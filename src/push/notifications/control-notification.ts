@@ -1,6 +1,6 @@
 /**
- * Pausing, resuming and cancelling: each changes the state of the notification, in one short transaction however many
- * chunks it has. Workers look at the state when they take a chunk, while they send it, and when they store its results,
+ * Pausing, resuming, cancelling and recalling: each changes the row of the notification, in one short transaction however
+ * many chunks it has, or entries in histories. Workers look at the state when they take a chunk, while they send it, and when they store its results,
  * so nothing more is sent within a second. The chunks follow in steps.
  */
 import { sql } from "drizzle-orm";
@@ -24,28 +24,38 @@ interface Dependencies {
   readonly clock: Clock;
 }
 
-/** Each operation can be repeated, except on a notification that has ended. */
+/** Each operation can be repeated; only `recall` can be done to a notification that has ended. */
 interface Control {
   pause(id: string): Promise<void>;
   resume(id: string): Promise<void>;
   cancel(id: string): Promise<void>;
+  /** Cancels it unless it has ended, and takes it out of everybody's history. */
+  recall(id: string): Promise<void>;
 }
 
+/** Decides the state to change to, in the transaction that has the lock; undefined: it stays as it is. */
+type Decide = (
+  notification: LockedNotification,
+  tx: Database,
+) => NotificationState | undefined | Promise<NotificationState | undefined>;
+
+const hasEnded = ({ state }: LockedNotification) => state === "COMPLETED" || state === "CANCELLED";
+
+/** @throws ServiceError `notification_finished` where the notification has ended */
+const unlessEnded =
+  (decide: (notification: LockedNotification) => NotificationState | undefined): Decide =>
+  (notification) => {
+    if (hasEnded(notification)) throw notificationFinished();
+    return decide(notification);
+  };
+
 export function createControl({ db, jobs, clock }: Dependencies): Control {
-  /**
-   * @param next the state to change to; undefined: there is nothing to do
-   * @throws ServiceError if there is no such notification, or it has ended
-   */
-  async function change(
-    id: string,
-    next: (notification: LockedNotification) => NotificationState | undefined,
-  ): Promise<void> {
+  /** @throws ServiceError if there is no such notification, and what `decide` throws */
+  async function change(id: string, decide: Decide): Promise<void> {
     await db.transaction(async (tx) => {
       const notification = await lockNotification(tx, id);
       if (!notification) throw notificationNotFound();
-      if (notification.state === "COMPLETED" || notification.state === "CANCELLED")
-        throw notificationFinished();
-      const state = next(notification);
+      const state = await decide(notification, tx);
       if (state === undefined) return;
       await setState(tx, id, state);
       const { isTest } = notification;
@@ -56,15 +66,33 @@ export function createControl({ db, jobs, clock }: Dependencies): Control {
     await completeIfDone(db, id, clock);
   }
 
+  const pause = unlessEnded(({ state }) => (state === "PAUSED" ? undefined : "PAUSED"));
+  const resume = unlessEnded(({ state, isPlanned }) => {
+    if (state !== "PAUSED") return undefined;
+    return isPlanned ? "SENDING" : "PLANNING";
+  });
   return {
-    pause: (id) => change(id, ({ state }) => (state === "PAUSED" ? undefined : "PAUSED")),
-    resume: (id) =>
-      change(id, ({ state, isPlanned }) => {
-        if (state !== "PAUSED") return undefined;
-        return isPlanned ? "SENDING" : "PLANNING";
+    pause: (id) => change(id, pause),
+    resume: (id) => change(id, resume),
+    cancel: (id) =>
+      change(
+        id,
+        unlessEnded(() => "CANCELLED"),
+      ),
+    recall: (id) =>
+      change(id, async (notification, tx) => {
+        await setRecalled(tx, id, clock);
+        return hasEnded(notification) ? undefined : "CANCELLED";
       }),
-    cancel: (id) => change(id, () => "CANCELLED"),
   };
+}
+
+/** The first time stays. */
+async function setRecalled(tx: Database, id: string, clock: Clock): Promise<void> {
+  const now = new Date(clock.now()).toISOString();
+  await tx.execute(sql`
+    update ${notifications} set ${notification.recalledAt} = coalesce(${notification.recalledAt}, ${now}::timestamptz)
+    where ${notification.id} = ${id}::uuid`);
 }
 
 async function setState(tx: Database, id: string, state: NotificationState): Promise<void> {

@@ -41,7 +41,7 @@ interface DeadLetters {
   /** The latest first. */
   list(request: PageRequest): Promise<Page<DeadLetter>>;
   /**
-   * Sends a dead letter again. One whose notification was cancelled or has expired cannot be replayed, and stays.
+   * Sends a dead letter again. One whose notification was cancelled, was recalled or has expired cannot be replayed, and stays.
    * @throws ServiceError `dead_letter_not_found`, `notification_finished`
    */
   replay(chunkId: string): Promise<void>;
@@ -100,7 +100,8 @@ export function createDeadLetters({ db, jobs, clock }: Dependencies): DeadLetter
         );
         const locked = found && (await lockNotification(tx, found.notificationId));
         if (!locked) throw deadLetterNotFound();
-        if (locked.state === "CANCELLED" || locked.expiresAt <= clock.now()) throw notificationFinished();
+        const hasEnded = locked.state === "CANCELLED" || locked.isRecalled || locked.expiresAt <= clock.now();
+        if (hasEnded) throw notificationFinished();
         const [reopened] = await reopenDeadLetters(tx, [Number(chunkId)], clock);
         if (reopened === undefined) throw deadLetterNotFound();
         const { isTest } = locked;

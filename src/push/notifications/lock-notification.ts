@@ -16,6 +16,7 @@ const notification = names(notifications);
 const lockedFields = {
   state: computed(notificationState, notification.state),
   isTest: computed(boolean, sql`${notification.userIds} is not null`),
+  isRecalled: computed(boolean, sql`${notification.recalledAt} is not null`),
   isPlanned: computed(boolean, sql`${notification.plannedAt} is not null`),
   /** Milliseconds since the epoch. */
   expiresAt: computed(number, sql`(extract(epoch from ${notification.expiresAt}) * 1000)::float8`),

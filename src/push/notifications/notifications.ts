@@ -40,6 +40,8 @@ export interface Notifications {
   resume(id: string): Promise<NotificationProgress>;
   /** @throws ServiceError `notification_not_found`, `notification_finished` */
   cancel(id: string): Promise<NotificationProgress>;
+  /** Cancels it unless it has ended, and takes it out of everybody's history. @throws ServiceError `notification_not_found` */
+  recall(id: string): Promise<NotificationProgress>;
   /** The newest first. */
   deadLetters(request: PageRequest): Promise<Page<DeadLetter>>;
   /**
@@ -84,6 +86,7 @@ export function createNotifications(dependencies: Dependencies): Notifications {
     pause: (id) => controlled(id, control.pause),
     resume: (id) => controlled(id, control.resume),
     cancel: (id) => controlled(id, control.cancel),
+    recall: (id) => controlled(id, control.recall),
     deadLetters: letters.list,
     replay: letters.replay,
     replayAll: letters.replayAll,

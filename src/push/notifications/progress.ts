@@ -47,6 +47,7 @@ export interface NotificationProgress extends Counts {
   /** ISO 8601, UTC, with milliseconds. */
   readonly acceptedAt: string;
   readonly completedAt: string | null;
+  readonly recalledAt: string | null;
   /** So many devices were reported dead that their tokens are no longer removed. */
   readonly removalStopped: boolean;
   /** Users with a history entry. */
@@ -88,6 +89,7 @@ const describedFields = {
   state: computed(notificationState, n.state),
   acceptedAt: computed(text, iso(n.acceptedAt)),
   completedAt: computed(nullable(text), iso(n.completedAt)),
+  recalledAt: computed(nullable(text), iso(n.recalledAt)),
   removalStopped: computed(boolean, sql`${n.removalStoppedAt} is not null`),
   recipients: n.recipients,
   breakdown: computed(

@@ -24,7 +24,7 @@ const reopened = selection({ notificationId: chunk.notificationId });
 
 /**
  * Makes dead letters chunks that are to be sent, with all their tries and without a job; a notification that was completed
- * goes on. Those whose notification was cancelled or has expired stay. The notifications are locked in this transaction.
+ * goes on. Those whose notification was cancelled, was recalled or has expired stay. The notifications are locked in this transaction.
  * @param ids of chunks; those that are not dead are left out
  * @returns the notifications of those that are to be sent
  */
@@ -44,7 +44,8 @@ export async function reopenDeadLetters(
           ${chunk.reason} = null, ${chunk.updatedAt} = ${now}
         from ${notifications} n
         where ${c.id} = any(${arrayLiteral(ids.map(String))}::bigint[]) and ${c.state} = 'DEAD'
-          and ${n.id} = ${c.notificationId} and ${n.state} <> 'CANCELLED' and ${n.expiresAt} > ${now}
+          and ${n.id} = ${c.notificationId} and ${n.state} <> 'CANCELLED' and ${n.recalledAt} is null
+          and ${n.expiresAt} > ${now}
         returning ${c.notificationId}
       ), resumed as (
         update ${notifications} set ${notification.state} = 'SENDING', ${notification.completedAt} = null

@@ -117,6 +117,7 @@ describe.each(backends)("on %s", (backend) => {
       ["pauseNotification", { path }],
       ["resumeNotification", { path }],
       ["cancelNotification", { path }],
+      ["recallNotification", { path }],
       ["listDeadLetters", {}],
       ["replayDeadLetter", { path: { id: "1" } }],
       ["replayDeadLetters", {}],
