@@ -30,7 +30,7 @@ import {
 import { startDelivery } from "./delivery/delivery.ts";
 import { createProviderControl } from "./delivery/provider-control.ts";
 import { createDevices } from "./devices/devices.ts";
-import { createForgetUser } from "./devices/forget-user.ts";
+import { forgetUser } from "./devices/forget-user.ts";
 import { removeDeadDevices } from "./devices/remove-dead.ts";
 import { limitSaves } from "./devices/save-rate.ts";
 import { deletionsConsumer, identityDeleted, PushEvents, pushEventStream } from "./events.ts";
@@ -123,9 +123,9 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     ...(broker ? [publishEvents(broker, pushEventStream, Object.values(PushEvents))] : []),
     ...(eventLog ? [logEvents(eventLog)] : []),
   ];
-  async function consume({ id, type, subject }: CloudEvent): Promise<void> {
+  async function consume({ id, type, subject, time }: CloudEvent): Promise<void> {
     if (type !== identityDeleted.type) return;
-    await actOnce(db, inbox, id, (tx) => createForgetUser({ db: tx })(subject));
+    await actOnce(db, inbox, id, (tx) => forgetUser(tx, subject, new Date(time)));
   }
 
   const workers: Loop[] = [];

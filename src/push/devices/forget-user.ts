@@ -10,26 +10,30 @@ const user = names(historyUsers);
 const report = names(deadReports);
 
 /**
- * Removes a user's devices and history for good, in one transaction. Can be repeated. Devices that are registered
- * afterwards are new.
+ * Seconds by which the clock of a push process may be ahead of that of the auth service. A device that was renewed so
+ * shortly after the deletion may be the deleted user's, and goes; its app registers it again.
  */
-type ForgetUser = (userId: string) => Promise<void>;
+const clockSeconds = 60;
 
-export function createForgetUser({ db }: { readonly db: Database }): ForgetUser {
-  return (userId) =>
-    db.transaction(async (tx) => {
-      // No planning step may run meanwhile: it could write history for a device that it read before. The lock must be
-      // acquired before the next statement takes its snapshot.
-      await tx.execute(sql`select pg_advisory_xact_lock(hashtext('push.plan'))`);
-      const chosen = sql`
-        select ${device.id} as chosen_id from ${devices}
-        where ${device.userId} = ${userId} order by ${device.id} for update`;
-      // The reports first, as where dead devices are removed, to avoid deadlocks.
-      await tx.execute(sql`delete from ${deadReports} where ${report.userId} = ${userId}`);
-      await removeDevices(tx, chosen, "IDENTITY_DELETED");
-      // Without the number nothing tells whose the bits and views are. It is not given again, so the user's bits stay.
-      const numbered = sql`select ${user.userNumber} from ${historyUsers} where ${user.userId} = ${userId}`;
-      await tx.execute(sql`delete from ${historyViews} where ${view.userNumber} = (${numbered})`);
-      await tx.execute(sql`delete from ${historyUsers} where ${user.userId} = ${userId}`);
-    });
+/**
+ * Removes a user's devices and history for good. Can be repeated. Devices that were renewed after the deletion stay,
+ * however late this is called: they belong to a new user with the same id.
+ * @param tx a transaction
+ */
+export async function forgetUser(tx: Database, userId: string, deletedAt: Date): Promise<void> {
+  // No planning step may run meanwhile: it could write history for a device that it read before. The lock must be
+  // acquired before the next statement takes its snapshot.
+  await tx.execute(sql`select pg_advisory_xact_lock(hashtext('push.plan'))`);
+  const chosen = sql`
+    select ${device.id} as chosen_id from ${devices}
+    where ${device.userId} = ${userId}
+      and ${device.renewedAt} <= ${deletedAt.toISOString()}::timestamptz + ${clockSeconds}::int * interval '1 second'
+    order by ${device.id} for update`;
+  // The reports first, as where dead devices are removed, to avoid deadlocks.
+  await tx.execute(sql`delete from ${deadReports} where ${report.userId} = ${userId}`);
+  await removeDevices(tx, chosen, "IDENTITY_DELETED");
+  // Without the number nothing tells whose the bits and views are. It is not given again, so the user's bits stay.
+  const numbered = sql`select ${user.userNumber} from ${historyUsers} where ${user.userId} = ${userId}`;
+  await tx.execute(sql`delete from ${historyViews} where ${view.userNumber} = (${numbered})`);
+  await tx.execute(sql`delete from ${historyUsers} where ${user.userId} = ${userId}`);
 }

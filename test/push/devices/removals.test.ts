@@ -2,7 +2,7 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
-import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
+import { forgetUser } from "../../../src/push/devices/forget-user.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
 import { createHistory } from "../../../src/push/history/history.ts";
 import { historyEntries, insertEntries, viewEntries } from "../../support/history-rows.ts";
@@ -11,6 +11,9 @@ import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { createDeviceStore, type DeviceStore } from "./device-store.ts";
+
+/** When the identity was deleted: after all that the test has registered. */
+const afterwards = new Date("2100-01-01");
 
 describe.each(backends)("removals on %s", (backend) => {
   let store: DeviceStore;
@@ -97,7 +100,7 @@ describe.each(backends)("removals on %s", (backend) => {
     await insertNotification(store.db, { acceptedAt: 1e12, viewedBy: { anna: true, boris: false } });
     await insertNotification(store.db, { acceptedAt: 1e12 + 1, viewedBy: { anna: false } });
     await store.events();
-    const forget = createForgetUser({ db: store.db });
+    const forget = (userId: string) => store.db.transaction((tx) => forgetUser(tx, userId, afterwards));
     await forget("anna");
     expect(await tokens()).toEqual(["b"]);
     expect(await rows(store.db, sql`select user_id from ${historyEntries}`)).toEqual([{ user_id: "boris" }]);
@@ -111,13 +114,22 @@ describe.each(backends)("removals on %s", (backend) => {
     expect(await store.events()).toEqual([]);
   });
 
+  test("a device that was renewed after the deletion stays, however late the deletion is learned of", async () => {
+    const deletedAt = new Date(store.clock.now());
+    await save("anna", "of the deleted identity");
+    store.clock.move(61_000);
+    await save("anna", "of the new identity");
+    await store.db.transaction((tx) => forgetUser(tx, "anna", deletedAt));
+    expect(await tokens()).toEqual(["of the new identity"]);
+  });
+
   test("a user with 10,000 entries is forgotten at once", async () => {
     await insertEntries(store.db, uuidv7(1e12), sql`select 'anna'`);
     await store.db.execute(sql`
       insert into push.history_blocks
       select user_block, gen_random_uuid(), recipient_bits from push.history_blocks, generate_series(1, 9999)`);
     await viewEntries(store.db, sql`select * from ${historyEntries} where user_id = 'anna'`);
-    await createForgetUser({ db: store.db })("anna");
+    await store.db.transaction((tx) => forgetUser(tx, "anna", afterwards));
     expect(
       await createHistory({ db: store.db }).page("anna", { page: 0, size: 1, sort: [] }, false),
     ).toMatchObject({
@@ -134,7 +146,9 @@ describe.each(backends)("removals on %s", (backend) => {
       let forgotten: Promise<void> | undefined;
       await other.db.transaction(async (tx) => {
         await tx.execute(sql`select pg_advisory_xact_lock_shared(hashtext('push.plan'))`);
-        forgotten = createForgetUser({ db: store.db })("anna").then(() => void order.push("forgotten"));
+        forgotten = store.db
+          .transaction((tx) => forgetUser(tx, "anna", afterwards))
+          .then(() => void order.push("forgotten"));
         const waiting = sql`select 1 from pg_locks where locktype = 'advisory' and not granted
           and database = (select oid from pg_database where datname = current_database())`;
         await expect.poll(async () => (await rows(tx, waiting)).length).toBe(1);
@@ -156,13 +170,13 @@ describe.each(backends)("removals on %s", (backend) => {
         const ids = await Promise.all(["x", "y", "z"].map((token) => save("anna", token)));
         const dead = ids.map((deviceId) => ({ deviceId, asOf: store.clock.now() + 1 }));
         await Promise.all([
-          createForgetUser({ db: store.db })("anna"),
+          store.db.transaction((tx) => forgetUser(tx, "anna", afterwards)),
           ...["z", "y", "x"].map((token) => save("boris", token)),
           store.db.transaction((tx) => removeDeadDevices(tx, dead.toReversed())),
           store.devices.removeAll("anna"),
           ...["x", "y", "z"].map((token) => save("anna", token)),
           store.db.transaction((tx) => removeDeadDevices(tx, dead)),
-          createForgetUser({ db: store.db })("boris"),
+          store.db.transaction((tx) => forgetUser(tx, "boris", afterwards)),
           store.devices.remove("boris", "y"),
         ]);
       }

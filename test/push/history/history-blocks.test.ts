@@ -5,7 +5,7 @@ import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import type { Database, OpenDatabase } from "../../../src/platform/database/database.ts";
 import { rawRows } from "../../../src/platform/database/statements.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
-import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
+import { forgetUser } from "../../../src/push/devices/forget-user.ts";
 import { entriesFor } from "../../../src/push/history/history-blocks.ts";
 import { blockSize } from "../../../src/push/schema.ts";
 import { clearHistory, historyEntries, insertEntries } from "../../support/history-rows.ts";
@@ -13,6 +13,9 @@ import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
+
+/** When the identity was deleted: after all that the test has registered. */
+const afterwards = new Date("2100-01-01");
 
 describe.each(backends)("the blocks of the history on %s", (backend) => {
   let own: ServiceDatabase;
@@ -75,7 +78,7 @@ describe.each(backends)("the blocks of the history on %s", (backend) => {
   test("the number of a forgotten user is not given again, to that user or another", async () => {
     const [before, after] = [uuidv7(1e12), uuidv7(1e12 + 1)];
     await insertEntries(db, before, sql`values ('anna'), ('boris')`);
-    await createForgetUser({ db })("anna");
+    await db.transaction((tx) => forgetUser(tx, "anna", afterwards));
     await insertEntries(db, after, sql`values ('anna'), ('clara')`);
     expect([await usersOf(before), await usersOf(after)]).toEqual([["boris"], ["anna", "clara"]]);
   });

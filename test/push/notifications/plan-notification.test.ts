@@ -10,7 +10,7 @@ import {
   planQueue,
   planRestQueue,
 } from "../../../src/push/database.ts";
-import { createForgetUser } from "../../../src/push/devices/forget-user.ts";
+import { forgetUser } from "../../../src/push/devices/forget-user.ts";
 import { sweepCompletions } from "../../../src/push/notifications/completion-sweep.ts";
 import { createNotifications } from "../../../src/push/notifications/notifications.ts";
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
@@ -18,6 +18,9 @@ import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { allProviders, createLab, type Lab, testUser } from "./notification-lab.ts";
+
+/** When the identity was deleted: after all that the test has registered. */
+const afterwards = new Date("2100-01-01");
 
 /** A database whose transactions call `before` with the text of each statement before they run it. */
 function betweenStatements(db: Database, before: (text: string) => Promise<void>): Database {
@@ -399,7 +402,7 @@ describe.each(backends)("planning on %s", (backend) => {
 
   test("a user who is forgotten while it runs keeps no history", async () => {
     await manyDevices();
-    const forget = createForgetUser({ db: lab.db });
+    const forget = (userId: string) => lab.db.transaction((tx) => forgetUser(tx, userId, afterwards));
     const id = await lab.accept();
     const job = await lab.takePlanJob();
     const users = Array.from({ length: 40 }, (_, index) => `user-${index}`);
