@@ -8,6 +8,8 @@
  */
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
+import { get, type IncomingMessage } from "node:http";
+import { text } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
 import { generateKeyPair, type JWTPayload, SignJWT } from "jose";
 import { type Front, openFront } from "../support/front.ts";
@@ -158,12 +160,14 @@ async function issueTokens(authUrl: string) {
   };
 }
 
+/** On a connection of its own: servers such as Python's close theirs after each answer, and a pool may be late to see it. */
 async function call(url: string, authorization: string | undefined) {
-  // A server that closes after its answer, such as Python's, would cut off a call on the same connection.
   const headers = { connection: "close", ...(authorization !== undefined && { authorization }) };
-  const response = await fetch(url, { headers });
-  const text = await response.text();
-  return { status: response.status, text, challenge: response.headers.get("www-authenticate") };
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    get(url, { agent: false, headers }, resolve).on("error", reject);
+  });
+  const body = await text(response);
+  return { status: response.statusCode, text: body, challenge: response.headers["www-authenticate"] };
 }
 
 /** 200 with the user's id. */
@@ -173,8 +177,8 @@ export async function expectUser(
   authorization: string,
   user: string,
 ): Promise<void> {
-  const { status, text } = await call(url, authorization);
-  assert.equal(`${status} ${text.trim()}`, `200 ${user}`, what);
+  const { status, text: body } = await call(url, authorization);
+  assert.equal(`${status} ${body.trim()}`, `200 ${user}`, what);
 }
 
 /** 401 with a challenge, as RFC 6750 section 3 has it. */
