@@ -182,12 +182,15 @@ async function run(
       ["Peak memory of the process", `${memory.toFixed(0)} MiB (aim 384)`, memory <= 384],
       [
         "Planning",
-        `${number(planning.perSecond)} history rows a second = ${(planRatio * 100).toFixed(0)} % of INSERT … SELECT at ${number(planning.rawPerSecond)} (aim 50 %)`,
+        `${number(planning.perSecond)} recipients a second = ${(planRatio * 100).toFixed(0)} % of INSERT … SELECT of a row each, at ${number(planning.rawPerSecond)} (aim 50 %)`,
         planRatio >= 0.5,
       ],
     ];
     print("");
     for (const [what, figure, met] of checks) print(`${what.padEnd(38)}${figure}: ${verdict(met)}`);
+    print(
+      `The first send to these users was planned at ${number(planning.firstPerSecond)} recipients a second.`,
+    );
     print(`Planned after ${result.plannedAfter.toFixed(1)} s, done after ${result.seconds.toFixed(1)} s.`);
     return checks.every(([, , met]) => met);
   } finally {

@@ -2,7 +2,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../src/platform/database/database.ts";
 import { rawRows } from "../../src/platform/database/statements.ts";
-import { entriesFor } from "../../src/push/history/history-blocks.ts";
+import { entriesFor, numberOf } from "../../src/push/history/history-blocks.ts";
 
 /** A table of entries for `from`: user_id, notification_id, viewed, viewed_at. */
 export const historyEntries: SQL = sql`(
@@ -18,7 +18,10 @@ export async function insertEntries(db: Database, notificationId: string, users:
   await rawRows(
     db,
     sql`
-      with recipient as materialized (select one as person, 0 as minutes from (${users}) as users (one)),
+      with recipient as materialized (
+        select one as person, 0 as minutes, known_number
+        from (${users}) as users (one) left join ${numberOf(sql`one`)}
+      ),
       ${entriesFor(sql`recipient`, sql`${notificationId}::uuid`)}
       select 1 as one`,
   );

@@ -26,24 +26,27 @@ export const recipientsOf = (notificationId: SQL): SQL => sql`
   (select coalesce(sum(bit_count(${block.recipientBits})), 0)::int from ${historyBlocks}
   where ${block.notificationId} = ${notificationId})`;
 
+/** The number of the user with this id, for `left join`; null if the user has none yet. */
+export const numberOf = (userId: SQLWrapper): SQL => sql`
+  (select ${user.userId} as numbered_id, ${user.userNumber} as known_number from ${historyUsers}) as numbered_user
+  on numbered_id = ${userId}`;
+
 /**
  * Expressions for `with`, which give users an entry each, and those a number who have none yet. A user who has the entry
  * already keeps it. Rows are written in an order that concurrent statements share, so that they do not deadlock.
- * @param found the name of an expression before them, with columns `person` (a user's id) and `minutes` (an offset)
+ * @param found the name of an expression before them, with columns `person` (a user's id, any number of times), `minutes`
+ * (an offset) and `known_number` (of {@link numberOf})
  */
 export function entriesFor(found: SQL, notificationId: SQL): SQL {
   const sequence = `${historyUserNumbers.schema}.${historyUserNumbers.seqName}`;
   return sql`
-    people as materialized (
-      select person, minutes, ${user.userNumber} as known_number
-      from (select person, min(minutes) as minutes from ${found} group by person) as grouped
-      left join ${historyUsers} on ${user.userId} = person
-    ),
     numbered as (
       insert into ${historyUsers} (${user.userId}, ${user.userNumber})
       select person, next_number from (
-        select person, nextval(${sequence}::text) as next_number
-        from (select person from people where known_number is null order by minutes, person offset 0) as unknown
+        select person, nextval(${sequence}::text) as next_number from (
+          select person from ${found} where known_number is null
+          group by person order by min(minutes), person offset 0
+        ) as unknown
       ) as given
       order by person
       on conflict (${user.userId}) do update set ${user.userId} = excluded.${user.userId}
@@ -54,7 +57,7 @@ export function entriesFor(found: SQL, notificationId: SQL): SQL {
       select ${blockOf(sql`known_number`)} as block_number, ${notificationId},
         bit_or(set_bit(${none}, ${placeOf(sql`known_number`)}, 1))
       from (
-        select known_number from people where known_number is not null
+        select known_number from ${found} where known_number is not null
         union all select known_number from numbered
       ) as members
       group by block_number order by block_number

@@ -67,12 +67,17 @@ export function createPlaces(): (db: Database, acceptedAt: number) => Promise<Pl
 
 const isOffset = (place: string): boolean => /^-?\d+$/.test(place);
 
-/** The places at one of the offsets, and the zones that are not known: their devices have an offset of their own. */
-export function placesAt({ zones, known }: Places, utcOffsets: readonly number[]): string[] {
-  return known.filter((place) => {
-    const offset = isOffset(place) ? Number(place) : zones.get(place);
-    return offset === undefined || utcOffsets.includes(offset);
-  });
+/** A place, and the offset of all devices there. Null: a zone that is not known, whose devices have offsets of their own. */
+export interface PlaceAt {
+  readonly place: string;
+  readonly utcOffset: number | null;
+}
+
+/** The places at one of the offsets, and the zones that are not known. */
+export function placesAt({ zones, known }: Places, utcOffsets: readonly number[]): PlaceAt[] {
+  return known
+    .map((place) => ({ place, utcOffset: isOffset(place) ? Number(place) : (zones.get(place) ?? null) }))
+    .filter(({ utcOffset }) => utcOffset === null || utcOffsets.includes(utcOffset));
 }
 
 /** Condition in a statement with `placesInUse`: a device has come to a place that was not known before. */

@@ -24,7 +24,15 @@ import { completeIfDone } from "./complete-notification.ts";
 import { lockNotification } from "./lock-notification.ts";
 import { createPlaces, placesAt } from "./places.ts";
 import { planRange } from "./plan-range.ts";
-import { endOfStep, type PlanRange, removeRange, renameRange, splitRange, takeRange } from "./plan-ranges.ts";
+import {
+  endOfStep,
+  isDense,
+  type PlanRange,
+  removeRange,
+  renameRange,
+  splitRange,
+  takeRange,
+} from "./plan-ranges.ts";
 
 /** Devices of the first step: few, so that the first message goes out at once. */
 const firstStep = 1_000;
@@ -72,7 +80,11 @@ export function createPlanner(dependencies: Dependencies): Planner {
         // No user is deleted during a step. The lock must be acquired before the next statement takes its snapshot.
         await tx.execute(sql`select pg_advisory_xact_lock_shared(hashtext('push.plan'))`);
         const now = new Date(clock.now());
-        const { chunks, isOutdated } = await planRange(tx, range, places, { providers, at: now });
+        const { chunks, isOutdated } = await planRange(tx, range, places, {
+          providers,
+          at: now,
+          isDense: at !== null && (await isDense(tx, range, at, size)),
+        });
         const first = isOutdated ? undefined : await addChunks(tx, range, chunks.length);
         if (first === undefined) throw new StepUndoneError();
         await enqueueChunks(tx, jobs, chunks, { first, isTest: range.isTest });

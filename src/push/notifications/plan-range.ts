@@ -8,12 +8,12 @@ import { arrayLiteral, type Database } from "../../platform/database/database.ts
 import { names } from "../../platform/database/names.ts";
 import { boolean, listOf, oneOf, text } from "../../platform/database/readers.ts";
 import { computed, rows, selection } from "../../platform/database/statements.ts";
-import { entriesFor } from "../history/history-blocks.ts";
+import { entriesFor, numberOf } from "../history/history-blocks.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
 import { deliveryChunks, devices, notifications } from "../schema.ts";
 import type { WaitingChunk } from "./chunk-jobs.ts";
 import { hasUnknown, offsetIn, type Places, placesAt, placesInUse } from "./places.ts";
-import { devicesAt, type PlanRange } from "./plan-ranges.ts";
+import { devicesAmong, devicesAt, type PlanRange } from "./plan-ranges.ts";
 
 /** The most devices of a chunk: a worker holds as many in memory, and a crash may repeat as many messages. */
 const chunkSize = 1_000;
@@ -26,7 +26,7 @@ interface Planned {
 }
 
 const notification = names(notifications);
-const device = names(devices);
+const { id, userId, provider, utcOffset, expiresAt } = names(devices);
 const chunk = names(deliveryChunks);
 
 const madeChunk = selection({
@@ -42,30 +42,37 @@ const result = selection({
   isOutdated: computed(boolean, sql`is_outdated`),
 });
 
-/** The devices of a range, and of the users of a test run, or at the places. */
-function devicesOf(range: PlanRange, places: Places): SQL {
-  const inRange = sql`${device.id} > ${range.after}::bigint and ${device.id} <= ${range.through}::bigint`;
+/** The devices of a range, and of the users of a test run, or at the places; `minutes` is null in an unknown zone. */
+function devicesOf(range: PlanRange, places: Places, isDense: boolean): SQL {
+  const inRange = sql`${id} > ${range.after}::bigint and ${id} <= ${range.through}::bigint`;
   const users = sql`
     select ${notification.userIds} from ${notifications} where ${notification.id} = ${range.notificationId}::uuid`;
-  if (!range.utcOffsets)
-    return sql`select * from ${devices} where ${device.userId} = any((${users})::text[]) and ${inRange}`;
-  return devicesAt(range, placesAt(places, range.utcOffsets));
+  const columns = sql.join([id, userId, provider, utcOffset, expiresAt], sql`, `);
+  const at = range.utcOffsets && placesAt(places, range.utcOffsets);
+  if (at) return isDense ? devicesAmong(range, at, columns) : devicesAt(range, at, columns);
+  return sql`
+    select ${columns}, ${offsetIn(places)} as minutes from ${devices}
+    where ${userId} = any((${users})::text[]) and ${inRange}`;
 }
 
 /**
  * Plans the range.
  * @param providers those in use; no worker would send to devices of others
  * @param at the time of the step: devices that have expired by then are no recipients
+ * @param isDense most devices of the range are at the offsets
  */
 export async function planRange(
   tx: Database,
   range: PlanRange,
   places: Places,
-  { providers, at }: { readonly providers: readonly ProviderName[]; readonly at: Date },
+  {
+    providers,
+    at,
+    isDense = false,
+  }: { readonly providers: readonly ProviderName[]; readonly at: Date; readonly isDense?: boolean },
 ): Promise<Planned> {
   const notificationId = sql`${range.notificationId}::uuid`;
   const now = sql`${at.toISOString()}::timestamptz`;
-  const { id, userId, provider, utcOffset, expiresAt } = device;
   const offsets = range.utcOffsets && sql`${arrayLiteral(range.utcOffsets.map(String))}::smallint[]`;
   const [done] = await rows(
     tx,
@@ -73,15 +80,13 @@ export async function planRange(
     sql`
       with recursive ${placesInUse},
       found as materialized (
-        select ${id}, ${userId}, ${provider}, ${utcOffset}
-        from (
-          select ${id}, ${userId}, ${provider}, ${offsetIn(places)} as ${utcOffset}
-          from (${devicesOf(range, places)}) as device
-          where ${provider} = any(${arrayLiteral(providers)}::text[]) and ${expiresAt} > ${now}
-        ) as device
-        ${offsets ? sql`where ${utcOffset} = any(${offsets})` : sql``}
+        select ${id}, ${provider}, coalesce(minutes, ${utcOffset}) as ${utcOffset}, ${userId} as person, known_number
+        from (${devicesOf(range, places, isDense)}) as device
+        left join ${numberOf(userId)}
+        where ${provider} = any(${arrayLiteral(providers)}::text[]) and ${expiresAt} > ${now}
+          ${offsets ? sql`and (minutes is not null or ${utcOffset} = any(${offsets}))` : sql``}
       ),
-      recipient as (select ${userId} as person, ${utcOffset} as minutes from found),
+      recipient as (select person, ${utcOffset} as minutes, known_number from found),
       ${entriesFor(sql`recipient`, notificationId)},
       made as (
         insert into ${deliveryChunks} (${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${chunk.state},
@@ -92,7 +97,7 @@ export async function planRange(
         from (
           select *, cardinality(ids) as size, (cardinality(ids) + ${chunkSize}::int - 1) / ${chunkSize}::int as parts
           from (
-            select ${utcOffset}, ${provider}, array_agg(${id} order by ${id}) as ids
+            select ${utcOffset}, ${provider}, array_agg(${id}) as ids
             from found group by ${utcOffset}, ${provider}
           ) as grouped
         ) as group_of

@@ -15,7 +15,7 @@ import { computed, rowCount, rows, selection } from "../../platform/database/sta
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planQueue, planRestQueue } from "../database.ts";
 import { devices, notifications, planRanges } from "../schema.ts";
-import { devicePlace } from "./places.ts";
+import { devicePlace, type PlaceAt } from "./places.ts";
 
 const row = names(planRanges);
 const r = names(planRanges, "r");
@@ -104,22 +104,52 @@ export async function takeRange(tx: Database, job: RangeJob): Promise<PlanRange 
 }
 
 /**
- * A query: the range's devices at the places, or those of each place that `ending` leaves. It reads no others, whatever
- * the statistics say, which lag behind a table that grows: only the index of places has them in this order, and
- * {@link endOfStep} has forbidden to read whole tables.
+ * A query: the columns of the range's devices at the places, and `minutes`, the offset of their place; or those of each
+ * place that `ending` leaves. It reads no others, whatever the statistics say, which lag behind a table that grows: only
+ * the index of places has them in this order, and {@link endOfStep} has forbidden to read whole tables.
  */
 export function devicesAt(
   { after, through }: Pick<PlanRange, "after" | "through">,
-  places: readonly string[],
+  places: readonly PlaceAt[],
+  columns: SQL,
   ending = sql`offset 0`,
 ): SQL {
   const key = sql`(${devicePlace}, ${device.id})`;
   return sql`
-    select device.* from unnest(${arrayLiteral(places)}::text[]) as wanted (place)
+    select device.*, wanted.minutes from ${wanted(places)}
     cross join lateral (
-      select * from ${devices}
+      select ${columns} from ${devices}
       where ${key} > (wanted.place, ${after}::bigint) and ${key} <= (wanted.place, ${through}::bigint) ${ending}
     ) as device`;
+}
+
+/** A step's share of the devices that are looked at first, to see how many of the ids are at the places. */
+const sample = 64;
+
+/**
+ * A query: the same devices, found among all of the range. Where most are at the places, that takes a quarter of the
+ * time: rows that were inserted one after the other are read one after the other.
+ */
+export function devicesAmong(
+  { after, through }: Pick<PlanRange, "after" | "through">,
+  places: readonly PlaceAt[],
+  columns: SQL,
+): SQL {
+  return sql`
+    select device.*, wanted.minutes from ${wanted(places)}
+    join (
+      select ${columns}, ${devicePlace} as place from ${devices}
+      where ${device.id} > ${after}::bigint and ${device.id} <= ${through}::bigint offset 0
+    ) as device on device.place = wanted.place`;
+}
+
+/** The places and their offsets, for `from`. */
+function wanted(places: readonly PlaceAt[]): SQL {
+  const names = arrayLiteral(places.map(({ place }) => place));
+  const offsets = sql.raw(
+    `array[${places.map(({ utcOffset }) => utcOffset ?? "null").join(", ")}]::smallint[]`,
+  );
+  return sql`unnest(${names}::text[], ${offsets}) as wanted (place, minutes)`;
 }
 
 const first = selection({ id: computed(nullable(number), sql`min(${device.id})::float8`) });
@@ -128,9 +158,9 @@ const first = selection({ id: computed(nullable(number), sql`min(${device.id})::
 async function firstDevice(
   tx: Database,
   range: Pick<PlanRange, "after" | "through">,
-  places: readonly string[],
+  places: readonly PlaceAt[],
 ): Promise<number | null> {
-  const ofEach = devicesAt(range, places, sql`order by ${devicePlace}, ${device.id} limit 1`);
+  const ofEach = devicesAt(range, places, device.id, sql`order by ${devicePlace}, ${device.id} limit 1`);
   const [found] = await rows(tx, first, sql`select ${first} from (${ofEach}) as device`);
   return found?.id ?? null;
 }
@@ -141,18 +171,32 @@ const counted = selection({ devices: computed(integer, sql`count(*)::int`) });
 async function exceeds(
   tx: Database,
   range: Pick<PlanRange, "after" | "through">,
-  places: readonly string[],
+  places: readonly PlaceAt[],
   size: number,
 ): Promise<boolean> {
-  const some = sql`select 1 from (${devicesAt(range, places)}) as device limit ${size + 1}::int`;
+  const some = sql`select 1 from (${devicesAt(range, places, device.id)}) as device limit ${size + 1}::int`;
   const [found] = await rows(tx, counted, sql`select ${counted} from (${some}) as found`);
   return (found?.devices ?? 0) > size;
 }
 
 /**
+ * Whether a range of so few ids that one step can read all of them begins with devices of which more than half are at the
+ * places.
+ */
+export async function isDense(
+  tx: Database,
+  { after, through }: Pick<PlanRange, "after" | "through">,
+  places: readonly PlaceAt[],
+  size: number,
+): Promise<boolean> {
+  const few = Math.ceil(size / sample);
+  return through - after <= size && exceeds(tx, { after, through: after + 2 * few }, places, few);
+}
+
+/**
  * Where to split a range that has more devices than a step may have, so that the first part has as many or a few less.
- * From the first device on, as many ids as devices are allowed are never too many; then twice as many are tried, and so
- * on, so that a step goes far where few devices are at the places.
+ * From the first device on, as many ids as devices are allowed are never too many, and enough if many devices are at the
+ * places. Otherwise twice as many are tried, and so on, so that a step goes far where few are.
  * @param places at the notification's offsets
  * @param size devices that a step may have
  * @returns the last id of the first part; undefined: the range need not be split
@@ -160,17 +204,20 @@ async function exceeds(
 export async function endOfStep(
   tx: Database,
   { after, through }: PlanRange,
-  places: readonly string[],
+  places: readonly PlaceAt[],
   size: number,
 ): Promise<number | undefined> {
   if (places.length === 0) return undefined;
   await tx.execute(
     sql`select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)`,
   );
+  if (through - after <= size) return undefined;
   const firstId = await firstDevice(tx, { after, through }, places);
   if (firstId === null) return undefined;
   const before = firstId - 1;
-  for (let end = before + size; end < through; ) {
+  const next = before + size;
+  if (next < through && (await isDense(tx, { after: before, through: next }, places, size))) return next;
+  for (let end = next; end < through; ) {
     const wider = Math.min(through, 2 * end - before);
     if (await exceeds(tx, { after, through: wider }, places, size)) return end;
     end = wider;

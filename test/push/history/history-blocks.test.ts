@@ -63,7 +63,8 @@ describe.each(backends)("the blocks of the history on %s", (backend) => {
   });
 
   test("users who are first sent to together have consecutive numbers, offset by offset", async () => {
-    const found = sql`select 'user-' || n as person, (n % 3) * 60 as minutes from generate_series(1, 30) n`;
+    const found = sql`
+      select 'user-' || n as person, (n % 3) * 60 as minutes, null::bigint as known_number from generate_series(1, 30) n`;
     await rawRows(
       db,
       sql`with recipient as (${found}), ${entriesFor(sql`recipient`, sql`${uuidv7(1e12)}::uuid`)} select 1 as one`,

@@ -129,10 +129,13 @@ describe.each(backends)("summer time on %s", (backend) => {
     expect(places.known).toEqual(zones.toSorted());
     const range = { notificationId: await lab.accept([0]), isTest: false, utcOffsets: [0], acceptedAt };
     const all = { ...range, after: 0, through: Number.MAX_SAFE_INTEGER, turn: 1 };
-    const at = zones.slice(0, 2);
+    const at = zones.slice(0, 2).map((place) => ({ place, utcOffset: 0 }));
     const [lowest] = await rows<{ id: number }>(lab.db, sql`select min(id)::int as id from push.devices`);
     expect(await endOfStep(db, all, at, 100)).toBe((lowest?.id ?? 0) + 1_599);
-    const few = { zones: new Map(zones.map((zone) => [zone, zone === at[0] ? 0 : 60])), known: places.known };
+    const few = {
+      zones: new Map(zones.map((zone) => [zone, zone === at[0]?.place ? 0 : 60])),
+      known: places.known,
+    };
     await planRange(db, all, few, { providers: ["outbox"], at: new Date(acceptedAt) });
     // With the settings that one of them is, as in the transaction of a step.
     const plans = await lab.db.transaction(async (tx) => {
@@ -153,8 +156,9 @@ describe.each(backends)("summer time on %s", (backend) => {
     const [jumps, first, ...others] = plans;
     expect(first).toMatch(/using devices_place on devices \(actual rows=1\S* loops=2\)/);
     expect(jumps).toMatch(/Index Scan using devices_place on devices \(actual rows=\S+ loops=40\)/);
-    // 200 ids, and twice as many each time, until there are more than 100 devices: then it reads no further.
-    expect(others.slice(0, -1).map(read)).toEqual([[10], [20], [40], [80], expect.any(Array)]);
+    // A few ids, of which most would have to be there; then 200 ids, and twice as many each time, until there are more
+    // than 100 devices: then it reads no further.
+    expect(others.slice(0, -1).map(read)).toEqual([[0], [10], [20], [40], [80], expect.any(Array)]);
     expect(others.at(-2)).toContain("(actual rows=101");
     expect(read(others.at(-1))).toContain(500);
   });
