@@ -6,18 +6,19 @@ import { suiteCleanup } from "./support/suite-cleanup.ts";
 
 suiteCleanup().defer(killAll);
 
-/** Runs the suite of test/support/fixtures as a run of its own. @returns its output */
-async function outputOf(fixture: string): Promise<string> {
+/** Runs the suite of test/support/fixtures as a run of its own. @returns what it wrote, and the closing line of stdout */
+async function runOf(fixture: string): Promise<{ output: string; closing: string | undefined }> {
   const config = "test/support/fixtures/vitest.config.ts";
   const vitest = `${root}/node_modules/vitest/vitest.mjs`;
   const run = startProgram([process.execPath, vitest, "run", "--config", config, fixture], { NO_COLOR: "1" });
   expect(await run.ended()).toBe(1);
-  return run.output();
+  // The two streams of a process come in any order.
+  return { output: run.output(), closing: run.stdout().trimEnd().split("\n").at(-1) };
 }
 
 describe("a beforeAll that throws half way", () => {
   it("is the only failure, and what it had started is closed, the last thing first", async () => {
-    const output = await outputOf("failing-start");
+    const { output, closing } = await runOf("failing-start");
     expect(output).toContain("Error: the second server does not start");
     expect(output.match(/^(opened|closed) .*$/gm)).toEqual([
       "opened the directory",
@@ -25,12 +26,12 @@ describe("a beforeAll that throws half way", () => {
       "closed the first server",
       "closed the directory",
     ]);
-    expect(output.trimEnd().split("\n").at(-1)).toBe("0 passed, 1 failed, 1 skipped");
+    expect(closing).toBe("0 passed, 1 failed, 1 skipped");
   });
 
   it("would be two with a hook of its own that closes what was never started", async () => {
-    const output = await outputOf("failing-end");
-    expect(output.trimEnd().split("\n").at(-1)).toBe("0 passed, 2 failed, 1 skipped");
+    const { closing } = await runOf("failing-end");
+    expect(closing).toBe("0 passed, 2 failed, 1 skipped");
   });
 });
 

@@ -145,6 +145,17 @@ const badInput: Case[] = [
   ),
   ...each(["generateTokens"], { status: 400, when: "for nobody", code: "invalid_grant" }),
   one("introspectToken", 400, "without a token", () => ({ as: internal, form: {} }), invalid),
+  ...["introspectToken", "revokeToken"].flatMap((operation) =>
+    ["x=1&x=2", "token=a"].map((more) =>
+      one(
+        operation,
+        400,
+        `for a repeated parameter, as in ${more}`,
+        () => ({ as: internal, form: `token=${known.token}&${more}` }),
+        invalid,
+      ),
+    ),
+  ),
   one("revokeToken", 400, "for garbage", () => ({ as: internal, form: { token: "x" } }), "invalid_token"),
 ];
 

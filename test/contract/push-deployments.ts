@@ -25,7 +25,7 @@ export interface PushDeployments {
   logs(deployment: Deployment): string;
   /** Authorization header of another user of the healthy one. */
   readonly otherUser: string;
-  /** Dead letters of the healthy one: of a notification that may go on, and of one that was cancelled. */
+  /** Dead letters of the healthy one: one of the two of a notification that may go on, and that of one that was cancelled. */
   readonly deadLetters: { readonly open: string; readonly cancelled: string };
   stop(): Promise<void>;
 }
@@ -46,9 +46,9 @@ async function prepare<T>(dataDir: string, change: (db: Database) => Promise<T>)
 
 async function insertDeadLetters(db: Database) {
   const chunks = ["DEAD"] as const;
-  await insertNotification(db, { acceptedAt: Date.now() + hour, chunks });
+  await insertNotification(db, { acceptedAt: Date.now() + hour, chunks: ["DEAD", "DEAD"] });
   await insertNotification(db, { acceptedAt: Date.now() - hour, state: "CANCELLED", chunks });
-  return { open: "1", cancelled: "2" };
+  return { open: "1", cancelled: "3" };
 }
 
 /** A database that says it is migrated and is not what the program expects. */

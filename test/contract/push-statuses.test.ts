@@ -261,6 +261,14 @@ const faults: Case[] = [
 
 describe("what was asked for is done", () => {
   test.each(successes)("$operation answers $status $when", async (one) => void (await answers(one)));
+
+  test("also in the background: dead letters that may be replayed are", async () => {
+    const listed = async () => {
+      const { body } = await deployments.call("healthy")("listDeadLetters", { as: backoffice() });
+      return Object(body).content.map(({ id }: { id: string }) => id);
+    };
+    await expect.poll(listed, { timeout: 30_000 }).toEqual([deployments.deadLetters.cancelled]);
+  });
 });
 
 describe("input that is not valid is refused", () => {

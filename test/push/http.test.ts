@@ -257,7 +257,9 @@ describe("sendPushNotification", () => {
 });
 
 describe("one notification", () => {
-  it.each(["getNotification", "pauseNotification", "resumeNotification", "cancelNotification"])(
+  const controls = ["pauseNotification", "resumeNotification", "cancelNotification", "recallNotification"];
+
+  it.each(["getNotification", ...controls])(
     "%s takes its id in upper case as well, and answers the progress",
     async (operation) => {
       expect((await asOffice(operation, { path: { id: id.toUpperCase() } })).body).toEqual(progress);
