@@ -10,6 +10,7 @@ import { basename, dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import openapiTS, { astToString } from "openapi-typescript";
 import { parse } from "yaml";
+import { asyncapiDocument, publishedEvents } from "./asyncapi.ts";
 import { outputOf, ROOT, say } from "./command.ts";
 import { settingsTable } from "./settings-doc.ts";
 
@@ -68,6 +69,18 @@ const protoDescriptorSets: Generator = {
   },
 };
 
+/** For each service: what it publishes through a broker, as an AsyncAPI document. */
+const asyncapiDocuments: Generator = {
+  output: "gen/asyncapi",
+  async generate(target) {
+    await mkdir(join(target, "gen/asyncapi"), { recursive: true });
+    for (const events of publishedEvents) {
+      const file = join(target, "gen/asyncapi", `${events.name}.json`);
+      await writeFile(file, `${JSON.stringify(asyncapiDocument(events), undefined, 1)}\n`);
+    }
+  },
+};
+
 /** The settings: the part of their page between the two markers. */
 const settingsPage: Generator = {
   output: SETTINGS_PAGE,
@@ -109,6 +122,7 @@ const GENERATORS: readonly Generator[] = [
   openapiDocuments,
   protoMessages,
   protoDescriptorSets,
+  asyncapiDocuments,
   settingsPage,
   commonPasswords,
 ];

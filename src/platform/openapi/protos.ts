@@ -1,4 +1,4 @@
-/** The protos of a service, which are served beside its document: as they are written, and compiled. */
+/** The protos of a service, which are served beside its document: as they are written, compiled, and as what its events are. */
 import { readdirSync, readFileSync } from "node:fs";
 
 /** The contracts that a service has besides its document. */
@@ -7,6 +7,8 @@ export interface Protos {
   readonly files: ReadonlyMap<string, string>;
   /** All of them and what they import, as a google.protobuf.FileDescriptorSet. */
   readonly descriptorSet: Buffer;
+  /** The events that the service publishes, as an AsyncAPI document in JSON. */
+  readonly asyncapi: Buffer;
 }
 
 /** @param folder of the service in proto/ */
@@ -19,5 +21,6 @@ export function readProtos(folder: string): Protos {
   return {
     files: new Map(paths.map((path) => [path, readFileSync(new URL(`proto/${path}`, root), "utf8")])),
     descriptorSet: readFileSync(new URL(`gen/descriptors/${folder}.binpb`, root)),
+    asyncapi: readFileSync(new URL(`gen/asyncapi/${folder}.json`, root)),
   };
 }

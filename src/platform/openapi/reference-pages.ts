@@ -6,6 +6,7 @@ import type { ContractDocument } from "./document.ts";
 import { entityTag } from "./entity-tag.ts";
 import {
   type ApiLinks,
+  asyncapiPath,
   descriptorSetPath,
   escapeHtml,
   indexHtml,
@@ -65,6 +66,8 @@ const initialiserVersion = entityTag(initialiser).slice(1, -1);
 const scriptType = "text/javascript; charset=utf-8";
 const jsonType = "application/json";
 const textType = "text/plain; charset=utf-8";
+/** As the AsyncAPI specification has it. */
+const asyncapiType = "application/vnd.aai.asyncapi+json;version=3.0.0";
 /** Registered with the IANA; a descriptor set is a message like any other. */
 const protobufType = "application/protobuf";
 const pageHeaders = {
@@ -125,7 +128,7 @@ export function pagesOf(contract: ContractDocument): ReadonlyMap<string, MakePag
   ]);
 }
 
-/** The protos as they are written, by the path that they import each other by, and their descriptor set. */
+/** The protos as they are written, by the path that they import each other by, their descriptor set, and the events. */
 function protoPages({ protos }: ContractDocument): [string, MakePage][] {
   if (!protos) return [];
   const files = [...protos.files].map(([file, text]): [string, MakePage] => {
@@ -133,7 +136,8 @@ function protoPages({ protos }: ContractDocument): [string, MakePage][] {
     return [`${protosPath}/${file}`, page];
   });
   const set = once(() => toPage(Buffer.from(protos.descriptorSet), { "Content-Type": protobufType }));
-  return [...files, [descriptorSetPath, set]];
+  const events = once(() => toPage(Buffer.from(protos.asyncapi), { "Content-Type": asyncapiType }));
+  return [...files, [descriptorSetPath, set], [asyncapiPath, events]];
 }
 
 /**

@@ -9,6 +9,8 @@ export interface ApiLinks {
   readonly docs: string;
   readonly openapiYaml: string;
   readonly openapiJson: string;
+  /** The AsyncAPI document of its events; absent with the protos. */
+  readonly asyncapi?: string;
   /** Absent where an API is offered over HTTP alone. */
   readonly protos?: ProtoLinks;
 }
@@ -19,6 +21,8 @@ interface ProtoLinks {
   readonly files: readonly string[];
 }
 
+/** Where the AsyncAPI document is, below the base path. */
+export const asyncapiPath = "asyncapi.json";
 /** Where the protos are, below the base path. */
 export const protosPath = "protos";
 /** Where the descriptor set is, below the base path. */
@@ -36,6 +40,7 @@ export function linksOf({
     openapiYaml: `${basePath}/openapi.yaml`,
     openapiJson: `${basePath}/openapi.json`,
     ...(protos && {
+      asyncapi: `${basePath}/${asyncapiPath}`,
       protos: {
         descriptorSet: `${basePath}/${descriptorSetPath}`,
         files: [...protos.files.keys()].map((file) => `${basePath}/${protosPath}/${file}`),
@@ -51,12 +56,13 @@ export function namesHtml(accept: string | undefined): boolean {
 
 /** The index as a page without scripts. */
 export function indexHtml(title: string, apis: readonly ApiLinks[]): string {
-  const items = apis.map(({ name, path: basePath, docs, openapiYaml, openapiJson, protos }) => {
+  const items = apis.map(({ name, path: basePath, docs, openapiYaml, openapiJson, asyncapi, protos }) => {
     const paths = protos ? [protos.descriptorSet, ...protos.files] : [];
     const links = [
       [docs, "reference"],
       [openapiYaml, "openapi.yaml"],
       [openapiJson, "openapi.json"],
+      ...(asyncapi === undefined ? [] : [[asyncapi, asyncapiPath]]),
       ...paths.map((path) => [path, path.slice(`${basePath}/${protosPath}/`.length)]),
     ].map(([path = "", text = ""]) => `<a href="${escapeHtml(path)}">${text}</a>`);
     return `<li>${escapeHtml(name)}: ${links.join(", ")}</li>`;

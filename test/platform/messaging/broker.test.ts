@@ -1,8 +1,13 @@
 /** Events over NATS JetStream: a real server, that is killed, loses its disk, and asks for a password over TLS. */
 import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { connect, nanos } from "@nats-io/transport-node";
+import { Ajv } from "ajv";
+import addFormats from "ajv-formats";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
+import type { asyncapiDocument } from "../../../scripts/asyncapi.ts";
 import { AuthEvents } from "../../../src/auth/events.ts";
 import { type Broker, createBroker, type DurableConsumer } from "../../../src/platform/messaging/broker.ts";
 import type { BrokerSettings } from "../../../src/platform/messaging/broker-settings.ts";
@@ -12,9 +17,14 @@ import { publishEvents } from "../../../src/platform/messaging/publish-events.ts
 import { captureLog } from "../../support/captured-log.ts";
 import { localhostCertificate } from "../../support/localhost-certificate.ts";
 import { findNats, type Nats, startNats } from "../../support/nats.ts";
+import { root } from "../../support/program.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
+/** What consumers are promised. */
+const documented: ReturnType<typeof asyncapiDocument> = JSON.parse(
+  readFileSync(join(root, "gen/asyncapi/auth.json"), "utf8"),
+);
 const dayMs = 24 * 60 * 60 * 1000;
 const stream = { name: "gatepost-auth", subjects: "auth.>" };
 const { type, message: schema } = AuthEvents.identityDeleted;
@@ -113,6 +123,12 @@ describe.skipIf(findNats() === undefined)("events over NATS", () => {
       "ce-time": ["2026-11-21T09:30:15.123Z"],
       "content-type": ["application/protobuf"],
     });
+    const ajv = new Ajv({ strict: false });
+    addFormats.default(ajv);
+    const headers = Object.fromEntries([...(header ?? [])].map(([name, [value]]) => [name, value]));
+    expect(ajv.validate(documented.components.schemas.CloudEventHeaders, headers), ajv.errorsText()).toBe(
+      true,
+    );
     // Field 1, a string.
     expect(Buffer.from(message?.data ?? []).toString("hex")).toBe(
       `0a07${Buffer.from('a"b/é%').toString("hex")}`,

@@ -11,6 +11,7 @@ import { type Server, startOwnServer } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 interface Index {
+  readonly asyncapi: string;
   readonly protos: { readonly descriptorSet: string; readonly files: readonly string[] };
 }
 
@@ -47,6 +48,16 @@ it.each([
     expect(response.headers.get("content-type")).toBe("text/plain; charset=utf-8");
     expect(await response.text()).toBe(readFileSync(join(root, "proto", file), "utf8"));
   }
+});
+
+it.each([
+  ["/api/auth", "auth"],
+  ["/api/push-orchestration", "push"],
+])("%s has the AsyncAPI document of its events", async (basePath, name) => {
+  const { asyncapi } = (await (await get(basePath)).json()) as Index;
+  const response = await get(asyncapi);
+  expect(response.headers.get("content-type")).toBe("application/vnd.aai.asyncapi+json;version=3.0.0");
+  expect(await response.text()).toBe(readFileSync(join(root, `gen/asyncapi/${name}.json`), "utf8"));
 });
 
 it("a client made from the descriptor set alone introspects", async () => {

@@ -149,6 +149,7 @@ describe("the index", () => {
     docs: "/api/auth/docs",
     openapiYaml: "/api/auth/openapi.yaml",
     openapiJson: "/api/auth/openapi.json",
+    asyncapi: "/api/auth/asyncapi.json",
     protos: {
       descriptorSet: "/api/auth/protos/descriptors.binpb",
       files: ["/api/auth/protos/auth/v1/events.proto", "/api/auth/protos/auth/v1/introspection.proto"],
@@ -158,6 +159,7 @@ describe("the index", () => {
     links.docs,
     links.openapiYaml,
     links.openapiJson,
+    links.asyncapi,
     links.protos.descriptorSet,
     ...links.protos.files,
   ];

@@ -1,0 +1,96 @@
+/** The AsyncAPI documents: valid, and the same as the protos and the tables of events. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import asyncapiSchema from "@asyncapi/specs/schemas/3.0.0-without-$id.json" with { type: "json" };
+import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
+import { FileDescriptorProtoSchema, FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
+import { loadSync } from "@grpc/proto-loader";
+import { Ajv } from "ajv";
+import addFormats from "ajv-formats";
+import { describe, expect, test } from "vitest";
+import { asyncapiDocument, publishedEvents } from "../../scripts/asyncapi.ts";
+import { root } from "../support/program.ts";
+
+const ajv = new Ajv({ strict: false });
+addFormats.default(ajv);
+const isValid = ajv.compile(asyncapiSchema);
+
+/** The descriptors in the text of a proto, read by another compiler than ours. */
+function registryOf(proto: string) {
+  const directory = mkdtempSync(join(tmpdir(), "gatepost-test-"));
+  try {
+    const file = join(directory, "event.proto");
+    writeFileSync(file, proto);
+    const definitions = Object.values(loadSync(file, { keepCase: true }));
+    const [first] = definitions.flatMap((found) =>
+      "fileDescriptorProtos" in found ? [found.fileDescriptorProtos as Buffer[]] : [],
+    );
+    const descriptors = (first ?? []).map((bytes) => fromBinary(FileDescriptorProtoSchema, bytes));
+    for (const descriptor of descriptors) {
+      // What this compiler leaves out.
+      descriptor.syntax = "proto3";
+      const named = descriptor.messageType
+        .flatMap(({ field }) => field)
+        .filter(({ typeName }) => typeName !== "");
+      for (const field of named) field.typeName = `.${descriptor.package}.${field.typeName}`;
+    }
+    return createFileRegistry({ $typeName: FileDescriptorSetSchema.typeName, file: descriptors });
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+}
+
+describe.each(publishedEvents)("the events of $name", (events) => {
+  const text = readFileSync(join(root, `gen/asyncapi/${events.name}.json`), "utf8");
+  const document: ReturnType<typeof asyncapiDocument> = JSON.parse(text);
+
+  test("the document is valid AsyncAPI 3.0, and the newest", () => {
+    expect(isValid(document), JSON.stringify(isValid.errors)).toBe(true);
+    expect(document).toEqual(asyncapiDocument(events));
+  });
+
+  test.each<[string, (broken: typeof document) => void]>([
+    [
+      "an operation that neither sends nor receives",
+      (broken) => setFirst(broken.operations, "action", "emit"),
+    ],
+    ["an address that is no text", (broken) => setFirst(broken.channels, "address", 1)],
+    [
+      "a message without a payload's schema",
+      (broken) => setFirst(broken.components.messages, "payload", "text"),
+    ],
+    ["no version", (broken) => Reflect.deleteProperty(broken.info, "version")],
+  ])("%s is found", (_name, break_) => {
+    const broken = structuredClone(document);
+    break_(broken);
+    expect(isValid(broken)).toBe(false);
+  });
+
+  test.each(events.kinds)("$type is in the document, with the fields of its message", ({ type, message }) => {
+    expect(document.channels[message.name]?.address).toBe(type);
+    const described = document.components.messages[message.name];
+    expect(described?.description).toContain(type);
+    const found = registryOf(described?.payload.schema ?? "").getMessage(message.typeName);
+    const fieldsOf = (of: typeof message | undefined) =>
+      of?.fields.map((field) => [
+        field.name,
+        field.number,
+        field.fieldKind,
+        field.enum?.typeName,
+        field.scalar,
+      ]);
+    expect(fieldsOf(found)).toEqual(fieldsOf(message));
+    for (const { enum: values } of found?.fields ?? []) {
+      const ours = message.fields.find((field) => field.enum?.typeName === values?.typeName)?.enum;
+      expect(values?.values.map(({ name, number }) => [name, number])).toEqual(
+        ours?.values.map(({ name, number }) => [name, number]),
+      );
+    }
+  });
+});
+
+function setFirst(of: object, name: string, value: unknown): void {
+  const [first] = Object.values(of);
+  Reflect.set(first, name, value);
+}
