@@ -9,6 +9,7 @@ import { postgresUrl, requiredPostgresUrl } from "./support/postgresql/server.ts
 import { killAll, root, startNode } from "./support/program.ts";
 import { type Environment, type ServerProcess, spawnServer, startOwnServer } from "./support/servers.ts";
 import { suiteCleanup } from "./support/suite-cleanup.ts";
+import { waitFor } from "./support/wait-for.ts";
 
 /** The statements of docs/deployment.md, with a name in place of "gatepost" that no other run has. */
 function documentedStatements(name: string): string[] {
@@ -203,6 +204,18 @@ describe.runIf(postgresUrl())("the users of docs/deployment.md", () => {
     const { DB_HOST, DB_PORT, DB_NAME } = production;
     const server = await startOwnServer("PostgreSQL", { env: { DB_HOST, DB_PORT, DB_NAME, ...owner } });
     await server.stop();
+  });
+
+  test("an ordinary user who may not connect is named, and not migrations that are done", async () => {
+    await admin.unsafe(`revoke connect on database ${name} from public, ${ordinary.DB_USER}`);
+    const ports = { SERVER_PORT: "0", GRPC_PORT: "0", MANAGEMENT_PORT: "0" };
+    const server = startNode("src/start.js", { ...production, ...ports, ...ordinary });
+    await waitFor(() => expect(server.output()).toContain("permission denied for database"));
+    expect(server.output()).toContain(
+      "Check DB_USER and DB_USER_MIGRATION, and what the database grants them.",
+    );
+    expect(server.output()).not.toContain("Migrations are pending");
+    await admin.unsafe(`grant connect on database ${name} to ${ordinary.DB_USER}`);
   });
 
   test("migrations in production are refused as DB_USER, before anything is done", async () => {

@@ -23,6 +23,11 @@ export function sqlState(thrown: unknown): string | undefined {
   return codeOf(thrown, /^[0-9A-Z]{5}$/);
 }
 
+/** Whether PostgreSQL has refused or ended the connection, and not a statement. */
+export function endedConnection(thrown: unknown): boolean {
+  return [...causes(thrown)].some((error) => "severity" in error && error.severity === "FATAL");
+}
+
 /** The name of the unique index or constraint that was violated; undefined for other errors. */
 export function violatedUnique(thrown: unknown): string | undefined {
   if (sqlState(thrown) !== "23505") return undefined;

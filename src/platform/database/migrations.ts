@@ -7,7 +7,7 @@ import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { sql } from "drizzle-orm";
 import { readMigrationFiles } from "drizzle-orm/migrator";
-import { sqlState } from "../base/database-errors.ts";
+import { endedConnection, sqlState } from "../base/database-errors.ts";
 import type { Database, OpenDatabase, ScriptedDatabase } from "./database.ts";
 import { nullable, text } from "./readers.ts";
 import { computed, rows, selection } from "./statements.ts";
@@ -88,8 +88,10 @@ export async function isMigrated(db: Database, migrations: Migrations): Promise<
     }
     return true;
   } catch (error) {
-    // There is no history yet: undefined_table, invalid_schema_name or insufficient_privilege.
-    if (["42P01", "3F000", "42501"].includes(sqlState(error) ?? "")) return false;
+    // There is no history yet: undefined_table, invalid_schema_name, or insufficient_privilege, which is also what a user
+    // gets who may not connect.
+    const isMissing = ["42P01", "3F000", "42501"].includes(sqlState(error) ?? "");
+    if (isMissing && !endedConnection(error)) return false;
     throw error;
   }
 }
