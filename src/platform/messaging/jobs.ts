@@ -1,12 +1,13 @@
 /**
  * Durable jobs, by pg-boss: a job is enqueued in the transaction of the rows that it belongs to, and any process
- * does it afterwards. Owns the job tables (a PostgreSQL schema of their own), the queues, and the loop that
- * fetches jobs one by one. The owner of a queue defines what its jobs do.
+ * does it afterwards. Owns the job tables (a PostgreSQL schema of their own), the queues, and the workers, which
+ * fetch jobs one by one. The owner of a queue defines what its jobs do.
  *
  * One worker at a time has a job. The worker completes it in the transaction of its changes, so that both are
  * atomic. A worker that dies sends no more heartbeats, and after {@link heartbeatSeconds} another worker gets the
  * job: work may be done twice, but is never lost.
  */
+import { setImmediate } from "node:timers/promises";
 import { SQL, sql } from "drizzle-orm";
 import { fromDrizzle, PgBoss } from "pg-boss";
 import type { Logger } from "pino";
@@ -66,9 +67,11 @@ interface WorkOptions<Data> {
   /**
    * Does the job and ends it by `complete` in its own transaction. If it throws, or does not complete the job,
    * the job is retried later. `stopping` is aborted when the process is about to end: the handler should then
-   * return soon.
+   * return soon. `next` lets the worker fetch the next job before this one has ended.
    */
-  readonly handle: (job: Job<Data>, stopping: AbortSignal) => Promise<void>;
+  readonly handle: (job: Job<Data>, stopping: AbortSignal, next: () => void) => Promise<void>;
+  /** Jobs that the worker does at once, at most; 1 unless given. More than one only if `handle` calls `next`. */
+  readonly atOnce?: number;
   /** Pause after the queue was empty. */
   readonly idleMs?: number;
 }
@@ -91,7 +94,7 @@ export interface Jobs {
    * @throws JobLostError if another worker has the job now, which rolls the transaction back
    */
   complete(tx: Database, queue: string, job: Job<unknown>): Promise<void>;
-  /** Does jobs of a queue, one at a time, until stopped. */
+  /** Does jobs of a queue, one at a time unless their handler lets the next one begin, until stopped. */
   work<Data extends object>(options: WorkOptions<Data>): Loop;
   /** Loads the queues and begins to supervise jobs, for workers that died. Call once, outside any transaction. */
   start(): Promise<void>;
@@ -246,16 +249,19 @@ class Alarm {
 
 function startWorker<Data extends object>(
   boss: PgBoss,
-  { queue, handle, idleMs = 500 }: WorkOptions<Data>,
+  { queue, handle, atOnce = 1, idleMs = 500 }: WorkOptions<Data>,
   alarm: Alarm,
   logger: Logger,
 ): Loop {
-  async function workOn(job: Job<Data>, stopping: AbortSignal): Promise<void> {
-    const heartbeat = setInterval(() => {
-      boss.touch(queue, { id: job.id, retryCount: job.retryCount }).catch(() => undefined);
-    }, heartbeatIntervalMs);
+  /** The jobs that are being done; the promises resolve at their ends. */
+  const open = new Map<Job<Data>, Promise<void>>();
+  const heartbeat = setInterval(() => {
+    if (open.size > 0) boss.touch(queue, [...open.keys()]).catch(() => undefined);
+  }, heartbeatIntervalMs).unref();
+
+  async function workOn(job: Job<Data>, stopping: AbortSignal, next: () => void): Promise<void> {
     try {
-      await handle(job, stopping);
+      await handle(job, stopping, next);
     } catch (err) {
       if (err instanceof JobLostError) {
         logger.warn({ queue, jobId: job.id }, "A job was taken over by another worker");
@@ -265,17 +271,32 @@ function startWorker<Data extends object>(
         { err, queue, jobId: job.id, retryCount: job.retryCount },
         "A job failed and will be retried",
       );
-      await boss.fail(queue, { id: job.id, retryCount: job.retryCount }, { message: errorName(err) });
-    } finally {
-      clearInterval(heartbeat);
+      // If this fails too, the job is retried when its heartbeats are missed.
+      await boss
+        .fail(queue, { id: job.id, retryCount: job.retryCount }, { message: errorName(err) })
+        .catch(() => undefined);
     }
   }
 
-  return startLoop(async (stopping) => {
+  /** Begins a job. Resolves when the next one may be fetched. */
+  async function begin(job: Job<Data>, stopping: AbortSignal): Promise<void> {
+    const { promise, resolve: next } = Promise.withResolvers<void>();
+    const done = workOn(job, stopping, next).then(() => {
+      open.delete(job);
+      next();
+    });
+    open.set(job, done);
+    await promise;
+    while (open.size >= atOnce) await Promise.race(open.values());
+    // The embedded database answers at once: job after job that is soon done would let no timer and no socket have a turn.
+    await setImmediate();
+  }
+
+  const loop = startLoop(async (stopping) => {
     try {
       alarm.reset();
       const [job] = await boss.fetch<Data>(queue, { batchSize: 1, includeMetadata: true });
-      if (job) await workOn({ ...job, queue: job.name, failedId: job.sourceId }, stopping);
+      if (job) await begin({ ...job, queue: job.name, failedId: job.sourceId }, stopping);
       else await alarm.wait(idleMs, stopping);
       return 0;
     } catch (err) {
@@ -283,6 +304,13 @@ function startWorker<Data extends object>(
       return idleMs;
     }
   });
+  return {
+    async stop() {
+      await loop.stop();
+      await Promise.all(open.values());
+      clearInterval(heartbeat);
+    },
+  };
 }
 
 /** The name of an error, the only part that the job table may keep: a message may contain private data. */

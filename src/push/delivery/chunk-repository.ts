@@ -6,7 +6,13 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { boolean, integer, number } from "../../platform/database/readers.ts";
+import {
+  boolean,
+  integer,
+  number,
+  type Reader,
+  UnexpectedValueError,
+} from "../../platform/database/readers.ts";
 import { computed, prepared, rawRows, rows, selection } from "../../platform/database/statements.ts";
 import type { Job } from "../../platform/messaging/jobs.ts";
 import type { DeliveryJob } from "../database.ts";
@@ -14,12 +20,25 @@ import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks, devices, notifications, providerPaces } from "../schema.ts";
 import { lockPauses, shortenPause, wholeProvider } from "./provider-pauses.ts";
 
+/** What became of a chunk's devices, over all attempts. */
+export interface ChunkCounts {
+  readonly sent: number;
+  /** Includes the dead devices. */
+  readonly failed: number;
+  readonly dropped: number;
+  readonly dead: number;
+  /** Devices that failed, by reason, the dead ones among them. */
+  readonly failures: ReadonlyMap<string, number>;
+}
+
 /** A chunk that this worker has taken. `attempt` proves it: each take raises it by one. */
 export interface TakenChunk {
   readonly id: number;
   readonly attempt: number;
   /** Devices left to send to when the chunk was taken. */
   readonly devices: number;
+  /** What became of its other devices before. */
+  readonly counts: ChunkCounts;
   readonly retries: number;
   /** Why the chunk was retried before; null if it was not. */
   readonly reason: string | null;
@@ -78,6 +97,21 @@ function mayTake(c: typeof chunk, jobId: unknown, jobTry: unknown): SQL {
     or ${c.state} = 'SENDING' and ${c.jobTry} < ${jobTry}::int))`;
 }
 
+/** How many devices failed, by reason. */
+const reasons: Reader<ReadonlyMap<string, number>> = {
+  read(value) {
+    if (typeof value !== "object" || value === null) throw new UnexpectedValueError("an object", value);
+    return new Map(Object.entries(value).map(([reason, count]) => [reason, integer.read(count)]));
+  },
+};
+
+const takenCounts = selection({
+  sent: c.sent,
+  failed: c.failed,
+  dropped: c.dropped,
+  dead: c.dead,
+  failures: computed(reasons, c.failures),
+});
 const takenChunk = selection({
   id: c.id,
   attempt: c.attempt,
@@ -109,7 +143,7 @@ const updateTaken = prepared(
     where ${c.id} = ${id}::bigint and ${c.provider} = ${provider} and ${mayTake(c, jobId, jobTry)}
       and ${n.id} = ${c.notificationId} and ${n.state} not in ('PAUSED', 'CANCELLED') and ${n.expiresAt} > now()
       and (${p.pausedUntil} is null or ${p.pausedUntil} <= now())
-    returning ${takenChunk}, ${chunkNotification}, ${providerRate}`,
+    returning ${takenChunk}, ${takenCounts}, ${chunkNotification}, ${providerRate}`,
 );
 
 /**
@@ -127,7 +161,12 @@ export async function takeChunk(
   if (!row) return undefined;
   const { notificationId, ...notification } = chunkNotification.read(row);
   const rate = providerRate.readJoined(row, "share") ?? { share: 1 };
-  return { ...takenChunk.read(row), notification: { id: notificationId, ...notification }, ...rate };
+  return {
+    ...takenChunk.read(row),
+    counts: takenCounts.read(row),
+    notification: { id: notificationId, ...notification },
+    ...rate,
+  };
 }
 
 const foundDevice = selection({
@@ -219,6 +258,6 @@ export async function refuseChunk(
     set ${chunk.state} = 'PENDING', ${chunk.jobId} = ${isPaused ? null : nextJobId}::uuid,
       ${chunk.firstAttemptAt} = null, ${chunk.updatedAt} = now()${isPaused ? sql`, ${chunk.retries} = 0` : sql``}
     where ${chunk.id} = ${id}::bigint`);
-  const requeueInMs = isPaused ? undefined : await lockPauses(tx, provider, [wholeProvider]);
+  const requeueInMs = isPaused ? undefined : await lockPauses(tx, provider, [wholeProvider], "share");
   return { notificationId, dropped: undefined, requeueInMs };
 }

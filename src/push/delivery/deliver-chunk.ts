@@ -1,7 +1,8 @@
 /**
- * The handler of one chunk's job: takes the chunk, sends it and stores the results. The results are stored in the
- * transaction that ends the job. If the process dies before that, the chunk's messages are sent again with the same
- * ids, and no other message is repeated.
+ * The handler of one chunk's job: takes the chunk, sends it and stores the results, the last of them in the transaction
+ * that ends the job. Whoever answers late keeps no other chunk waiting: the next one begins when the messages of this
+ * one are in flight, and what is answered is stored meanwhile. If the process dies, the messages without a stored
+ * result are sent again with the same ids, and no other message is repeated.
  */
 import { randomUUID } from "node:crypto";
 import { isDatabaseUnavailable, sqlState } from "../../platform/base/database-errors.ts";
@@ -12,6 +13,7 @@ import { type DeliveryJob, deliveryQueue, waitingForProvider } from "../database
 import { imageUrl } from "../providers/image-url.ts";
 import type { NotificationContent } from "../providers/provider.ts";
 import {
+  type ChunkCounts,
   type DeliveryDevice,
   loadDevices,
   refuseChunk,
@@ -21,10 +23,11 @@ import {
 import { markRemovalStopped } from "./dead-reports.ts";
 import type { Random } from "./delivery-rules.ts";
 import { nextTries } from "./next-try.ts";
+import type { Outcomes } from "./outcomes.ts";
 import { wholeProvider } from "./provider-pauses.ts";
-import { type SendDependencies, type Sending, sendChunk } from "./send-chunk.ts";
-import type { ServiceStates } from "./service-states.ts";
-import { type ChunkResult, type Settled, settleChunk } from "./settle-chunk.ts";
+import { type SendDependencies, type Sending, startSending } from "./send-chunk.ts";
+import { type Removals, type Settled, settleChunk, storeAnswers } from "./settle-chunk.ts";
+import type { Tally } from "./tally.ts";
 
 /** Completes a notification if it has nothing left to plan or send. */
 export type CompleteIfDone = (db: Database, notificationId: string) => Promise<unknown>;
@@ -39,7 +42,14 @@ interface Dependencies extends SendDependencies {
 }
 
 /** Handles a job of the provider's queue. */
-type DeliverChunk = (job: Job<DeliveryJob>, stopping: AbortSignal) => Promise<void>;
+type DeliverChunk = (job: Job<DeliveryJob>, stopping: AbortSignal, next: () => void) => Promise<void>;
+
+/** A chunk that this worker sends, and what is stored of it. */
+interface Attempt {
+  readonly job: Job<DeliveryJob>;
+  readonly chunk: TakenChunk;
+  counts: ChunkCounts;
+}
 
 /** Milliseconds between tries to store a chunk's results. */
 const settleRetryMs = 1_000;
@@ -48,7 +58,9 @@ const maxPausedWaitMs = 1_000;
 
 export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
   const { db, jobs, rateLimiter, states, rules, random, logger, metrics, imageBaseUrl } = dependencies;
+  const { maxDeadPercent } = dependencies;
   const provider = dependencies.provider.name;
+  const storage = { db, jobs, provider, limits: { ...rules, maxDeadPercent } };
   /** Reasons of failed messages that were logged: each is logged once for a notification. */
   const loggedReasons = new Set<string>();
 
@@ -81,7 +93,7 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
       return chunk;
     });
     if (refused?.dropped !== undefined) {
-      metrics.messages.inc({ provider, outcome: "dropped" }, refused.dropped);
+      countDropped(refused.dropped);
       await complete(refused.notificationId);
     }
     const { requeueInMs = 0 } = refused ?? {};
@@ -90,125 +102,142 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
     await pause(Math.min(requeueInMs, maxPausedWaitMs), stopping);
   }
 
-  function settle(job: Job<DeliveryJob>, chunk: TakenChunk, result: ChunkResult): Promise<Settled> {
-    const { maxDeadPercent } = dependencies;
-    return settleChunk({ db, jobs, provider, limits: { ...rules, maxDeadPercent } }, job, chunk, result);
-  }
-
   /** What was sent is stored nowhere yet, so the process waits for an unavailable database instead of sending again. */
-  async function settleWithRetries(
-    job: Job<DeliveryJob>,
-    chunk: TakenChunk,
-    result: ChunkResult,
-  ): Promise<Settled> {
+  async function withRetries<T>({ id: chunkId }: TakenChunk, store: () => Promise<T>): Promise<T> {
     const until = performance.now() + rules.settleTimeoutMs;
     for (;;) {
       try {
-        return await settle(job, chunk, result);
+        return await store();
       } catch (err) {
         if (!isTemporary(err) || performance.now() > until) throw err;
-        logger.warn({ err, chunkId: chunk.id }, "The results of a chunk could not be stored yet");
+        logger.warn({ err, chunkId }, "The results of a chunk could not be stored yet");
         await pause(settleRetryMs);
       }
     }
   }
 
-  function reportOutcome(chunk: TakenChunk, { tally }: Sending, result: ChunkResult, settled: Settled): void {
-    const { counts } = tally;
-    const dropped = result.dropped + settled.dropped;
-    for (const [outcome, count] of Object.entries({ ...counts, dropped })) {
+  /** A provider that refuses our credentials or project is not reliable about tokens either. */
+  const isBelieved = ({ services }: Tally) => !services.values().some((service) => states.refuses(service));
+
+  /** Stores what is answered while other messages of the chunk have no answer yet. */
+  async function storeMeanwhile(attempt: Attempt, { tally, ended, halt }: Sending): Promise<void> {
+    const { job, chunk } = attempt;
+    const over = new AbortController();
+    const end = () => over.abort();
+    void ended.then(end, end);
+    try {
+      for (let waitMs = rules.storeAfterMs; ; waitMs = Math.min(2 * waitMs, rules.storeEveryMs)) {
+        await pause(waitMs, over.signal);
+        if (over.signal.aborted) return;
+        // The answers of a service that refuses us are judged when the chunk has ended.
+        if (!tally.hasFresh || !isBelieved(tally)) continue;
+        const { open } = tally;
+        const outcomes = tally.take();
+        attempt.counts = outcomes.addedTo(attempt.counts);
+        const result = { counts: attempt.counts, answers: outcomes, open };
+        const removals = await withRetries(chunk, () => storeAnswers(storage, job, chunk, result));
+        await report(chunk, outcomes, removals);
+      }
+    } catch (err) {
+      // The chunk has another worker by now, or the results of a minute could not be stored.
+      halt("lost");
+      await ended;
+      throw err;
+    }
+  }
+
+  /** Stores the last results, and what becomes of the devices that are left. */
+  async function settle(attempt: Attempt, tally: Tally): Promise<Settled> {
+    const { job, chunk } = attempt;
+    const left = tally.conclude({
+      works: (service) => states.works(service),
+      isForeign: (service) => states.refusesUsers(service),
+    });
+    const isOpen = (service: string) => states.state(service) === "open";
+    const tries = nextTries(chunk, left, { isOpen, reason: tally.reason }, rules, random);
+    const outcomes = tally.take();
+    const counts = outcomes.addedTo(attempt.counts);
+    const result = { counts, answers: isBelieved(tally) ? outcomes : undefined, tries };
+    const settled = await withRetries(chunk, () => settleChunk(storage, job, chunk, result));
+    await report(chunk, outcomes, settled);
+    return settled;
+  }
+
+  function countDropped(devices: number): void {
+    if (devices > 0) metrics.messages.inc({ provider, outcome: "dropped" }, devices);
+  }
+
+  /** Tells operators what has been stored. */
+  async function report(
+    { notification: { id: notificationId } }: TakenChunk,
+    { counts, failures, alarms }: Outcomes,
+    { stoppedAt, isHeld }: Removals,
+  ): Promise<void> {
+    for (const [outcome, count] of Object.entries(counts)) {
       if (count > 0) metrics.messages.inc({ provider, outcome }, count);
     }
-    const notificationId = chunk.notification.id;
-    for (const reason of tally.failures.keys()) {
-      const isAlarm = tally.alarms.has(reason);
-      const key = `${notificationId} ${reason}`;
-      if (loggedReasons.has(key)) continue;
-      if (loggedReasons.size >= 1000) loggedReasons.clear();
-      loggedReasons.add(key);
-      const fields = { notificationId, provider, reason };
-      if (isAlarm)
-        logger.error(fields, "The push provider lacks something for these messages: see the reason");
-      else logger.warn(fields, "The push provider rejects messages of a notification");
-    }
-    if (settled.stoppedAt) {
+    for (const count of alarms.values()) metrics.alarms.inc({ provider }, count);
+    for (const reason of failures.keys()) logFailure(notificationId, reason, alarms.has(reason));
+    if (stoppedAt) {
       metrics.removalStops.inc({ provider });
       logger.error(
-        { notificationId, provider, ...settled.stoppedAt },
+        { notificationId, provider, ...stoppedAt },
         "A provider reports too many users' devices dead, so no more tokens are removed: " +
           "check its project and credentials, then confirm or discard the removals",
       );
     }
-    for (const count of tally.alarms.values()) metrics.alarms.inc({ provider }, count);
-    if (settled.dead === undefined) return;
-    metrics.givenUp.inc({ provider });
-    logger.error(
-      { notificationId, provider, ...settled.dead },
-      "Devices of a chunk were given up and are now a dead letter",
-    );
+    if (isHeld) await markStopped(notificationId);
   }
 
-  return async (job, stopping) => {
-    const began = performance.now();
-    const chunk = await takeChunk(db, provider, job);
-    if (!chunk) return refuse(job, stopping);
+  function logFailure(notificationId: string, reason: string, isAlarm: boolean): void {
+    const key = `${notificationId} ${reason}`;
+    if (loggedReasons.has(key)) return;
+    if (loggedReasons.size >= 1000) loggedReasons.clear();
+    loggedReasons.add(key);
+    const fields = { notificationId, provider, reason };
+    if (isAlarm) logger.error(fields, "The push provider lacks something for these messages: see the reason");
+    else logger.warn(fields, "The push provider rejects messages of a notification");
+  }
+
+  async function load(chunk: TakenChunk): Promise<DeliveryDevice[]> {
     const [found] = await Promise.all([loadDevices(db, provider, chunk.id), states.load()]);
     const { serviceOf } = dependencies.provider;
-    const devices = found.map((device) => ({
+    return found.map((device) => ({
       ...device,
       service: serviceOf?.call(dependencies.provider, device.token) ?? wholeProvider,
     }));
-    const content = contentOf(chunk, imageBaseUrl);
-    const sending = await sendChunk(dependencies, chunk, content, devices, stopping);
-    if (sending.stop === "lost") throw new JobLostError(`another worker has taken chunk ${chunk.id}`);
-    const { tally } = sending;
-    const serviceAt = (index: number) => devices[index]?.service ?? wholeProvider;
-    const left = tally.conclude({
-      works: (index) => states.works(serviceAt(index)),
-      isForeign: (index) => states.refusesUsers(serviceAt(index)),
-    });
-    const result = {
-      sent: tally.counts.sent,
-      failed: tally.counts.failed + tally.counts.dead,
-      dropped: chunk.devices - devices.length,
-      dead: tally.dead.length,
-      failures: new Map([...tally.failures, ...tally.deaths]),
-      // A provider that refuses our credentials or project is not reliable about tokens either.
-      answers: devices.some(({ service }) => states.refuses(service)) ? undefined : tally,
-      tries: nextTries(
-        chunk,
-        left,
-        {
-          closed: (ids) => closedServices(ids, devices, states),
-          afterMs: tally.afterMs,
-          reason: tally.reason,
-          isComplete: sending.stop === undefined,
-        },
-        rules,
-        random,
-      ),
+  }
+
+  return async (job, stopping, next) => {
+    const began = performance.now();
+    const chunk = await takeChunk(db, provider, job);
+    if (!chunk) return refuse(job, stopping);
+    const devices = await load(chunk);
+    const gone = chunk.devices - devices.length;
+    const attempt: Attempt = {
+      job,
+      chunk,
+      counts: { ...chunk.counts, dropped: chunk.counts.dropped + gone },
     };
-    const settled = await settleWithRetries(job, chunk, result);
+    const content = contentOf(chunk, imageBaseUrl);
+    const sending = startSending(dependencies, chunk, content, devices, { stopping, next });
+    await storeMeanwhile(attempt, sending);
+    const stop = await sending.ended;
+    if (stop === "lost") throw new JobLostError(`another worker has taken chunk ${chunk.id}`);
+    const { isOver, dead, dropped } = await settle(attempt, sending.tally);
+    countDropped(gone + dropped);
     metrics.chunkEnded(provider, (performance.now() - began) / 1000);
-    reportOutcome(chunk, sending, result, settled);
-    if (settled.isHeld) await markStopped(chunk.notification.id);
-    if (settled.isOver) await complete(chunk.notification.id);
+    if (dead) {
+      metrics.givenUp.inc({ provider });
+      const fields = { notificationId: chunk.notification.id, provider, ...dead };
+      logger.error(fields, "Devices of a chunk were given up and are now a dead letter");
+    }
+    if (isOver) await complete(chunk.notification.id);
+    const { serviceOf } = dependencies.provider;
     const wentWell =
-      sending.stop === undefined &&
-      (serviceOf !== undefined || tally.counts.retry <= tally.finalOutcomes * rules.toleratedErrors);
+      stop === undefined && (serviceOf !== undefined || sending.tally.retriesWithin(rules.toleratedErrors));
     if (wentWell && chunk.share < 1) await rateLimiter.raiseRate().catch(() => undefined);
   };
-}
-
-/** The services of the devices, if none of them can be sent to at the moment; else empty. */
-function closedServices(
-  ids: readonly number[],
-  devices: readonly DeliveryDevice[],
-  states: ServiceStates,
-): readonly string[] {
-  const wanted = new Set(ids);
-  const services = new Set(devices.filter(({ id }) => wanted.has(id)).map(({ service }) => service));
-  return services.values().every((service) => states.state(service) !== "open") ? [...services] : [];
 }
 
 function contentOf({ notification }: TakenChunk, imageBaseUrl: string | undefined): NotificationContent {

@@ -1,7 +1,7 @@
 /** The metrics of delivery. */
 import { Gauge, Histogram } from "prom-client";
 import type { EventCounter, Metrics } from "../../platform/observability/metrics.ts";
-import type { Tally } from "./tally.ts";
+import type { Outcomes } from "./outcomes.ts";
 
 export interface DeliveryMetrics {
   /** Messages by outcome, including `dropped`: those were not sent. */
@@ -21,7 +21,7 @@ export interface DeliveryMetrics {
 const durationBuckets = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
 /** What becomes of a message: an outcome of the provider, or nothing was sent. */
-const messageOutcomes: readonly (keyof Tally["counts"] | "dropped")[] = [
+const messageOutcomes: readonly (keyof Outcomes["counts"] | "dropped")[] = [
   "sent",
   "dead",
   "failed",
@@ -44,7 +44,7 @@ export function createDeliveryMetrics(
   });
   const duration = new Histogram({
     name: "gatepost_push_chunk_duration_seconds",
-    help: "Time from taking a chunk of messages to storing its results.",
+    help: "Time from taking a chunk of messages to storing the last of its results.",
     labelNames: ["provider"],
     buckets: durationBuckets,
     registers: [registry],

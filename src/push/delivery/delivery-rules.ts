@@ -2,8 +2,19 @@
 export interface DeliveryRules {
   /** Milliseconds between checks whether the chunks being sent should still be sent. */
   readonly checkIntervalMs: number;
-  /** Milliseconds for which a chunk is sent at most; then its results are stored and its rest is queued again. */
+  /**
+   * Milliseconds for which messages of a chunk are reserved at most; then its rest is queued again. A notification that
+   * is slow, as its ramp has just begun, keeps no other one waiting for longer.
+   */
   readonly maxSendingMs: number;
+  /** Milliseconds before the reserved time of a chunk's last message at which the next chunk is loaded. */
+  readonly loadAheadMs: number;
+  /** Chunks that a process sends at once to a provider, at most. Most of them only wait for their last answers. */
+  readonly maxOpenChunks: number;
+  /** Milliseconds of sending a chunk after which its answers are stored first, before all are there. */
+  readonly storeAfterMs: number;
+  /** Milliseconds between further times; they come after twice as long each time, up to this. */
+  readonly storeEveryMs: number;
   /** Milliseconds for which storing a chunk's results is retried while the database is unavailable. */
   readonly settleTimeoutMs: number;
 
@@ -48,7 +59,11 @@ export interface DeliveryRules {
 
 export const deliveryRules: DeliveryRules = {
   checkIntervalMs: 250,
-  maxSendingMs: 15_000,
+  maxSendingMs: 2_000,
+  loadAheadMs: 100,
+  maxOpenChunks: 200,
+  storeAfterMs: 250,
+  storeEveryMs: 1_000,
   settleTimeoutMs: 60_000,
   firstRetryMs: 10_000,
   longestRetryMs: 600_000,

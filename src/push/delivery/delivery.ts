@@ -1,6 +1,7 @@
 /**
- * Delivery: takes the chunks that planning has made and sends them, within a rate limit that all processes share. A
- * process sends one chunk at a time for each provider, so a crash repeats at most the messages of those chunks.
+ * Delivery: takes the chunks that planning has made and sends them, within a rate limit that all processes share. The
+ * chunks that a process sends to a provider share the messages in flight: while the last messages of one wait for their
+ * answers, the next ones are sent. A crash repeats at most the messages in flight and those answered just before.
  */
 import type { Loop } from "../../platform/base/loop.ts";
 import type { Database } from "../../platform/database/database.ts";
@@ -14,6 +15,7 @@ import type { RemoveDeadDevices } from "./dead-reports.ts";
 import { type CompleteIfDone, createDeliverChunk } from "./deliver-chunk.ts";
 import { createDeliveryMetrics } from "./delivery-metrics.ts";
 import { type DeliveryRules, deliveryRules, type Random } from "./delivery-rules.ts";
+import { InFlightBudget } from "./in-flight-budget.ts";
 import { ProviderPauses } from "./provider-pauses.ts";
 import { ProviderRateLimiter } from "./rate-limiter.ts";
 import { startRemovals } from "./removals.ts";
@@ -71,8 +73,14 @@ export function startDelivery(dependencies: Dependencies): Loop {
     const pauses = new ProviderPauses({ db, jobs, provider: name, rules, random });
     const states = new ServiceStates({ provider, pauses, rules, logger, metrics });
     void states.checkCredentials();
-    const handle = createDeliverChunk({ ...common, ...outside, provider, rateLimiter, states });
-    return jobs.work<DeliveryJob>({ queue: deliveryQueue(provider.name), handle, ...idle });
+    const budget = new InFlightBudget(provider.maxInFlight);
+    const handle = createDeliverChunk({ ...common, ...outside, provider, budget, rateLimiter, states });
+    return jobs.work<DeliveryJob>({
+      queue: deliveryQueue(name),
+      handle,
+      atOnce: rules.maxOpenChunks,
+      ...idle,
+    });
   });
   workers.push(
     startRemovals({

@@ -1,13 +1,14 @@
 /**
- * The flow of one chunk's messages to the provider: at most `maxInFlight` at once, and only released messages.
- * Timing and the meaning of outcomes are decided elsewhere.
+ * The flow of one chunk's messages to the provider: only released messages, and only as many at once as the budget of
+ * the provider has room for. Timing and the meaning of outcomes are decided elsewhere.
  */
 import type { Outcome } from "../providers/provider.ts";
+import type { InFlightBudget } from "./in-flight-budget.ts";
 
 interface FlowOptions {
   /** Sends a message; undefined: it is not sent now. */
   readonly send: (index: number) => Promise<Outcome> | undefined;
-  readonly maxInFlight: number;
+  readonly budget: InFlightBudget;
   /** Called if `send` throws: a defect. */
   readonly onException: (thrown: unknown) => void;
   /** Called once for each message that is sent. May stop the flow. */
@@ -30,13 +31,13 @@ export class Flow {
   /** Releases the chunk's first `count` messages, counted from its beginning. */
   release(count: number): void {
     this.#released = Math.max(this.#released, count);
-    this.#pump();
+    this.onRoom();
   }
 
   /** No further message is sent; those in flight finish. */
   stop(): void {
     this.#isStopped = true;
-    this.#wake();
+    this.onRoom();
   }
 
   /** Resolves when every released message is in flight or done, or the flow is stopped. One caller at a time. */
@@ -55,17 +56,24 @@ export class Flow {
     });
   }
 
-  #pump(): void {
-    const { maxInFlight } = this.#options;
-    while (!this.#isStopped && this.#next < this.#released && this.#inFlight < maxInFlight) {
+  /** Sends released messages, as far as the budget has room. */
+  onRoom(): void {
+    const { budget } = this.#options;
+    while (this.#hasReleased) {
+      if (!budget.take(this)) return;
       this.#inFlight += 1;
       void this.#sendOne(this.#next++);
     }
+    budget.leave(this);
     this.#wake();
   }
 
+  get #hasReleased(): boolean {
+    return !this.#isStopped && this.#next < this.#released;
+  }
+
   #wake(): void {
-    if (!this.#isStopped && this.#next < this.#released) return;
+    if (this.#hasReleased) return;
     this.#whenStarted?.();
     this.#whenStarted = undefined;
     if (this.#inFlight > 0) return;
@@ -74,7 +82,7 @@ export class Flow {
   }
 
   async #sendOne(index: number): Promise<void> {
-    const { send, onException, onOutcome } = this.#options;
+    const { send, budget, onException, onOutcome } = this.#options;
     let outcome: Outcome | undefined;
     try {
       outcome = await send(index);
@@ -85,6 +93,7 @@ export class Flow {
     }
     this.#inFlight -= 1;
     if (outcome) onOutcome(index, outcome);
-    this.#pump();
+    budget.giveBack();
+    this.#wake();
   }
 }

@@ -4,7 +4,7 @@
  */
 import type { TakenChunk } from "./chunk-repository.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
-import type { Left } from "./tally.ts";
+import type { Left, LeftDevice } from "./tally.ts";
 
 /** The next try of some of a chunk's devices. */
 export interface NextTry {
@@ -28,50 +28,64 @@ export interface NextTry {
 
 /** What the tries depend on, besides the devices that are left. */
 interface Circumstances {
-  /** Services of these devices, if none of them can be sent to at the moment; else empty. */
-  closed(devices: readonly number[]): readonly string[];
-  /** The longest wait that the provider wanted, in milliseconds. */
-  readonly afterMs: number;
+  /** Whether messages can be sent to the service at the moment. */
+  isOpen(service: string): boolean;
   /** The last error; undefined: there was none. */
   readonly reason: string | undefined;
-  /** Whether the chunk was sent to its end. Otherwise its failures are not counted yet. */
-  readonly isComplete: boolean;
 }
 
-/** @returns the next try of what waits, of what failed for unclear reasons, and of what failed by itself */
+/** @returns the next tries of what waits, of what failed for unclear reasons, and of what failed by itself */
 export function nextTries(
   chunk: Pick<TakenChunk, "retries" | "reason" | "ageMs">,
   left: Left,
-  circumstances: Circumstances,
+  { isOpen, reason: lastReason }: Circumstances,
   rules: DeliveryRules,
   random: Random,
 ): NextTry[] {
   const { retries } = chunk;
-  const reason = circumstances.reason ?? chunk.reason;
-  const backoff = (tries: number) => {
-    const ms = Math.min(rules.longestRetryMs, rules.firstRetryMs * 2 ** Math.max(0, tries - 1));
-    return Math.max(circumstances.afterMs, withJitter(ms, random));
-  };
-  const group = (devices: readonly number[], rest: Omit<NextTry, "devices" | "services">): NextTry => ({
-    devices,
-    services: circumstances.closed(devices),
-    ...rest,
-  });
-  const { untried, failing } = left;
+  const reason = lastReason ?? chunk.reason;
   // What an outage hit waits for its end, like what the outage kept from being sent.
-  const isOutage = circumstances.closed(left.unclear).length > 0;
-  const waiting = isOutage ? [...left.waiting, ...left.unclear] : left.waiting;
-  const unclear = isOutage ? [] : left.unclear;
-  const isFresh = untried > 0;
-  const counted = circumstances.isComplete ? retries + 1 : retries;
+  const hit = Map.groupBy(left.unclear, ({ service }) => isOpen(service));
+  const waiting = [...left.waiting, ...(hit.get(false) ?? [])];
+  const services = new Set(waiting.map(({ service }) => service));
+  const wait: NextTry = {
+    devices: ids(waiting),
+    afterMs: 0,
+    services: services.values().some(isOpen) ? [] : [...services],
+    isLast: left.untried === 0,
+    retries,
+    reason: left.untried === waiting.length ? chunk.reason : reason,
+    giveUp: false,
+  };
   const isOld = chunk.reason !== null && chunk.ageMs > rules.giveUpMs;
-  const giveUp = circumstances.isComplete && (isOld || counted > rules.maxRetries);
+  const failed = retries + 1;
+  const giveUp = isOld || failed > rules.maxRetries;
+  const backoff = (tries: number) =>
+    withJitter(Math.min(rules.longestRetryMs, rules.firstRetryMs * 2 ** Math.max(0, tries - 1)), random);
+  const retry = { services: [], isLast: true, reason };
   return [
-    group(waiting, {
-      ...{ afterMs: 0, isLast: !isFresh, retries, giveUp: false },
-      reason: untried === waiting.length ? chunk.reason : reason,
-    }),
-    group(unclear, { afterMs: backoff(retries), isLast: true, retries, reason, giveUp: false }),
-    group(failing, { afterMs: backoff(counted), isLast: true, retries: counted, reason, giveUp }),
-  ].filter(({ devices }) => devices.length > 0);
+    ...(waiting.length > 0 ? [wait] : []),
+    ...byWait(hit.get(true) ?? [], backoff(retries)).map((part) => ({
+      ...{ ...part, ...retry, retries, giveUp: false },
+    })),
+    ...byWait(left.failing, giveUp ? Number.POSITIVE_INFINITY : backoff(failed)).map((part) => ({
+      ...{ ...part, ...retry, retries: failed, giveUp },
+    })),
+  ];
+}
+
+/**
+ * The devices in groups that wait about as long, at least `leastMs`: what the provider wants of one message delays no
+ * other by more than double its own wait.
+ */
+function byWait(devices: readonly LeftDevice[], leastMs: number): Pick<NextTry, "devices" | "afterMs">[] {
+  const groups = Map.groupBy(devices, ({ afterMs }) => Math.max(0, Math.ceil(Math.log2(afterMs / leastMs))));
+  return [...groups.values()].map((group) => ({
+    devices: ids(group),
+    afterMs: Math.max(leastMs, ...group.map(({ afterMs }) => afterMs)),
+  }));
+}
+
+function ids(devices: readonly LeftDevice[]): number[] {
+  return devices.map(({ id }) => id);
 }

@@ -4,7 +4,7 @@
  * due that waited for it: nothing waits for a pause that is over.
  */
 import { type SQL, sql } from "drizzle-orm";
-import type { Database } from "../../platform/database/database.ts";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { nullable, number, oneOf, text } from "../../platform/database/readers.ts";
 import { computed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
@@ -49,18 +49,23 @@ export async function shortenPause(db: Database, provider: ProviderName): Promis
 /**
  * Milliseconds until the first of the services is no longer paused. Until the transaction ends, no pause of them ends
  * elsewhere: a job that is enqueued in it is seen, and made due, by whoever ends a pause afterwards.
+ * @param lock `write`: the transaction also writes the provider's row. Two that shared it could not
  */
 export async function lockPauses(
   tx: Database,
   provider: ProviderName,
   services: readonly string[],
+  lock: "share" | "write",
 ): Promise<number> {
+  const isWrite = lock === "write";
+  const locked = arrayLiteral(isWrite ? [wholeProvider, ...services] : services);
   const found = await rows(
     tx,
     remaining,
     sql`
-      select ${remaining} from ${providerPaces} where ${columns.provider} = ${provider}
-      order by ${columns.service} for share`,
+      select ${remaining} from ${providerPaces}
+      where ${columns.provider} = ${provider} and ${columns.service} = any(${locked}::text[])
+      order by ${columns.service} ${isWrite ? sql`for no key update` : sql`for share`}`,
   );
   const byService = new Map(found.map((row) => [row.service, row.pausedMs]));
   return Math.min(...services.map((service) => byService.get(service) ?? 0));

@@ -9,6 +9,7 @@ import type { DeliveryDevice, TakenChunk } from "./chunk-repository.ts";
 import type { DeliveryMetrics } from "./delivery-metrics.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
 import { Flow } from "./flow.ts";
+import type { InFlightBudget } from "./in-flight-budget.ts";
 import { messageId } from "./message-id.ts";
 import { wholeProvider } from "./provider-pauses.ts";
 import type { ProviderRateLimiter, Reservation } from "./rate-limiter.ts";
@@ -22,14 +23,22 @@ import type { Halt, Watch } from "./watch.ts";
  */
 type Stop = Halt | "long" | "ending" | "database";
 
+/** A chunk that is being sent. */
 export interface Sending {
   readonly tally: Tally;
-  /** Undefined: whatever could be sent was sent, and errors and paused services are why devices are left. */
-  readonly stop: Stop | undefined;
+  /**
+   * Resolves when nothing is in flight any more. Undefined: whatever could be sent was sent, and errors and paused
+   * services are why devices are left.
+   */
+  readonly ended: Promise<Stop | undefined>;
+  /** Stops sending; messages in flight finish. The first reason counts. */
+  halt(why: Stop): void;
 }
 
 export interface SendDependencies {
   readonly provider: PushProvider;
+  /** Shared by all chunks of the provider that this process sends. */
+  readonly budget: InFlightBudget;
   readonly rateLimiter: ProviderRateLimiter;
   readonly states: ServiceStates;
   readonly watch: Watch;
@@ -38,38 +47,39 @@ export interface SendDependencies {
   readonly metrics: DeliveryMetrics;
 }
 
-export async function sendChunk(
+/** @param next called, at least once, when the next chunk may be loaded: this one needs less than the budget now */
+export function startSending(
   dependencies: SendDependencies,
   chunk: TakenChunk,
   content: NotificationContent,
   devices: readonly DeliveryDevice[],
-  stopping: AbortSignal,
-): Promise<Sending> {
-  const sending = new ChunkSending(dependencies, chunk, content, devices);
-  const end = () => sending.halt("ending");
+  { stopping, next }: { readonly stopping: AbortSignal; readonly next: () => void },
+): Sending {
+  const sending = new ChunkSending(dependencies, chunk, content, devices, next);
+  const { tally } = sending;
+  const halt = (why: Stop) => sending.halt(why);
+  const end = () => halt("ending");
   stopping.addEventListener("abort", end);
-  const unwatch = dependencies.watch.add({
-    id: chunk.id,
-    attempt: chunk.attempt,
-    halt: (why) => sending.halt(why),
-  });
-  try {
-    if (stopping.aborted) end();
-    return await sending.run();
-  } finally {
+  const unwatch = dependencies.watch.add({ id: chunk.id, attempt: chunk.attempt, halt });
+  if (stopping.aborted) end();
+  const ended = sending.run().finally(() => {
     unwatch();
     stopping.removeEventListener("abort", end);
-  }
+  });
+  return { tally, ended, halt };
 }
 
 class ChunkSending {
   readonly #deps: SendDependencies;
   readonly #chunk: TakenChunk;
-  readonly #devices: readonly DeliveryDevice[];
-  readonly #tally: Tally;
   readonly #flow: Flow;
+  readonly #next: () => void;
   readonly #halted = new AbortController();
   readonly #deadline: number;
+  readonly tally: Tally;
+  /** Messages that have a time by now, the time of the last of them, and those whose time has come. */
+  #reserved = 0;
+  #lastAt = 0;
   #released = 0;
   #stop: Stop | undefined;
 
@@ -78,15 +88,16 @@ class ChunkSending {
     chunk: TakenChunk,
     content: NotificationContent,
     devices: readonly DeliveryDevice[],
+    next: () => void,
   ) {
     this.#deps = deps;
     this.#chunk = chunk;
-    this.#devices = devices;
+    this.#next = next;
     this.#deadline = performance.now() + deps.rules.maxSendingMs;
-    this.#tally = new Tally(devices);
+    this.tally = new Tally(devices);
     const send = deps.provider.prepare(content);
     this.#flow = new Flow({
-      maxInFlight: deps.provider.maxInFlight,
+      budget: deps.budget,
       send: (index) => this.#sendOne(index, content.notificationId, send),
       onException: (err) => this.#onException(err),
       onOutcome: (index, outcome) => this.#onOutcome(index, outcome),
@@ -100,19 +111,33 @@ class ChunkSending {
     send: (recipient: Recipient) => Promise<Outcome>,
   ): Promise<Outcome> | undefined {
     const { provider, states } = this.#deps;
-    const { id = 0, token = "", service = wholeProvider } = this.#devices[index] ?? {};
+    const { id = 0, token = "", service = wholeProvider } = this.tally.device(index) ?? {};
     if (!states.admits(service)) {
       this.#haltIfPaused();
       return undefined;
     }
+    if (this.#isNearlyStarted(index)) this.#offerNext();
     const sent = send({ token, messageId: messageId(notificationId, id) });
     if (provider.selfTest === undefined) return sent;
     return sent.then((outcome) => (outcome.kind === "refused" ? states.selfTest.confirm(outcome) : outcome));
   }
 
+  /** Whether the next chunk, which takes a moment to load, is needed soon after the message at this place. */
+  #isNearlyStarted(index: number): boolean {
+    const { provider, rules } = this.#deps;
+    const { size } = this.tally;
+    const isTimed = this.#reserved === size && performance.now() >= this.#lastAt - rules.loadAheadMs;
+    return isTimed && size - index - 1 <= provider.maxInFlight / 2;
+  }
+
+  /** Lets the next chunk begin. While the provider is paused or probed, one after the other does. */
+  #offerNext(): void {
+    if (this.#deps.states.state(wholeProvider) === "open") this.#next();
+  }
+
   #onOutcome(index: number, outcome: Outcome): void {
-    const { service = wholeProvider, userId = "" } = this.#devices[index] ?? {};
-    this.#tally.add(index, outcome);
+    const { service = wholeProvider, userId = "" } = this.tally.device(index) ?? {};
+    this.tally.add(index, outcome);
     this.#deps.states.report(service, userId, outcome);
     this.#haltIfPaused();
   }
@@ -135,13 +160,14 @@ class ChunkSending {
     this.#stop ??= why;
     this.#flow.stop();
     this.#halted.abort();
+    this.#offerNext();
   }
 
-  async run(): Promise<Sending> {
+  async run(): Promise<Stop | undefined> {
     const { states, logger } = this.#deps;
     try {
       if (states.state(wholeProvider) === "open" || (await this.#probe())) {
-        await this.#release(this.#devices.length);
+        await this.#release(this.tally.size);
       }
     } catch (err) {
       // Only the rate limiter uses the database here. The results are stored as soon as the database is back.
@@ -150,14 +176,14 @@ class ChunkSending {
     }
     await this.#flow.idle();
     await states.stored();
-    return { tally: this.#tally, stop: this.#stop };
+    return this.#stop;
   }
 
   /** Sends a few messages and waits for their outcomes. @returns whether the provider works again */
   async #probe(): Promise<boolean> {
     const { states, rules } = this.#deps;
     if (await states.passesSelfTest()) {
-      await this.#release(Math.min(rules.probeMessages, this.#devices.length));
+      await this.#release(Math.min(rules.probeMessages, this.tally.size));
       await this.#flow.idle();
       if (states.state(wholeProvider) === "open") return true;
     }
@@ -169,6 +195,7 @@ class ChunkSending {
   async #release(count: number): Promise<void> {
     const { rateLimiter } = this.#deps;
     if (!rateLimiter.isLimited) {
+      this.#reserved = count;
       this.#flow.release(count);
       return;
     }
@@ -184,8 +211,10 @@ class ChunkSending {
   /** Releases the messages of a reservation evenly over its time. */
   async #spread({ messages, startMs, endMs }: Reservation): Promise<void> {
     const first = this.#released;
+    this.#reserved = first + messages;
     const start = performance.now() + startMs;
     const eachMs = (endMs - startMs) / messages;
+    this.#lastAt = start + endMs - startMs;
     for (let released = 0; released < messages && this.#stop === undefined; ) {
       const dueInMs = start + released * eachMs - performance.now();
       if (dueInMs > 0) await pause(Math.max(dueInMs, this.#deps.rules.tickMs), this.#halted.signal);

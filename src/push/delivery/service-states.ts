@@ -11,7 +11,10 @@ import type { DeliveryRules } from "./delivery-rules.ts";
 import { type ProviderPauses, wholeProvider } from "./provider-pauses.ts";
 import { asServiceOutcome, isPassed, SelfTest } from "./self-test.ts";
 
-/** Services that are remembered. Clients name them, though only at hosts that are allowed. */
+/**
+ * Services that are remembered. Clients name them, though only at hosts that are allowed. Of one that is forgotten the
+ * row of failures begins anew; its pause, if it has one, is stored and is taken over with the next chunk.
+ */
 const maxServices = 1_000;
 
 interface Dependencies {

@@ -1,9 +1,11 @@
 /**
- * Stores the results of a chunk in one transaction: the counts of its messages, the next state of the devices that
- * are left, and the end of its job. Only the worker that took the chunk last can do so.
+ * Stores the results of a chunk. At its end in one transaction: the counts of its messages, the next state of the
+ * devices that are left, and the end of its job. Before that, what has been answered so far. Only the worker that took
+ * the chunk last can do so. It alone counts, and writes the counts as they are then, so that it does no harm if a
+ * transaction is repeated whose commit was not seen.
  */
 import { randomUUID } from "node:crypto";
-import { type Placeholder, type SQL, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean } from "../../platform/database/readers.ts";
@@ -19,35 +21,43 @@ import { type Job, JobLostError, type Jobs } from "../../platform/messaging/jobs
 import { type DeliveryJob, deliveryQueue, waitingForProvider } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks, notifications } from "../schema.ts";
-import type { TakenChunk } from "./chunk-repository.ts";
+import type { ChunkCounts, TakenChunk } from "./chunk-repository.ts";
 import { type Answers, recordAnswers, recordDead, type StopLimits, type StoppedAt } from "./dead-reports.ts";
 import type { NextTry } from "./next-try.ts";
 import { lockPauses } from "./provider-pauses.ts";
 
-/** The results of a worker's attempt at a chunk. */
-export interface ChunkResult {
-  readonly sent: number;
-  /** Includes the dead devices. */
-  readonly failed: number;
-  readonly dropped: number;
-  readonly dead: number;
-  /** Devices that failed, by reason, the dead ones among them. */
-  readonly failures: ReadonlyMap<string, number>;
+/** What is stored of a chunk, whether it ends or not. */
+interface StoredResult {
+  readonly counts: ChunkCounts;
   /** What the provider is judged by, and whom it reports dead; undefined: it is not to be believed. */
   readonly answers: Answers | undefined;
+}
+
+/** What has been answered so far. */
+interface PartialResult extends StoredResult {
+  /** The devices without a final outcome. */
+  readonly open: readonly number[];
+}
+
+/** The results of a worker's attempt at a chunk. */
+interface ChunkResult extends StoredResult {
   /** The devices that are still to be sent to, by when they are tried again. */
   readonly tries: readonly NextTry[];
 }
 
-export interface Settled {
-  /** Whether the chunk has ended, and no part of it waits elsewhere. */
-  readonly isOver: boolean;
-  /** Remaining devices that were dropped, because the notification was cancelled or has expired. */
-  readonly dropped: number;
+/** What has become of removals. */
+export interface Removals {
   /** Whether dead devices of the chunk are kept, as the removals of the provider are stopped. */
   readonly isHeld: boolean;
   /** By what the removals were stopped, if this chunk did it. */
   readonly stoppedAt: StoppedAt | undefined;
+}
+
+export interface Settled extends Removals {
+  /** Whether the chunk has ended, and no part of it waits elsewhere. */
+  readonly isOver: boolean;
+  /** Remaining devices that were dropped, because the notification was cancelled or has expired. */
+  readonly dropped: number;
   /** The chunk whose devices were given up, if any were. */
   readonly dead:
     | { readonly chunkId: number; readonly devices: number; readonly reason: string | null }
@@ -61,12 +71,12 @@ interface Dependencies {
   readonly limits: StopLimits;
 }
 
-/** `PENDING`: the devices wait. `DONE`, `DEAD`: they do not. */
-type SettledState = "PENDING" | "DONE" | "DEAD";
+/** `SENDING`: messages have no answer yet. `PENDING`: the devices wait. `DONE`, `DEAD`: they do not. */
+type PartState = "SENDING" | "PENDING" | "DONE" | "DEAD";
 
 /** Devices that go on together, as a chunk. */
 interface Part extends NextTry {
-  readonly state: SettledState;
+  readonly state: PartState;
   /** The job that may take the chunk; null: it has ended, or is parked until its notification is resumed. */
   readonly jobId: string | null;
 }
@@ -77,6 +87,25 @@ const lastPriority = -2_000_000;
 const probedMs = 500;
 
 /**
+ * Stores what has been answered so far. The devices without a final outcome stay in the chunk, with its job: if the
+ * process dies, they alone are sent to again.
+ * @throws JobLostError if another worker has the chunk by now; then nothing is stored
+ */
+export async function storeAnswers(
+  { db, provider, limits }: Omit<Dependencies, "jobs">,
+  job: Job<DeliveryJob>,
+  chunk: TakenChunk,
+  { counts, answers, open }: PartialResult,
+): Promise<Removals> {
+  const { retries, reason } = chunk;
+  const part: Part = { ...nothingLeft, state: "SENDING", jobId: job.id, devices: open, retries, reason };
+  return db.transaction(async (tx) => {
+    await writeChunk(tx, chunk, counts, part, 0);
+    return recordAll(tx, provider, answers, limits);
+  });
+}
+
+/**
  * The chunk keeps what is tried next; what is tried at another time, or is given up, becomes a chunk of its own.
  * @throws JobLostError if another worker has the chunk or its job by now; then nothing is stored
  */
@@ -84,16 +113,17 @@ export async function settleChunk(
   { db, jobs, provider, limits }: Dependencies,
   job: Job<DeliveryJob>,
   chunk: TakenChunk,
-  result: ChunkResult,
+  { counts, answers, tries }: ChunkResult,
 ): Promise<Settled> {
-  const { answers, tries } = result;
   const queue = deliveryQueue(provider);
+  // Reports of dead devices are written to the provider's row: a lock that only shares it could not become their lock.
+  const lock = answers?.dead.length ? "write" : "share";
 
   async function enqueuePart(tx: Database, part: Part & { readonly chunkId: number }): Promise<void> {
     const { chunkId, jobId, services, afterMs, isLast } = part;
     if (jobId === null) return;
     const isClosed = services.length > 0;
-    const waitMs = isClosed ? Math.max(probedMs, await lockPauses(tx, provider, services)) : afterMs;
+    const waitMs = isClosed ? Math.max(probedMs, await lockPauses(tx, provider, services, lock)) : afterMs;
     const data: DeliveryJob = { chunkId, ...(isClosed && waitingForProvider) };
     const priority = isLast ? lastPriority : job.priority;
     await jobs.enqueue(tx, queue, [{ id: jobId, data, priority, startAfterSeconds: waitMs / 1000 }]);
@@ -103,16 +133,15 @@ export async function settleChunk(
     const notification = tries.length > 0 ? await lockNotification(tx, chunk.notification.id) : undefined;
     const ended: Part = { ...nothingLeft, retries: chunk.retries, reason: chunk.reason };
     const [first = ended, ...others] = partsAfter(tries, notification);
-    await writeChunk(tx, chunk, result, first, others);
-    const parts = [{ chunkId: chunk.id, ...first }];
+    const parts: (Part & { readonly chunkId: number })[] = [{ chunkId: chunk.id, ...first }];
+    // Before the chunk is written: what is split off takes over since when it has failed.
     for (const part of others) parts.push({ chunkId: await splitChunk(tx, chunk, part), ...part });
+    const moved = others.reduce((sum, { devices }) => sum + devices.length, 0);
+    await writeChunk(tx, chunk, counts, first, moved);
     for (const part of parts) await enqueuePart(tx, part);
     await jobs.complete(tx, queue, job);
     // Last, since all workers of a provider meet in its row if the removals are stopped.
-    if (answers) await recordAnswers(tx, provider, answers);
-    const removals = answers?.dead.length
-      ? await recordDead(tx, provider, answers.dead, limits)
-      : { isHeld: false, stoppedAt: undefined };
+    const removals = await recordAll(tx, provider, answers, limits);
     return {
       isOver: parts.every(({ state }) => state === "DONE" || state === "DEAD"),
       dropped: first.state === "DONE" ? first.devices.length : 0,
@@ -120,6 +149,18 @@ export async function settleChunk(
       ...removals,
     };
   });
+}
+
+async function recordAll(
+  tx: Database,
+  provider: ProviderName,
+  answers: Answers | undefined,
+  limits: StopLimits,
+): Promise<Removals> {
+  if (answers) await recordAnswers(tx, provider, answers);
+  return answers?.dead.length
+    ? recordDead(tx, provider, answers.dead, limits)
+    : { isHeld: false, stoppedAt: undefined };
 }
 
 function deadPart(parts: readonly (Part & { readonly chunkId: number })[]): Settled["dead"] {
@@ -184,26 +225,16 @@ const writeParameters = [
   "failures",
 ] as const;
 
-const updateSettled = prepared(writeParameters, (parameter) => {
+const updateChunk = prepared(writeParameters, (parameter) => {
   const chunk = names(deliveryChunks);
-  const increased = (column: SQL, count: Placeholder) => sql`${column} = ${column} + ${count}::int`;
   return sql`
     update ${deliveryChunks}
     set ${chunk.state} = ${parameter.state}, ${chunk.deviceIds} = ${parameter.left}::bigint[],
-      ${chunk.planned} = ${chunk.planned} - ${parameter.moved}::int,
-      ${increased(chunk.sent, parameter.sent)}, ${increased(chunk.failed, parameter.failed)},
-      ${increased(chunk.dropped, parameter.dropped)}, ${increased(chunk.dead, parameter.dead)},
+      ${chunk.planned} = ${chunk.planned} - ${parameter.moved}::int, ${chunk.sent} = ${parameter.sent}::int,
+      ${chunk.failed} = ${parameter.failed}::int, ${chunk.dropped} = ${parameter.dropped}::int,
+      ${chunk.dead} = ${parameter.dead}::int, ${chunk.failures} = ${parameter.failures}::jsonb,
       ${chunk.retries} = ${parameter.retries}::int, ${chunk.reason} = ${parameter.reason}::text,
       ${chunk.jobId} = ${parameter.jobId}::uuid,
-      ${chunk.failures} = case when ${parameter.failures}::jsonb = '{}' then ${chunk.failures} else (
-        select jsonb_object_agg(failed_reason, failed_devices) from (
-          select failed_reason, sum(failed_devices::int) as failed_devices
-          from (
-            select * from jsonb_each_text(${chunk.failures})
-            union all select * from jsonb_each_text(${parameter.failures}::jsonb)
-          ) as counted (failed_reason, failed_devices)
-          group by failed_reason
-        ) as summed) end,
       ${chunk.firstAttemptAt} = case when ${parameter.startsAnew}::boolean then null
         else ${chunk.firstAttemptAt} end,
       ${chunk.updatedAt} = now()
@@ -217,30 +248,31 @@ function startsAnew({ state, jobId, services }: Part): boolean {
   return (state === "PENDING" && jobId === null) || services.length > 0;
 }
 
+/** Writes the chunk with the devices that it keeps. @param moved how many were split off, which it no longer counts */
 async function writeChunk(
   tx: Database,
   chunk: TakenChunk,
-  { sent, failed, dropped, dead, failures }: ChunkResult,
-  first: Part,
-  others: readonly Part[],
+  { sent, failed, dropped, dead, failures }: ChunkCounts,
+  kept: Part,
+  moved: number,
 ): Promise<void> {
-  const isDropped = first.state === "DONE";
+  const isDropped = kept.state === "DONE";
   const written = await rowCount(
     tx,
-    updateSettled({
+    updateChunk({
       id: chunk.id,
       attempt: chunk.attempt,
-      state: first.state,
-      left: arrayLiteral(isDropped ? [] : first.devices.map(String)),
-      moved: others.reduce((sum, { devices }) => sum + devices.length, 0),
+      state: kept.state,
+      left: arrayLiteral(isDropped ? [] : kept.devices.map(String)),
+      moved,
       sent,
       failed,
-      dropped: dropped + (isDropped ? first.devices.length : 0),
+      dropped: dropped + (isDropped ? kept.devices.length : 0),
       dead,
-      retries: first.retries,
-      reason: first.reason,
-      startsAnew: startsAnew(first),
-      jobId: first.jobId,
+      retries: kept.retries,
+      reason: kept.reason,
+      startsAnew: startsAnew(kept),
+      jobId: kept.jobId,
       failures: JSON.stringify(Object.fromEntries(failures)),
     }),
   );
@@ -249,7 +281,7 @@ async function writeChunk(
 
 const madeChunk = selection({ id: names(deliveryChunks).id });
 
-/** Makes a chunk of some of the chunk's devices, which it no longer counts. @returns its id */
+/** Makes a chunk of some of the chunk's devices. @returns its id */
 async function splitChunk(tx: Database, { id }: TakenChunk, part: Part): Promise<number> {
   const chunk = names(deliveryChunks);
   const ids = arrayLiteral(part.devices.map(String));
@@ -267,6 +299,6 @@ async function splitChunk(tx: Database, { id }: TakenChunk, part: Part): Promise
       from ${deliveryChunks} where ${chunk.id} = ${id}::bigint
       returning ${madeChunk}`,
   );
-  if (!made) throw new Error(`chunk ${id} is missing, although it was just written`);
+  if (!made) throw new JobLostError(`chunk ${id} is gone`);
   return made.id;
 }

@@ -1,146 +1,149 @@
-/** The outcomes of a chunk's messages: how many there are of each, and which devices are left, and why. */
-import type { DeadDevice } from "../devices/remove-dead.ts";
+/** The messages of a chunk while it is sent: which devices are left, and why, and the outcomes that are to be stored. */
 import type { Outcome } from "../providers/provider.ts";
 import type { DeliveryDevice } from "./chunk-repository.ts";
+import { Outcomes } from "./outcomes.ts";
 
 /** What an outcome leaves behind. `tried`: the device is left, and its service may be the cause. `own`: it is not. */
-type Mark = "untried" | "done" | "tried" | "own" | "foreign" | "refused";
+type Mark = "untried" | "tried" | "own" | "foreign" | "refused";
 
-/** What is known of a device's service when the sending has ended. */
-interface ServiceVerdicts {
-  /** The service has shown that it works, so what it failed to do is the message's own failure. */
-  works(index: number): boolean;
-  /** The service takes most users' tokens for somebody else's. */
-  isForeign(index: number): boolean;
+/** A device without a final outcome. */
+interface OpenDevice {
+  readonly device: DeliveryDevice;
+  mark: Mark;
+  /** The wait that the provider wants, in milliseconds. */
+  afterMs: number;
+  /** Why it was refused as somebody else's. */
+  reason: string;
 }
 
-/** Ids of the devices of a chunk that have no final outcome. */
+/** What is known of a service when the sending has ended. */
+interface ServiceVerdicts {
+  /** The service has shown that it works, so what it failed to do is the message's own failure. */
+  works(service: string): boolean;
+  /** The service takes most users' tokens for somebody else's. */
+  isForeign(service: string): boolean;
+}
+
+/** A device that is left. */
+export interface LeftDevice {
+  readonly id: number;
+  readonly service: string;
+  /** The wait that the provider wants for it, in milliseconds; 0 if none. */
+  readonly afterMs: number;
+}
+
+/** The devices of a chunk that have no final outcome. */
 export interface Left {
   /** Devices that wait for their turn or for their service; those that were not tried come first. */
-  readonly waiting: readonly number[];
+  readonly waiting: readonly LeftDevice[];
   /** How many of them were not tried. */
   readonly untried: number;
   /** Devices whose message failed, while nothing shows that their service works. */
-  readonly unclear: readonly number[];
+  readonly unclear: readonly LeftDevice[];
   /** Devices whose message failed by itself. */
-  readonly failing: readonly number[];
+  readonly failing: readonly LeftDevice[];
 }
 
-/** Different reasons that are counted; the others are counted together. */
-const maxReasons = 20;
-
 export class Tally {
-  readonly #devices: readonly DeliveryDevice[];
-  readonly #marks: Mark[];
-  /** Reasons of `foreign` outcomes by index, until it is decided whose fault they are. */
-  readonly #foreign = new Map<number, string>();
-  /** Messages by outcome; complete once it is concluded. */
-  readonly counts = { sent: 0, dead: 0, failed: 0, retry: 0, unavailable: 0, refused: 0 };
-  readonly dead: (DeadDevice & { readonly userId: string })[] = [];
-  /** Ids of the devices whose message was accepted. */
-  readonly sent: number[] = [];
-  /** Users whose devices were accepted or reported dead, and whether one was accepted. */
-  readonly users = new Map<string, boolean>();
-  /** The longest wait that the provider wanted, in milliseconds. */
-  afterMs = 0;
+  /** By the device's place in the chunk; undefined: it has a final outcome, and is no longer needed. */
+  readonly #open: (OpenDevice | undefined)[];
+  #fresh = new Outcomes();
+  #retries = 0;
+  #final = 0;
+  /** Services that the chunk's messages go to. */
+  readonly services: ReadonlySet<string>;
   /** The last error for which devices are left, if there was one. */
   reason: string | undefined;
-  /** Devices that were reported dead, by reason. */
-  readonly deaths = new Map<string, number>();
-  /** Failed messages by reason, without the dead devices. */
-  readonly failures = new Map<string, number>();
-  /** Reasons of failures that an operator can mend. */
-  readonly alarms = new Map<string, number>();
 
   constructor(devices: readonly DeliveryDevice[]) {
-    this.#devices = devices;
-    this.#marks = devices.map(() => "untried");
+    this.#open = devices.map((device) => ({ device, mark: "untried", afterMs: 0, reason: "" }));
+    this.services = new Set(devices.map(({ service }) => service));
+  }
+
+  /** Devices, with or without an outcome. */
+  get size(): number {
+    return this.#open.length;
+  }
+
+  /** The device at a place whose message has no final outcome. */
+  device(index: number): DeliveryDevice | undefined {
+    return this.#open[index]?.device;
   }
 
   add(index: number, outcome: Outcome): void {
-    const { kind } = outcome;
-    this.#marks[index] = markOf(outcome);
-    if (kind === "foreign") {
-      this.#foreign.set(index, outcome.reason);
+    const open = this.#open[index];
+    if (open === undefined) return;
+    if (outcome.kind === "foreign") {
+      open.mark = "foreign";
+      open.reason = outcome.reason;
       return;
     }
-    this.counts[kind] += 1;
-    if (kind === "dead") {
-      this.#addDead(index, outcome.asOf);
-      count(this.deaths, outcome.reason);
+    this.#fresh.add(open.device, outcome);
+    if (outcome.kind === "sent" || outcome.kind === "dead" || outcome.kind === "failed") {
+      this.#end(index);
+      return;
     }
-    if (kind === "sent") this.#addSent(index);
-    if (kind === "failed") this.#addFailure(outcome.reason);
-    if (kind === "failed" && outcome.isAlarming) count(this.alarms, outcome.reason);
-    if (kind === "retry" || kind === "unavailable" || kind === "refused") this.reason = outcome.reason;
-    if (kind === "retry" || kind === "unavailable")
-      this.afterMs = Math.max(this.afterMs, outcome.afterMs ?? 0);
+    this.reason = outcome.reason;
+    open.mark = outcome.kind === "refused" ? "refused" : "tried";
+    if (outcome.kind === "refused") return;
+    open.afterMs = outcome.afterMs ?? 0;
+    if (outcome.kind === "unavailable") return;
+    this.#retries += 1;
+    if (outcome.isOwn) open.mark = "own";
+  }
+
+  #end(index: number): void {
+    this.#open[index] = undefined;
+    this.#final += 1;
+  }
+
+  /** Whether there are final outcomes that were not taken. */
+  get hasFresh(): boolean {
+    return this.#fresh.final > 0;
+  }
+
+  /** Takes the outcomes since the last call. */
+  take(): Outcomes {
+    const taken = this.#fresh;
+    this.#fresh = new Outcomes();
+    return taken;
+  }
+
+  /** Ids of the devices without a final outcome. */
+  get open(): number[] {
+    return this.#open.flatMap((open) => (open === undefined ? [] : [open.device.id]));
   }
 
   /** Decides what the services' states leave open: foreign tokens, and whose failures the retries are. Call it once. */
   conclude({ works, isForeign }: ServiceVerdicts): Left {
-    for (const [index, reason] of this.#foreign) {
-      if (isForeign(index)) {
+    for (const [index, open] of this.#open.entries()) {
+      if (open?.mark !== "foreign") continue;
+      const { device, reason } = open;
+      if (isForeign(device.service)) {
         this.reason = reason;
-        this.#marks[index] = "refused";
-        this.counts.refused += 1;
+        open.mark = "refused";
+        this.#fresh.add(device, { kind: "refused", reason });
       } else {
-        this.#marks[index] = "done";
-        this.counts.failed += 1;
-        this.#addFailure(reason);
+        this.#fresh.add(device, { kind: "failed", reason });
+        this.#end(index);
       }
     }
-    const indices = this.#marks.keys().toArray();
-    const where = (is: (mark: Mark, index: number) => boolean) =>
-      indices.filter((index) => is(this.#marks[index] ?? "done", index)).map((index) => this.#idOf(index));
-    const untried = where((mark) => mark === "untried");
-    const refused = where((mark) => mark === "refused");
+    const left = this.#open.filter((open) => open !== undefined);
+    const where = (is: (open: OpenDevice) => boolean): LeftDevice[] =>
+      left.filter(is).map(({ device: { id, service }, afterMs }) => ({ id, service, afterMs }));
+    const untried = where(({ mark }) => mark === "untried");
+    const isOwn = ({ mark, device }: OpenDevice) =>
+      mark === "own" || (mark === "tried" && works(device.service));
     return {
-      waiting: [...untried, ...refused],
+      waiting: [...untried, ...where(({ mark }) => mark === "refused")],
       untried: untried.length,
-      unclear: where((mark, index) => mark === "tried" && !works(index)),
-      failing: where((mark, index) => mark === "own" || (mark === "tried" && works(index))),
+      unclear: where((open) => open.mark === "tried" && !isOwn(open)),
+      failing: where(isOwn),
     };
   }
 
-  /** Messages with a final outcome. */
-  get finalOutcomes(): number {
-    return this.counts.sent + this.counts.dead + this.counts.failed;
+  /** Whether there was at most this share of retries, measured by the final outcomes. */
+  retriesWithin(share: number): boolean {
+    return this.#retries <= this.#final * share;
   }
-
-  #idOf(index: number): number {
-    return this.#devices[index]?.id ?? 0;
-  }
-
-  #addFailure(reason: string): void {
-    const isNew = !this.failures.has(reason);
-    count(this.failures, isNew && this.failures.size >= maxReasons ? "other" : reason);
-  }
-
-  /** Without a time from the provider, the device counts as dead unless it was renewed after the chunk was loaded. */
-  #addDead(index: number, asOf: number | undefined): void {
-    const device = this.#devices[index];
-    if (!device) return;
-    const { id, userId, renewedAt } = device;
-    this.dead.push({ deviceId: id, userId, asOf: asOf ?? renewedAt + 1 });
-    if (!this.users.has(userId)) this.users.set(userId, false);
-  }
-
-  #addSent(index: number): void {
-    const device = this.#devices[index];
-    if (!device) return;
-    this.sent.push(device.id);
-    this.users.set(device.userId, true);
-  }
-}
-
-function markOf(outcome: Outcome): Mark {
-  const { kind } = outcome;
-  if (kind === "sent" || kind === "dead" || kind === "failed") return "done";
-  if (kind === "retry") return outcome.isOwn ? "own" : "tried";
-  return kind === "unavailable" ? "tried" : kind;
-}
-
-function count(counts: Map<string, number>, reason: string): void {
-  counts.set(reason, (counts.get(reason) ?? 0) + 1);
 }

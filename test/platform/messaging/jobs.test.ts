@@ -135,6 +135,46 @@ describe.each(backends)("jobs on %s", (backend) => {
     await loop.stop();
   });
 
+  it("does jobs at once whose handler lets the next one begin, up to a number of them, and ends them all", async () => {
+    const begun: number[] = [];
+    const ends = Array.from({ length: 5 }, () => Promise.withResolvers<void>());
+    await enqueue(0, 1, 2, 3, 4);
+    const loop = jobs.work<Work>({
+      queue: "work",
+      idleMs: 20,
+      atOnce: 3,
+      async handle(job, _stopping, next) {
+        const { number } = job.data;
+        begun.push(number);
+        if (number > 0) next();
+        await ends[number]?.promise;
+        await complete("work", job);
+      },
+    });
+    workers.push(loop);
+    // The first one lets no other begin.
+    await expect.poll(() => begun).toEqual([0]);
+    await pause(200);
+    expect(begun).toEqual([0]);
+    ends[0]?.resolve();
+    await expect.poll(() => begun).toEqual([0, 1, 2, 3]);
+    await pause(200);
+    expect(begun).toHaveLength(4);
+    ends[2]?.resolve();
+    await expect.poll(() => begun).toHaveLength(5);
+    let isStopped = false;
+    const stopping = loop.stop().then(() => {
+      isStopped = true;
+    });
+    for (const number of [1, 3]) ends[number]?.resolve();
+    await pause(100);
+    expect(isStopped).toBe(false);
+    ends[4]?.resolve();
+    await stopping;
+    const open = await rows(database.db, sql`select 1 from push_jobs.job where state < 'completed'`);
+    expect(open).toHaveLength(0);
+  });
+
   it("does not begin a job before its time", async () => {
     const started = performance.now();
     let waited = 0;

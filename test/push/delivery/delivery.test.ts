@@ -224,15 +224,8 @@ describe.each(backends)("delivery on %s", (backend) => {
       ...{ retryCount: 1, priority: 0, failedId: null },
     };
     const jobs = { complete: async () => undefined, enqueue: async () => undefined };
-    const result = {
-      sent: 1,
-      failed: 0,
-      dropped: 0,
-      dead: 0,
-      failures: new Map(),
-      answers: undefined,
-      tries: [],
-    };
+    const counts = { sent: 1, failed: 0, dropped: 0, dead: 0, failures: new Map() };
+    const result = { counts, answers: undefined, tries: [] };
     const dependencies = {
       db: test.db,
       jobs,

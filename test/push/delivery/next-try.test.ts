@@ -2,24 +2,38 @@
 import { describe, expect, test } from "vitest";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { type NextTry, nextTries } from "../../../src/push/delivery/next-try.ts";
-import type { Left } from "../../../src/push/delivery/tally.ts";
+import type { Left, LeftDevice } from "../../../src/push/delivery/tally.ts";
 
 const rules = { ...deliveryRules, firstRetryMs: 10, longestRetryMs: 40, maxRetries: 3, giveUpMs: 1_000 };
-const nobody: Left = { waiting: [], untried: 0, unclear: [], failing: [] };
 const chunk = { retries: 0, reason: null, ageMs: 0 };
 
 interface Case {
   readonly chunk?: Partial<{ retries: number; reason: string; ageMs: number }>;
-  readonly left: Partial<Left>;
+  /** Ids of devices of the service "", or with the wait that the provider wants and their service. */
+  readonly left: { readonly [Group in Exclude<keyof Left, "untried">]?: readonly Device[] } & {
+    readonly untried?: number;
+  };
   readonly closed?: readonly string[];
-  readonly afterMs?: number;
-  readonly isComplete?: boolean;
 }
 
-function tries(given: Case): NextTry[] {
-  const { closed = [], afterMs = 0, isComplete = true } = given;
-  const circumstances = { closed: () => closed, afterMs, reason: "500", isComplete };
-  return nextTries({ ...chunk, ...given.chunk }, { ...nobody, ...given.left }, circumstances, rules, () => 0);
+type Device = number | readonly [id: number, afterMs: number, service?: string];
+
+function devices(given: readonly Device[] = []): LeftDevice[] {
+  return given.map((device) => {
+    const [id, afterMs, service = ""] = typeof device === "number" ? [device, 0] : device;
+    return { id, afterMs, service };
+  });
+}
+
+function tries({ left, closed = [], ...given }: Case): NextTry[] {
+  const { untried = 0, waiting, unclear, failing } = left;
+  return nextTries(
+    { ...chunk, ...given.chunk },
+    { untried, waiting: devices(waiting), unclear: devices(unclear), failing: devices(failing) },
+    { isOpen: (service) => !closed.includes(service), reason: "500" },
+    rules,
+    () => 0,
+  );
 }
 
 describe("the next try", () => {
@@ -27,7 +41,7 @@ describe("the next try", () => {
     ["none where nothing is left", { left: {} }, []],
     [
       "at once, in its turn, of what was not tried",
-      { left: { waiting: [1, 2], untried: 2 }, isComplete: false },
+      { left: { waiting: [1, 2], untried: 2 } },
       [{ devices: [1, 2], afterMs: 0, isLast: false, retries: 0, reason: null }],
     ],
     [
@@ -50,25 +64,51 @@ describe("the next try", () => {
       { chunk: { retries: 1 }, left: { failing: [1] } },
       [{ afterMs: 20, retries: 2 }],
     ],
+    ["not before the provider wants it", { left: { failing: [[1, 99]] } }, [{ afterMs: 99, retries: 1 }]],
     [
-      "not before the provider wants it",
-      { left: { failing: [1] }, afterMs: 99 },
-      [{ afterMs: 99, retries: 1 }],
+      "of those for which the provider wants a wait apart from the others, and of about the same waits together",
+      { left: { failing: [1, [2, 3_600_000], [3, 20], [4, 15], [5, 8]], unclear: [[6, 70], 7] } },
+      [
+        { devices: [6], afterMs: 70, retries: 0 },
+        { devices: [7], afterMs: 10, retries: 0 },
+        { devices: [1, 5], afterMs: 10, retries: 1 },
+        { devices: [2], afterMs: 3_600_000, retries: 1 },
+        { devices: [3, 4], afterMs: 20, retries: 1 },
+      ],
     ],
     [
-      "none after the last",
-      { chunk: { retries: 3 }, left: { failing: [1] } },
-      [{ retries: 4, giveUp: true }],
+      "of one's own failure when its own wait is over, and counted, while the service is paused or probed",
+      { left: { waiting: [1], untried: 1, failing: [[2, 30]] }, closed: [""] },
+      [
+        { devices: [1], services: [""], retries: 0 },
+        { devices: [2], services: [], afterMs: 30, retries: 1 },
+      ],
+    ],
+    [
+      "of what one service's outage hit, apart from another that works",
+      {
+        left: {
+          unclear: [
+            [1, 0, "down"],
+            [2, 0, "up"],
+          ],
+        },
+        closed: ["down"],
+      },
+      [
+        { devices: [1], services: ["down"] },
+        { devices: [2], services: [], afterMs: 10 },
+      ],
+    ],
+    [
+      "none after the last, whatever the provider wants",
+      { chunk: { retries: 3 }, left: { failing: [1, [2, 99]] } },
+      [{ devices: [1, 2], retries: 4, giveUp: true }],
     ],
     [
       "none after an hour of failures",
       { chunk: { reason: "500", ageMs: 1_001 }, left: { failing: [1] } },
       [{ retries: 1, giveUp: true }],
-    ],
-    [
-      "uncounted where the sending was interrupted",
-      { chunk: { retries: 3 }, left: { failing: [1] }, isComplete: false },
-      [{ retries: 3, giveUp: false }],
     ],
     [
       "of each part by itself",
@@ -80,6 +120,8 @@ describe("the next try", () => {
       ],
     ],
   ])("%s", (_, given, expected) => {
-    expect(tries(given)).toMatchObject(expected);
+    const found = tries(given);
+    expect(found).toMatchObject(expected);
+    expect(found).toHaveLength(expected.length);
   });
 });

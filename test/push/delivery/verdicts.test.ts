@@ -78,6 +78,8 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     const planned = await test.plan({ devices: 60 });
     test.startWorker({ providers: [fcm], rules });
     await eventually(async () => (await stateOf("fcm"))?.state === "REFUSED");
+    // All refusals have been checked by then.
+    await test.until(planned, ["PENDING"]);
     playing.stop();
     await control().resume("fcm", undefined);
     expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 60, ...nobodyFails }]);

@@ -1,0 +1,67 @@
+/** Outcomes of a chunk's messages, gathered until they are stored together. */
+import type { DeadDevice } from "../devices/remove-dead.ts";
+import type { Outcome } from "../providers/provider.ts";
+import type { ChunkCounts, DeliveryDevice } from "./chunk-repository.ts";
+
+/** Different reasons that are counted; the others are counted together. */
+const maxReasons = 20;
+
+export class Outcomes {
+  /** Messages by outcome. */
+  readonly counts = { sent: 0, dead: 0, failed: 0, retry: 0, unavailable: 0, refused: 0 };
+  /** Ids of the devices whose message was accepted. */
+  readonly sent: number[] = [];
+  readonly dead: (DeadDevice & { readonly userId: string })[] = [];
+  /** Users whose devices were accepted or reported dead, and whether one was accepted. */
+  readonly users = new Map<string, boolean>();
+  /** Devices that were reported dead, by reason. */
+  readonly deaths = new Map<string, number>();
+  /** Failed messages by reason, without the dead devices. */
+  readonly failures = new Map<string, number>();
+  /** Reasons of failures that an operator can mend. */
+  readonly alarms = new Map<string, number>();
+
+  add(device: DeliveryDevice, outcome: Exclude<Outcome, { kind: "foreign" }>): void {
+    const { kind } = outcome;
+    this.counts[kind] += 1;
+    if (kind === "sent") {
+      this.sent.push(device.id);
+      this.users.set(device.userId, true);
+    }
+    if (kind === "dead") this.#addDead(device, outcome.asOf, outcome.reason);
+    if (kind !== "failed") return;
+    const isNew = !this.failures.has(outcome.reason);
+    increase(this.failures, isNew && this.failures.size >= maxReasons ? "other" : outcome.reason);
+    if (outcome.isAlarming) increase(this.alarms, outcome.reason);
+  }
+
+  /** Without a time from the provider, the device counts as dead unless it was renewed after the chunk was loaded. */
+  #addDead({ id, userId, renewedAt }: DeliveryDevice, asOf: number | undefined, reason: string): void {
+    this.dead.push({ deviceId: id, userId, asOf: asOf ?? renewedAt + 1 });
+    increase(this.deaths, reason);
+    if (!this.users.has(userId)) this.users.set(userId, false);
+  }
+
+  /** Messages with a final outcome. */
+  get final(): number {
+    return this.counts.sent + this.counts.dead + this.counts.failed;
+  }
+
+  /** The counts with these outcomes added. */
+  addedTo({ sent, failed, dropped, dead, failures }: ChunkCounts): ChunkCounts {
+    const { counts } = this;
+    const reasons = new Map(failures);
+    for (const [reason, count] of [...this.failures, ...this.deaths]) increase(reasons, reason, count);
+    return {
+      sent: sent + counts.sent,
+      failed: failed + counts.failed + counts.dead,
+      dropped,
+      dead: dead + counts.dead,
+      failures: reasons,
+    };
+  }
+}
+
+function increase(counts: Map<string, number>, reason: string, by = 1): void {
+  counts.set(reason, (counts.get(reason) ?? 0) + by);
+}

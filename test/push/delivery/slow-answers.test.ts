@@ -1,0 +1,212 @@
+/** Messages that wait for their answers: what goes on meanwhile, and what is stored of their chunks. */
+import { sql } from "drizzle-orm";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import type { Job } from "../../../src/platform/messaging/jobs.ts";
+import { type DeliveryJob, deliveryQueue } from "../../../src/push/database.ts";
+import { type TakenChunk, takeChunk } from "../../../src/push/delivery/chunk-repository.ts";
+import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
+import type { NextTry } from "../../../src/push/delivery/next-try.ts";
+import { settleChunk, storeAnswers } from "../../../src/push/delivery/settle-chunk.ts";
+import type { Outcome } from "../../../src/push/providers/provider.ts";
+import { rows } from "../../support/rows.ts";
+import { backends } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import {
+  createDeliveryTest,
+  type DeliveryTest,
+  eventually,
+  type Planned,
+  recordingProvider,
+} from "./delivery-fixture.ts";
+
+const sent: Outcome = { kind: "sent" };
+
+describe.each(backends)("slow answers on %s", (backend) => {
+  let test: DeliveryTest;
+  const cleanup = suiteCleanup();
+  beforeAll(async () => {
+    test = await createDeliveryTest(backend);
+    cleanup.defer(() => test.close());
+  });
+  /** Answer what has not been answered: a worker stops when nothing is in flight. */
+  const answers: (() => void)[] = [];
+  afterEach(async () => {
+    for (const answer of answers.splice(0)) answer();
+    await test.stopWorkers();
+    await test.clearState();
+  });
+
+  /** A provider that has not answered some messages yet. */
+  function slowProvider(maxInFlight: number, isLate: (token: string) => boolean) {
+    const provider = recordingProvider(maxInFlight);
+    const { promise, resolve } = Promise.withResolvers<Outcome>();
+    const answerLate = () => resolve(sent);
+    answers.push(answerLate);
+    provider.answer = ({ token }) => (isLate(token) ? promise : sent);
+    return { provider, answerLate };
+  }
+
+  it("keep no other message waiting, and those that came are stored", async () => {
+    const planned = await test.plan({ devices: 150, chunkSize: 50 });
+    const { provider, answerLate } = slowProvider(20, (token) => token === planned.tokens[7]);
+    test.startWorker({ providers: [provider] });
+    await eventually(
+      async () => (await test.chunks(planned)).reduce((sum, one) => sum + one.sent, 0) === 149,
+    );
+    const [first, ...others] = await test.chunks(planned);
+    expect(first).toMatchObject({ state: "SENDING", sent: 49, rest: 1, attempt: 1 });
+    expect(others).toMatchObject([{ state: "DONE" }, { state: "DONE" }]);
+    const left = await rows(
+      test.db,
+      sql`select device_ids[1]::int as id from push.delivery_chunks where id = ${planned.chunkIds[0]}::bigint`,
+    );
+    expect(left).toEqual([{ id: planned.deviceIds[7] }]);
+    answerLate();
+    const [ended] = await test.until(planned, ["DONE"]);
+    expect(ended).toMatchObject({ sent: 50, rest: 0, attempt: 1, retries: 0 });
+    expect(provider.sent).toHaveLength(150);
+  });
+
+  it("share what may be in flight over all chunks, which never is exceeded", async () => {
+    const planned = await test.plan({ devices: 60, chunkSize: 15 });
+    const provider = recordingProvider(20);
+    const open = answers;
+    let most = 0;
+    provider.answer = () => {
+      const { promise, resolve } = Promise.withResolvers<Outcome>();
+      open.push(() => resolve(sent));
+      most = Math.max(most, open.length);
+      return promise;
+    };
+    test.startWorker({ providers: [provider] });
+    await eventually(() => open.length === 20);
+    // The first answers make room for the messages that have waited longest.
+    for (const answer of open.splice(0, 3)) answer();
+    await eventually(() => open.length === 20);
+    const inOrder = provider.sent.map(({ token }) => planned.tokens.indexOf(token));
+    expect(inOrder).toEqual(Array.from({ length: 23 }, (_, index) => index));
+    const answering = setInterval(() => {
+      for (const answer of open.splice(0)) answer();
+    }, 5);
+    await test.until(planned, ["DONE"]);
+    clearInterval(answering);
+    expect(most).toBe(20);
+    expect(provider.sent).toHaveLength(60);
+  });
+
+  it("of a notification that is paused keep no other notification waiting", async () => {
+    const planned = await test.plan({ devices: 200 });
+    const { provider, answerLate } = slowProvider(50, (token) => token === planned.tokens[0]);
+    test.startWorker({ providers: [provider], settings: { maxPerSecond: 100 } });
+    await eventually(() => provider.sent.length > 5);
+    await test.pause(planned);
+    const other = await test.plan({ devices: 10 });
+    expect(await test.until(other, ["DONE"])).toMatchObject([{ sent: 10 }]);
+    expect(await test.chunks(planned)).toMatchObject([{ state: "SENDING" }]);
+    answerLate();
+    const [parked] = await test.until(planned, ["PARKED"]);
+    expect(parked?.sent).toBe(provider.sent.length - 10);
+    await test.setState(planned, "CANCELLED");
+  });
+
+  describe("where a chunk is stored", () => {
+    const dependencies = () => ({
+      ...{ db: test.db, jobs: test.jobs, provider: "fcm" as const },
+      limits: { ...deliveryRules, maxDeadPercent: 0, leastDead: 0 },
+    });
+    const nextTry = { afterMs: 0, services: [], isLast: true, retries: 0, reason: null, giveUp: false };
+    const counts = { sent: 0, failed: 0, dropped: 0, dead: 0, failures: new Map() };
+
+    /** Plans a chunk and takes it, as a worker does that has fetched its job. */
+    async function take(devices: number): Promise<Taken> {
+      const planned = await test.plan({ devices });
+      const [row] = await rows<{ id: string }>(
+        test.db,
+        sql`
+          update push_jobs.job set state = 'active', started_on = now()
+          where id = (select job_id from push.delivery_chunks where id = ${planned.chunkIds[0]}::bigint)
+          returning id::text`,
+      );
+      const job: Job<DeliveryJob> = {
+        ...{ id: row?.id ?? "", queue: deliveryQueue("fcm"), data: { chunkId: planned.chunkIds[0] ?? 0 } },
+        ...{ retryCount: 0, priority: 0, failedId: null },
+      };
+      const chunk = await takeChunk(test.db, "fcm", job);
+      if (!chunk) throw new Error("it was not taken");
+      return { planned, job, chunk };
+    }
+
+    it("repeats nothing if the commit was not seen", async () => {
+      const { planned, job, chunk } = await take(4);
+      const [one, two, three, four] = planned.deviceIds;
+      const first = { counts: { ...counts, sent: 2, dropped: 1 }, answers: undefined, open: [four ?? 0] };
+      for (let time = 0; time < 2; time += 1) await storeAnswers(dependencies(), job, chunk, first);
+      expect(await test.chunks(planned)).toMatchObject([{ state: "SENDING", sent: 2, dropped: 1, rest: 1 }]);
+      const answers = { users: new Map([["user-1", true]]), sent: [one, two, three].map(Number), dead: [] };
+      const failures = new Map([["400 INVALID_ARGUMENT", 1]]);
+      const last = { counts: { ...counts, sent: 2, dropped: 1, failed: 1, failures }, answers, tries: [] };
+      await settleChunk(dependencies(), job, chunk, last);
+      expect(await test.chunks(planned)).toMatchObject([{ state: "DONE", sent: 2, dropped: 1, failed: 1 }]);
+      expect(await test.openJobs()).toBe(0);
+    });
+
+    it("keeps since when those fail that are split off, whatever the others wait for", async () => {
+      const { planned, job, chunk } = await take(2);
+      await test.pauseProvider({ cause: "unavailable", seconds: 60 });
+      const [waiting = 0, failing = 0] = planned.deviceIds;
+      const tries: NextTry[] = [
+        { ...nextTry, devices: [waiting], services: [""] },
+        { ...nextTry, devices: [failing], afterMs: 60_000, retries: 1, reason: "500" },
+      ];
+      await settleChunk(dependencies(), job, chunk, { counts, answers: undefined, tries });
+      const since = await rows(
+        test.db,
+        sql`
+          select retries, first_attempt_at is not null as "hasFailed" from push.delivery_chunks
+          where notification_id = ${planned.notificationId}::uuid order by id`,
+      );
+      expect(since).toEqual([
+        { retries: 0, hasFailed: false },
+        { retries: 1, hasFailed: true },
+      ]);
+    });
+
+    it.runIf(backend === "PostgreSQL")("waits for no lock that waits for its own", async () => {
+      const taken = [await take(2), await take(2)];
+      await test.pauseProvider({ cause: "unavailable", seconds: 60 });
+      // Each has a pool of its own: one of this size does one transaction at a time.
+      const pools = await Promise.all([1, 2, 3].map(() => test.database.open()));
+      const [other = { db: test.db }, ...own] = pools;
+      const gate = Promise.withResolvers<void>();
+      const locked = Promise.withResolvers<void>();
+      const holding = other.db.transaction(async (tx) => {
+        await tx.execute(sql`select from push.provider_paces for update`);
+        locked.resolve();
+        await gate.promise;
+      });
+      await locked.promise;
+      const settling = taken.map(({ planned, job, chunk }, index) => {
+        const [deviceId = 0, waiting = 0] = planned.deviceIds;
+        const dead = [{ deviceId, userId: "user-1", asOf: Date.now() }];
+        const answers = { users: new Map([["user-1", false]]), sent: [], dead };
+        const tries = [{ ...nextTry, devices: [waiting], services: [""] }];
+        const dying = { ...counts, failed: 1, dead: 1 };
+        const where = { ...dependencies(), db: own[index]?.db ?? test.db };
+        return settleChunk(where, job, chunk, { counts: dying, answers, tries });
+      });
+      // Both wait for the provider's row, the first of them to write it as well.
+      const isWaiting = sql`select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
+      await eventually(async () => (await rows(other.db, isWaiting)).length === 2);
+      gate.resolve();
+      await holding;
+      // A deadlock would end one of them with an error.
+      expect((await Promise.all(settling)).map(({ isOver }) => isOver)).toEqual([false, false]);
+    });
+  });
+});
+
+interface Taken {
+  readonly planned: Planned;
+  readonly job: Job<DeliveryJob>;
+  readonly chunk: TakenChunk;
+}
