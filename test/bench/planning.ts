@@ -26,9 +26,9 @@ export async function measurePlanning(database: OpenDatabase, adminUrl: string):
   const admin = postgres(adminUrl, { max: 1, onnotice: () => undefined });
   try {
     const raw = await insertSelect(admin);
-    const first = await plan(database);
+    const first = await planToAll(database);
     await admin`vacuum analyze`;
-    const second = await plan(database);
+    const second = await planToAll(database);
     await admin`
       truncate push.history_users, push.history_blocks, push.delivery_chunks, push.plan_ranges, push.notifications,
         push.outbox`;
@@ -62,8 +62,8 @@ async function insertSelect(admin: postgres.Sql): Promise<Taken> {
   return { recipients: result.count, ms };
 }
 
-/** From the first step to the last. */
-async function plan(database: OpenDatabase): Promise<Taken> {
+/** Plans a notification to all devices, in this process, from the first step to the last. */
+export async function planToAll(database: OpenDatabase): Promise<Taken> {
   const { db } = database;
   const logger = createLogger({ level: "error", environment: "production" });
   const jobs = createJobs({ database, tables: pushJobTables, logger });

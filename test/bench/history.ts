@@ -1,0 +1,139 @@
+/**
+ * `npm run bench:history`: what one send to a million users writes, and how long its planning takes, into histories of
+ * different sizes; and what they take on disk, and to read. In this process, on a PostgreSQL of its own.
+ *
+ *   BENCH_HISTORY=1,24,50,1000   millions of entries that are there before the send
+ *   BENCH_USERS=1000000          users, with a device each
+ */
+import postgres from "postgres";
+import { openDatabase } from "../../src/platform/database/open.ts";
+import { pushMigrations } from "../../src/push/database.ts";
+import { createHistory, type History } from "../../src/push/history/history.ts";
+import { createTestDatabase } from "../support/backends.ts";
+import { installPostgresql } from "../support/postgresql/binaries.ts";
+import { postgresUrl, providePostgresql, requiredPostgresUrl } from "../support/postgresql/server.ts";
+import { fillAudience } from "../support/send-audience.ts";
+import { postgresSettings } from "../support/service-database.ts";
+import { percentiles } from "./percentiles.ts";
+import { planToAll } from "./planning.ts";
+
+const sizes = (process.env["BENCH_HISTORY"] ?? "1,24,50,1000").split(",").map(Number);
+const users = Number(process.env["BENCH_USERS"] ?? 1_000_000);
+/** Reads of each kind, each by another user. */
+const reads = 200;
+
+const print = (line: string) => process.stdout.write(`${line}\n`);
+const number = (value: number, digits = 0) =>
+  value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+const million = 1_000_000;
+
+/** Copies the newest notification and its entries, to hours before it, until there are so many. */
+async function fill(admin: postgres.Sql, entries: number): Promise<void> {
+  const have = Number(
+    (await admin`select sum(bit_count(recipient_bits)) as n from push.history_blocks`)[0]?.["n"],
+  );
+  const copies = Math.max(0, Math.round((entries - have) / users));
+  await admin`
+    create temporary table copied on commit preserve rows as
+    select ((lpad(to_hex(('x' || left(id, 8) || substr(id, 10, 4))::bit(48)::bigint - 3600000 * (n + ${have}::bigint / ${users}::bigint)), 12, '0'))
+      || right(replace(id, '-', ''), 20))::uuid as copy_id, id::uuid as original_id
+    from (select max(id::text) as id from push.notifications) as newest, generate_series(1, ${copies}::int) as n`;
+  await admin`
+    insert into push.notifications (id, title, message, utc_offsets, client_id, state, accepted_at, expires_at,
+      planned_at, recipients, chunks, completed_at)
+    select copy_id, title, message, utc_offsets, client_id, 'COMPLETED', accepted_at, expires_at, planned_at,
+      recipients, 0, now()
+    from copied join push.notifications on id = original_id`;
+  await admin`
+    insert into push.history_blocks
+    select user_block, copy_id, recipient_bits from copied join push.history_blocks on notification_id = original_id
+    order by copy_id, user_block`;
+  await admin`drop table copied`;
+  // As autovacuum leaves it.
+  await admin`vacuum analyze`;
+}
+
+/** Users whose histories are read: as far from each other as there are users. */
+const readers = Array.from({ length: reads }, (_, turn) => `user-${Math.floor((turn * users) / reads)}`);
+
+/** Makes the readers view all that they have, so that nothing ends the search for what is unread early. */
+async function viewAll(admin: postgres.Sql): Promise<void> {
+  await admin`
+    insert into push.history_views
+    select user_number, notification_id, now() from push.history_users
+    join push.history_blocks on user_block = user_number / 512 and get_bit(recipient_bits, (user_number % 512)::int) = 1
+    where user_id = any(${readers}) on conflict do nothing`;
+  await admin`vacuum analyze push.history_views`;
+}
+
+/** @returns the median in milliseconds */
+async function timeReads(history: History, read: (history: History, user: string) => Promise<unknown>) {
+  const took: number[] = [];
+  for (const user of readers) {
+    const started = performance.now();
+    await read(history, user);
+    took.push(performance.now() - started);
+  }
+  return percentiles(took).p50;
+}
+
+async function run(adminUrl: string, database: Awaited<ReturnType<typeof openDatabase>>): Promise<void> {
+  const admin = postgres(adminUrl, { max: 1, onnotice: () => undefined });
+  try {
+    print(`Filling the table with ${number(users)} devices`);
+    await fillAudience(database.db, { devices: users, users });
+    await admin`vacuum analyze push.devices`;
+    // With their first notification users get their numbers.
+    await planToAll(database);
+    const history = createHistory({ db: database.db });
+    print("Entries before   WAL of the send   planned in   history on disk   a page of 20   a summary");
+    for (const size of sizes) {
+      await fill(admin, size * million);
+      await admin`checkpoint`;
+      const position = async () =>
+        Number((await admin`select pg_current_wal_insert_lsn() - '0/0' as n`)[0]?.["n"]);
+      const before = await position();
+      const { ms, recipients } = await planToAll(database);
+      const written = (await position()) - before;
+      if (recipients !== users) throw new Error(`${recipients} recipients of ${users}`);
+      const [disk] = await admin`
+        select sum(pg_total_relation_size(oid)) as bytes from pg_class
+        where relname in ('history_users', 'history_blocks', 'history_views')`;
+      await viewAll(admin);
+      const page = await timeReads(history, (of, user) =>
+        of.page(user, { page: 0, size: 20, sort: [] }, false),
+      );
+      const summary = await timeReads(history, (of, user) => of.summary(user));
+      print(
+        [
+          `${number(size)} million`.padStart(14),
+          `${number(written / million)} MB`.padStart(17),
+          `${number(ms / 1000, 1)} s`.padStart(12),
+          `${number(Number(disk?.["bytes"]) / million)} MB`.padStart(17),
+          `${number(page, 1)} ms`.padStart(14),
+          `${number(summary, 1)} ms`.padStart(11),
+        ].join(" "),
+      );
+    }
+  } finally {
+    await admin.end();
+  }
+}
+
+const stopPostgresql = await providePostgresql({ durable: true });
+if (!postgresUrl()) {
+  print(`This measurement needs PostgreSQL. ${installPostgresql}`);
+  process.exit(1);
+}
+const holder = await createTestDatabase();
+const adminUrl = requiredPostgresUrl();
+adminUrl.pathname = `/${holder.name}`;
+const database = await openDatabase({ ...postgresSettings(holder), poolSize: 4 }, pushMigrations);
+try {
+  await database.migrate();
+  await run(adminUrl.href, database);
+} finally {
+  await database.close();
+  await holder.drop();
+  await stopPostgresql();
+}
