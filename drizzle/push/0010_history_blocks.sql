@@ -26,13 +26,15 @@ CREATE INDEX "history_views_age" ON "push"."history_views" USING btree ("notific
 ALTER TABLE "push"."history_blocks" SET (autovacuum_vacuum_insert_scale_factor = 0.01, autovacuum_vacuum_scale_factor = 0.01);--> statement-breakpoint
 ALTER TABLE "push"."history_views" SET (autovacuum_vacuum_insert_scale_factor = 0.01, autovacuum_vacuum_scale_factor = 0.01);--> statement-breakpoint
 -- What was a row for each user and notification becomes a bit. Users who live at one offset get the same notifications, so
--- they come to the same blocks.
+-- they come to the same blocks; those whose devices were registered one after the other are also planned together.
 LOCK TABLE "push"."history" IN SHARE MODE;--> statement-breakpoint
 INSERT INTO "push"."history_users" ("user_id", "user_number")
 SELECT "user_id", nextval('push.history_user_numbers') FROM (
 	SELECT "user_id" FROM (SELECT DISTINCT "user_id" FROM "push"."history") AS "known"
-	LEFT JOIN (SELECT "user_id", min("utc_offset") AS "utc_offset" FROM "push"."devices" GROUP BY "user_id") AS "living" USING ("user_id")
-	ORDER BY "utc_offset", "user_id"
+	LEFT JOIN (
+		SELECT "user_id", min("utc_offset") AS "utc_offset", min("id") AS "device_id" FROM "push"."devices" GROUP BY "user_id"
+	) AS "living" USING ("user_id")
+	ORDER BY "utc_offset", "device_id", "user_id"
 ) AS "ordered";--> statement-breakpoint
 INSERT INTO "push"."history_blocks" ("user_block", "notification_id", "recipient_bits")
 SELECT ("user_number" / 512)::int, "notification_id", bit_or(set_bit(0::bit(512), ("user_number" % 512)::int, 1))

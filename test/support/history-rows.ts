@@ -19,7 +19,7 @@ export async function insertEntries(db: Database, notificationId: string, users:
     db,
     sql`
       with recipient as materialized (
-        select one as person, 0 as minutes, known_number
+        select one as person, 0 as minutes, 0 as device, known_number
         from (${users}) as users (one) left join ${numberOf(sql`one`)}
       ),
       ${entriesFor(sql`recipient`, sql`${notificationId}::uuid`)}

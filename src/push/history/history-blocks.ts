@@ -3,8 +3,9 @@
  * consecutive numbers, with a bit for each of them: was it sent to this user? What a user has viewed is a row by itself.
  * So a send to a million users writes 2,000 rows, however large the history is.
  *
- * Users get their numbers with their first entry, those of a step by their offsets: most users of a block live at one
- * offset and get the same notifications. That keeps blocks full, and lets a user's block have few rows of others.
+ * Users get their numbers with their first entry, those of a step by their offsets and devices. So most users of a block
+ * live at one offset and get the same notifications: blocks are full, and a user's block has few rows of others. And a
+ * later step, whose devices have ids near to each other, has few blocks.
  */
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { names } from "../../platform/database/names.ts";
@@ -35,7 +36,7 @@ export const numberOf = (userId: SQLWrapper): SQL => sql`
  * Expressions for `with`, which give users an entry each, and those a number who have none yet. A user who has the entry
  * already keeps it. Rows are written in an order that concurrent statements share, so that they do not deadlock.
  * @param found the name of an expression before them, with columns `person` (a user's id, any number of times), `minutes`
- * (an offset) and `known_number` (of {@link numberOf})
+ * (an offset), `device` (an id) and `known_number` (of {@link numberOf})
  */
 export function entriesFor(found: SQL, notificationId: SQL): SQL {
   const sequence = `${historyUserNumbers.schema}.${historyUserNumbers.seqName}`;
@@ -45,7 +46,7 @@ export function entriesFor(found: SQL, notificationId: SQL): SQL {
       select person, next_number from (
         select person, nextval(${sequence}::text) as next_number from (
           select person from ${found} where known_number is null
-          group by person order by min(minutes), person offset 0
+          group by person order by min(minutes), min(device) offset 0
         ) as unknown
       ) as given
       order by person

@@ -86,7 +86,7 @@ export async function planRange(
         where ${provider} = any(${arrayLiteral(providers)}::text[]) and ${expiresAt} > ${now}
           ${offsets ? sql`and (minutes is not null or ${utcOffset} = any(${offsets}))` : sql``}
       ),
-      recipient as (select person, ${utcOffset} as minutes, known_number from found),
+      recipient as (select person, ${utcOffset} as minutes, ${id} as device, known_number from found),
       ${entriesFor(sql`recipient`, notificationId)},
       made as (
         insert into ${deliveryChunks} (${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${chunk.state},

@@ -62,18 +62,19 @@ describe.each(backends)("the blocks of the history on %s", (backend) => {
     expect(counted?.places).toBe(blockSize);
   });
 
-  test("users who are first sent to together have consecutive numbers, offset by offset", async () => {
+  test("users who are first sent to together have consecutive numbers, offset by offset and in the order of their devices", async () => {
     const found = sql`
-      select 'user-' || n as person, (n % 3) * 60 as minutes, null::bigint as known_number from generate_series(1, 30) n`;
+      select 'user-' || n as person, (n % 3) * 60 as minutes, -n as device, null::bigint as known_number from generate_series(1, 30) n`;
     await rawRows(
       db,
       sql`with recipient as (${found}), ${entriesFor(sql`recipient`, sql`${uuidv7(1e12)}::uuid`)} select 1 as one`,
     );
-    const numbered = await rows<{ offset: number }>(
+    const numbered = await rows<{ n: number }>(
       db,
-      sql`select substr(user_id, 6)::int % 3 * 60 as offset from push.history_users order by user_number`,
+      sql`select substr(user_id, 6)::int as n from push.history_users order by user_number`,
     );
-    expect(numbered.map(({ offset }) => offset)).toEqual([0, 60, 120].flatMap((one) => Array(10).fill(one)));
+    const downFrom = (highest: number) => Array.from({ length: 10 }, (_, index) => highest - 3 * index);
+    expect(numbered.map(({ n }) => n)).toEqual([...downFrom(30), ...downFrom(28), ...downFrom(29)]);
   });
 
   test("the number of a forgotten user is not given again, to that user or another", async () => {
