@@ -126,6 +126,20 @@ describe.each(backends)("the janitor on %s", (backend) => {
     );
   });
 
+  test("of several blocks, those users go who have no entry left, and none of another block", async () => {
+    const limit = historyRetentionDays * day;
+    const everybody = sql`select 'user-' || n from generate_series(1, 700) n`;
+    await insertEntries(db, await notification(1), everybody);
+    const old = await notification(limit + 1);
+    await insertEntries(db, old, sql`select 'user-' || n from generate_series(600, 800) n`);
+    await round();
+    expect(await column("user_id", "history_users")).toEqual(
+      Array.from({ length: 700 }, (_, index) => `user-${index + 1}`).sort(),
+    );
+    expect(await count("history_blocks")).toBe(2);
+    expect(await column("notification_id", historyEntries)).toHaveLength(700);
+  });
+
   test("a finished notification goes with its chunks when it is as old, dead letters included", async () => {
     const limit = historyRetentionDays * day;
     await notification(limit + 1, { chunks: ["DONE", "DONE", "DEAD"], viewedBy: { anna: false } });

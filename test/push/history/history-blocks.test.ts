@@ -77,6 +77,19 @@ describe.each(backends)("the blocks of the history on %s", (backend) => {
     expect(numbered.map(({ n }) => n)).toEqual([...downFrom(30), ...downFrom(28), ...downFrom(29)]);
   });
 
+  test("who has the entry already is not written again", async () => {
+    const id = uuidv7(1e12);
+    await insertEntries(db, id, named(1, 20));
+    const written = () =>
+      rows(
+        db,
+        sql`select ctid::text, xmin::text from push.history_blocks union all select ctid::text, xmin::text from push.history_users`,
+      );
+    const before = await written();
+    await insertEntries(db, id, named(5, 15));
+    expect(await written()).toEqual(before);
+  });
+
   test("the number of a forgotten user is not given again, to that user or another", async () => {
     const [before, after] = [uuidv7(1e12), uuidv7(1e12 + 1)];
     await insertEntries(db, before, sql`values ('anna'), ('boris')`);
