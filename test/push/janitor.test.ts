@@ -256,6 +256,26 @@ describe.each(backends)("the janitor on %s", (backend) => {
     },
   );
 
+  test.runIf(backend === "PostgreSQL")(
+    "a user whose last entry goes while a step of planning gives another one keeps the number",
+    async () => {
+      const other = await own.open();
+      await notification(historyRetentionDays * day + 1, { viewedBy: { anna: false } });
+      const young = await notification(1);
+      let cleaned: Promise<void> | undefined;
+      await other.db.transaction(async (tx) => {
+        await tx.execute(sql`select pg_advisory_xact_lock_shared(hashtext('push.plan'))`);
+        await insertEntries(tx, young, sql`values ('anna')`);
+        cleaned = round();
+        const waiting = sql`select 1 from pg_locks where locktype = 'advisory' and not granted
+          and database = (select oid from pg_database where datname = current_database())`;
+        await expect.poll(async () => (await rows(tx, waiting)).length).toBe(1);
+      });
+      await cleaned;
+      expect(await column("notification_id", historyEntries)).toEqual([young]);
+    },
+  );
+
   test.runIf(backend === "PostgreSQL")("what somebody is working on is left for the next round", async () => {
     const other = await own.open();
     const limit = historyRetentionDays * day;
