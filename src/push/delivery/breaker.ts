@@ -25,6 +25,14 @@ export interface Failure {
   readonly reason: string;
 }
 
+/** What the failure of a message says about its service depends on this. */
+export interface Sent {
+  /** When it was sent, on the clock of `now`. */
+  readonly at: number;
+  /** The same message has failed before. */
+  readonly isRetry: boolean;
+}
+
 /** What all processes share. */
 export interface SharedState {
   /** Undefined: the service works. */
@@ -78,13 +86,16 @@ export class Breaker {
   }
 
   /** Takes an outcome. @returns the failure for which the service is to be paused, or that it `works` again */
-  report(outcome: Outcome, userId: string, now: number): Failure | "works" | undefined {
+  report(outcome: Outcome, userId: string, now: number, sent: Sent): Failure | "works" | undefined {
     const { kind } = outcome;
     const state = this.state(now);
     if (kind === "retry" && outcome.isOwn) {
       if (state === "probing") this.#probes.admitted = Math.max(0, this.#probes.admitted - 1);
       return undefined;
     }
+    // A service that has answered since the message was sent is there; and a message that failed before may be the cause
+    // itself. So the messages that are left at the end of a send, as they never get an answer, stop no other send.
+    if (kind === "retry" && state === "open" && (sent.isRetry || sent.at < this.#workedAt)) return undefined;
     if (kind === "retry" || kind === "unavailable") {
       const { reason, afterMs = 0 } = outcome;
       return this.#fail({ cause: "unavailable", afterMs, reason }, kind === "unavailable", now);

@@ -76,6 +76,8 @@ class ChunkSending {
   readonly #next: () => void;
   readonly #halted = new AbortController();
   readonly #deadline: number;
+  /** As in `performance.now()`, by the device's place in the chunk. */
+  readonly #sentAt: number[] = [];
   readonly tally: Tally;
   /** Messages that have a time by now, the time of the last of them, and those whose time has come. */
   #reserved = 0;
@@ -117,6 +119,7 @@ class ChunkSending {
       return undefined;
     }
     if (this.#isNearlyStarted(index)) this.#offerNext();
+    this.#sentAt[index] = performance.now();
     const sent = send({ token, messageId: messageId(notificationId, id) });
     if (provider.selfTest === undefined) return sent;
     return sent.then((outcome) => (outcome.kind === "refused" ? states.selfTest.confirm(outcome) : outcome));
@@ -138,7 +141,8 @@ class ChunkSending {
   #onOutcome(index: number, outcome: Outcome): void {
     const { service = wholeProvider, userId = "" } = this.tally.device(index) ?? {};
     this.tally.add(index, outcome);
-    this.#deps.states.report(service, userId, outcome);
+    const at = this.#sentAt[index] ?? 0;
+    this.#deps.states.report(service, userId, outcome, { at, isRetry: this.#chunk.retries > 0 });
     this.#haltIfPaused();
   }
 

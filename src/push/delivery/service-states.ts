@@ -5,7 +5,7 @@
 import { LRUCache } from "lru-cache";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { Outcome, PushProvider } from "../providers/provider.ts";
-import { Breaker, type Failure, type SharedState, type State } from "./breaker.ts";
+import { Breaker, type Failure, type Sent, type SharedState, type State } from "./breaker.ts";
 import type { DeliveryMetrics } from "./delivery-metrics.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
 import { type ProviderPauses, wholeProvider } from "./provider-pauses.ts";
@@ -66,9 +66,10 @@ export class ServiceStates {
     return cause === "foreign" || cause === "refused";
   }
 
-  report(service: string, userId: string, outcome: Outcome): void {
+  /** @param sent when, on the clock of `performance.now()` */
+  report(service: string, userId: string, outcome: Outcome, sent: Sent): void {
     const known = this.#of(service);
-    const verdict = known.breaker.report(outcome, userId, performance.now());
+    const verdict = known.breaker.report(outcome, userId, performance.now(), sent);
     if (verdict === undefined) return;
     const store = verdict === "works" ? this.#reopen(service) : this.#pause(service, known.breaker, verdict);
     const storing = Promise.all([known.storing, store]).then(() => {
@@ -92,7 +93,7 @@ export class ServiceStates {
   async passesSelfTest(): Promise<boolean> {
     const outcome = await this.selfTest.run();
     if (outcome === undefined || isPassed(outcome)) return true;
-    this.report(wholeProvider, "", asServiceOutcome(outcome));
+    this.#reportSelfTest(outcome);
     return false;
   }
 
@@ -108,7 +109,7 @@ export class ServiceStates {
       if (isPassed(outcome)) {
         if (await pauses.endRefusal()) this.#logRecovery(wholeProvider);
       } else if (asServiceOutcome(outcome).kind === "refused") {
-        this.report(wholeProvider, "", asServiceOutcome(outcome));
+        this.#reportSelfTest(outcome);
       }
     } catch (err) {
       logger.warn(
@@ -116,6 +117,11 @@ export class ServiceStates {
         "The credentials of a push provider could not be checked yet",
       );
     }
+  }
+
+  #reportSelfTest(outcome: Outcome): void {
+    const sent = { at: performance.now(), isRetry: false };
+    this.report(wholeProvider, "", asServiceOutcome(outcome), sent);
   }
 
   /** Resolves when what was decided is stored, or could not be. */

@@ -21,7 +21,8 @@ const failed: Outcome = { kind: "failed", reason: "400" };
 
 /** Reports outcomes at one moment, each of another user. @returns the last verdict */
 function reported(breaker: Breaker, outcomes: readonly Outcome[], now = 0): Failure | "works" | undefined {
-  return outcomes.map((outcome, index) => breaker.report(outcome, `user-${index}`, now)).at(-1);
+  const first = { at: now, isRetry: false };
+  return outcomes.map((outcome, index) => breaker.report(outcome, `user-${index}`, now, first)).at(-1);
 }
 
 function probing(cause: Cause): Breaker {
@@ -54,6 +55,22 @@ describe("a service that is open", () => {
     expect(reported(breaker, outcomes)).toEqual(verdict);
     expect(breaker.state(0)).toBe(verdict ? "paused" : "open");
     expect(breaker.admits(0)).toBe(verdict === undefined);
+  });
+
+  test("is not for messages that were sent before its last answer, or have failed before", () => {
+    const breaker = new Breaker(rules);
+    reported(breaker, [sent], 10);
+    for (const about of [
+      { at: 9, isRetry: false },
+      { at: 10, isRetry: true },
+    ]) {
+      const verdicts = Array.from({ length: 5 }, (_, index) => breaker.report(retry, `${index}`, 11, about));
+      expect(verdicts).toEqual(Array(5).fill(undefined));
+    }
+    // They do not hide a row of others, and one that says so itself is believed.
+    expect(reported(breaker, [retry, retry, retry], 11)).toMatchObject({ cause: "unavailable" });
+    const other = new Breaker(rules);
+    expect(other.report(away, "1", 11, { at: 9, isRetry: true })).toMatchObject({ cause: "unavailable" });
   });
 
   test("a failure is a message's own only while the service shows that it works", () => {
