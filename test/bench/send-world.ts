@@ -3,19 +3,35 @@ import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import type { Scenario } from "../../src/development/provider-fakes/scenario.ts";
 
 const ports = { control: 19_300, fcm: 19_301, apns: 19_302, webpush: 19_303 };
 
+/** What FCM accepted. The times are milliseconds since the epoch; null as long as there is no message. */
+export interface FcmLedger {
+  readonly tokens: number;
+  readonly messages: number;
+  readonly repeats: number;
+  readonly firstAt: number | null;
+  readonly lastAt: number | null;
+}
+
 /** The fakes' answer, of which only FCM is of interest here. */
 interface Ledgers {
-  readonly fcm: { readonly tokens: number; readonly messages: number; readonly repeats: number };
+  readonly fcm: FcmLedger;
 }
 
 export interface Fakes {
   /** The settings that point a server at them. */
   readonly env: Record<string, string>;
-  /** What FCM accepted; strangers are tokens that nobody should have reached. */
-  ledger(): Promise<Ledgers["fcm"] & { readonly strangers: number }>;
+  /** What FCM accepted. */
+  summary(): Promise<FcmLedger>;
+  /** The same; strangers are tokens that nobody should have reached. */
+  ledger(): Promise<FcmLedger & { readonly strangers: number }>;
+  /** Has FCM play a scenario. */
+  play(scenario: Scenario): Promise<void>;
+  /** Ends all scenarios and empties the ledger. */
+  clear(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -37,11 +53,29 @@ export async function startFakes(directory: string): Promise<Fakes> {
     [...screen.matchAll(/^export ([A-Z_]+)=(.+)$/gm)].map(([, name = "", value = ""]) => [name, value]),
   );
   const control = `http://127.0.0.1:${ports.control}`;
+  async function call(method: string, path: string, body?: object): Promise<string> {
+    const response = await fetch(`${control}${path}`, {
+      method,
+      ...(body && { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
+    return text;
+  }
+  async function summary(): Promise<FcmLedger> {
+    const { fcm }: Ledgers = JSON.parse(await call("GET", "/ledger"));
+    return fcm;
+  }
   return {
     env,
-    async ledger() {
-      const { fcm }: Ledgers = JSON.parse(await (await fetch(`${control}/ledger`)).text());
-      return { ...fcm, strangers: await countStrangers(control) };
+    summary,
+    ledger: async () => ({ ...(await summary()), strangers: await countStrangers(control) }),
+    async play(scenario) {
+      await call("POST", "/play?provider=fcm", scenario);
+    },
+    async clear() {
+      await call("DELETE", "/play");
+      await call("DELETE", "/ledger");
     },
     async stop() {
       child.kill("SIGTERM");
