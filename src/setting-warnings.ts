@@ -69,10 +69,17 @@ export function warningsOf(env: EnvironmentVariables, settings: Settings): reado
   return [...settingWarnings(env, known, prefixes), ...missing(settings)];
 }
 
-function missing({ auth, push }: Settings): readonly string[] {
-  return push && !auth && !push.broker
-    ? ["BROKER_URL is not set: a push service that runs apart does not learn which identities are deleted"]
-    : [];
+function missing({ server, auth, push }: Settings): readonly string[] {
+  const isApart = push && !auth && !push.broker;
+  const isOpen = [auth, push].some((service) => service?.broker && service.broker.credentials === undefined);
+  return [
+    ...(isApart
+      ? ["BROKER_URL is not set: a push service that runs apart does not learn which identities are deleted"]
+      : []),
+    ...(isOpen && server.environment === "production"
+      ? ["BROKER_CREDENTIALS is not set: whatever reaches the broker can have a user's devices removed"]
+      : []),
+  ];
 }
 
 const providers: Readonly<Record<string, ProviderName>> = { FCM_: "fcm", APNS_: "apns", WEBPUSH_: "webpush" };

@@ -8,7 +8,7 @@ import { openDatabase } from "../platform/database/open.ts";
 import type { PreparedBroker } from "../platform/messaging/broker.ts";
 import { openBroker } from "../platform/messaging/open-broker.ts";
 import { outboxBacklog } from "../platform/messaging/outbox.ts";
-import { publishEvents } from "../platform/messaging/publish-events.ts";
+import { publishEvents, relayParts } from "../platform/messaging/publish-events.ts";
 import { logEvents, type Subscriber, startRelay } from "../platform/messaging/relay.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
@@ -162,7 +162,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     document,
     rpc: [authRpc({ authenticator, introspect })],
     database,
-    broker: broker && { prepare: () => broker.ensureStream(authEventStream) },
+    broker: broker && { prepare: () => broker.prepareStream(authEventStream) },
     async prepare() {
       if (followsClock) await clock.measure();
       await synchroniseClients(
@@ -183,6 +183,8 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
           subscribers,
           logger,
           delivered: metrics.outbox("auth", () => outboxBacklog(reads, outbox)),
+          // The log is one, and keeps the order of all events.
+          ...(broker && { parts: relayParts }),
           isOnlyProcess: isEmbedded,
         }),
       );

@@ -12,7 +12,7 @@ import { actOnce } from "../platform/messaging/inbox.ts";
 import { createJobs, type Jobs } from "../platform/messaging/jobs.ts";
 import { openBroker } from "../platform/messaging/open-broker.ts";
 import { outboxBacklog } from "../platform/messaging/outbox.ts";
-import { publishEvents } from "../platform/messaging/publish-events.ts";
+import { publishEvents, relayParts } from "../platform/messaging/publish-events.ts";
 import { logEvents, type Subscriber, startRelay } from "../platform/messaging/relay.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
@@ -125,7 +125,9 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   ];
   async function consume({ id, type, subject, time }: CloudEvent): Promise<void> {
     if (type !== identityDeleted.type) return;
-    await actOnce(db, inbox, id, (tx) => forgetUser(tx, subject, new Date(time)));
+    // Without introspection a token of the deleted identity may have renewed a device since.
+    const deletedAt = settings.security === undefined ? clock.now() : Date.parse(time);
+    await actOnce(db, inbox, id, (tx) => forgetUser(tx, subject, new Date(deletedAt)));
   }
 
   const workers: Loop[] = [];
@@ -142,7 +144,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     database,
     broker: broker && {
       async prepare() {
-        await broker.ensureStream(pushEventStream);
+        await broker.prepareStream(pushEventStream);
         await broker.ensureConsumer(deletionsConsumer);
       },
     },
@@ -187,6 +189,8 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
           subscribers,
           logger,
           delivered: metrics.outbox("push", () => outboxBacklog(database.reads, outbox)),
+          // The log is one, and keeps the order of all events.
+          ...(broker && { parts: relayParts }),
           isOnlyProcess: settings.database.kind === "embedded",
         }),
       );

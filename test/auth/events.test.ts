@@ -291,7 +291,7 @@ describe.runIf(backends.includes("PostgreSQL"))("events in the outbox of two pro
     const [{ origin }] = fleet.servers;
     await fleet.store.read(async (query) => {
       // The lock of the relay: while the test holds it, no process relays.
-      await query("select pg_advisory_lock(hashtext('auth.outbox'))");
+      await query("select pg_advisory_lock(hashtext('auth.outbox'), 0)");
       // Requests go to the processes in turn; one-time codes are sent by the first.
       const inTurn = { ...fleet.apis[0], ...turns(fleet.next) };
       const lived = await live(inTurn, origin);

@@ -128,7 +128,7 @@ async function holdRelay(env: Environment): Promise<AsyncDisposable> {
   const url = requiredPostgresUrl();
   url.pathname = `/${env["DB_NAME"]}`;
   const sql = postgres(url.href, { max: 1, onnotice: () => undefined });
-  await sql`select pg_advisory_lock(hashtext('auth.outbox'))`;
+  await sql`select pg_advisory_lock(hashtext('auth.outbox'), 0)`;
   return { [Symbol.asyncDispose]: () => sql.end({ timeout: 1 }) };
 }
 

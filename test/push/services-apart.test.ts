@@ -5,14 +5,20 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { jetstreamManager } from "@nats-io/jetstream";
+import { connect } from "@nats-io/transport-node";
 import { beforeAll, describe, expect, test } from "vitest";
 import type { components } from "../../gen/openapi/push-orchestration.ts";
 import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
+import { createMigratedDatabase } from "../support/migrated-database.ts";
 import { findNats, type Nats, startNats } from "../support/nats.ts";
 import { type PushServer, startPushApart } from "../support/push-server.ts";
-import { closedPort } from "../support/servers.ts";
+import { backends, closedPort, databaseEnvironment } from "../support/servers.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { waitFor } from "../support/wait-for.ts";
+
+/** The database that production has, where this machine has one. */
+const backend = backends.at(-1) ?? "PGlite";
 
 const isReady = async ({ management }: { management: string }) => {
   const response = await fetch(`${management}/health/ready`);
@@ -31,10 +37,12 @@ describe.skipIf(findNats() === undefined)("services apart, with NATS between the
     const dataDir = mkdtempSync(join(tmpdir(), "gatepost-test-"));
     cleanup.defer(() => rmSync(dataDir, { recursive: true, force: true }));
     const broker = { BROKER_URL: nats.url };
-    auth = await startAuthServer("PGlite", { env: broker });
+    auth = await startAuthServer(backend, { env: broker });
     cleanup.defer(() => auth.stop());
-    env = { ...broker, DATA_DIR: dataDir };
-    push = await startPushApart("PGlite", auth, { env });
+    const own = backend === "PostgreSQL" ? await createMigratedDatabase() : undefined;
+    if (own) cleanup.defer(() => own.drop());
+    env = { ...broker, DATA_DIR: dataDir, ...(own && databaseEnvironment(own)) };
+    push = await startPushApart(backend, auth, { env });
     cleanup.defer(() => push.stop());
   });
 
@@ -66,8 +74,24 @@ describe.skipIf(findNats() === undefined)("services apart, with NATS between the
     return page.totalElements;
   }
 
-  /** The identity is created again, as it has to be to ask. */
-  const expectForgotten = (id: string) => waitFor(async () => expect(await historyOf(id)).toBe(0));
+  async function expectForgotten(id: string): Promise<void> {
+    // The identity is created again, as it has to be to ask.
+    await waitFor(async () => expect(await historyOf(id)).toBe(0));
+    await waitFor(async () => expect(await removedDevices()).toEqual([id]));
+  }
+
+  /** Users whose devices were removed, as events that others may read. */
+  async function removedDevices(): Promise<string[]> {
+    const connection = await connect({ servers: nats.url });
+    try {
+      const { streams } = await jetstreamManager(connection);
+      const subject = "push.token.removed.v1";
+      const found = await waitFor(() => streams.getMessage("gatepost-push", { last_by_subj: subject }));
+      return [decodeURIComponent(found?.header.get("ce-subject") ?? "")];
+    } finally {
+      await connection.close();
+    }
+  }
 
   test("a deleted identity's devices and history go", async () => {
     await addUser("anna");
@@ -96,7 +120,7 @@ describe.skipIf(findNats() === undefined)("services apart, with NATS between the
       const metrics = await (await fetch(`${auth.management}/metrics`)).text();
       expect(metrics).toMatch(/^gatepost_outbox_events\{service="auth"\} 0$/m);
     });
-    push = await startPushApart("PGlite", auth, { env });
+    push = await startPushApart(backend, auth, { env });
     await expectForgotten("carol");
   });
 
@@ -108,12 +132,12 @@ describe.skipIf(findNats() === undefined)("services apart, with NATS between the
   });
 });
 
-test("a process that has never reached its broker is not ready, and says why", async () => {
+test("a process that has just started and does not reach its broker is not ready, and says why", async () => {
   await using cleanup = new AsyncDisposableStack();
   const env = { BROKER_URL: `nats://127.0.0.1:${closedPort}` };
-  const server = await startAuthServer("PGlite", { env, waitUntilReady: false });
+  const server = await startAuthServer(backend, { env, waitUntilReady: false });
   cleanup.defer(() => server.stop());
-  await waitFor(() => expect(server.logs()).toContain("The broker does not answer"));
+  await waitFor(() => expect(server.logs()).toContain("The broker cannot be used"));
   await waitFor(async () => {
     const { status, text } = await isReady(server);
     expect(status).toBe(503);

@@ -14,6 +14,7 @@ import {
   ReplayPolicy,
   RetentionPolicy,
   StorageType,
+  type StreamConfig,
 } from "@nats-io/jetstream";
 import {
   type ConnectionOptions,
@@ -43,8 +44,11 @@ export interface DurableConsumer {
 }
 
 export interface Broker {
-  /** Makes the stream if it is missing, and gives it the retention and the replicas of the settings. */
-  ensureStream(stream: EventStream): Promise<void>;
+  /**
+   * Makes the stream if it is missing, or gives it the retention and the replicas of the settings. Only its owner does
+   * so, once at the start: a shorter retention removes events.
+   */
+  prepareStream(stream: EventStream): Promise<void>;
   /** Makes the consumer if it is missing, and its stream. */
   ensureConsumer(consumer: DurableConsumer): Promise<void>;
   /**
@@ -52,7 +56,7 @@ export interface Broker {
    * published within ten minutes is not kept again.
    */
   publish(stream: EventStream, subject: string, id: string, event: EncodedEvent): Promise<void>;
-  /** Messages, each to be acknowledged within 30 seconds; ends after five seconds, or when there are a hundred. */
+  /** Messages, each to be acknowledged within 30 seconds; ends after five seconds, or when there are ten. */
   pull(consumer: DurableConsumer): Promise<ConsumerMessages>;
   close(): Promise<void>;
 }
@@ -73,44 +77,56 @@ interface Options {
 /** Milliseconds in which a connection is made or a call answered. */
 const timeoutMs = 3_000;
 /** Milliseconds between tries to connect again. */
-const reconnectMs = 500;
+const reconnectMs = 1_000;
+/** Milliseconds between pings: a connection on which two are not answered is made anew. */
+const pingMs = 5_000;
 /** Minutes for which the broker knows the ids of messages. */
 const duplicateMinutes = 10;
 const dayMs = 24 * 60 * 60 * 1000;
 /** Milliseconds after which a message that was not acknowledged is delivered again. */
 const acknowledgeMs = 30_000;
 const pullMs = 5_000;
-const pulledMessages = 100;
+/** Few, so that they are handled before they would be delivered again. */
+const pulledMessages = 10;
 
 export function createBroker({ settings, name, logger }: Options): Broker {
   let connecting: Promise<NatsConnection> | undefined;
+  let connected: NatsConnection | undefined;
   let isClosed = false;
-  /** Names of streams and consumers that have been seen since the last failure. */
-  const ensured = new Set<string>();
+  /** What has been made sure of since the last failure, by name. */
+  const ensured = new Map<string, Promise<void>>();
 
   /** The connection; while it is lost, the library makes it anew. */
   function connection(): Promise<NatsConnection> {
     if (isClosed) return Promise.reject(new Error("the connection to the broker has been closed"));
-    connecting ??= connect(connectionOptions(settings, name)).then(
-      (made) => {
-        void watch(made);
-        return made;
-      },
-      (error) => {
-        connecting = undefined;
-        throw error;
-      },
-    );
+    connecting ??= connect(connectionOptions(settings, name)).then(opened, (error) => {
+      connecting = undefined;
+      throw error;
+    });
     return connecting;
   }
 
-  async function watch(made: NatsConnection): Promise<void> {
+  function opened(made: NatsConnection): NatsConnection {
+    connected = made;
+    void watch(made);
     void made.closed().then(() => {
       connecting = undefined;
+      connected = undefined;
     });
+    if (isClosed) void made.close();
+    return made;
+  }
+
+  async function watch(made: NatsConnection): Promise<void> {
+    // The library also says so of each try that the broker refuses.
+    let isLost = false;
     for await (const { type } of made.status()) {
-      if (type === "disconnect") logger.warn("The connection to the broker was lost");
-      if (type === "reconnect") {
+      if (type === "disconnect" && !isLost) {
+        isLost = true;
+        logger.warn("The connection to the broker was lost");
+      }
+      if (type === "reconnect" && isLost) {
+        isLost = false;
         // It may be another broker, or one that has lost its disk.
         ensured.clear();
         logger.info("The broker is connected again");
@@ -120,11 +136,12 @@ export function createBroker({ settings, name, logger }: Options): Broker {
 
   const manager = async () => jetstreamManager(await connection(), { checkAPI: false, timeout: timeoutMs });
 
-  /** Does what needs the thing with this name. After a failure, nothing is taken for granted. */
+  /** Does what needs something of the broker. After a failure, nothing is taken for granted. */
   async function using<T>(what: string, ensure: () => Promise<void>, work: () => Promise<T>): Promise<T> {
     try {
-      if (!ensured.has(what)) await ensure();
-      ensured.add(what);
+      const ensuring = ensured.get(what) ?? ensure();
+      ensured.set(what, ensuring);
+      await ensuring;
       return await work();
     } catch (error) {
       ensured.clear();
@@ -132,14 +149,16 @@ export function createBroker({ settings, name, logger }: Options): Broker {
     }
   }
 
-  const ensureStream = async (stream: EventStream) => makeStream(await manager(), stream, settings);
+  const ensureStream = async (stream: EventStream) => {
+    await findOrMakeStream(await manager(), stream, settings);
+  };
   async function ensureConsumer(consumer: DurableConsumer): Promise<void> {
     await ensureStream(consumer.stream);
     await makeConsumer(await manager(), consumer);
   }
 
   return {
-    ensureStream,
+    prepareStream: async (stream) => prepareStream(await manager(), stream, settings),
     ensureConsumer,
     publish: (stream, subject, id, event) =>
       using(
@@ -168,22 +187,27 @@ export function createBroker({ settings, name, logger }: Options): Broker {
       ),
     async close() {
       isClosed = true;
-      const made = await connecting?.catch(() => undefined);
-      await made?.close();
+      // What is still being connected is closed once it is.
+      await connected?.close();
     },
   };
 }
 
 function connectionOptions({ servers, credentials, ca }: BrokerSettings, name: string): ConnectionOptions {
+  const isSecure = ca !== undefined || servers.some((url) => url.startsWith("tls:"));
   return {
     servers: [...servers],
+    // The settings have been checked; what a server says of others has not.
+    ignoreClusterUpdates: true,
     name,
     timeout: timeoutMs,
+    pingInterval: pingMs,
+    maxPingOut: 2,
     maxReconnectAttempts: -1,
     reconnectTimeWait: reconnectMs,
     // A password that is being changed on the broker must not end the connection for good.
     ignoreAuthErrorAbort: true,
-    ...(servers.some((url) => url.startsWith("tls:")) && { tls: ca === undefined ? {} : { ca } }),
+    ...(isSecure && { tls: ca === undefined ? {} : { ca } }),
     ...(credentials &&
       ("file" in credentials
         ? { authenticator: credsAuthenticator(new TextEncoder().encode(credentials.file)) }
@@ -191,39 +215,59 @@ function connectionOptions({ servers, credentials, ca }: BrokerSettings, name: s
   };
 }
 
-async function makeStream(
+/** @returns the stream's settings if it was there */
+async function findOrMakeStream(
   { streams }: JetStreamManager,
   { name, subjects }: EventStream,
-  { replicas, retentionDays }: BrokerSettings,
-): Promise<void> {
-  const wanted = { num_replicas: replicas, max_age: nanos(retentionDays * dayMs) };
-  const existing = await streams.info(name).catch((error: unknown) => {
-    if (isMissing(error, JetStreamApiCodes.StreamNotFound)) return undefined;
-    throw error;
-  });
-  if (!existing) {
-    await streams.add({
-      name,
-      subjects: [subjects],
-      storage: StorageType.File,
-      retention: RetentionPolicy.Limits,
-      duplicate_window: nanos(duplicateMinutes * 60_000),
-      ...wanted,
-    });
-    return;
+  settings: BrokerSettings,
+): Promise<StreamConfig | undefined> {
+  try {
+    return (await streams.info(name)).config;
+  } catch (error) {
+    if (!isMissing(error, JetStreamApiCodes.StreamNotFound)) throw error;
   }
-  const { config } = existing;
-  const isAsWanted =
-    config.subjects.includes(subjects) &&
-    config.num_replicas === wanted.num_replicas &&
-    config.max_age === wanted.max_age;
-  // What else an operator has changed in it stays.
-  if (!isAsWanted)
-    await streams.update(name, { ...wanted, subjects: [...new Set([...config.subjects, subjects])] });
+  await streams.add({
+    name,
+    subjects: [subjects],
+    storage: StorageType.File,
+    retention: RetentionPolicy.Limits,
+    ...ofSettings(settings),
+  });
+  return undefined;
 }
 
-/** The broker makes none if there is the same one already. */
+const ofSettings = ({ replicas, retentionDays }: BrokerSettings) => ({
+  num_replicas: replicas,
+  max_age: nanos(retentionDays * dayMs),
+  duplicate_window: nanos(duplicateMinutes * 60_000),
+});
+
+/** What else an operator has changed in the stream stays. */
+async function prepareStream(
+  manager: JetStreamManager,
+  stream: EventStream,
+  settings: BrokerSettings,
+): Promise<void> {
+  const config = await findOrMakeStream(manager, stream, settings);
+  if (!config) return;
+  const wanted = ofSettings(settings);
+  const isAsWanted =
+    config.subjects.includes(stream.subjects) &&
+    config.num_replicas === wanted.num_replicas &&
+    config.max_age === wanted.max_age &&
+    config.duplicate_window === wanted.duplicate_window;
+  const subjects = [...new Set([...config.subjects, stream.subjects])];
+  if (!isAsWanted) await manager.streams.update(stream.name, { ...wanted, subjects });
+}
+
+/** One that is there stays as it is: another version, or an operator, may have made it. */
 async function makeConsumer({ consumers }: JetStreamManager, consumer: DurableConsumer): Promise<void> {
+  try {
+    await consumers.info(consumer.stream.name, consumer.name);
+    return;
+  } catch (error) {
+    if (!isMissing(error, JetStreamApiCodes.ConsumerNotFound)) throw error;
+  }
   await consumers.add(consumer.stream.name, {
     durable_name: consumer.name,
     filter_subject: consumer.subject,

@@ -34,7 +34,7 @@ const header = (attribute: string) => `ce-${attribute}`;
 /** As the binding writes a value: what is not visible ASCII, a quotation mark and a percent sign are percent-encoded. */
 const escaped = (text: string) => text.replace(/[^!#$&-~]/gu, encodeURIComponent);
 
-/** @throws if the data is not a message of the schema */
+/** A field that a newer version has added is left out. @throws if the data is not a message of the schema */
 export function encodeEvent(event: CloudEvent, schema: DescMessage): EncodedEvent {
   return {
     headers: new Map([
@@ -42,7 +42,10 @@ export function encodeEvent(event: CloudEvent, schema: DescMessage): EncodedEven
       ...attributes.map((name) => [header(name), escaped(event[name])] as const),
       ["content-type", contentType],
     ]),
-    payload: toBinary(schema, fromJsonString(schema, JSON.stringify(event.data))),
+    payload: toBinary(
+      schema,
+      fromJsonString(schema, JSON.stringify(event.data), { ignoreUnknownFields: true }),
+    ),
   };
 }
 
@@ -64,6 +67,8 @@ export function decodeEvent(
   if (get("content-type") !== contentType) throw new Error(`its content type is not ${contentType}`);
   const id = value("id");
   if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id)) throw new Error("its id is no UUID");
+  if (/\p{Cc}/u.test(value("subject"))) throw new Error("its subject has control characters");
+  if (Number.isNaN(Date.parse(value("time")))) throw new Error("its time is none");
   return {
     specversion,
     id,

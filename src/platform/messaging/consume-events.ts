@@ -1,5 +1,5 @@
 import type { DescMessage } from "@bufbuild/protobuf";
-import type { ConsumerMessages } from "@nats-io/jetstream";
+import type { JsMsg } from "@nats-io/jetstream";
 import type { Logger } from "pino";
 import { type Loop, startLoop } from "../base/loop.ts";
 import type { Broker, DurableConsumer } from "./broker.ts";
@@ -27,40 +27,58 @@ export function startConsuming(consumption: Consumption): Loop {
   const { broker, consumer, logger } = consumption;
   let failures = 0;
   return startLoop(async (stopping) => {
+    let handled = 0;
+    let hasFailed = false;
     try {
       const messages = await broker.pull(consumer);
       const end = () => void messages.close();
       stopping.addEventListener("abort", end);
       if (stopping.aborted) end();
-      await takeAll(messages, consumption).finally(() => stopping.removeEventListener("abort", end));
-      failures = 0;
-      return 0;
+      try {
+        for await (const message of messages) {
+          // What is left of the batch comes again, to this worker or to another one.
+          if (stopping.aborted || hasFailed) message.nak(retryMs);
+          else if (await handle(message, consumption)) handled += 1;
+          else {
+            hasFailed = true;
+            end();
+          }
+        }
+      } finally {
+        stopping.removeEventListener("abort", end);
+      }
     } catch (err) {
-      failures += 1;
-      logger.warn({ err }, "Events could not be fetched from the broker and will be tried again");
-      return Math.min(retryMs * 2 ** (failures - 1), longestRetryMs);
+      // While events are handled, the library may miss the broker's heartbeats.
+      if (handled === 0 && !hasFailed && !stopping.aborted) {
+        hasFailed = true;
+        logger.warn({ err }, "Events could not be fetched from the broker and will be tried again");
+      }
     }
+    failures = hasFailed ? failures + 1 : 0;
+    return hasFailed ? Math.min(retryMs * 2 ** (failures - 1), longestRetryMs) : 0;
   });
 }
 
-async function takeAll(messages: ConsumerMessages, { schema, take, logger }: Consumption): Promise<void> {
-  for await (const message of messages) {
-    const { info } = message;
-    let event: CloudEvent;
-    try {
-      event = decodeEvent((name) => message.headers?.get(name), message.data, schema);
-    } catch (err) {
-      const { stream, streamSequence: sequence } = info;
-      logger.error({ err, stream, sequence }, "A message of the broker is no event and was left out");
-      message.term();
-      continue;
-    }
-    try {
-      await take(event);
-      message.ack();
-    } catch (err) {
-      logger.warn({ err, type: event.type }, "An event could not be handled and will come again");
-      message.nak(Math.min(retryMs * 2 ** (info.deliveryCount - 1), longestRetryMs));
-    }
+/** @returns false if the event failed, so that others would fail too: it comes again, and they after it */
+async function handle(message: JsMsg, { schema, take, logger }: Consumption): Promise<boolean> {
+  // Those before it have taken their time.
+  message.working();
+  let event: CloudEvent;
+  try {
+    event = decodeEvent((name) => message.headers?.get(name), message.data, schema);
+  } catch (err) {
+    const { stream, streamSequence: sequence } = message.info;
+    logger.error({ err, stream, sequence }, "A message of the broker is no event and was left out");
+    message.term();
+    return true;
+  }
+  try {
+    await take(event);
+    message.ack();
+    return true;
+  } catch (err) {
+    logger.warn({ err, type: event.type }, "An event could not be handled and will come again");
+    message.nak(Math.min(retryMs * 2 ** (message.info.deliveryCount - 1), longestRetryMs));
+    return false;
   }
 }

@@ -4,6 +4,11 @@ import { encodeEvent } from "./cloud-event.ts";
 import type { EventKind } from "./outbox.ts";
 import { inTime, type Subscriber } from "./relay.ts";
 
+const tooLate = "the broker did not take the events in time";
+
+/** Into how many parts events are shared out where a broker takes them: as many processes can publish at once. */
+export const relayParts = 8;
+
 /**
  * Publishes events, each to the subject that its type is. Those of one subject are published one
  * after the other, so that their order holds even where one of them fails; those of different subjects at once.
@@ -18,12 +23,12 @@ export function publishEvents(
   /** The last publication of each subject, since the last flush. */
   let last = new Map<string, Promise<void>>();
   return {
-    deliver(event) {
+    async deliver(event) {
       const schema = schemas.get(event.type);
       if (!schema) throw new Error(`this version has no event ${event.type}`);
       const encoded = encodeEvent(event, schema);
-      const before = last.get(event.subject) ?? Promise.resolve();
-      const published = before.then(() => broker.publish(stream, event.type, event.id, encoded));
+      await last.get(event.subject);
+      const published = broker.publish(stream, event.type, event.id, encoded);
       // It is the flush that tells of a failure.
       published.catch(() => undefined);
       last.set(event.subject, published);
@@ -31,7 +36,10 @@ export function publishEvents(
     async flush() {
       const pending = [...last.values()];
       last = new Map();
-      await inTime(Promise.all(pending), "the broker did not take the events in time");
+      const [failed] = (await inTime(Promise.allSettled(pending), tooLate)).filter(
+        ({ status }) => status === "rejected",
+      );
+      if (failed?.status === "rejected") throw failed.reason;
     },
   };
 }

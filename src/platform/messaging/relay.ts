@@ -1,7 +1,8 @@
 /**
  * The relay of a transactional outbox. An event is written in the transaction of its change, and the relay
  * delivers it afterwards, at least once and in order. One process relays at a time; if it dies, another
- * continues at the same position.
+ * continues at the same position. Or the events are shared out by their subjects into parts, and one process relays each
+ * part at a time: several processes relay at once, and what holds up one part holds up no other.
  */
 import { sql } from "drizzle-orm";
 import { getTableConfig } from "drizzle-orm/pg-core";
@@ -35,6 +36,11 @@ interface RelaySettings {
   readonly intervalMs?: number;
   /** No other process uses the database: the relay needs no lock and does not hold the only connection. */
   readonly isOnlyProcess?: boolean;
+  /**
+   * Into how many parts the events are shared out, a power of two; 1 unless given, which keeps the order of all events,
+   * and not only of those of a subject.
+   */
+  readonly parts?: number;
 }
 
 /** Events delivered in one transaction, at most. */
@@ -90,19 +96,22 @@ function flushed(log: Logger): Promise<void> {
   });
 }
 
-/** Delivers the oldest batch of the outbox. @returns the number of events; also 0 while another process relays */
-export async function relayOnce(settings: RelaySettings): Promise<number> {
+/**
+ * Delivers the oldest batch of the outbox, or of a part of it.
+ * @returns the number of events; also 0 while another process relays
+ */
+export async function relayOnce(settings: RelaySettings, part = 0): Promise<number> {
   const { db, outbox, isOnlyProcess: alone = false } = settings;
   await flush(settings);
-  if (alone) return relayBatch(db, settings);
+  if (alone) return relayBatch(db, settings, part);
   const { schema, name } = getTableConfig(outbox);
   const lock = selection({
-    isMine: computed(boolean, sql`pg_try_advisory_xact_lock(hashtext(${`${schema}.${name}`}))`),
+    isMine: computed(boolean, sql`pg_try_advisory_xact_lock(hashtext(${`${schema}.${name}`}), ${part}::int)`),
   });
   return db.transaction(async (tx) => {
     await tx.execute(sql.raw(`set local idle_in_transaction_session_timeout = ${idleTransactionMs}`));
     const [locked] = await rows(tx, lock, sql`select ${lock}`);
-    return locked?.isMine ? relayBatch(tx, settings) : 0;
+    return locked?.isMine ? relayBatch(tx, settings, part) : 0;
   });
 }
 
@@ -110,7 +119,8 @@ async function flush({ subscribers }: Pick<RelaySettings, "subscribers">): Promi
   for (const subscriber of subscribers) await subscriber.flush?.();
 }
 
-async function relayBatch(db: Database, { outbox, source, subscribers }: RelaySettings): Promise<number> {
+async function relayBatch(db: Database, settings: RelaySettings, part: number): Promise<number> {
+  const { outbox, source, subscribers, parts = 1 } = settings;
   const { position, id, type, subject, data, occurredAt } = names(outbox);
   const time = sql`to_char(${occurredAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
   const pending = selection({ position, id, type, subject, data, time: computed(text, time) });
@@ -123,7 +133,10 @@ async function relayBatch(db: Database, { outbox, source, subscribers }: RelaySe
     batch,
     sql`
       select ${batch}
-      from (select ${pending} from ${outbox} order by ${position} limit ${batchSize}) as event`,
+      from (
+        select ${pending} from ${outbox}
+        where (hashtext(${subject}) & ${parts - 1}::int) = ${part}::int order by ${position} limit ${batchSize}
+      ) as event`,
   );
   const delivered: number[] = [];
   const end = performance.now() + batchMs;
@@ -146,20 +159,50 @@ async function relayBatch(db: Database, { outbox, source, subscribers }: RelaySe
   return delivered.length;
 }
 
+/** One part of the events, and when it is relayed next. */
+interface Part {
+  readonly number: number;
+  failures: number;
+  /** On the clock of `performance.now`. */
+  dueAt: number;
+}
+
 /** Relays until stopped. A failed delivery is logged and retried, with a pause that grows with each failure. */
 export function startRelay(settings: RelaySettings): Loop {
-  const { logger, delivered: report, intervalMs = 1000 } = settings;
-  let failures = 0;
-  return startLoop(async () => {
+  const { logger, delivered: report, intervalMs = 1000, parts: count = 1 } = settings;
+  const parts: Part[] = Array.from({ length: count }, (_, number) => ({ number, failures: 0, dueAt: 0 }));
+
+  /** @returns the error, if it failed */
+  async function relay(part: Part): Promise<unknown> {
+    let pauseMs = intervalMs;
+    let failure: unknown;
     try {
-      const delivered = await relayOnce(settings);
-      failures = 0;
+      const delivered = await relayOnce(settings, part.number);
+      part.failures = 0;
       report?.(delivered);
-      if (delivered === batchSize) return 0;
-    } catch (err) {
-      logger.warn({ err }, "Events could not be delivered and will be retried");
-      failures += 1;
+      if (delivered === batchSize) pauseMs = 0;
+    } catch (error) {
+      failure = error;
+      part.failures += 1;
+      pauseMs = Math.min(intervalMs * 2 ** part.failures, longestPauseMs);
     }
-    return Math.min(intervalMs * 2 ** failures, longestPauseMs);
+    part.dueAt = performance.now() + pauseMs;
+    return failure;
+  }
+
+  return startLoop(async (stopping) => {
+    const due = parts.filter(({ dueAt }) => dueAt <= performance.now());
+    const failures: unknown[] = [];
+    for (const part of due) {
+      if (stopping.aborted) break;
+      const failure = await relay(part);
+      if (failure !== undefined) failures.push(failure);
+    }
+    // What fails for one part mostly fails for all of them, and is said once.
+    const [err] = failures;
+    if (err !== undefined) logger.warn({ err }, "Events could not be delivered and will be retried");
+    // The processes begin with different parts.
+    parts.unshift(...parts.splice(Math.floor(Math.random() * count)));
+    return Math.max(0, Math.min(...parts.map(({ dueAt }) => dueAt)) - performance.now());
   });
 }

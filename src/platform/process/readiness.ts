@@ -81,23 +81,28 @@ function logObstacle(
 interface BrokerPreparation extends Omit<Part, "database"> {
   /** Makes what the part needs of the broker. */
   readonly prepare: () => Promise<void>;
+  /** Milliseconds after which the part is ready without it; 30 seconds unless given. */
+  readonly graceMs?: number;
 }
 
 /**
- * Prepares what a part needs of a broker, and retries until it succeeds: a process that never reached its broker is not
- * ready, so that a wrong address is found when it is rolled out. Afterwards the broker may be away: events wait.
+ * Prepares what a part needs of a broker, and retries until it succeeds. A process that has just started is not ready
+ * for as long as the grace, so that a wrong address is seen when it is rolled out; then it is ready all the same, as
+ * events can wait, and nothing that it serves needs the broker.
  */
 export async function prepareBroker(preparation: BrokerPreparation): Promise<void> {
-  const { service, readiness, logger, reminders, stopping, prepare } = preparation;
+  const { service, readiness, logger, reminders, stopping, prepare, graceMs = 30_000 } = preparation;
+  const graceEnds = performance.now() + graceMs;
   const attempt = async () => {
     try {
       await prepare();
       readiness.ready();
       return true;
     } catch (err) {
-      readiness.notReady("does not answer");
+      if (performance.now() < graceEnds) readiness.notReady("cannot be used");
+      else readiness.ready();
       const level = reminders.isDue(`broker ${err}`) ? "warn" : "debug";
-      logger[level]({ service, err }, "The broker does not answer. Trying again every second.");
+      logger[level]({ service, err }, "The broker cannot be used; events wait. Trying again every second.");
       return false;
     }
   };

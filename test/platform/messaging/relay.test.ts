@@ -207,6 +207,48 @@ describe.each(backends)("the relay on %s", (backend) => {
       await gone;
     });
 
+    test("parts are relayed side by side, a subject's events in order, and one that hangs holds up no other", async () => {
+      const subjects = await write(40);
+      for (let turn = 0; turn < 3; turn += 1) {
+        await database.db.execute(sql`
+          insert into auth.outbox (id, type, subject, data, occurred_at)
+          select gen_random_uuid(), 'again.' || ${turn}::int, subject, data, now() from auth.outbox
+          where type not like 'again.%' order by position`);
+      }
+      const other = await own.open();
+      const mayEnd = Promise.withResolvers<void>();
+      const taken: (readonly [subject: string, type: string])[] = [];
+      const held: string[] = [];
+      const deliver = async ({ subject, type }: CloudEvent) => void taken.push([subject, type]);
+      const hang = async ({ subject }: CloudEvent) => {
+        held.push(subject);
+        await mayEnd.promise;
+      };
+      const [first] = await rows<{ part: number }>(
+        database.db,
+        sql`select hashtext(${subjects[0]}) & 7 as part`,
+      );
+      const part = Number(first?.part);
+      const hanging = relayOnce({ ...settings(hang), parts: 8 }, part);
+      await waitFor(() => expect(held).toHaveLength(1));
+      const relay = startRelay({ ...settings(deliver, other.db), parts: 8, intervalMs: 5 });
+      const others = await rows<{ subject: string }>(
+        database.db,
+        sql`select distinct subject from auth.outbox where (hashtext(subject) & 7) <> ${part}::int`,
+      );
+      expect(others.length).toBeLessThan(subjects.length);
+      const typesOf = (subject: string) => taken.filter(([name]) => name === subject).map(([, type]) => type);
+      const types = ["auth.identity.created.v1", "again.0", "again.1", "again.2"];
+      await waitFor(() => {
+        for (const { subject } of others) expect(typesOf(subject)).toEqual(types);
+      });
+      mayEnd.resolve();
+      // On a machine that is busy enough PostgreSQL has ended its transaction meanwhile.
+      await hanging.catch(() => undefined);
+      await waitFor(async () => expect(await waiting()).toBe(0));
+      await relay.stop();
+    });
+
     test("two running relays deliver each event once between them, each process in order", async () => {
       const other = await own.open();
       const [first, second] = [recorder(), recorder()];

@@ -5,7 +5,7 @@ import { describe, expect, it, vi } from "vitest";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { resolveDatabaseSettings } from "../../../src/platform/database/settings.ts";
 import { createLifecycle } from "../../../src/platform/process/lifecycle.ts";
-import { becomeReady, keepReady } from "../../../src/platform/process/readiness.ts";
+import { becomeReady, keepReady, prepareBroker } from "../../../src/platform/process/readiness.ts";
 import { Reminders } from "../../../src/platform/process/reminders.ts";
 import { valueOrThrow } from "../../../src/platform/settings/settings.ts";
 import { captureLog } from "../../support/captured-log.ts";
@@ -28,6 +28,22 @@ function parts() {
   };
   return { log, lifecycle, stopping, common, readiness: lifecycle.readiness.register("database") };
 }
+
+it("is given up for a while to a broker that cannot be used, and then not", async () => {
+  const { log, lifecycle, common, readiness } = parts();
+  let isAway = true;
+  const prepare = vi.fn(async () => {
+    if (isAway) throw new Error("refused");
+  });
+  const preparing = prepareBroker({ ...common, readiness, prepare, graceMs: 1_500 });
+  await waitFor(() => expect(lifecycle.unready()).toEqual([{ name: "database", reason: "cannot be used" }]));
+  await waitFor(() => expect(lifecycle.isReady()).toBe(true));
+  expect(prepare.mock.calls.length).toBeGreaterThan(1);
+  isAway = false;
+  await preparing;
+  const said = log.lines().filter(({ level, msg }) => level === "warn" && `${msg}`.startsWith("The broker"));
+  expect(said).toHaveLength(1);
+});
 
 describe("becoming ready", () => {
   it("goes through what is in the way, logs each once, and prepares at the end", async () => {
