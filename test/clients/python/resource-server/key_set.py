@@ -19,7 +19,7 @@ def verify(token: str) -> str | None:
             audience=os.environ["GATEPOST_AUDIENCE"],
             options={"require": ["exp", "iss", "aud", "sub"]},
         )
-    except jwt.PyJWKClientConnectionError as error:
+    except (jwt.PyJWKClientConnectionError, OSError) as error:
         raise Unavailable from error
     except jwt.PyJWTError:
         return None
