@@ -190,7 +190,15 @@ export function startRelay(settings: RelaySettings): Loop {
     return failure;
   }
 
+  /** One look in place of a transaction for each part; a database that does not answer is for the parts to tell. */
+  async function isEmpty(): Promise<boolean> {
+    const any = selection({ isAny: computed(boolean, sql`exists (select from ${settings.outbox})`) });
+    const found = await rows(settings.db, any, sql`select ${any}`).catch(() => []);
+    return found[0]?.isAny === false;
+  }
+
   return startLoop(async (stopping) => {
+    if (count > 1 && (await isEmpty())) return intervalMs;
     const due = parts.filter(({ dueAt }) => dueAt <= performance.now());
     const failures: unknown[] = [];
     for (const part of due) {
