@@ -12,7 +12,7 @@ import { boolean, number } from "../platform/database/readers.ts";
 import { computed, rowCount, rows, selection } from "../platform/database/statements.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { removeDevices } from "./devices/remove-devices.ts";
-import { removeEntries, removeViews } from "./history/remove-history.ts";
+import { createEntryRemoval, removeViews } from "./history/remove-history.ts";
 import { deliveryChunks, devices, historyBlocks, idempotencyKeys, inbox, notifications } from "./schema.ts";
 
 /** Kinds of rows, for the metrics. */
@@ -64,13 +64,14 @@ interface Removed {
   readonly isFull: boolean;
 }
 
-/** Removes a batch. */
-type Step = (tx: Database) => Promise<Removed>;
+/** Removes a batch; undefined: it cannot, as a step before it has not ended. */
+type Step = (tx: Database) => Promise<Removed | undefined>;
 
 /** The steps of a round. They skip locked rows instead of waiting; the next round removes those. */
 function stepsOf(nowMs: number, { historyRetentionDays, inboxRetentionDays = 8 }: Dependencies): Step[] {
   const now = new Date(nowMs).toISOString();
   const oldestKept = lowestId(Math.floor(nowMs - historyRetentionDays * dayMs));
+  const entries = createEntryRemoval(oldestKept);
   const batch = sql`limit ${batchSize} for update skip locked`;
   const removed = (kind: JanitorKind, rows: number) => ({
     rows: { [kind]: rows },
@@ -86,8 +87,12 @@ function stepsOf(nowMs: number, { historyRetentionDays, inboxRetentionDays = 8 }
       return removed("devices", await removeDevices(tx, expired, "EXPIRED"));
     },
     async (tx) => {
-      const { blocks, users, isFull } = await removeEntries(tx, oldestKept);
-      return { rows: { history_blocks: blocks, history_users: users }, isFull };
+      const { users, isFull } = await entries.forgetUsers(tx);
+      return { rows: { history_users: users }, isFull };
+    },
+    async (tx) => {
+      const removed = await entries.removeBlocks(tx);
+      return removed && { rows: { history_blocks: removed.blocks }, isFull: removed.isFull };
     },
     async (tx) => {
       const { views, isFull } = await removeViews(tx, oldestKept);
@@ -170,23 +175,36 @@ function lowestId(ms: number): string {
   return `${time.slice(0, 8)}-${time.slice(8)}-0000-0000-000000000000`;
 }
 
-/** One round: repeats each step until it has nothing left, another process holds the lock, or the process stops. */
+/**
+ * One round: repeats each step until it has nothing left, another process holds the lock, or the process stops.
+ * @throws what a step has thrown, once the steps after it had their turn; AggregateError if there were several
+ */
 export async function cleanUp(dependencies: Dependencies, stopping?: AbortSignal): Promise<void> {
   const { db, observer } = dependencies;
   const [time] = await rows(db, clock, sql`select ${clock}`);
   if (!time) throw new Error("the database returned no time");
+  const errors: unknown[] = [];
   for (const step of stepsOf(time.now, dependencies)) {
-    for (let isFull = true; isFull; ) {
-      if (stopping?.aborted) return;
-      const removed = await db.transaction(async (tx) => {
-        const [locked] = await rows(tx, lock, sql`select ${lock}`);
-        return locked?.isAcquired ? step(tx) : undefined;
-      });
-      isFull = removed?.isFull ?? false;
-      if (removed && observer) report(removed, observer);
-    }
+    await repeat(step, dependencies, stopping).catch((err: unknown) => errors.push(err));
   }
-  observer?.roundEnded();
+  if (errors.length > 1) throw new AggregateError(errors, "several kinds of rows could not be removed");
+  if (errors.length > 0) throw errors[0];
+  if (!stopping?.aborted) observer?.roundEnded();
+}
+
+async function repeat(
+  step: Step,
+  { db, observer }: Dependencies,
+  stopping: AbortSignal | undefined,
+): Promise<void> {
+  for (let isFull = true; isFull && !stopping?.aborted; ) {
+    const removed = await db.transaction(async (tx) => {
+      const [locked] = await rows(tx, lock, sql`select ${lock}`);
+      return locked?.isAcquired ? step(tx) : undefined;
+    });
+    isFull = removed?.isFull ?? false;
+    if (removed && observer) report(removed, observer);
+  }
 }
 
 function report({ rows: removed, isFull }: Removed, observer: JanitorObserver<JanitorKind>): void {

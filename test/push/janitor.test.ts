@@ -140,6 +140,52 @@ describe.each(backends)("the janitor on %s", (backend) => {
     expect(await column("notification_id", historyEntries)).toHaveLength(700);
   });
 
+  test("a user stays who has an entry among many of others, and one who has none of them goes", async () => {
+    const limit = historyRetentionDays * day;
+    await notification(limit + 1, { viewedBy: { anna: false, boris: false, clara: true } });
+    for (let age = 80; age < 200; age += 1) await notification(limit - age, { viewedBy: { boris: false } });
+    await notification(1, { viewedBy: { anna: false } });
+    await round();
+    expect(await column("user_id", "history_users")).toEqual(["anna", "boris"]);
+  });
+
+  // Elsewhere the service does not own the tables, and cannot rename one.
+  test.runIf(backend === "PGlite")(
+    "what cannot be removed keeps nothing else from being removed, and is reported",
+    async () => {
+      await notification(historyRetentionDays * day + 1, { viewedBy: { anna: true } });
+      await db.execute(sql`
+      insert into push.idempotency_keys values ('\\x01', '\\x', gen_random_uuid(), ${at(-1)})`);
+      const record = janitorRecord();
+      const renamed = (from: string, to: string) =>
+        db.execute(sql`alter table push.${sql.identifier(from)} rename to ${sql.identifier(to)}`);
+      await renamed("history_users", "elsewhere");
+      const failed = cleanUp({ db, historyRetentionDays, observer: record.observer });
+      await expect(failed.finally(() => renamed("elsewhere", "history_users"))).rejects.toThrow();
+      expect(await count("idempotency_keys")).toBe(0);
+      expect(record.rounds()).toBe(0);
+      // The entries tell which users are still to go.
+      expect(await count("history_blocks")).toBe(1);
+      await round();
+      expect([await count("history_blocks"), await count("history_users")]).toEqual([0, 0]);
+    },
+  );
+
+  test.runIf(backend === "PostgreSQL")(
+    "planning is waited for only where a user goes, and never to remove entries",
+    async () => {
+      const other = await own.open();
+      await notification(historyRetentionDays * day + 1, { viewedBy: { anna: true, boris: false } });
+      await notification(1, { viewedBy: { anna: false, boris: false } });
+      await other.db.transaction(async (tx) => {
+        await tx.execute(sql`select pg_advisory_xact_lock_shared(hashtext('push.plan'))`);
+        await round();
+      });
+      expect(await count("history_blocks")).toBe(1);
+      expect(await column("user_id", "history_users")).toEqual(["anna", "boris"]);
+    },
+  );
+
   test("a finished notification goes with its chunks when it is as old, dead letters included", async () => {
     const limit = historyRetentionDays * day;
     await notification(limit + 1, { chunks: ["DONE", "DONE", "DEAD"], viewedBy: { anna: false } });

@@ -1,84 +1,148 @@
-/** Removes what is older than the history is kept. */
-import { sql } from "drizzle-orm";
-import type { Database } from "../../platform/database/database.ts";
+/**
+ * Removes what is older than the history is kept: first the users who will have no entry left, block by block, and only
+ * then the entries, which tell who they are. So a removal that is broken off is made up for by the next one.
+ */
+import { type SQL, sql } from "drizzle-orm";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { boolean, integer } from "../../platform/database/readers.ts";
+import { boolean, integer, listOf, nullable } from "../../platform/database/readers.ts";
 import { computed, rowCount, rows, selection } from "../../platform/database/statements.ts";
 import { blockSize, historyBlocks, historyUsers, historyViews } from "../schema.ts";
 import { placeOf } from "./history-blocks.ts";
 
-/** Blocks that one transaction removes: for each of them it looks at what its users have left. */
-const blockBatch = 200;
-/** Views that one transaction removes. */
-const viewBatch = 5_000;
+/** Blocks of users that one transaction looks at; it may have to read all that they have. */
+const usersBatch = 10;
+/** Blocks of users among which it looks for those with old entries. */
+const searched = 1_000;
+/** Entries after the oldest ones that are looked at first: most users who had an old one also have one of these. */
+const nextEntries = 100;
+/** Rows of blocks, and views, that one transaction removes. */
+const rowBatch = 5_000;
 
 const block = names(historyBlocks);
 const user = names(historyUsers);
 const view = names(historyViews);
+const size = sql.raw(String(blockSize));
 
-const found = selection({ isAny: computed(boolean, sql`is_any`) });
-const removed = selection({
-  blocks: computed(integer, sql`(select count(*) from gone)::int`),
-  users: computed(integer, sql`(select count(*) from forgotten)::int`),
+const started = selection({ isAny: computed(boolean, sql`is_any`) });
+const looked = selection({
+  /** Blocks with users whose entries may all be old. */
+  ending: computed(listOf(integer), sql`coalesce((select jsonb_agg(distinct ended_block) from users), '[]')`),
+  /** The last block that was looked at; null if there is none left. */
+  through: computed(nullable(integer), sql`through`),
 });
 
-/** Numbers of rows that a batch has removed. */
-interface Removed {
-  readonly blocks: number;
-  readonly users: number;
-  /** Whether there may be more. */
-  readonly isFull: boolean;
+/** Removes the users who have no entry left, and then the old entries. */
+interface EntryRemoval {
+  /** Removes users of the next few blocks. Most blocks are only read: planning waits only where a user goes. */
+  forgetUsers(tx: Database): Promise<{ readonly users: number; readonly isFull: boolean }>;
+  /** Removes a batch of the oldest entries. Locked rows are skipped. @returns undefined while users are to be forgotten */
+  removeBlocks(tx: Database): Promise<{ readonly blocks: number; readonly isFull: boolean } | undefined>;
 }
 
-/**
- * Removes a batch of the oldest entries, and users who have none left: nothing remains of them. Locked rows are skipped.
- * @param oldestKept the lowest id of a notification that is kept
- */
-export async function removeEntries(tx: Database, oldestKept: string): Promise<Removed> {
+/** @param oldestKept the lowest id of a notification that is kept */
+export function createEntryRemoval(oldestKept: string): EntryRemoval {
   const isOld = sql`${block.notificationId} < ${oldestKept}::uuid`;
-  const [old] = await rows(
-    tx,
-    found,
-    sql`select ${found} from (select exists (select from ${historyBlocks} where ${isOld}) as is_any) as checked`,
-  );
-  if (!old?.isAny) return { blocks: 0, users: 0, isFull: false };
-  // A step of planning could give an entry to a user who has none now. The lock must be acquired before the next
-  // statement takes its snapshot.
-  await tx.execute(sql`select pg_advisory_xact_lock(hashtext('push.plan'))`);
-  const size = sql.raw(String(blockSize));
-  const [done] = await rows(
-    tx,
-    removed,
-    sql`
-      with chosen as (
-        select ${block.userBlock} as chosen_block, ${block.notificationId} as chosen_id from ${historyBlocks}
-        where ${isOld} order by ${block.notificationId} nulls first limit ${blockBatch} for update skip locked
-      ),
-      gone as (
-        delete from ${historyBlocks} using chosen
-        where ${block.userBlock} = chosen_block and ${block.notificationId} = chosen_id
-        returning ${block.userBlock}, ${block.recipientBits}
-      ),
-      ended as (
-        select ended_block, had & ~coalesce(left_over, 0::bit(${size})) as bits
-        from (
-          select ${block.userBlock} as ended_block, bit_or(${block.recipientBits}) as had from gone group by ended_block
-        ) as grouped
-        cross join lateral (
-          select bit_or(${block.recipientBits}) as left_over from ${historyBlocks}
-          where ${block.userBlock} = ended_block and not ${isOld}
-        ) as kept
-      ),
-      forgotten as (
-        delete from ${historyUsers} using ended
+  /** The last block whose users were looked at; null once all were. */
+  let last: number | null = -1;
+
+  /** For `with`: `users`, whose entries are old, of the blocks in `checked`; with a limit, as far as it is seen. */
+  const endedUsers = (limit: SQL) => sql`
+    ended as (
+      select checked_block as ended_block, had & ~coalesce(left_over, 0::bit(${size})) as bits
+      from checked
+      cross join lateral (
+        select bit_or(${block.recipientBits}) as had from ${historyBlocks}
+        where ${block.userBlock} = checked_block and ${isOld}
+      ) as old
+      cross join lateral (
+        select bit_or(${block.recipientBits}) as left_over from (
+          select ${block.recipientBits} from ${historyBlocks}
+          where ${block.userBlock} = checked_block and not ${isOld} order by ${block.notificationId} ${limit}
+        ) as next
+      ) as kept
+    ),
+    users as (
+      select ended_block, ended_number from ended
+      cross join lateral (
+        select ${user.userNumber} as ended_number from ${historyUsers}
         where ${user.userNumber} between ended_block::bigint * ${size} and ended_block::bigint * ${size} + ${size} - 1
           and get_bit(bits, ${placeOf(user.userNumber)}) = 1
-        returning 1
-      )
-      select ${removed}`,
-  );
-  if (!done) throw new Error("the removal of history returned no row");
-  return { ...done, isFull: done.blocks === blockBatch };
+        offset 0
+      ) as among
+      where bits <> 0::bit(${size})
+    )`;
+
+  return {
+    async forgetUsers(tx) {
+      if (last === -1 && !(await hasOld(tx))) last = null;
+      if (last === null) return { users: 0, isFull: false };
+      const [found] = await rows(
+        tx,
+        looked,
+        sql`
+          with checked as materialized (
+            select checked_block from generate_series(
+              ${last}::int + 1,
+              least(${last}::int + ${searched}::int, (select max(${block.userBlock}) from ${historyBlocks}))
+            ) as checked_block
+            cross join lateral (
+              select from ${historyBlocks} where ${block.userBlock} = checked_block and ${isOld} limit 1
+            ) as any_old
+            order by checked_block limit ${usersBatch}
+          ),
+          ${endedUsers(sql`limit ${nextEntries}`)}
+          select ${looked} from (
+            select case when count(*) = ${usersBatch} then max(checked_block)
+              when ${last}::int + ${searched}::int < (select max(${block.userBlock}) from ${historyBlocks})
+              then ${last}::int + ${searched}::int end as through
+            from checked
+          ) as progress`,
+      );
+      if (!found) throw new Error("looking for ended histories returned no row");
+      const users = found.ending.length === 0 ? 0 : await forgetAmong(tx, found.ending);
+      last = found.through;
+      return { users, isFull: last !== null };
+    },
+
+    async removeBlocks(tx) {
+      if (last !== null) return undefined;
+      const blocks = await rowCount(
+        tx,
+        sql`
+          with chosen as (
+            select ${block.userBlock} as chosen_block, ${block.notificationId} as chosen_id from ${historyBlocks}
+            where ${isOld} order by ${block.notificationId} nulls first limit ${rowBatch} for update skip locked
+          )
+          delete from ${historyBlocks} using chosen
+          where ${block.userBlock} = chosen_block and ${block.notificationId} = chosen_id returning 1 as one`,
+      );
+      return { blocks, isFull: blocks === rowBatch };
+    },
+  };
+
+  async function hasOld(tx: Database): Promise<boolean> {
+    const [found] = await rows(
+      tx,
+      started,
+      sql`select ${started} from (select exists (select from ${historyBlocks} where ${isOld}) as is_any) as checked`,
+    );
+    return found?.isAny ?? false;
+  }
+
+  async function forgetAmong(tx: Database, blocks: readonly number[]): Promise<number> {
+    // A step of planning could give an entry to a user who has none now. The lock must be acquired before the next
+    // statement takes its snapshot.
+    await tx.execute(sql`select pg_advisory_xact_lock(hashtext('push.plan'))`);
+    return rowCount(
+      tx,
+      sql`
+        with checked as (select unnest(${arrayLiteral(blocks.map(String))}::int[]) as checked_block),
+        ${endedUsers(sql``)}
+        delete from ${historyUsers} where ${user.userNumber} = any(array(select ended_number from users))
+        returning 1 as one`,
+    );
+  }
 }
 
 /** Removes a batch of the oldest views. Locked rows are skipped. @returns how many rows, and whether there may be more */
@@ -92,10 +156,10 @@ export async function removeViews(
       with chosen as (
         select ${view.userNumber} as chosen_number, ${view.notificationId} as chosen_id from ${historyViews}
         where ${view.notificationId} < ${oldestKept}::uuid
-        order by ${view.notificationId} nulls first limit ${viewBatch} for update skip locked
+        order by ${view.notificationId} nulls first limit ${rowBatch} for update skip locked
       )
       delete from ${historyViews} using chosen
       where ${view.userNumber} = chosen_number and ${view.notificationId} = chosen_id returning 1 as one`,
   );
-  return { views, isFull: views === viewBatch };
+  return { views, isFull: views === rowBatch };
 }
