@@ -20,7 +20,7 @@ export async function insertEntries(db: Database, notificationId: string, users:
     sql`
       with recipient as materialized (
         select one as person, 0 as minutes, 0 as device, known_number
-        from (${users}) as users (one) left join ${numberOf(sql`one`)}
+        from (${users}) as users (one) left join lateral ${numberOf(sql`users.one`)}
       ),
       ${entriesFor(sql`recipient`, sql`${notificationId}::uuid`)}
       select 1 as one`,

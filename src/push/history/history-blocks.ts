@@ -12,6 +12,7 @@ import { names } from "../../platform/database/names.ts";
 import { blockSize, historyBlocks, historyUserNumbers, historyUsers } from "../schema.ts";
 
 const user = names(historyUsers);
+const known = names(historyUsers, "known");
 const block = names(historyBlocks);
 const size = sql.raw(String(blockSize));
 const none = sql`0::bit(${size})`;
@@ -27,10 +28,14 @@ export const recipientsOf = (notificationId: SQL): SQL => sql`
   (select coalesce(sum(bit_count(${block.recipientBits})), 0)::int from ${historyBlocks}
   where ${block.notificationId} = ${notificationId})`;
 
-/** The number of the user with this id, for `left join`; null if the user has none yet. */
+/**
+ * The number of the user with this id, for `left join lateral`: `known_number`, null if the user has none yet. `offset 0`
+ * makes PostgreSQL look up each user: where it expects more of them than there are, it would read all that it knows.
+ * @param userId with the name of its table
+ */
 export const numberOf = (userId: SQLWrapper): SQL => sql`
-  (select ${user.userId} as numbered_id, ${user.userNumber} as known_number from ${historyUsers}) as numbered_user
-  on numbered_id = ${userId}`;
+  (select ${known.userNumber} as known_number from ${historyUsers} known where ${known.userId} = ${userId} offset 0)
+  as numbered_user on true`;
 
 /**
  * Expressions for `with`, which give users an entry each, and those a number who have none yet. A user who has the entry

@@ -82,7 +82,7 @@ export async function planRange(
       found as materialized (
         select ${id}, ${provider}, coalesce(minutes, ${utcOffset}) as ${utcOffset}, ${userId} as person, known_number
         from (${devicesOf(range, places, isDense)}) as device
-        left join ${numberOf(userId)}
+        left join lateral ${numberOf(names(devices, "device").userId)}
         where ${provider} = any(${arrayLiteral(providers)}::text[]) and ${expiresAt} > ${now}
           ${offsets ? sql`and (minutes is not null or ${utcOffset} = any(${offsets}))` : sql``}
       ),
