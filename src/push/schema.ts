@@ -307,6 +307,8 @@ export const deadReports = push.table(
   },
   (table) => [
     index("dead_reports_provider").on(table.provider, table.reportedAt),
+    // Those of a user who is forgotten.
+    index("dead_reports_user").on(table.userId),
     check("dead_reports_state", sql`${table.state} in ('WAITING', 'CONFIRMED', 'REMOVED')`),
   ],
 );

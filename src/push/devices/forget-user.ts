@@ -1,11 +1,10 @@
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { deadReports, devices, historyUsers, historyViews } from "../schema.ts";
+import { deadReports, devices, historyUsers } from "../schema.ts";
 import { removeDevices } from "./remove-devices.ts";
 
 const device = names(devices);
-const view = names(historyViews);
 const user = names(historyUsers);
 const report = names(deadReports);
 
@@ -29,11 +28,11 @@ export async function forgetUser(tx: Database, userId: string, deletedAt: Date):
     where ${device.userId} = ${userId}
       and ${device.renewedAt} <= ${deletedAt.toISOString()}::timestamptz + ${clockSeconds}::int * interval '1 second'
     order by ${device.id} for update`;
-  // The reports first, as where dead devices are removed, to avoid deadlocks.
+  // The reports first, as where dead devices are removed, to avoid deadlocks; and after the lock: who holds a
+  // notification that a step of planning waits for may wait for a report.
   await tx.execute(sql`delete from ${deadReports} where ${report.userId} = ${userId}`);
   await removeDevices(tx, chosen, "IDENTITY_DELETED");
-  // Without the number nothing tells whose the bits and views are. It is not given again, so the user's bits stay.
-  const numbered = sql`select ${user.userNumber} from ${historyUsers} where ${user.userId} = ${userId}`;
-  await tx.execute(sql`delete from ${historyViews} where ${view.userNumber} = (${numbered})`);
+  // Without the number nothing tells whose the bits and views are, and it is not given again. They go with their age:
+  // there may be many, and planning waits.
   await tx.execute(sql`delete from ${historyUsers} where ${user.userId} = ${userId}`);
 }

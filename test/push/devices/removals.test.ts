@@ -1,6 +1,7 @@
 /** Devices that go without their user's doing: reported dead, or with the user. */
 import { sql } from "drizzle-orm";
-import { beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { PgDialect } from "drizzle-orm/pg-core";
+import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import { forgetUser } from "../../../src/push/devices/forget-user.ts";
 import { removeDeadDevices } from "../../../src/push/devices/remove-dead.ts";
@@ -135,6 +136,27 @@ describe.each(backends)("removals on %s", (backend) => {
     ).toMatchObject({
       totalElements: 0,
     });
+  });
+
+  test("who forgets a user reads no reports of others", async () => {
+    await store.db.execute(sql`
+      insert into push.dead_reports
+      select n, 'outbox', 'user-' || n, now(), now(), 'WAITING' from generate_series(1, 3000) n`);
+    const plan = await store.db.transaction(async (tx) => {
+      const execute = vi.spyOn(tx, "execute");
+      await forgetUser(tx, "user-7", afterwards);
+      const statements = execute.mock.calls.flatMap(([one]) =>
+        typeof one === "string" ? [] : [one.getSQL()],
+      );
+      execute.mockRestore();
+      const removal = statements.find((one) => new PgDialect().sqlToQuery(one).sql.includes("dead_reports"));
+      return rows<{ "QUERY PLAN": string }>(tx, sql`explain ${removal}`);
+    });
+    expect(plan.map((line) => line["QUERY PLAN"]).join("\n")).toContain("on dead_reports_user");
+    expect(await rows(store.db, sql`select count(*)::int as n from push.dead_reports`)).toEqual([
+      { n: 2999 },
+    ]);
+    await store.db.execute(sql`delete from push.dead_reports`);
   });
 
   test.runIf(backend === "PostgreSQL")(

@@ -1,0 +1,1 @@
+CREATE INDEX "dead_reports_user" ON "push"."dead_reports" USING btree ("user_id");
