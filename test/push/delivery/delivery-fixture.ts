@@ -301,3 +301,12 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
     close: () => all.disposeAsync(),
   };
 }
+
+/** The state of the provider's rate and pauses, if it has any. */
+export async function rateRow(test: Pick<DeliveryTest, "db">) {
+  const [row] = await rows<{ failures: number; share: number; paused: boolean; reason: string | null }>(
+    test.db,
+    sql`select failures, share, coalesce(paused_until > now(), false) as paused, reason from push.provider_paces`,
+  );
+  return row;
+}
