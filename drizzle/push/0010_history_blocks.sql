@@ -1,3 +1,5 @@
+-- The table goes at the end: who reads it meanwhile, as a dump does, must come before or after all of this.
+LOCK TABLE "push"."history" IN ACCESS EXCLUSIVE MODE;--> statement-breakpoint
 CREATE SEQUENCE "push"."history_user_numbers" INCREMENT BY 1 MINVALUE 1 MAXVALUE 9223372036854775807 START WITH 1 CACHE 1;--> statement-breakpoint
 CREATE TABLE "push"."history_blocks" (
 	"user_block" integer NOT NULL,
@@ -27,7 +29,6 @@ ALTER TABLE "push"."history_blocks" SET (autovacuum_vacuum_insert_scale_factor =
 ALTER TABLE "push"."history_views" SET (autovacuum_vacuum_insert_scale_factor = 0.01, autovacuum_vacuum_scale_factor = 0.01);--> statement-breakpoint
 -- What was a row for each user and notification becomes a bit. Users who live at one offset get the same notifications, so
 -- they come to the same blocks; those whose devices were registered one after the other are also planned together.
-LOCK TABLE "push"."history" IN SHARE MODE;--> statement-breakpoint
 INSERT INTO "push"."history_users" ("user_id", "user_number")
 SELECT "user_id", nextval('push.history_user_numbers') FROM (
 	SELECT "user_id" FROM (SELECT DISTINCT "user_id" FROM "push"."history") AS "known"
