@@ -123,7 +123,7 @@ export function devicesAt(
     ) as device`;
 }
 
-/** A step's share of the devices that are looked at first, to see how many of the ids are at the places. */
+/** A step's share of the devices that are looked at on either side, to see how many of the ids are at the places. */
 const sample = 64;
 
 /**
@@ -180,8 +180,8 @@ async function exceeds(
 }
 
 /**
- * Whether a range of so few ids that one step can read all of them begins with devices of which more than half are at the
- * places.
+ * Whether a range of so few ids that one step can read all of them begins and ends with devices of which more than half
+ * are at the places.
  */
 export async function isDense(
   tx: Database,
@@ -190,7 +190,11 @@ export async function isDense(
   size: number,
 ): Promise<boolean> {
   const few = Math.ceil(size / sample);
-  return through - after <= size && exceeds(tx, { after, through: after + 2 * few }, places, few);
+  return (
+    through - after <= size &&
+    (await exceeds(tx, { after, through: after + 2 * few }, places, few)) &&
+    (await exceeds(tx, { after: through - 2 * few, through }, places, few))
+  );
 }
 
 /**

@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, test } from "vitest";
 import { createPlaces, placesAt } from "../../../src/push/notifications/places.ts";
 import { planRange } from "../../../src/push/notifications/plan-range.ts";
-import { isDense } from "../../../src/push/notifications/plan-ranges.ts";
+import { endOfStep, isDense } from "../../../src/push/notifications/plan-ranges.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -99,5 +99,29 @@ describe.each(backends)("a step of planning on %s", (backend) => {
     expect(await dense([60], 0, 128), "exactly half is not enough").toBe(false);
     expect(await dense([0, 60], 0, 129), "more than a step may read").toBe(false);
     expect(await dense([], 0, 128)).toBe(false);
+  });
+
+  test("a step whose range is dense at its beginning alone goes on to as many devices as it may have", async () => {
+    await lab.clear();
+    const devices = await lab.addDevices(
+      Array.from({ length: 600 }, (_, index) => ({
+        userId: `user-${index}`,
+        utcOffset: index < 40 ? 0 : 60,
+      })),
+    );
+    const [first = 0] = devices;
+    const places = await createPlaces()(lab.db, lab.clock.now());
+    const end = (utcOffsets: readonly number[]) =>
+      lab.db.transaction((tx) => {
+        const range = { after: first - 1, through: first + 599, notificationId: "", isTest: false };
+        return endOfStep(
+          tx,
+          { ...range, utcOffsets, acceptedAt: 0, turn: 1 },
+          placesAt(places, utcOffsets),
+          128,
+        );
+      });
+    expect(await end([0])).toBe(undefined);
+    expect(await end([0, 60])).toBe(first - 1 + 128);
   });
 });
