@@ -213,7 +213,7 @@ describe.each(backends)("the janitor on %s", (backend) => {
       insert into push.devices (user_id, provider, token, token_hash, utc_offset, expires_at, registered_at, renewed_at)
       select 'anna', 'fcm', n::text, sha256(n::text::bytea), 0, ${at(-1)}, now(), now() from generate_series(1, 5001) n`);
     const id = await notification(limit + 1, {});
-    await insertEntries(db, id, sql`select 'user-' || n from generate_series(1, 1025) n`);
+    await insertEntries(db, id, sql`select 'user-' || n from generate_series(1, 3000) n`);
     await db.execute(sql`
       insert into push.history_blocks
       select max(user_block), (left(${id}, 24) || lpad(n::text, 12, '0'))::uuid, max(recipient_bits::text)::bit(512)
@@ -237,7 +237,7 @@ describe.each(backends)("the janitor on %s", (backend) => {
     expect(record.rows).toEqual({
       devices: 5001,
       history_blocks: blocks,
-      history_users: 1025,
+      history_users: 3000,
       history_views: 5001,
       delivery_chunks: 5001,
       notifications: 102,

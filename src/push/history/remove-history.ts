@@ -10,8 +10,10 @@ import { computed, rowCount, rows, selection } from "../../platform/database/sta
 import { blockSize, historyBlocks, historyUsers, historyViews } from "../schema.ts";
 import { placeOf } from "./history-blocks.ts";
 
-/** Blocks of users that one transaction looks at; it may have to read all that they have. */
+/** Blocks of users that one transaction looks at. */
 const usersBatch = 10;
+/** Blocks of which it removes users: all that they have is read, and planning waits. */
+const forgetBatch = 2;
 /** Blocks of users among which it looks for those with old entries. */
 const searched = 1_000;
 /** Entries after the oldest ones that are looked at first: most users who had an old one also have one of these. */
@@ -100,8 +102,9 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
           ) as progress`,
       );
       if (!found) throw new Error("looking for ended histories returned no row");
-      const users = found.ending.length === 0 ? 0 : await forgetAmong(tx, found.ending);
-      last = found.through;
+      const ending = found.ending.toSorted((a, b) => a - b).slice(0, forgetBatch);
+      const users = ending.length === 0 ? 0 : await forgetAmong(tx, ending);
+      last = found.ending.length > ending.length ? (ending.at(-1) ?? null) : found.through;
       return { users, isFull: last !== null };
     },
 
