@@ -81,8 +81,10 @@ export class NodeConnection implements Connection {
 
   #endOf({ id, rstCode }: ClientHttp2Stream, hasEnded: boolean) {
     const isRefused = rstCode === constants.NGHTTP2_REFUSED_STREAM;
+    // Node.js resets the streams of a connection that ended, by itself.
+    const isReset = rstCode !== constants.NGHTTP2_NO_ERROR && !this.#http2.destroyed;
     return {
-      resetCode: rstCode === constants.NGHTTP2_NO_ERROR ? undefined : rstCode,
+      resetCode: isReset ? rstCode : undefined,
       isUnprocessed: isRefused || id === undefined || id > this.#lastStreamId,
       isComplete: hasEnded && rstCode === constants.NGHTTP2_NO_ERROR,
     };

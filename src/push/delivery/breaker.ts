@@ -55,6 +55,8 @@ export class Breaker {
   #row = { length: 0, afterMs: 0 };
   #probes = { admitted: 0, failed: 0 };
   #workedAt = Number.NEGATIVE_INFINITY;
+  /** When the latest message was sent that the service has answered. */
+  #answeredUpTo = Number.NEGATIVE_INFINITY;
 
   constructor(rules: Rules) {
     this.#rules = rules;
@@ -89,13 +91,12 @@ export class Breaker {
   report(outcome: Outcome, userId: string, now: number, sent: Sent): Failure | "works" | undefined {
     const { kind } = outcome;
     const state = this.state(now);
-    if (kind === "retry" && outcome.isOwn) {
+    // It was sent before the pause, and is no probe: it shows nothing of the service as it is now.
+    if (state === "probing" && sent.at < this.#pausedUntil) return undefined;
+    if (kind === "retry" && (outcome.isOwn || (outcome.isUnanswered && this.#isItsOwn(sent)))) {
       if (state === "probing") this.#probes.admitted = Math.max(0, this.#probes.admitted - 1);
       return undefined;
     }
-    // A service that has answered since the message was sent is there; and a message that failed before may be the cause
-    // itself. So the messages that are left at the end of a send, as they never get an answer, stop no other send.
-    if (kind === "retry" && state === "open" && (sent.isRetry || sent.at < this.#workedAt)) return undefined;
     if (kind === "retry" || kind === "unavailable") {
       const { reason, afterMs = 0 } = outcome;
       return this.#fail({ cause: "unavailable", afterMs, reason }, kind === "unavailable", now);
@@ -109,12 +110,23 @@ export class Breaker {
     }
     this.#row = { length: 0, afterMs: 0 };
     this.#workedAt = now;
+    this.#answeredUpTo = Math.max(this.#answeredUpTo, sent.at);
     if (isForeign && isMostForeign && state === "open") {
       return this.#pause({ cause: kind, afterMs: 0, reason: outcome.reason }, now);
     }
     if (state !== "probing") return undefined;
     this.#cause = undefined;
     return "works";
+  }
+
+  /**
+   * Whether that a message gets no answer says nothing about the service. One that answers what was sent later is there;
+   * and a message that failed before may be the cause itself. So the messages that are left at the end of a send, as they
+   * never get an answer, stop no other send; but those that were in flight when the service fell silent count, as it has
+   * answered nothing that was sent after them.
+   */
+  #isItsOwn({ at, isRetry }: Sent): boolean {
+    return isRetry || at < this.#answeredUpTo;
   }
 
   /** @param isCertain one such failure shows that the service fails; otherwise only a row of them does */
@@ -129,9 +141,11 @@ export class Breaker {
     if (failure.cause !== "unavailable") return state === "open" ? this.#pause(failure, now) : undefined;
     if (!isCertain && this.#row.length < this.#rules.retriesInARow) return undefined;
     const { afterMs } = this.#row;
-    // What was in flight when the pause began can only prolong it.
-    if (state === "paused" && now + afterMs <= this.#pausedUntil) return undefined;
-    return this.#pause({ ...failure, cause: this.#cause ?? failure.cause, afterMs }, now);
+    if (state !== "paused") return this.#pause({ ...failure, afterMs }, now);
+    // What was in flight when the pause began can only prolong it: by a little more than it wants, as each time is stored.
+    if (now + afterMs <= this.#pausedUntil) return undefined;
+    const longer = { afterMs: afterMs + this.#rules.firstPauseMs / 10 };
+    return this.#pause({ ...failure, cause: this.#cause ?? failure.cause, ...longer }, now);
   }
 
   /** Pauses for a while, until the pause that all processes share is known. */
@@ -144,12 +158,17 @@ export class Breaker {
 
   /** Takes over what all processes share. A new state is judged by its own answers. */
   share({ cause, pausedMs, since }: SharedState, now: number): void {
+    const isSame = since === this.#since;
+    // Probing began when the pause was over, and not when another chunk learns that it is.
+    const isOver = isSame && pausedMs === 0 && this.state(now) === "probing";
     this.#cause = cause;
-    this.#pausedUntil = now + pausedMs;
-    if (since === this.#since) return;
+    if (!isOver) {
+      this.#pausedUntil = now + pausedMs;
+      this.#probes = { admitted: 0, failed: 0 };
+    }
+    if (isSame) return;
     this.#since = since;
     this.#judge.clear();
     this.#row = { length: 0, afterMs: 0 };
-    this.#probes = { admitted: 0, failed: 0 };
   }
 }

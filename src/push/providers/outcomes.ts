@@ -22,7 +22,7 @@ const maxRetryAfterMs = 3_600_000;
 export function whole(result: ExchangeResult): ExchangeResult {
   if (!result.responded || result.isComplete) return result;
   if (result.status < 400 || result.status === 429 || result.status >= 500) return result;
-  return { responded: false, cause: "lost", reason: `${result.status}, cut short` };
+  return { responded: false, cause: "aborted", reason: `${result.status}, cut short` };
 }
 
 /** The body as JSON; undefined if it is not JSON: gateways respond with HTML. */
@@ -71,8 +71,9 @@ export function serverFailureOutcome(response: ProviderResponse, clock: Clock, c
   return { kind: "retry", afterMs, reason: reasonOf(response.status, code) };
 }
 
-/** The outcome without a response. The message may have arrived; a repeat replaces it on the device. */
+/** The outcome without a whole response. The message may have arrived; a repeat replaces it on the device. */
 export function noResponseOutcome({ cause, reason }: NoResponse): Outcome {
   if (cause === "unreachable") return { kind: "unavailable", reason };
-  return { kind: "retry", afterMs: retryMs, reason };
+  if (cause === "aborted") return { kind: "retry", afterMs: retryMs, reason };
+  return { kind: "retry", isUnanswered: true, afterMs: retryMs, reason };
 }

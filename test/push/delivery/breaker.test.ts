@@ -13,6 +13,7 @@ const rules = {
 };
 const sent: Outcome = { kind: "sent" };
 const retry: Outcome = { kind: "retry", reason: "503" };
+const silent: Outcome = { kind: "retry", isUnanswered: true, reason: "response timeout" };
 const own: Outcome = { kind: "retry", isOwn: true, reason: "429" };
 const away: Outcome = { kind: "unavailable", afterMs: 7_000, reason: "429" };
 const refused: Outcome = { kind: "refused", reason: "401" };
@@ -23,6 +24,17 @@ const failed: Outcome = { kind: "failed", reason: "400" };
 function reported(breaker: Breaker, outcomes: readonly Outcome[], now = 0): Failure | "works" | undefined {
   const first = { at: now, isRetry: false };
   return outcomes.map((outcome, index) => breaker.report(outcome, `user-${index}`, now, first)).at(-1);
+}
+
+/** The same numbers from 0 to 1 each time, without a pattern (mulberry32). */
+function seeded(): () => number {
+  let state = 1;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
 }
 
 function probing(cause: Cause): Breaker {
@@ -57,20 +69,67 @@ describe("a service that is open", () => {
     expect(breaker.admits(0)).toBe(verdict === undefined);
   });
 
-  test("is not for messages that were sent before its last answer, or have failed before", () => {
+  test("is not for messages without an answer that others overtook, or that have failed before", () => {
     const breaker = new Breaker(rules);
     reported(breaker, [sent], 10);
-    for (const about of [
+    const quiet = [
       { at: 9, isRetry: false },
       { at: 10, isRetry: true },
-    ]) {
-      const verdicts = Array.from({ length: 5 }, (_, index) => breaker.report(retry, `${index}`, 11, about));
+    ];
+    for (const about of quiet) {
+      const verdicts = Array.from({ length: 5 }, (_, index) => breaker.report(silent, `${index}`, 11, about));
       expect(verdicts).toEqual(Array(5).fill(undefined));
     }
-    // They do not hide a row of others, and one that says so itself is believed.
-    expect(reported(breaker, [retry, retry, retry], 11)).toMatchObject({ cause: "unavailable" });
-    const other = new Breaker(rules);
-    expect(other.report(away, "1", 11, { at: 9, isRetry: true })).toMatchObject({ cause: "unavailable" });
+    // They do not hide a row of others.
+    expect(reported(breaker, [silent, silent, silent], 11)).toMatchObject({ cause: "unavailable" });
+    // What has an answer is counted, whenever it was sent and however often.
+    for (const about of quiet) {
+      const other = new Breaker(rules);
+      reported(other, [sent], 10);
+      const verdicts = [1, 2, 3].map((user) => other.report(retry, `${user}`, 11, about));
+      expect(verdicts).toMatchObject([undefined, undefined, { cause: "unavailable" }]);
+      expect(new Breaker(rules).report(away, "1", 11, about)).toMatchObject({ cause: "unavailable" });
+    }
+  });
+
+  test.each([0.8, 0.95, 0.998])("is where it fails %d of its messages, with many in flight", (failing) => {
+    const breaker = new Breaker({ ...rules, retriesInARow: 20 });
+    // 16 messages a millisecond; each is answered after 50 ms. One in so many succeeds, at no regular distance.
+    const random = seeded();
+    let verdict: ReturnType<Breaker["report"]>;
+    for (let index = 0; index < 20_000 && verdict === undefined; index += 1) {
+      const at = index / 16;
+      const outcome = random() < failing ? retry : sent;
+      verdict = breaker.report(outcome, `user-${index}`, at + 50, { at, isRetry: false });
+    }
+    expect(verdict).toMatchObject({ cause: "unavailable" });
+  });
+
+  test("is not at the end of a send, by the few messages that never get an answer", () => {
+    const breaker = new Breaker({ ...rules, retriesInARow: 20 });
+    const ends = Array.from({ length: 100_000 }, (_, index) => {
+      const isSilent = index % 1_000 === 999;
+      return {
+        at: index / 10,
+        now: index / 10 + (isSilent ? 10_000 : 50),
+        outcome: isSilent ? silent : sent,
+      };
+    }).toSorted((a, b) => a.now - b.now);
+    const verdicts = ends.map(({ at, now, outcome }, index) =>
+      breaker.report(outcome, `user-${index}`, now, { at, isRetry: false }),
+    );
+    expect(verdicts.every((verdict) => verdict === undefined)).toBe(true);
+  });
+
+  test("is when the messages time out that were in flight as it fell silent", () => {
+    const breaker = new Breaker({ ...rules, retriesInARow: 20 });
+    // 800 are in flight at a time. It falls silent at 1,000 ms.
+    for (let at = 0; at <= 950; at += 1 / 16) breaker.report(sent, `${at}`, at + 50, { at, isRetry: false });
+    const verdicts = Array.from({ length: 799 }, (_, index) => {
+      const at = 950 + (index + 1) / 16;
+      return breaker.report(silent, `${index}`, at + 10_000, { at, isRetry: false });
+    });
+    expect(verdicts.findIndex((verdict) => verdict !== undefined)).toBe(19);
   });
 
   test("a failure is a message's own only while the service shows that it works", () => {
@@ -87,16 +146,32 @@ describe("a service that is paused", () => {
   test("is paused longer by what was in flight, if that wants it, and opened by none of it", () => {
     const breaker = new Breaker(rules);
     expect(reported(breaker, [away])).toMatchObject({ afterMs: 7_000 });
-    expect(reported(breaker, [away], 1_000)).toMatchObject({ afterMs: 7_000 });
+    expect(reported(breaker, [away], 1_000)).toMatchObject({ afterMs: 7_100 });
     expect(reported(breaker, [{ ...away, afterMs: 100 }], 1_000)).toBe(undefined);
-    expect(reported(breaker, [{ ...away, afterMs: 30_000 }], 1_000)).toMatchObject({ afterMs: 30_000 });
+    expect(reported(breaker, [{ ...away, afterMs: 30_000 }], 1_000)).toMatchObject({ afterMs: 30_100 });
     expect(reported(breaker, [sent], 1_000)).toBe(undefined);
     expect(breaker.state(1_000)).toBe("paused");
-    expect(breaker.state(31_000)).toBe("probing");
+    expect(breaker.state(31_100)).toBe("probing");
+  });
+
+  test("is not paused longer by each message that was in flight", () => {
+    const breaker = new Breaker(rules);
+    const answers = Array.from({ length: 800 }, (_, index) =>
+      breaker.report({ ...retry, afterMs: 10_000 }, `${index}`, 50 + index / 16, { at: 0, isRetry: false }),
+    );
+    expect(answers.filter((verdict) => verdict !== undefined)).toHaveLength(2);
+    expect(breaker.state(10_099)).toBe("paused");
   });
 });
 
 describe("a service that is probed", () => {
+  test("loses no probe to a pause that turns out longer", () => {
+    const breaker = probing("unavailable");
+    while (breaker.admits(0));
+    breaker.share({ cause: "unavailable", pausedMs: 100, since: "1" }, 0);
+    expect([100, 100, 100].map((now) => breaker.admits(now))).toEqual([true, true, false]);
+  });
+
   test("gets as many messages as a probe has", () => {
     const breaker = probing("unavailable");
     expect([1, 2, 3].map(() => breaker.admits(0))).toEqual([true, true, false]);
@@ -123,11 +198,34 @@ describe("a service that is probed", () => {
     );
   });
 
-  test("gets another message for one whose failure was its own", () => {
+  test.each<[string, Outcome, boolean]>([
+    ["whose failure was its own", own, false],
+    ["that has failed before, and gets no answer", silent, true],
+  ])("gets another message for one %s", (_, outcome, isRetry) => {
     const breaker = probing("unavailable");
     while (breaker.admits(0));
-    reported(breaker, [own]);
-    expect(breaker.admits(0)).toBe(true);
+    for (let time = 0; time < 2; time += 1) {
+      expect(breaker.report(outcome, "1", 0, { at: 0, isRetry })).toBe(undefined);
+    }
+    expect([1, 2, 3].map(() => breaker.admits(0))).toEqual([true, true, false]);
+    expect(reported(breaker, [retry, retry])).toMatchObject({ cause: "unavailable" });
+  });
+
+  test("is not judged by messages that were sent before its pause was over", () => {
+    const breaker = new Breaker(rules);
+    reported(breaker, [away]);
+    breaker.share({ cause: "unavailable", pausedMs: 7_000, since: "1" }, 0);
+    while (breaker.admits(7_500));
+    // Another chunk learns meanwhile that the pause is over; the probes in flight are still its probes.
+    breaker.share({ cause: "unavailable", pausedMs: 0, since: "1" }, 8_000);
+    const late = { at: 6_999, isRetry: false };
+    for (const outcome of [sent, failed, silent, retry, own, away]) {
+      expect(breaker.report(outcome, "1", 8_000, late)).toBe(undefined);
+    }
+    expect([breaker.state(8_000), breaker.admits(8_000)]).toEqual(["probing", false]);
+    const probe = { at: 7_500, isRetry: false };
+    expect(breaker.report(silent, "1", 8_000, probe)).toBe(undefined);
+    expect(breaker.report(sent, "2", 8_000, probe)).toBe("works");
   });
 
   test("is judged by what it answers from then on", () => {

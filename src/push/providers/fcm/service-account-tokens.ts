@@ -104,5 +104,6 @@ export class ServiceAccountTokens implements TokenSource {
 /** Without an access token no message can be sent, so a temporary failure here makes the whole provider unavailable. */
 function asAccessFailure(outcome: Outcome): Outcome {
   if (outcome.kind !== "retry" && outcome.kind !== "unavailable") return outcome;
-  return { ...outcome, kind: "unavailable", reason: `OAuth: ${outcome.reason}` };
+  const { afterMs, reason } = outcome;
+  return { kind: "unavailable", ...(afterMs !== undefined && { afterMs }), reason: `OAuth: ${reason}` };
 }

@@ -25,14 +25,15 @@ export interface ProviderResponse {
   text(): string;
 }
 
-/** No response came. */
+/** No response came, or not all of it. */
 export interface NoResponse {
   readonly responded: false;
   /**
    * `unreachable`: there is no connection, so other requests would fail too. `lost`: the connection broke, and the peer
-   * may or may not have processed the request. `timeout`: the same, after the timeout.
+   * may or may not have processed the request. `timeout`: the same, after the timeout. `aborted`: the peer itself ended
+   * the exchange early.
    */
-  readonly cause: "unreachable" | "lost" | "timeout";
+  readonly cause: "unreachable" | "lost" | "timeout" | "aborted";
   /** A few words, such as `ECONNREFUSED`; contains nothing of the request. */
   readonly reason: string;
 }

@@ -136,7 +136,8 @@ export class Http2Pool implements SessionOwner {
       exchange.succeed();
       if (exchange.status === this.#options.reconnectOn) session.retire();
     } else if (!isUnprocessed || exchange.tries >= maxTries) {
-      exchange.fail("lost", resetCode === undefined ? session.reason : `RST_STREAM ${resetCode}`);
+      if (resetCode === undefined) exchange.fail("lost", session.reason);
+      else exchange.fail("aborted", `RST_STREAM ${resetCode}`);
     } else {
       this.#waiting.add(exchange);
     }

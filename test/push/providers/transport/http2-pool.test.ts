@@ -217,7 +217,7 @@ describe.each(["own", "node"] as const)("with the client %s:", (client) => {
         asked += 1;
         stream.close(constants.NGHTTP2_REFUSED_STREAM);
       });
-      expect(await ask(poolOf(origin))).toMatchObject({ responded: false, cause: "lost" });
+      expect(await ask(poolOf(origin))).toMatchObject({ responded: false, cause: "aborted" });
       expect(asked).toBe(4);
     });
   });

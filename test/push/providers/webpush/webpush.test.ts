@@ -190,7 +190,11 @@ describe("a push service that speaks only HTTP/1.1", () => {
       },
       { kind: "sent" },
     ],
-    ["a reset", (response) => response.destroy(), { kind: "retry", afterMs: 10_000, reason: "ECONNRESET" }],
+    [
+      "a reset",
+      (response) => response.destroy(),
+      { kind: "retry", isUnanswered: true, afterMs: 10_000, reason: "ECONNRESET" },
+    ],
   ])("answers %s", async (_, respond, outcome) => {
     answer = (request, response) => void request.resume().on("end", () => respond(response));
     expect(await sendOne(sender, subscription)).toEqual(outcome);
