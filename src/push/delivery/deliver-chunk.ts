@@ -153,8 +153,8 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
       works: (service) => states.works(service),
       isForeign: (service) => states.refusesUsers(service),
     });
-    const isOpen = (service: string) => states.state(service) === "open";
-    const tries = nextTries(chunk, left, { isOpen, reason: tally.reason }, rules, random);
+    const state = (service: string) => states.state(service);
+    const tries = nextTries(chunk, left, { state, reason: tally.reason }, rules, random);
     const outcomes = tally.take();
     const counts = outcomes.addedTo(attempt.counts);
     const result = { counts, answers: isBelieved(tally) ? outcomes : undefined, tries };

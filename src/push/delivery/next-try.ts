@@ -2,6 +2,7 @@
  * When the devices that are left of a chunk are tried again, and when they are given up. What waits for its turn or for
  * its provider spends no tries: only a message's own failures count.
  */
+import type { State } from "./breaker.ts";
 import type { TakenChunk } from "./chunk-repository.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
 import type { Left, LeftDevice } from "./tally.ts";
@@ -28,8 +29,8 @@ export interface NextTry {
 
 /** What the tries depend on, besides the devices that are left. */
 interface Circumstances {
-  /** Whether messages can be sent to the service at the moment. */
-  isOpen(service: string): boolean;
+  /** The state of the service at the moment. */
+  state(service: string): State;
   /** The last error; undefined: there was none. */
   readonly reason: string | undefined;
 }
@@ -38,15 +39,20 @@ interface Circumstances {
 export function nextTries(
   chunk: Pick<TakenChunk, "retries" | "reason" | "ageMs">,
   left: Left,
-  { isOpen, reason: lastReason }: Circumstances,
+  { state, reason: lastReason }: Circumstances,
   rules: DeliveryRules,
   random: Random,
 ): NextTry[] {
   const { retries } = chunk;
+  const isOpen = (service: string) => state(service) === "open";
   const reason = lastReason ?? chunk.reason;
-  // What an outage hit waits for its end, like what the outage kept from being sent.
-  const hit = Map.groupBy(left.unclear, ({ service }) => isOpen(service));
-  const waiting = [...left.waiting, ...(hit.get(false) ?? [])];
+  const hasFailed = retries > 0;
+  // What an outage hit waits for its end, like what the outage kept from being sent. A probe that has failed by itself
+  // before shows no outage, and would be the next probe again and again.
+  const isHit = ({ service }: LeftDevice) =>
+    state(service) === "paused" || (state(service) === "probing" && !hasFailed);
+  const waiting = [...left.waiting, ...left.unclear.filter(isHit)];
+  const unclear = left.unclear.filter((device) => !isHit(device));
   const services = new Set(waiting.map(({ service }) => service));
   const wait: NextTry = {
     devices: ids(waiting),
@@ -63,10 +69,12 @@ export function nextTries(
   const backoff = (tries: number) =>
     withJitter(Math.min(rules.longestRetryMs, rules.firstRetryMs * 2 ** Math.max(0, tries - 1)), random);
   const retry = { services: [], isLast: true, reason };
+  // No try is counted while nothing shows whose failure it is, but what has failed by itself before has an end.
+  const isHopeless = isOld && hasFailed;
   return [
     ...(waiting.length > 0 ? [wait] : []),
-    ...byWait(hit.get(true) ?? [], backoff(retries)).map((part) => ({
-      ...{ ...part, ...retry, retries, giveUp: false },
+    ...byWait(unclear, isHopeless ? Number.POSITIVE_INFINITY : backoff(retries)).map((part) => ({
+      ...{ ...part, ...retry, retries, giveUp: isHopeless },
     })),
     ...byWait(left.failing, giveUp ? Number.POSITIVE_INFINITY : backoff(failed)).map((part) => ({
       ...{ ...part, ...retry, retries: failed, giveUp },

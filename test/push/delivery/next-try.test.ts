@@ -13,7 +13,9 @@ interface Case {
   readonly left: { readonly [Group in Exclude<keyof Left, "untried">]?: readonly Device[] } & {
     readonly untried?: number;
   };
+  /** Services that are paused, and those that are probed. The others are open. */
   readonly closed?: readonly string[];
+  readonly probed?: readonly string[];
 }
 
 type Device = number | readonly [id: number, afterMs: number, service?: string];
@@ -25,12 +27,16 @@ function devices(given: readonly Device[] = []): LeftDevice[] {
   });
 }
 
-function tries({ left, closed = [], ...given }: Case): NextTry[] {
+function tries({ left, closed = [], probed = [], ...given }: Case): NextTry[] {
   const { untried = 0, waiting, unclear, failing } = left;
   return nextTries(
     { ...chunk, ...given.chunk },
     { untried, waiting: devices(waiting), unclear: devices(unclear), failing: devices(failing) },
-    { isOpen: (service) => !closed.includes(service), reason: "500" },
+    {
+      state: (service) =>
+        closed.includes(service) ? "paused" : probed.includes(service) ? "probing" : "open",
+      reason: "500",
+    },
     rules,
     () => 0,
   );
@@ -109,6 +115,38 @@ describe("the next try", () => {
       "none after an hour of failures",
       { chunk: { reason: "500", ageMs: 1_001 }, left: { failing: [1] } },
       [{ retries: 1, giveUp: true }],
+    ],
+    [
+      "none after an hour in which nothing shows whose failure it is, of what has failed by itself before",
+      { chunk: { retries: 1, reason: "500", ageMs: 1_001 }, left: { unclear: [1] } },
+      [{ devices: [1], retries: 1, giveUp: true }],
+    ],
+    [
+      "as before, within that hour, or where it has not",
+      { chunk: { retries: 0, reason: "500", ageMs: 1_001 }, left: { unclear: [1] } },
+      [{ devices: [1], afterMs: 10, retries: 0, giveUp: false }],
+    ],
+    [
+      "of a probe that has failed by itself before when its own wait is over",
+      {
+        chunk: { retries: 2, reason: "500" },
+        left: { waiting: [1], untried: 1, unclear: [2] },
+        probed: [""],
+      },
+      [
+        { devices: [1], services: [""], retries: 2 },
+        { devices: [2], services: [], afterMs: 20, retries: 2, giveUp: false },
+      ],
+    ],
+    [
+      "none of such a probe after an hour",
+      { chunk: { retries: 2, reason: "500", ageMs: 1_001 }, left: { unclear: [1] }, probed: [""] },
+      [{ devices: [1], giveUp: true }],
+    ],
+    [
+      "of a probe that has not failed before with what waits for its service",
+      { left: { waiting: [1], untried: 1, unclear: [2] }, probed: [""] },
+      [{ devices: [1, 2], services: [""], retries: 0, giveUp: false }],
     ],
     [
       "of each part by itself",
