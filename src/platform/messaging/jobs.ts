@@ -256,7 +256,8 @@ function startWorker<Data extends object>(
   /** The jobs that are being done; the promises resolve at their ends. */
   const open = new Map<Job<Data>, Promise<void>>();
   const heartbeat = setInterval(() => {
-    if (open.size > 0) boss.touch(queue, [...open.keys()]).catch(() => undefined);
+    // Each by itself: one whose row is locked, as its handler stores what it did, must not keep the others waiting.
+    for (const job of open.keys()) boss.touch(queue, job).catch(() => undefined);
   }, heartbeatIntervalMs).unref();
 
   async function workOn(job: Job<Data>, stopping: AbortSignal, next: () => void): Promise<void> {

@@ -120,7 +120,8 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
   const isBelieved = ({ services }: Tally) => !services.values().some((service) => states.refuses(service));
 
   /** Stores what is answered while other messages of the chunk have no answer yet. */
-  async function storeMeanwhile(attempt: Attempt, { tally, ended, halt }: Sending): Promise<void> {
+  async function storeMeanwhile(attempt: Attempt, sending: Sending): Promise<void> {
+    const { tally, ended, halt } = sending;
     const { job, chunk } = attempt;
     const over = new AbortController();
     const end = () => over.abort();
@@ -129,12 +130,14 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
       for (let waitMs = rules.storeAfterMs; ; waitMs = Math.min(2 * waitMs, rules.storeEveryMs)) {
         await pause(waitMs, over.signal);
         if (over.signal.aborted) return;
-        // The answers of a service that refuses us are judged when the chunk has ended.
-        if (!tally.hasFresh || !isBelieved(tally)) continue;
+        const untried = sending.takeUntried();
+        if (!tally.hasFresh && untried.length === 0) continue;
         const { open } = tally;
         const outcomes = tally.take();
         attempt.counts = outcomes.addedTo(attempt.counts);
-        const result = { counts: attempt.counts, answers: outcomes, open };
+        const answers = isBelieved(tally) ? outcomes : undefined;
+        const rest = { devices: untried, jobId: randomUUID() };
+        const result = { counts: attempt.counts, answers, open, rest };
         const removals = await withRetries(chunk, () => storeAnswers(storage, job, chunk, result));
         await report(chunk, outcomes, removals);
       }

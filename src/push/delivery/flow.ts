@@ -28,6 +28,11 @@ export class Flow {
     this.#options = options;
   }
 
+  /** How many messages were begun, those included that were not sent then: the chunk's first ones. */
+  get begun(): number {
+    return this.#next;
+  }
+
   /** Releases the chunk's first `count` messages, counted from its beginning. */
   release(count: number): void {
     this.#released = Math.max(this.#released, count);

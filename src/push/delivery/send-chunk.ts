@@ -31,6 +31,11 @@ export interface Sending {
    * services are why devices are left.
    */
   readonly ended: Promise<Stop | undefined>;
+  /**
+   * Gives up the devices that were not tried when the chunk's turn or the process ended, so that they need not wait for
+   * the answers that others have still to get. @returns their ids; empty if the sending goes on
+   */
+  takeUntried(): readonly number[];
   /** Stops sending; messages in flight finish. The first reason counts. */
   halt(why: Stop): void;
 }
@@ -66,7 +71,7 @@ export function startSending(
     unwatch();
     stopping.removeEventListener("abort", end);
   });
-  return { tally, ended, halt };
+  return { tally, ended, takeUntried: () => sending.takeUntried(), halt };
 }
 
 class ChunkSending {
@@ -164,7 +169,12 @@ class ChunkSending {
     this.#stop ??= why;
     this.#flow.stop();
     this.#halted.abort();
-    this.#offerNext();
+    // A job that comes too early, as the provider is paused, is refused.
+    this.#next();
+  }
+
+  takeUntried(): readonly number[] {
+    return this.#stop === "long" || this.#stop === "ending" ? this.tally.takeFrom(this.#flow.begun) : [];
   }
 
   async run(): Promise<Stop | undefined> {
@@ -218,7 +228,7 @@ class ChunkSending {
     this.#reserved = first + messages;
     const start = performance.now() + startMs;
     const eachMs = (endMs - startMs) / messages;
-    this.#lastAt = start + endMs - startMs;
+    this.#lastAt = start + (messages - 1) * eachMs;
     for (let released = 0; released < messages && this.#stop === undefined; ) {
       const dueInMs = start + released * eachMs - performance.now();
       if (dueInMs > 0) await pause(Math.max(dueInMs, this.#deps.rules.tickMs), this.#halted.signal);

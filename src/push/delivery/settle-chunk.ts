@@ -37,6 +37,8 @@ interface StoredResult {
 interface PartialResult extends StoredResult {
   /** The devices without a final outcome. */
   readonly open: readonly number[];
+  /** The devices that are sent to next, as a chunk of their own with this job; there may be none. */
+  readonly rest: { readonly devices: readonly number[]; readonly jobId: string };
 }
 
 /** The results of a worker's attempt at a chunk. */
@@ -88,21 +90,45 @@ const probedMs = 500;
 
 /**
  * Stores what has been answered so far. The devices without a final outcome stay in the chunk, with its job: if the
- * process dies, they alone are sent to again.
+ * process dies, they alone are sent to again. The rest, which was not tried, waits for none of them.
  * @throws JobLostError if another worker has the chunk by now; then nothing is stored
  */
 export async function storeAnswers(
-  { db, provider, limits }: Omit<Dependencies, "jobs">,
+  { db, jobs, provider, limits }: Dependencies,
   job: Job<DeliveryJob>,
   chunk: TakenChunk,
-  { counts, answers, open }: PartialResult,
+  { counts, answers, open, rest }: PartialResult,
 ): Promise<Removals> {
   const { retries, reason } = chunk;
-  const part: Part = { ...nothingLeft, state: "SENDING", jobId: job.id, devices: open, retries, reason };
+  const kept: Part = { ...nothingLeft, state: "SENDING", jobId: job.id, devices: open, retries, reason };
+  const untried: Part = { ...kept, state: "PENDING", ...rest };
   return db.transaction(async (tx) => {
-    await writeChunk(tx, chunk, counts, part, 0);
+    const isToSplit = rest.devices.length > 0 && (await hasDevices(tx, chunk, rest.devices));
+    if (isToSplit) {
+      const data: DeliveryJob = { chunkId: await splitChunk(tx, chunk, untried) };
+      await jobs.enqueue(tx, deliveryQueue(provider), [{ id: rest.jobId, data, priority: job.priority }]);
+    }
+    await writeChunk(tx, chunk, counts, kept, isToSplit ? rest.devices.length : 0);
     return recordAll(tx, provider, answers, limits);
   });
+}
+
+/** Whether the chunk has these devices still. It has not if the transaction is repeated and was committed before. */
+async function hasDevices(
+  tx: Database,
+  { id, attempt }: TakenChunk,
+  devices: readonly number[],
+): Promise<boolean> {
+  const chunk = names(deliveryChunks);
+  const found = await rowCount(
+    tx,
+    sql`
+      select 1 as one from ${deliveryChunks}
+      where ${chunk.id} = ${id}::bigint and ${chunk.attempt} = ${attempt}::int and ${chunk.state} = 'SENDING'
+        and ${chunk.deviceIds} @> ${arrayLiteral(devices.map(String))}::bigint[]
+      for update`,
+  );
+  return found > 0;
 }
 
 /**

@@ -114,6 +114,13 @@ export class Tally {
     return this.#open.flatMap((open) => (open === undefined ? [] : [open.device.id]));
   }
 
+  /** Gives up the devices from this place on, none of which was tried. @returns their ids */
+  takeFrom(index: number): number[] {
+    const taken = this.#open.slice(index).flatMap((open) => (open === undefined ? [] : [open.device.id]));
+    this.#open.fill(undefined, index);
+    return taken;
+  }
+
   /** Decides what the services' states leave open: foreign tokens, and whose failures the retries are. Call it once. */
   conclude({ works, isForeign }: ServiceVerdicts): Left {
     for (const [index, open] of this.#open.entries()) {

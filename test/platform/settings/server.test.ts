@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { settingsTable } from "../../../scripts/settings-doc.ts";
 import { authTable } from "../../../src/auth/settings-table.ts";
 import { databaseTable, migrationTable } from "../../../src/platform/database/settings.ts";
+import { brokerTable } from "../../../src/platform/messaging/broker-settings.ts";
 import type { EnvironmentVariables } from "../../../src/platform/settings/environment.ts";
 import { parse } from "../../../src/platform/settings/kinds.ts";
 import {
@@ -203,6 +204,7 @@ describe("every row", () => {
     serverTable,
     databaseTable,
     migrationTable,
+    brokerTable,
     authTable,
     pushTable,
     providerTable,

@@ -1,4 +1,5 @@
 /** Messages that wait for their answers: what goes on meanwhile, and what is stored of their chunks. */
+import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Job } from "../../../src/platform/messaging/jobs.ts";
@@ -109,6 +110,27 @@ describe.each(backends)("slow answers on %s", (backend) => {
     await test.setState(planned, "CANCELLED");
   });
 
+  it("keep the rest of their own chunk waiting neither when its turn is over nor when the process ends", async () => {
+    const planned = await test.plan({ devices: 120 });
+    const { provider, answerLate } = slowProvider(50, (token) => token === planned.tokens[0]);
+    const options = { providers: [provider], settings: { maxPerSecond: 50 }, rules: { maxSendingMs: 300 } };
+    const first = test.startWorker(options);
+    await eventually(() => provider.sent.length > 40);
+    const stopping = first.stop();
+    test.startWorker(options);
+    await eventually(() => provider.sent.length === 120);
+    await eventually(
+      async () => (await test.chunks(planned)).reduce((sum, one) => sum + one.sent, 0) === 119,
+    );
+    answerLate();
+    await stopping;
+    await eventually(async () => (await test.chunks(planned)).every(({ state }) => state === "DONE"));
+    const chunks = await test.chunks(planned);
+    expect(chunks.reduce((sum, one) => sum + one.sent, 0)).toBe(120);
+    expect(chunks.reduce((sum, one) => sum + one.planned, 0)).toBe(120);
+    expect(provider.sent).toHaveLength(120);
+  });
+
   describe("where a chunk is stored", () => {
     const dependencies = () => ({
       ...{ db: test.db, jobs: test.jobs, provider: "fcm" as const },
@@ -139,7 +161,13 @@ describe.each(backends)("slow answers on %s", (backend) => {
     it("repeats nothing if the commit was not seen", async () => {
       const { planned, job, chunk } = await take(4);
       const [one, two, three, four] = planned.deviceIds;
-      const first = { counts: { ...counts, sent: 2, dropped: 1 }, answers: undefined, open: [four ?? 0] };
+      const rest = { devices: [], jobId: randomUUID() };
+      const first = {
+        counts: { ...counts, sent: 2, dropped: 1 },
+        answers: undefined,
+        open: [four ?? 0],
+        rest,
+      };
       for (let time = 0; time < 2; time += 1) await storeAnswers(dependencies(), job, chunk, first);
       expect(await test.chunks(planned)).toMatchObject([{ state: "SENDING", sent: 2, dropped: 1, rest: 1 }]);
       const answers = { users: new Map([["user-1", true]]), sent: [one, two, three].map(Number), dead: [] };
@@ -148,6 +176,19 @@ describe.each(backends)("slow answers on %s", (backend) => {
       await settleChunk(dependencies(), job, chunk, last);
       expect(await test.chunks(planned)).toMatchObject([{ state: "DONE", sent: 2, dropped: 1, failed: 1 }]);
       expect(await test.openJobs()).toBe(0);
+    });
+
+    it("splits the rest off once, if the commit was not seen", async () => {
+      const { planned, job, chunk } = await take(5);
+      const [, two = 0, ...devices] = planned.deviceIds;
+      const rest = { devices, jobId: randomUUID() };
+      const result = { counts: { ...counts, sent: 1 }, answers: undefined, open: [two], rest };
+      for (let time = 0; time < 2; time += 1) await storeAnswers(dependencies(), job, chunk, result);
+      expect(await test.chunks(planned)).toMatchObject([
+        { state: "SENDING", planned: 2, sent: 1, rest: 1 },
+        { state: "PENDING", planned: 3, sent: 0, rest: 3 },
+      ]);
+      expect(await test.openJobs()).toBe(2);
     });
 
     it("keeps since when those fail that are split off, whatever the others wait for", async () => {
