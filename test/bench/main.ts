@@ -11,7 +11,7 @@ import { connect } from "node:net";
 import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql } from "../support/postgresql/server.ts";
 import { application, introspector, type Preparation, prepare, refreshedRows } from "./prepare.ts";
-import { type Measured, measure, pinned, startBenchServer } from "./processes.ts";
+import { databaseCore, type Measured, measure, pinned, startBenchServer } from "./processes.ts";
 import { basic, introspectPath, ports, startProduct, tokensPath, warmIntrospection } from "./product.ts";
 
 const seconds = process.env["BENCH_SECONDS"] ?? "3";
@@ -188,7 +188,7 @@ async function bench(preparation: Preparation): Promise<void> {
   await product.stop();
 }
 
-const stopPostgresql = await providePostgresql({ durable: true });
+const stopPostgresql = await providePostgresql({ durable: true, core: databaseCore });
 if (!postgresUrl()) {
   print(`The benchmark needs PostgreSQL. ${installPostgresql}`);
   process.exit(1);
@@ -199,7 +199,7 @@ const preparation = await prepare(count, (done) => {
 });
 showProgress("");
 print(
-  `Each figure: median of ${rounds} rounds of ${seconds} s, each a ceiling and the product, after a warm-up; 64 in flight${pinned ? ", servers on core 0, load on core 1" : ""}.\n`,
+  `Each figure: median of ${rounds} rounds of ${seconds} s, each a ceiling and the product, after a warm-up; 64 in flight${pinned ? ", servers on core 0, load and PostgreSQL on core 1" : ""}.\n`,
 );
 try {
   await bench(preparation);

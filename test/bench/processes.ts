@@ -20,6 +20,9 @@ function pinningWorks(): boolean {
 /** Whether servers and load have a core each. */
 export const pinned = canPin;
 
+/** Where PostgreSQL runs when one process of the product is measured: beside the load. */
+export const databaseCore = canPin ? 1 : undefined;
+
 /** Where a process runs; "any" leaves it to the system. */
 type Core = 0 | 1 | "any";
 

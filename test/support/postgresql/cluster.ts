@@ -24,6 +24,8 @@ export interface ClusterPlace {
   readonly parent?: string;
   /** The server may end by itself, as where its disk is full; otherwise that is a failure. */
   readonly mayEnd?: boolean;
+  /** The processor that all its processes run on, by taskset; any where it is not given. */
+  readonly core?: number;
 }
 
 /**
@@ -38,18 +40,13 @@ export async function startCluster(
   binaries: string,
   settings: readonly string[] = [],
   primary = "",
-  place: ClusterPlace = {},
+  { core, ...place }: ClusterPlace = {},
 ): Promise<Cluster> {
   const program = fileURLToPath(new URL("keeper.ts", import.meta.url));
   // In a process group of its own, so that Ctrl+C reaches it by the closed pipe only, after the tests have ended.
-  const keeper = spawn(
-    process.execPath,
-    [program, JSON.stringify({ binaries, settings, primary, ...place })],
-    {
-      detached: true,
-      stdio: ["pipe", "pipe", "inherit"],
-    },
-  );
+  const command = [process.execPath, program, JSON.stringify({ binaries, settings, primary, ...place })];
+  const [file = "", ...args] = core === undefined ? command : ["taskset", "-c", String(core), ...command];
+  const keeper = spawn(file, args, { detached: true, stdio: ["pipe", "pipe", "inherit"] });
   const gone = once(keeper, "exit");
   const lines = createInterface({ input: keeper.stdout });
   const line = () =>

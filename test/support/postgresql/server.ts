@@ -28,6 +28,8 @@ export function requiredPostgresUrl(): URL {
 export interface ProvideOptions {
   /** Commits survive the machine, as in production: for measurements. */
   readonly durable?: boolean;
+  /** The processor that a server which is started runs on; any where it is not given. */
+  readonly core?: number | undefined;
 }
 
 /**
@@ -38,6 +40,7 @@ export interface ProvideOptions {
  */
 export async function providePostgresql({
   durable = false,
+  core,
 }: ProvideOptions = {}): Promise<() => Promise<void>> {
   const given = postgresUrl();
   if (given) {
@@ -46,7 +49,12 @@ export async function providePostgresql({
   }
   const binaries = findPostgresql();
   if (binaries === undefined) return async () => undefined;
-  const cluster = await startCluster(binaries, durable ? [] : testSettings);
+  const cluster = await startCluster(
+    binaries,
+    durable ? [] : testSettings,
+    "",
+    core === undefined ? {} : { core },
+  );
   process.env[variable] = cluster.url;
   return async () => {
     delete process.env[variable];
