@@ -1,6 +1,6 @@
 /** What a send is measured with besides the services: the fakes in a process of their own, and a caller's token. */
 import { spawn } from "node:child_process";
-import { randomUUID } from "node:crypto";
+import { randomInt, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { Scenario } from "../../src/development/provider-fakes/scenario.ts";
@@ -114,7 +114,12 @@ export async function backofficeToken(auth: string): Promise<string> {
     if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
     return response;
   };
-  await call("POST", "/v1/identities", internal, JSON.stringify({ id, phone: "+12025550123" }));
+  await call(
+    "POST",
+    "/v1/identities",
+    internal,
+    JSON.stringify({ id, phone: `+1415${randomInt(2_000_000, 9_000_000)}` }),
+  );
   await call("PUT", `/v1/identities/${id}/password`, internal, JSON.stringify({ password }));
   const response = await call(
     "POST",
