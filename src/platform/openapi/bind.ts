@@ -143,9 +143,9 @@ function bindOperation<O, Caller>(
   const returnsJson = Object.values(operation.responses).some(({ content }) => content?.["application/json"]);
   const hasSuccessBody = returnsJson && operation.responses["406"] !== undefined;
   const readParameters = parameterReader(operation);
-  const validators = operation.requestValidators();
+  // Compiled at the first request: to compile those of all operations takes most of the time of a start.
   const validatorsFor = (body: RequestBody | undefined) =>
-    body?.namesAllErrors === false ? operation.firstErrorValidators() : validators;
+    body?.namesAllErrors === false ? operation.firstErrorValidators() : operation.requestValidators();
 
   function refuseUnacceptable(header: HeaderReader): void {
     if (!hasSuccessBody || acceptsJson(header("accept"))) return;

@@ -254,7 +254,11 @@ function describeOperation(
   const { parameters = [], requestBody, responses = {} } = dereferenced;
   const security = (operation.security ?? []).map((alternative) => Object.keys(alternative));
   const compiled = new Map<string, ValidateFunction | undefined>();
-  const requestValidators = () => backend.validator.getRequestValidatorsForOperation(id) ?? [];
+  let validators: readonly ValidateFunction[] | undefined;
+  const requestValidators = () => {
+    validators ??= backend.validator.getRequestValidatorsForOperation(id) ?? [];
+    return validators;
+  };
   let firstErrorValidators: readonly ValidateFunction[] | undefined;
   return {
     id,
