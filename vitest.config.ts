@@ -4,6 +4,9 @@ import { join } from "node:path";
 import { defineConfig } from "vitest/config";
 import { BACKENDS_FILE } from "./test/support/backends.ts";
 import ClosingLines from "./test/support/reporter.ts";
+import { useRunDirectory } from "./test/support/run-directory.ts";
+
+useRunDirectory();
 
 // The workers inherit it and write there which databases they ran on.
 process.env[BACKENDS_FILE] = join(tmpdir(), `gatepost-test-${randomUUID()}`);

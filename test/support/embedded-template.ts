@@ -1,15 +1,15 @@
 /**
  * Migrated embedded databases to copy: making one takes seconds, copying it does not. Made once for each
- * service and state of its migrations, under the system's temporary directory.
+ * service and state of its migrations, where later runs find them.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { authMigrations } from "../../src/auth/service.ts";
 import type { Migrations } from "../../src/platform/database/migrations.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { pushJobTables } from "../../src/push/database.ts";
+import { lastingDirectory } from "./run-directory.ts";
 
 function fingerprint({ folder, librarySchemas }: Migrations): string {
   const hash = createHash("sha256");
@@ -35,7 +35,10 @@ export async function copyEmbeddedDatabase(
   migrations: Migrations = authMigrations,
 ): Promise<void> {
   if (existsSync(target)) return;
-  const template = join(tmpdir(), `gatepost-embedded-${migrations.schema}-${fingerprint(migrations)}`);
+  const template = join(
+    lastingDirectory(),
+    `gatepost-embedded-${migrations.schema}-${fingerprint(migrations)}`,
+  );
   if (!existsSync(template)) {
     const mine = `${template}-${randomUUID()}`;
     const database = await openDatabase({ kind: "embedded", dataDir: mine }, migrations);
