@@ -29,7 +29,10 @@ const trailers = {
 const ready = () => process.stdout.write("ready\n");
 if (protocol === "grpc") {
   const server = createHttp2Server();
-  server.on("stream", (stream) => stream.respond(trailers, { endStream: true }));
+  // A response that ends before its request costs clients the connection (src/platform/base/early-responses.ts).
+  server.on("stream", (stream) =>
+    stream.resume().once("end", () => stream.respond(trailers, { endStream: true })),
+  );
   server.listen(Number(port), "127.0.0.1", ready);
 } else {
   const server = createServer((_request, response) => response.writeHead(503, headers).end(body));

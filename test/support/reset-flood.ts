@@ -9,7 +9,7 @@ const endHeaders = 4;
 const endStream = 1;
 const cancel = Buffer.from([0, 0, 0, 8]);
 
-function frame(type: number, flags: number, stream: number, payload: Buffer): Buffer {
+export function frame(type: number, flags: number, stream: number, payload: Buffer): Buffer {
   const head = Buffer.alloc(9);
   head.writeUIntBE(payload.length, 0, 3);
   head.writeUInt8(type, 3);
@@ -25,13 +25,18 @@ function literal(index: number, value: string): Buffer {
 }
 
 /** A POST of a gRPC call, whose message never comes unless the request ends with its headers. */
-export function callFrame(stream: number, path: string, isOver = false): Buffer {
+export function callFrame(
+  stream: number,
+  path: string,
+  isOver = false,
+  contentType = "application/grpc+proto",
+): Buffer {
   // From the static table: :method POST, :scheme http; then :path, :authority, content-type.
   const block = Buffer.concat([
     Buffer.from([0x83, 0x86]),
     literal(4, path),
     literal(1, "localhost"),
-    literal(31, "application/grpc+proto"),
+    literal(31, contentType),
   ]);
   return frame(frameTypes.headers, isOver ? endHeaders | endStream : endHeaders, stream, block);
 }

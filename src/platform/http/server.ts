@@ -16,6 +16,7 @@ import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError
 import type { Logger } from "pino";
 import { withoutQuery } from "../base/addresses.ts";
 import type { Admission, Guarded } from "../base/admission.ts";
+import { endAfterRequest } from "../base/early-responses.ts";
 import { codeOf } from "../base/error-code.ts";
 import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/errors.ts";
 import { problem, type ResponseParts, sendResponse, toResponse } from "../base/problem.ts";
@@ -122,7 +123,10 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
       connections.track(response);
       // Who sends no Host (RFC 9112 section 3.2) may have meant anything by what follows.
       if (request.headers.host === undefined) response.shouldKeepAlive = false;
-    } else stalls.watchStream(response.stream);
+    } else {
+      stalls.watchStream(response.stream);
+      endAfterRequest(response.stream);
+    }
     // Before all other checks, since a refusal has to cost little.
     if (!isAdmitted(request, response)) return;
     const refusal = ambiguousRequest(request);
@@ -207,10 +211,13 @@ function gateOf({ rpc, gate }: HttpHandlers): (request: AnyRequest, response: An
 
 /** RPC paths go to the RPC handler, all other requests to the HTTP APIs behind Hono's listener. */
 function handlerOf({ fetch, rpc }: HttpHandlers, { logger, defaultHost }: HttpServerSettings): Handler {
-  const listener = getRequestListener(fetch, {
+  const options = {
     ...(defaultHost !== undefined && { hostname: defaultHost }),
-    errorHandler: (thrown) => toResponse(failure(logger, thrown)),
-  });
+    errorHandler: (thrown: unknown) => toResponse(failure(logger, thrown)),
+  };
+  const listener = getRequestListener(fetch, options);
+  // Over HTTP/2 it would destroy a stream whose request nobody reads, instead of ending the response after the request.
+  const http2Listener = getRequestListener(fetch, { ...options, autoCleanupIncoming: false });
   return (request, response) => {
     if (rpc?.matches(withoutQuery(request.url ?? "/"))) {
       try {
@@ -221,7 +228,8 @@ function handlerOf({ fetch, rpc }: HttpHandlers, { logger, defaultHost }: HttpSe
       return;
     }
     // Rejects if the response cannot be written, such as a header with a line break.
-    listener(request, response).catch((thrown: unknown) => sendFailure(logger, response, thrown));
+    const listen = request instanceof Http2ServerRequest ? http2Listener : listener;
+    listen(request, response).catch((thrown: unknown) => sendFailure(logger, response, thrown));
   };
 }
 

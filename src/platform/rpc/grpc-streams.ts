@@ -9,6 +9,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import type { Server } from "@grpc/grpc-js";
 import type { Logger } from "pino";
 import { type Admission, overloaded, type Prioritized } from "../base/admission.ts";
+import { endAfterRequest } from "../base/early-responses.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { unlessReset } from "../base/resets.ts";
 import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
@@ -51,7 +52,10 @@ export class GrpcStreams {
         const begin = () => {
           const hasEnded = stream.readableEnded;
           // Reflection holds its streams open.
-          if (!headers[":path"]?.startsWith("/grpc.reflection.")) this.#stalls.watchStream(stream);
+          if (!headers[":path"]?.startsWith("/grpc.reflection.")) {
+            this.#stalls.watchStream(stream);
+            endAfterRequest(stream);
+          }
           if (!isGrpc(headers)) return this.#refuseProtocol(stream, headers);
           if (!this.#admits(stream, headers)) return;
           for (const listener of listeners) Reflect.apply(listener, http2Server, event);
@@ -76,7 +80,7 @@ export class GrpcStreams {
     return admitted !== undefined;
   }
 
-  /** Responds with trailers only, as the protocol has it. Node discards what nobody reads of the stream. */
+  /** Responds with trailers only, as the protocol has it. */
   #refuse(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     stream.respond({ ...refusal, ...this.#requestId(headers) }, { endStream: true });
   }

@@ -1,0 +1,58 @@
+/**
+ * Responses over HTTP/2 that are ready before their request has ended, such as refusals. If such a response ends first, it
+ * is the client that closes the stream, with the end of its request; Node counts the stream as open until it has read
+ * all that came with it. A client that keeps as many streams open as it may then seems to exceed the limit: Node resets
+ * its requests with ENHANCE_YOUR_CALM, or ends the connection ("max concurrent streams exceeded"). The same happens
+ * while a reset of Node's own (RST_STREAM without error, of what nobody reads) waits to be sent. If the request ends
+ * first, the end of the response closes the stream, and Node forgets it before the client can know.
+ */
+import type { ServerHttp2Stream } from "node:http2";
+
+/** Milliseconds for which a response waits for its request to end. The client may wait for the response first. */
+const patienceMs = 1_000;
+
+/**
+ * Ends the response no sooner than the request, of which the rest is discarded; or after a second, and then resets the
+ * stream without error, so that the client sends no more (RFC 9113 section 8.1). All else of the response is sent at
+ * once. Call it before anything is sent.
+ */
+export function endAfterRequest(stream: ServerHttp2Stream): void {
+  if (stream.endAfterHeaders) return;
+  const { respond, end } = stream;
+  let isHeld = false;
+  let isReleased = false;
+
+  /** Does it when the request has ended. Only the first counts: what comes after it has nothing to send. */
+  function hold(finish: () => void): void {
+    if (isHeld) return;
+    isHeld = true;
+    const release = () => {
+      if (isReleased) return;
+      isReleased = true;
+      clearTimeout(timer);
+      if (stream.destroyed || stream.closed) return;
+      finish();
+      if (!stream.readableEnded) stream.close();
+    };
+    const timer = setTimeout(release, patienceMs);
+    stream.once("end", release);
+    stream.once("close", release);
+    stream.resume();
+  }
+
+  const mayEnd = () => isReleased || (!isHeld && stream.readableEnded);
+
+  stream.respond = (headers, options) => {
+    if (mayEnd() || !options?.endStream) respond.call(stream, headers, options);
+    else hold(() => respond.call(stream, headers, options));
+  };
+  stream.end = (...args: unknown[]) => {
+    if (mayEnd()) return Reflect.apply(end, stream, args);
+    if (isHeld) return stream;
+    const callback = args.findLast((one) => typeof one === "function");
+    const content = args.filter((one) => one !== callback && one !== undefined && one !== null);
+    if (content.length > 0) Reflect.apply(stream.write, stream, content);
+    hold(() => Reflect.apply(end, stream, callback ? [callback] : []));
+    return stream;
+  };
+}
