@@ -10,10 +10,10 @@ import type { Database } from "../platform/database/database.ts";
 import { names } from "../platform/database/names.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { inBatches, limit } from "./batches.ts";
+import { runningNow } from "./running-time.ts";
 import { attempts, authorizations, redeemedOtpProofs, revokedAccessTokens } from "./schema.ts";
 import { authorizationIdLength } from "./tokens/access-token.ts";
 import { forgetReplaced } from "./tokens/end-authorizations.ts";
-import { runningNow } from "./tokens/running-time.ts";
 import {
   endDisabledClients,
   removeEndings,
@@ -59,9 +59,10 @@ const attempt = names(attempts);
 
 // A moment that is selected is the same for all rows, so that an index can be asked for it; a call is made for each.
 const now = sql`(select clock_timestamp())`;
-const today = sql`(select (clock_timestamp() at time zone 'UTC')::date)`;
-/** In running time, too, which does not follow a clock that is set ahead. */
-const longAgo = sql`(select least(clock_timestamp(), ${runningNow}) - ${marginHours}::int * interval '1 hour')`;
+/** The moment that has come in running time, too, which does not follow a clock that is set ahead. */
+const surelyNow = sql`least(clock_timestamp(), ${runningNow})`;
+const today = sql`(select (${surelyNow} at time zone 'UTC')::date)`;
+const longAgo = sql`(select ${surelyNow} - ${marginHours}::int * interval '1 hour')`;
 // Rows that another transaction has locked are left for the next round, because waiting for the lock could end in a
 // deadlock.
 const batch = sql`${limit} for update skip locked`;
@@ -150,13 +151,24 @@ interface RoundOptions {
   readonly observer?: JanitorObserver<JanitorKind> | undefined;
 }
 
-/** Runs one round: repeats every step until it has nothing left to do, or until `stopping` is aborted. */
+/**
+ * Runs one round: repeats every step until it has nothing left to do, or until `stopping` is aborted. A step that fails
+ * keeps none of the others from its work.
+ * @throws what the first step failed with that did, once all have run
+ */
 export async function cleanUp(db: Database, { stopping, observer }: RoundOptions = {}): Promise<void> {
+  const failures: unknown[] = [];
   for (const { removes, run } of steps) {
-    await run(db, stopping, (rows) => removes && observer?.cleaned(removes, rows));
+    try {
+      await run(db, stopping, (rows) => removes && observer?.cleaned(removes, rows));
+    } catch (error) {
+      failures.push(error);
+      continue;
+    }
     if (stopping?.aborted) return;
     if (removes) observer?.caughtUp(removes);
   }
+  if (failures.length > 0) throw failures[0];
   observer?.roundEnded();
 }
 

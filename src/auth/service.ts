@@ -34,6 +34,7 @@ import { createAttemptCounters } from "./limits/attempt-counters.ts";
 import { createGuessObserver } from "./limits/guess-observer.ts";
 import { createGuessing, guessingRules } from "./limits/guessing.ts";
 import { authRpc } from "./rpc.ts";
+import { startPulse } from "./running-time.ts";
 import { outbox } from "./schema.ts";
 import type { AuthSettings } from "./settings.ts";
 import { createAccessTokens } from "./tokens/access-token.ts";
@@ -43,7 +44,6 @@ import { createFindPresented } from "./tokens/presented-token.ts";
 import { createRevoke } from "./tokens/revoke.ts";
 import { createRotateRefreshToken } from "./tokens/rotate-refresh-token.ts";
 import { createRotations } from "./tokens/rotations.ts";
-import { startPulse } from "./tokens/running-time.ts";
 import { createTokenIssuer } from "./tokens/token-issuer.ts";
 
 /** The service's schema and the history of its migrations. */

@@ -3,7 +3,7 @@
  * identity or its client, and does not disturb concurrent requests.
  */
 import { randomUUID } from "node:crypto";
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { cleanUp, janitorKinds, startJanitor } from "../../src/auth/janitor.ts";
 import { createAttemptCounters } from "../../src/auth/limits/attempt-counters.ts";
@@ -181,6 +181,48 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
     await database.db.execute(sql`delete from auth.database_pulse`);
     await round();
     expect(await ids("proof_hash", "redeemed_otp_proofs")).toEqual([]);
+  });
+
+  test("no authorization and no client ends where the clock was just set a month ahead", async () => {
+    const id = await authorization({ expires: -2 * day });
+    await client("gone");
+    await database.db.execute(
+      sql`update auth.clients set disabled_at = ${at(-10 * day)} where client_id = 'gone'`,
+    );
+    await authorization({ clientId: "gone", expires: 100 * day });
+    const generation = sql`select generation::int from auth.clients where client_id = 'gone'`;
+    const before = await rows(database.db, generation);
+    // The last beat, before the clock was set.
+    await database.db.execute(
+      sql`insert into auth.database_pulse values (1, ${at(-30 * day)}, interval '0')`,
+    );
+    await round();
+    expect(await ids("id", "authorizations")).toContain(id);
+    expect(await rows(database.db, generation)).toEqual(before);
+    await database.db.execute(sql`delete from auth.database_pulse`);
+    await round();
+    expect(await ids("id", "authorizations")).not.toContain(id);
+    expect(await rows(database.db, generation)).not.toEqual(before);
+  });
+
+  test("a step that fails keeps none of the others from its work", async () => {
+    const id = await authorization({ expires: -2 * day });
+    await database.db.execute(sql`
+      insert into auth.redeemed_otp_proofs (proof_hash, expires_at) values ('proof', ${at(-2 * day)})`);
+    let calls = 0;
+    const { db } = database;
+    // The first statement is the one that removes authorizations.
+    const failing = Object.create(db, {
+      execute: {
+        value: (statement: SQL) =>
+          calls++ === 0 ? Promise.reject(new Error("cut off")) : db.execute(statement),
+      },
+    });
+    await expect(cleanUp(failing)).rejects.toThrow("cut off");
+    expect(await ids("proof_hash", "redeemed_otp_proofs")).toEqual([]);
+    expect(await ids("id", "authorizations")).toEqual([id]);
+    await round();
+    expect(await ids("id", "authorizations")).toEqual([]);
   });
 
   test("counters of attempts go when their window has closed by the database's clock", async () => {

@@ -1,6 +1,7 @@
 import { inArray, isNull, notInArray, type SQL, sql } from "drizzle-orm";
 import { batched } from "../../platform/database/batched-lookup.ts";
 import type { Database, Reads } from "../../platform/database/database.ts";
+import { runningNow } from "../running-time.ts";
 import { clients } from "../schema.ts";
 import type { Client } from "./client.ts";
 
@@ -57,9 +58,12 @@ export type ListedClient = Omit<Client, "disabledAt" | "generation">;
 /** Days for which a client may be listed again and finds its authorizations as they were. */
 const reversibleDays = 7;
 
-/** Whether a client has not been listed for so long that its authorizations have ended for good. */
+/**
+ * Whether a client has not been listed for so long that its authorizations have ended for good; in running time, too, as
+ * a clock that is set ahead must not end them.
+ */
 export const isDisabledForGood: SQL = sql`
-  ${clients.disabledAt} < clock_timestamp() - ${reversibleDays}::int * interval '1 day'`;
+  ${clients.disabledAt} < least(clock_timestamp(), ${runningNow}) - ${reversibleDays}::int * interval '1 day'`;
 
 /**
  * Inserts or updates a client. Must be called in a transaction with `disableAllBut`. Keeps `registeredAt`. A client

@@ -6,11 +6,11 @@ import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, listOf, nullable, oneOf, type ReadBy, text } from "../../platform/database/readers.ts";
 import { computed, listed, prepared, rows, selection } from "../../platform/database/statements.ts";
+import { runningNow } from "../running-time.ts";
 import { authorizations, clients, replacedTokens, rotationBatches } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
 import { hasNotEnded } from "./end-authorizations.ts";
 import { hashPart, matchesHash, type RefreshToken } from "./refresh-token.ts";
-import { runningNow } from "./running-time.ts";
 
 /** The authorization that a refresh token belongs to, and what the token is to it now. */
 export interface PresentedToken {

@@ -13,10 +13,10 @@ import { text } from "../../platform/database/readers.ts";
 import { computed, prepared, rows, selection } from "../../platform/database/statements.ts";
 import type { Client } from "../clients/client.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
+import { runningNow } from "../running-time.ts";
 import { authorizations, replacedTokens, rotationBatches } from "../schema.ts";
 import { hasNotEnded } from "./end-authorizations.ts";
 import { hashPart, type RefreshToken } from "./refresh-token.ts";
-import { runningNow } from "./running-time.ts";
 
 /** The replacement of a refresh token. */
 interface Rotation {

@@ -8,8 +8,8 @@ import { names } from "../../platform/database/names.ts";
 import { integer, nullable, text } from "../../platform/database/readers.ts";
 import { computed, rows, selection } from "../../platform/database/statements.ts";
 import { batchSize, limit } from "../batches.ts";
+import { runningNow } from "../running-time.ts";
 import { clients, replacedTokens, rotationBatches } from "../schema.ts";
-import { runningNow } from "./running-time.ts";
 
 const replaced = names(replacedTokens);
 const batch = names(rotationBatches);

@@ -231,8 +231,9 @@ function isPending<T>(value: T | Promise<T>): value is Promise<T> {
 function logError(context: RequestContext, operation: string, error: ServiceError): void {
   if (error.kind.status === 500)
     context.log.error({ operation, err: error.cause ?? error }, "A request failed");
+  // Where it has no cause it was refused on purpose, and its own stack says nothing.
   else if (error.kind.status === 503)
-    context.log.warn({ operation, err: error.cause ?? error }, error.message);
+    context.log.warn({ operation, ...(error.cause !== undefined && { err: error.cause }) }, error.message);
 }
 
 /** The handlers of the operation's security alternatives, in the document's order; none for a public operation. */

@@ -1,8 +1,8 @@
 /** Running time goes on from where it was when the database's clock is set, and pauses are noticed after that too. */
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { runningNow, startPulse } from "../../../src/auth/running-time.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
-import { runningNow, startPulse } from "../../../src/auth/tokens/running-time.ts";
 import type { Database } from "../../../src/platform/database/database.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
