@@ -24,6 +24,9 @@ interface TokenMessage {
   readonly messageId: string;
   readonly collapseId: string | undefined;
   readonly count: number;
+  /** When it came first and last, in milliseconds since the epoch. */
+  readonly firstAt: number;
+  readonly lastAt: number;
 }
 
 /** The accepted messages of one token. */
@@ -70,10 +73,13 @@ export interface Ledger {
   clear(): void;
 }
 
+/** Times are milliseconds since the ledger's first message: small numbers, which take no memory of their own. */
 interface Message {
   readonly messageId: string;
   readonly collapseId: string | undefined;
   count: number;
+  readonly firstAt: number;
+  lastAt: number;
 }
 
 /** The first message id is a field of the record itself, because most tokens have no second one. */
@@ -84,6 +90,8 @@ interface Entry {
   messageId: string | undefined;
   collapseId: string | undefined;
   firstCount: number;
+  firstAt: number;
+  lastAt: number;
   more: Message[] | undefined;
   isNotifiedTwice: boolean;
 }
@@ -115,14 +123,14 @@ class TokenLedger implements Ledger {
   }
 
   record(message: AcceptedMessage): void {
-    this.#time(this.#clock.now());
+    const at = this.#time(this.#clock.now());
     this.#recent[this.#messages % maxRecent] = message;
     this.#messages += 1;
     const { token, messageId } = message;
     const collapseId = this.#interned(message.collapseId);
     const entry = this.#byToken.get(token);
-    if (entry === undefined) this.#addToken(token, messageId, collapseId);
-    else this.#addMessage(entry, messageId, collapseId);
+    if (entry === undefined) this.#addToken(token, messageId, collapseId, at);
+    else this.#addMessage(entry, messageId, collapseId, at);
   }
 
   countResponse(name: string): void {
@@ -144,12 +152,12 @@ class TokenLedger implements Ledger {
 
   token(token: string): TokenEntry | undefined {
     const entry = this.#byToken.get(token);
-    return entry && entryOf(entry);
+    return entry && this.#entryOf(entry);
   }
 
   tokens(after = "", limit = 1000): TokenEntry[] {
     const last = after === "" ? -1 : (this.#byToken.get(after)?.index ?? this.#entries.length);
-    return this.#entries.slice(last + 1, last + 1 + limit).map(entryOf);
+    return this.#entries.slice(last + 1, last + 1 + limit).map((entry) => this.#entryOf(entry));
   }
 
   recent(): AcceptedMessage[] {
@@ -168,7 +176,8 @@ class TokenLedger implements Ledger {
     this.#firstAt = this.#lastAt = undefined;
   }
 
-  #time(now: number): void {
+  /** @returns milliseconds since the first message */
+  #time(now: number): number {
     this.#firstAt ??= now;
     this.#lastAt = now;
     const second = Math.floor(now / 1000);
@@ -176,6 +185,7 @@ class TokenLedger implements Ledger {
     this.#second = second;
     this.#inSecond += 1;
     if (this.#inSecond > this.#peak) this.#peak = this.#inSecond;
+    return now - this.#firstAt;
   }
 
   #interned(collapseId: string | undefined): string | undefined {
@@ -186,7 +196,7 @@ class TokenLedger implements Ledger {
     return collapseId;
   }
 
-  #addToken(token: string, messageId: string | undefined, collapseId: string | undefined): void {
+  #addToken(token: string, messageId: string | undefined, collapseId: string | undefined, at: number): void {
     const entry: Entry = {
       index: this.#entries.length,
       token,
@@ -194,6 +204,8 @@ class TokenLedger implements Ledger {
       messageId,
       collapseId,
       firstCount: 1,
+      firstAt: at,
+      lastAt: at,
       more: undefined,
       isNotifiedTwice: false,
     };
@@ -201,26 +213,29 @@ class TokenLedger implements Ledger {
     this.#byToken.set(token, entry);
   }
 
-  #addMessage(entry: Entry, messageId: string | undefined, collapseId: string | undefined): void {
+  #addMessage(entry: Entry, messageId: string | undefined, collapseId: string | undefined, at: number): void {
     entry.count += 1;
     if (messageId === undefined) return;
     if (entry.messageId === undefined) {
       entry.messageId = messageId;
       entry.collapseId = collapseId;
       entry.firstCount = 1;
+      entry.firstAt = entry.lastAt = at;
     } else if (entry.messageId === messageId) {
       entry.firstCount += 1;
+      entry.lastAt = at;
       this.#repeats += 1;
     } else {
-      this.#addOtherMessage(entry, messageId, collapseId);
+      this.#addOtherMessage(entry, messageId, collapseId, at);
     }
   }
 
-  #addOtherMessage(entry: Entry, messageId: string, collapseId: string | undefined): void {
+  #addOtherMessage(entry: Entry, messageId: string, collapseId: string | undefined, at: number): void {
     entry.more ??= [];
     const known = entry.more.find((message) => message.messageId === messageId);
     if (known) {
       known.count += 1;
+      known.lastAt = at;
       this.#repeats += 1;
       return;
     }
@@ -229,11 +244,15 @@ class TokenLedger implements Ledger {
       entry.isNotifiedTwice = true;
       this.#notifiedTwice += 1;
     }
-    entry.more.push({ messageId, collapseId, count: 1 });
+    entry.more.push({ messageId, collapseId, count: 1, firstAt: at, lastAt: at });
   }
-}
 
-function entryOf({ token, count, messageId, collapseId, firstCount, more = [] }: Entry): TokenEntry {
-  const messages = messageId === undefined ? [] : [{ messageId, collapseId, count: firstCount }, ...more];
-  return { token, count, messages: messages.map((message) => ({ ...message })) };
+  #entryOf(entry: Entry): TokenEntry {
+    const { token, count, messageId, collapseId, firstCount, firstAt, lastAt, more = [] } = entry;
+    const start = this.#firstAt ?? 0;
+    const all =
+      messageId === undefined ? [] : [{ messageId, collapseId, count: firstCount, firstAt, lastAt }, ...more];
+    const messages = all.map((one) => ({ ...one, firstAt: start + one.firstAt, lastAt: start + one.lastAt }));
+    return { token, count, messages };
+  }
 }

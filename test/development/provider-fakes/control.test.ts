@@ -57,7 +57,19 @@ describe("the control port", () => {
     expect(lines(first.text).map(({ token }) => token)).toEqual(["a", "b"]);
     const second = await call("GET", "/ledger/tokens?provider=fcm&limit=2&after=b");
     expect(lines(second.text)).toEqual([
-      { token: "c", count: 1, messages: [{ messageId: "m-c", collapseId: "n", count: 1 }] },
+      {
+        token: "c",
+        count: 1,
+        messages: [
+          {
+            messageId: "m-c",
+            collapseId: "n",
+            count: 1,
+            firstAt: expect.any(Number),
+            lastAt: expect.any(Number),
+          },
+        ],
+      },
     ]);
     expect((await call("GET", "/ledger/tokens?provider=fcm&after=c")).text).toBe("");
   });

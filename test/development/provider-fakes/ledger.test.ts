@@ -45,12 +45,28 @@ describe("the ledger", () => {
 
   it("says nothing of repeats where messages have no id", () => {
     const ledger = ledgerWith(["a"], ["a"], ["a", "1", "n"], ["a", "1", "n"]);
+    const now = ledger.summary().lastAt;
     expect(ledger.summary()).toMatchObject({ messages: 4, repeats: 1 });
     expect(ledger.token("a")).toEqual({
       token: "a",
       count: 4,
-      messages: [{ messageId: "1", collapseId: "n", count: 2 }],
+      messages: [{ messageId: "1", collapseId: "n", count: 2, firstAt: now, lastAt: now }],
     });
+  });
+
+  it("tells when each message came first and last", () => {
+    const clock = movableClock();
+    const ledger = createLedger(clock);
+    const start = clock.now();
+    for (const messageId of ["1", "2", "1", "2"]) {
+      ledger.record({ token: "a", messageId, collapseId: undefined, payload: undefined });
+      clock.move(1);
+    }
+    const times = ledger.token("a")?.messages.map(({ firstAt, lastAt }) => [firstAt - start, lastAt - start]);
+    expect(times).toEqual([
+      [0, 2_000],
+      [1_000, 3_000],
+    ]);
   });
 
   it("pages through tokens in the order of their first message", () => {

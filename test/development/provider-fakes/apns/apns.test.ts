@@ -56,7 +56,9 @@ describe("a push", () => {
     const [token, id] = [device(), randomUUID()];
     const response = await push(token, { "apns-id": id });
     expect(response).toMatchObject({ status: 200, text: "", headers: { "apns-id": id } });
-    expect(fake.ledger.token(token)?.messages).toEqual([{ messageId: id, collapseId: "n-1", count: 1 }]);
+    expect(fake.ledger.token(token)?.messages).toMatchObject([
+      { messageId: id, collapseId: "n-1", count: 1 },
+    ]);
   });
 
   it("gets an id if it has none", async () => {

@@ -99,7 +99,7 @@ describe("messages:send", () => {
     expect(json).toEqual({
       name: expect.stringMatching(/^projects\/gatepost-fake\/messages\/0:\d+%[0-9a-f]{16}$/),
     });
-    expect(fake.ledger.token("device-1")).toEqual({
+    expect(fake.ledger.token("device-1")).toMatchObject({
       token: "device-1",
       count: 1,
       messages: [{ messageId: "m-1", collapseId: "n-1", count: 1 }],

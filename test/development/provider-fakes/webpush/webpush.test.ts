@@ -47,7 +47,7 @@ describe("a push service", () => {
     expect(response.headers.get("location")).toMatch(/\/message\/\d+$/);
     expect(response.headers.get("ttl")).toBe("60");
     expect(fake.ledger.recent().map(({ payload }) => payload)).toEqual([message]);
-    expect(fake.ledger.token(idOf(subscription))?.messages).toEqual([
+    expect(fake.ledger.token(idOf(subscription))?.messages).toMatchObject([
       { messageId: "m-1", collapseId: "n-1", count: 1 },
     ]);
   });
