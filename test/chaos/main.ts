@@ -1,0 +1,133 @@
+/**
+ * `npm run test:chaos [-- --seconds 600] [-- --seed N]`: four push processes on a PostgreSQL of their own, sends of all
+ * kinds, and troubles of all kinds at random. When they are over and all has been sent, what the providers accepted is
+ * compared with the tables. It prints a table and fails if a line of it is red.
+ */
+import { writeFileSync } from "node:fs";
+import { setTimeout as pause } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { ROOT, say } from "../../scripts/command.ts";
+import { createCalls } from "./calls.ts";
+import { type Fakes, providers } from "./fakes.ts";
+import { judge, redKinds, type Verdict } from "./judge.ts";
+import { Chance } from "./random.ts";
+import { type Played, startTroubles, troubles } from "./troubles.ts";
+import { type ProgressWatch, watchProgress } from "./watch.ts";
+import { type Sent, startWork, type Work } from "./work.ts";
+import { createWorld, type World } from "./world.ts";
+
+/** Seconds that what is left may take once nothing troubles it: a device is retried after up to minutes. */
+const settleSeconds = 420;
+
+/** Devices that Google does not reach, as the project lacks a key for them. */
+const barred = { tokenPrefix: "barred-", answer: "THIRD_PARTY_AUTH_ERROR" } as const;
+
+function readOptions(): {
+  readonly seconds: number;
+  readonly seed: number;
+  readonly logs: string | undefined;
+} {
+  const { values } = parseArgs({
+    options: { seconds: { type: "string" }, seed: { type: "string" }, logs: { type: "string" } },
+  });
+  const seconds = Number(values.seconds ?? 600);
+  const seed = Number(values.seed ?? Math.floor(Math.random() * 0x1_0000_0000));
+  if (!(seconds > 0) || !Number.isInteger(seed) || seed < 0)
+    throw new Error("--seconds is greater than 0, and --seed a whole number from 0.");
+  return { seconds, seed, logs: values.logs };
+}
+
+/** Waits until every notification has ended. @returns those that have not */
+async function settle(sent: readonly Sent[]): Promise<readonly Sent[]> {
+  const until = Date.now() + settleSeconds * 1_000;
+  const open = () => sent.filter(({ isOver }) => !isOver);
+  while (open().length > 0 && Date.now() < until) await pause(500);
+  return open();
+}
+
+async function calm(fakes: Fakes): Promise<void> {
+  await fakes.calm();
+  await fakes.play("fcm", barred);
+}
+
+const iso = (at: number) => new Date(at).toISOString();
+
+interface Run {
+  readonly work: Work;
+  readonly watch: ProgressWatch;
+  readonly played: readonly Played[];
+  readonly problems: ReadonlySet<string>;
+  readonly unsettled: readonly Sent[];
+  readonly verdict: Verdict;
+}
+
+async function play(world: World, seconds: number, seed: number): Promise<Run> {
+  // One for each, so that the troubles of a seed do not depend on how fast callers are answered.
+  const chance = (part: number) => new Chance(seed + part);
+  await calm(world.fakes);
+  const calls = createCalls(world, chance(1));
+  const work = startWork(world, calls, chance(2));
+  const watch = watchProgress(work, calls);
+  const running = startTroubles(world, chance(3));
+  await pause(seconds * 1_000);
+  const played = await running.end();
+  await work.end();
+  await calm(world.fakes);
+  for (const provider of providers) {
+    await calls.send({ method: "POST", path: `/providers/${provider}/resume` });
+  }
+  say(`The troubles are over after ${played.length}; ${work.sent.length} notifications were sent.`);
+  for (const { trouble, startedAt, endedAt } of played)
+    say(`  ${iso(startedAt)} to ${iso(endedAt)}: ${trouble.name}`);
+  const unsettled = await settle(work.sent);
+  await watch.end();
+  const verdict = await judge(world.admin, world.fakes, work.sent, played);
+  return { work, watch, played, problems: running.problems, unsettled, verdict };
+}
+
+/** @returns whether nothing is red */
+function report({ work, watch, played, problems, unsettled, verdict }: Run): boolean {
+  const line = (what: string, figure: number | string, isRed = false) =>
+    say(`${what.padEnd(44)}${String(figure).padStart(12)}${isRed ? "  RED" : ""}`);
+  say();
+  for (const { name } of troubles) line(name, played.filter(({ trouble }) => trouble.name === name).length);
+  say();
+  for (const [what, count] of work.done) line(what, count);
+  line("looks at their progress", watch.looks());
+  say();
+  line("messages", verdict.messages);
+  line("repeats, after something had broken", verdict.repeatsAllowed);
+  line("devices that were given up", verdict.deadLetters);
+  line("latest message after a pause or cancelling", `${verdict.latestAfterStop} ms`);
+  const found = redKinds.map((kind) => ({ kind, ...(verdict.red.get(kind) ?? { count: 0, first: [] }) }));
+  const red = [
+    ...found,
+    { kind: "progress wrong", count: watch.wrong.size, first: [...watch.wrong].slice(0, 5) },
+    { kind: "answered wrongly", count: work.wrong.size, first: [...work.wrong].slice(0, 5) },
+    { kind: "troubles that went wrong", count: problems.size, first: [...problems].slice(0, 5) },
+    { kind: "not over", count: unsettled.length, first: unsettled.slice(0, 5).map(({ id }) => id) },
+  ];
+  for (const { kind, count, first } of red) {
+    line(kind, count, count > 0);
+    for (const what of first) say(`    ${what}`);
+  }
+  const failed = red.filter(({ count }) => count > 0).length;
+  say(`${red.length - failed} passed, ${failed} failed`);
+  return failed === 0;
+}
+
+process.chdir(ROOT);
+const { seconds, seed, logs } = readOptions();
+say(`Chaos for ${seconds} s; --seed ${seed} repeats what is drawn.`);
+const world = await createWorld();
+let isFine = false;
+try {
+  say(`${world.members.length} processes are up.`);
+  isFine = report(await play(world, seconds, seed));
+} finally {
+  if (logs !== undefined)
+    for (const { name, process, formerLogs } of world.members)
+      writeFileSync(`${logs}-${name}.log`, formerLogs + process.logs());
+  await world.close();
+}
+process.exit(isFine ? 0 : 1);
