@@ -8,15 +8,14 @@
  */
 import type { ServerHttp2Stream } from "node:http2";
 
-/** Milliseconds for which a response waits for its request to end. The client may wait for the response first. */
-const patienceMs = 1_000;
-
 /**
- * Ends the response no sooner than the request, of which the rest is discarded; or after a second, and then resets the
- * stream without error, so that the client sends no more (RFC 9113 section 8.1). All else of the response is sent at
- * once. Call it before anything is sent.
+ * Ends the response no sooner than the request, of which the rest is discarded. All else of the response is sent at once.
+ * Should the client wait for the response, the wait has an end: then the stream is reset without error, so that the client
+ * sends no more (RFC 9113 section 8.1). Call it before anything is sent.
+ * @param requestMs how long a request may take. A third of it is given: a busy client sends its bodies late, as all of
+ * them share the window of the connection
  */
-export function endAfterRequest(stream: ServerHttp2Stream): void {
+export function endAfterRequest(stream: ServerHttp2Stream, requestMs: number): void {
   if (stream.endAfterHeaders) return;
   const { respond, end } = stream;
   let isHeld = false;
@@ -34,7 +33,7 @@ export function endAfterRequest(stream: ServerHttp2Stream): void {
       finish();
       if (!stream.readableEnded) stream.close();
     };
-    const timer = setTimeout(release, patienceMs);
+    const timer = setTimeout(release, requestMs / 3);
     stream.once("end", release);
     stream.once("close", release);
     stream.resume();

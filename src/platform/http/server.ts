@@ -125,7 +125,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
       if (request.headers.host === undefined) response.shouldKeepAlive = false;
     } else {
       stalls.watchStream(response.stream);
-      endAfterRequest(response.stream);
+      endAfterRequest(response.stream, timeouts.requestMs);
     }
     // Before all other checks, since a refusal has to cost little.
     if (!isAdmitted(request, response)) return;

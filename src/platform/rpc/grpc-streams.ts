@@ -3,7 +3,13 @@
  * costs several times as much as the refusal; what was reset, or does not get on, is ended here. The library has no place
  * for that: its interceptors run when all of a call has been made. So the listeners of its servers are wrapped.
  */
-import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import {
+  constants,
+  type Http2Session,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
 import { Server as NetServer } from "node:net";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { Server } from "@grpc/grpc-js";
@@ -24,14 +30,20 @@ interface Options {
   readonly stalls?: StallLimits | undefined;
 }
 
+/** Streams of server reflection that a connection may have at once. A client needs one. */
+const maxReflectionStreams = 4;
+
 /** What becomes of the streams of one server before they are calls. */
 export class GrpcStreams {
   readonly #logger: Logger;
   readonly #admission: Admission | undefined;
   readonly #stalls: Stalls;
+  readonly #limits: StallLimits;
+  readonly #reflecting = new WeakMap<Http2Session, number>();
   #methods = new Map<string, Prioritized>();
 
   constructor({ logger, admission, stalls = stallLimits }: Options) {
+    this.#limits = stalls;
     this.#logger = logger;
     this.#admission = admission;
     this.#stalls = new Stalls(stalls);
@@ -49,22 +61,30 @@ export class GrpcStreams {
       http2Server.removeAllListeners("stream");
       http2Server.on("stream", (...event: [ServerHttp2Stream, IncomingHttpHeaders, ...unknown[]]) => {
         const [stream, headers] = event;
-        const begin = () => {
+        unlessReset(stream, () => {
           const hasEnded = stream.readableEnded;
-          // Reflection holds its streams open.
-          if (!headers[":path"]?.startsWith("/grpc.reflection.")) {
-            this.#stalls.watchStream(stream);
-            endAfterRequest(stream);
-          }
-          if (!isGrpc(headers)) return this.#refuseProtocol(stream, headers);
-          if (!this.#admits(stream, headers)) return;
+          if (!this.#begins(stream, headers)) return;
           for (const listener of listeners) Reflect.apply(listener, http2Server, event);
           // Of a stream without a message, Node has said that it has ended before the library could hear it.
           if (hasEnded) stream.emit("end");
-        };
-        unlessReset(stream, begin);
+        });
       });
     }
+  }
+
+  /** Whether the library gets the stream; one that it does not has been responded to. */
+  #begins(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
+    if (headers[":path"]?.startsWith("/grpc.reflection.")) return this.#beginsReflection(stream, headers);
+    this.#bound(stream);
+    if (isGrpc(headers)) return this.#admits(stream, headers);
+    this.#refuseProtocol(stream, headers);
+    return false;
+  }
+
+  /** Gives the request its time. */
+  #bound(stream: ServerHttp2Stream): void {
+    this.#stalls.watchStream(stream);
+    endAfterRequest(stream, this.#limits.requestMs);
   }
 
   #admits(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
@@ -80,9 +100,25 @@ export class GrpcStreams {
     return admitted !== undefined;
   }
 
+  /** A client holds a stream of reflection open for as long as it asks: so there are few of them, and no idle ones. */
+  #beginsReflection(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
+    const { session } = stream;
+    const open = session ? (this.#reflecting.get(session) ?? 0) : 0;
+    if (!session || !isGrpc(headers) || open >= maxReflectionStreams) {
+      this.#bound(stream);
+      if (isGrpc(headers)) this.#refuse(stream, headers, tooManyReflections);
+      else this.#refuseProtocol(stream, headers);
+      return false;
+    }
+    this.#reflecting.set(session, open + 1);
+    stream.once("close", () => this.#reflecting.set(session, (this.#reflecting.get(session) ?? 1) - 1));
+    stream.setTimeout(this.#limits.responseMs, () => stream.close(constants.NGHTTP2_CANCEL));
+    return true;
+  }
+
   /** Responds with trailers only, as the protocol has it. */
-  #refuse(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
-    stream.respond({ ...refusal, ...this.#requestId(headers) }, { endStream: true });
+  #refuse(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, trailers = refusal): void {
+    stream.respond({ ...trailers, ...this.#requestId(headers) }, { endStream: true });
   }
 
   /** The library would answer a bare 415. What speaks another of our protocols is at the wrong port, and is told so. */
@@ -109,14 +145,23 @@ const otherPort = new ConnectError(
   Code.Unimplemented,
 );
 
-const { code, rawMessage, metadata } = connectError(overloaded);
-const refusal = {
-  ":status": 200,
-  "content-type": "application/grpc+proto",
-  "grpc-status": `${code}`,
-  "grpc-message": encodeURIComponent(rawMessage),
-  ...Object.fromEntries(metadata),
-};
+const refusal = trailersOf(connectError(overloaded));
+const tooManyReflections = trailersOf(
+  new ConnectError(
+    `A connection has at most ${maxReflectionStreams} streams of server reflection at once.`,
+    Code.ResourceExhausted,
+  ),
+);
+
+function trailersOf({ code, rawMessage, metadata }: ConnectError): OutgoingHttpHeaders {
+  return {
+    ":status": 200,
+    "content-type": "application/grpc+proto",
+    "grpc-status": `${code}`,
+    "grpc-message": encodeURIComponent(rawMessage),
+    ...Object.fromEntries(metadata),
+  };
+}
 
 /** The HTTP/2 servers of the library, a private member. @throws if there are none */
 function http2ServersOf(server: Server): NetServer[] {

@@ -125,6 +125,44 @@ describe("a call over native gRPC", () => {
     expect(await client.unary(introspect, { token: "active" })).toMatchObject({ active: true });
   });
 
+  it("gets its status if its message never ends, and is then reset without error", async () => {
+    const { port } = await startGrpc({ requestMs: 3_000, responseMs: 3_000 });
+    const session = connectHttp2(`http://127.0.0.1:${port}`);
+    onTestFinished(() => session.destroy());
+    const stream = session.request({ ...headers, ":path": "/auth.v1.IntrospectionService/Other" });
+    stream.write(Buffer.from([0, 0, 0, 0, 10, 1]));
+    const [response] = await once(stream, "response");
+    expect(response).toMatchObject({ "grpc-status": "12" });
+    stream.resume();
+    await once(stream, "close");
+    expect(stream.rstCode).toBe(0);
+  });
+
+  it("is reset if it is a stream of reflection in which nothing happens, and has few others beside it", async () => {
+    const { port } = await startGrpc();
+    const session = connectHttp2(`http://127.0.0.1:${port}`);
+    onTestFinished(() => session.destroy());
+    const reflect = () => {
+      const stream = session.request({
+        ...headers,
+        ":path": "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+      });
+      stream.on("error", () => undefined);
+      return stream;
+    };
+    const idle = Array.from({ length: 4 }, reflect);
+    const closed = Promise.all(idle.map((stream) => once(stream, "close")));
+    const refused = reflect();
+    const [response] = await once(refused, "response");
+    expect(response).toMatchObject({ "grpc-status": "8" });
+    refused.destroy();
+    await closed;
+    expect(idle.map(({ rstCode }) => rstCode)).toEqual([8, 8, 8, 8]);
+    const later = reflect();
+    await once(later, "close");
+    expect(later.rstCode).toBe(8);
+  });
+
   it("goes on if it is a stream in which nothing happens for long", async () => {
     const { grpc, client } = await startGrpc({ requestMs: 50, responseMs: 50 });
     const statuses: unknown[] = [];
