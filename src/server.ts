@@ -73,7 +73,7 @@ export async function startServer(
   const lifecycle = createLifecycle({
     logger,
     graceSeconds: server.shutdownGraceSeconds,
-    drainDelayMs: isDevelopment ? 0 : 2_000,
+    drainDelayMs: server.shutdownDelaySeconds * 1_000,
   });
   const draining = new AbortController();
   const stopping = draining.signal;

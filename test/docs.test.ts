@@ -132,7 +132,7 @@ it("the index names every page", () => {
 it("names npm scripts that exist", () => {
   const { scripts } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   const named = documents.flatMap((file) =>
-    [...readFileSync(join(root, file), "utf8").matchAll(/npm run ([\w:]+)/g)].map(([, name = ""]) => name),
+    [...readFileSync(join(root, file), "utf8").matchAll(/npm run ([\w:-]+)/g)].map(([, name = ""]) => name),
   );
   expect(named.filter((name) => !(name in scripts))).toEqual([]);
 });

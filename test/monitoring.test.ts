@@ -113,6 +113,13 @@ test("each alert says how bad it is, what is the matter, and what to do", () => 
   }
 });
 
+test("each alert has its place in the runbook, in the same order, and nothing else has", () => {
+  const page = readFileSync(join(root, "docs/operate/alarms.md"), "utf8");
+  const headings = [...page.matchAll(/^## (.+)$/gm)].map(([, name]) => name);
+  expect(headings).toEqual(rules.map(({ alert }) => alert));
+  for (const section of page.split(/^## .+$/m).slice(1)) expect(section.trim().length).toBeGreaterThan(80);
+});
+
 test("no panel of the dashboard lies on another, and each says what it shows", () => {
   const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) =>
     Array.from({ length: w * h }, (_, index) => `${x + (index % w)},${y + Math.floor(index / w)}`),

@@ -72,6 +72,15 @@ export async function endIdentity(
     values (${identity}, ${reason satisfies RevocationReason}, clock_timestamp())`);
 }
 
+/**
+ * Ends all authorizations there are, by one row for each client; also those of clients that are not listed now. What is
+ * granted while it runs may end with them, and what is granted afterwards does not.
+ */
+export async function endAll(db: Database): Promise<void> {
+  const { generation } = names(clients);
+  await db.execute(sql`update ${clients} set ${generation} = ${clients.generation} + 1`);
+}
+
 /** The statement that deletes what was kept for retried refreshes of these authorizations. */
 export function forgetReplaced(authorizationIds: SQL): SQL {
   const { authorizationId } = names(replacedTokens);

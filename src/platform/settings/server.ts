@@ -100,8 +100,15 @@ export const serverTable = {
     kind: plainText,
     example: "/var/log/events.jsonl",
   },
+  SHUTDOWN_DELAY_SECONDS: {
+    description:
+      "How many seconds a process goes on accepting after SIGTERM while it is not ready, so that balancers look elsewhere: longer than they take to notice.",
+    kind: integer(0, 600),
+    development: "0",
+    production: "2",
+  },
   SHUTDOWN_GRACE_SECONDS: {
-    description: "How many seconds requests in flight have to finish after SIGTERM.",
+    description: "How many seconds requests in flight have to finish after that.",
     kind: integer(0, 3600),
     default: "20",
   },
@@ -138,6 +145,8 @@ export interface ServerSettings {
   readonly logLevel: LogLevel;
   /** Path of the file of events; undefined: standard output. */
   readonly eventLog: string | undefined;
+  /** Between SIGTERM and the end of accepting. */
+  readonly shutdownDelaySeconds: number;
   readonly shutdownGraceSeconds: number;
   /** MiB; undefined: as Node was started. */
   readonly memoryMinMb: number | undefined;
@@ -173,6 +182,7 @@ export function resolveServerSettings(
     corsOrigins: settings.CORS_ORIGINS ?? [],
     logLevel: settings.ENABLE_DEBUG && logLevel !== "trace" ? "debug" : logLevel,
     eventLog: settings.EVENT_LOG,
+    shutdownDelaySeconds: settings.SHUTDOWN_DELAY_SECONDS,
     shutdownGraceSeconds: settings.SHUTDOWN_GRACE_SECONDS,
     memoryMinMb: settings.MEMORY_MIN_MB,
     memoryMaxMb: settings.MEMORY_MAX_MB,

@@ -35,6 +35,7 @@ const defaults = {
   corsOrigins: [],
   logLevel: "info",
   eventLog: undefined,
+  shutdownDelaySeconds: 0,
   shutdownGraceSeconds: 20,
   memoryMinMb: undefined,
   memoryMaxMb: undefined,
@@ -62,7 +63,7 @@ describe("defaults", () => {
   });
 
   test("production listens on every interface", () => {
-    const expected = { ...defaults, environment: "production", host: "0.0.0.0" };
+    const expected = { ...defaults, environment: "production", host: "0.0.0.0", shutdownDelaySeconds: 2 };
     expect(read({ NODE_ENV: "production" })).toEqual(expected);
   });
 });

@@ -1,0 +1,67 @@
+/**
+ * Makes and rotates the key that signs access tokens, in a folder of files: `npm run keys -- new|use-next|retire|show
+ * <folder>`. It talks to no server: what it changes holds where processes are started with the files.
+ */
+import { join } from "node:path";
+import {
+  type KeyFolder,
+  KeyFolderError,
+  keyFiles,
+  makeKey,
+  readKeyFolder,
+  retireKeys,
+  useNextKey,
+} from "./auth/keys/key-folder.ts";
+
+const usage = `npm run keys -- <command> <folder>
+
+  new       makes the first key, or else the next one, and publishes that
+  use-next  signs with the next key, and keeps the old one published
+  retire    publishes no key any more that is neither in use nor next
+  show      says which keys there are`;
+
+/** What is to be done after a command. */
+const then = {
+  signing: "Start the processes of auth with the settings below.",
+  next: "Restart the processes of auth, one after the other. Ten minutes later everybody knows it: use-next.",
+  used: "Restart the processes of auth. When the last access token of the old key has expired: retire.",
+  retired: "Restart the processes of auth.",
+} as const;
+
+const commands: Readonly<Record<string, (folder: string) => Promise<string>>> = {
+  new: async (folder) => then[await makeKey(folder)],
+  "use-next": async (folder) => {
+    await useNextKey(folder);
+    return then.used;
+  },
+  retire: async (folder) => {
+    await retireKeys(folder);
+    return then.retired;
+  },
+  show: async () => "",
+};
+
+function described(folder: string, { signing, next, previous }: KeyFolder): string {
+  const lines = [
+    `signs:      ${signing ?? "none"}`,
+    `next:       ${next ?? "none"}`,
+    `previous:   ${previous.join(", ") || "none"}`,
+    "",
+    ...Object.entries(keyFiles).map(([name, file]) => `${name}=${join(folder, file)}`),
+  ];
+  return lines.map((line) => `  ${line}`.trimEnd()).join("\n");
+}
+
+const [name = "", folder] = process.argv.slice(2);
+const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
+try {
+  if (command === undefined || folder === undefined) throw new KeyFolderError(usage);
+  const text = await command(folder);
+  process.stdout.write(
+    `${text === "" ? "" : `${text}\n\n`}${described(folder, await readKeyFolder(folder))}\n`,
+  );
+} catch (error) {
+  if (!(error instanceof KeyFolderError)) throw error;
+  process.stderr.write(`${error.message}\n`);
+  process.exitCode = 1;
+}
