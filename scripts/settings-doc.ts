@@ -2,6 +2,7 @@
  * The settings page of the documentation, made from the settings tables.
  */
 import { authTable } from "../src/auth/settings-table.ts";
+import { cacheTable } from "../src/platform/cache/cache-settings.ts";
 import { databaseTable, migrationTable } from "../src/platform/database/settings.ts";
 import { brokerTable } from "../src/platform/messaging/broker-settings.ts";
 import { expectationOf } from "../src/platform/settings/kinds.ts";
@@ -15,6 +16,7 @@ const groups: readonly { readonly title: string; readonly tables: readonly Setti
   { title: "Server", tables: [environmentTable, servicesTable, serverTable] },
   { title: "Database", tables: [databaseTable, migrationTable] },
   { title: "Broker", tables: [brokerTable] },
+  { title: "Cache", tables: [cacheTable] },
   { title: "Auth", tables: [authTable] },
   { title: "Push", tables: [pushTable, providerTable] },
 ];

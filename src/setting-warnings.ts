@@ -3,6 +3,7 @@
  * services that do not run, since their settings exist too.
  */
 import { authTable } from "./auth/settings-table.ts";
+import { cacheTable } from "./platform/cache/cache-settings.ts";
 import { databaseTable, migrationTable } from "./platform/database/settings.ts";
 import { brokerTable } from "./platform/messaging/broker-settings.ts";
 import type { EnvironmentVariables } from "./platform/settings/environment.ts";
@@ -39,9 +40,6 @@ const prefixes = [
   "WEBPUSH_",
 ];
 
-/** Names that deployments of other implementations of these contracts set. */
-const notInThisVersion = ["CACHE_HOST", "CACHE_PORT"];
-
 const tables: Readonly<Record<ServiceName, SettingsTable>> = {
   auth: authTable,
   push: { ...pushTable, ...providerTable },
@@ -57,15 +55,18 @@ export function warningsOf(env: EnvironmentVariables, settings: Settings): reado
   // For a name that both services have, the warning is about the service that runs.
   const services = serviceNames.toSorted((a, b) => Number(!settings[a]) - Number(!settings[b]));
   const ofServices = services.flatMap((service) =>
-    Object.keys({ ...databaseTable, ...migrationTable, ...brokerTable, ...tables[service] }).flatMap(
-      (name) => {
-        const unused = whyUnused(service, name, settings);
-        return [name, servicePrefix(service) + name].map((variable) => ({ name: variable, unused }));
-      },
-    ),
+    Object.keys({
+      ...databaseTable,
+      ...migrationTable,
+      ...brokerTable,
+      ...cacheTable,
+      ...tables[service],
+    }).flatMap((name) => {
+      const unused = whyUnused(service, name, settings);
+      return [name, servicePrefix(service) + name].map((variable) => ({ name: variable, unused }));
+    }),
   );
-  const ofOthers = notInThisVersion.map((name) => ({ name, unused: "this version has no use for it" }));
-  const known: readonly KnownSetting[] = [...ofProcess, ...ofServices, ...ofOthers];
+  const known: readonly KnownSetting[] = [...ofProcess, ...ofServices];
   return [...settingWarnings(env, known, prefixes), ...missing(settings)];
 }
 
@@ -75,6 +76,9 @@ function missing({ server, auth, push }: Settings): readonly string[] {
   return [
     ...(isApart
       ? ["BROKER_URL is not set: a push service that runs apart does not learn which identities are deleted"]
+      : []),
+    ...(auth?.cache && auth.cache.password === undefined && server.environment === "production"
+      ? ["CACHE_PASSWORD is not set: whatever reaches the cache can reset the limits on guessing"]
       : []),
     ...(isOpen && server.environment === "production"
       ? ["BROKER_CREDENTIALS is not set: whatever reaches the broker can have a user's devices removed"]
@@ -92,6 +96,7 @@ function whyUnused(service: ServiceName, name: string, settings: Settings): stri
   if (own.database.kind === "embedded" && name.startsWith("DB_"))
     return "without DB_HOST the database is embedded";
   if (!own.broker && name.startsWith("BROKER_") && name !== "BROKER_URL") return "BROKER_URL is not set";
+  if (!own.cache && name.startsWith("CACHE_") && name !== "CACHE_HOST") return "CACHE_HOST is not set";
   if (service !== "push" || !push) return undefined;
   const provider = providers[/^[A-Z]+_/.exec(name)?.[0] ?? ""];
   if (provider && !push.providers.names.includes(provider)) return `PUSH_PROVIDERS does not name ${provider}`;

@@ -11,7 +11,7 @@ import { authApi } from "./support/auth-api.ts";
 import { openDatabaseGate } from "./support/database-gate.ts";
 import { root } from "./support/program.ts";
 import { type Family, scrape, valuesOf } from "./support/scrape.ts";
-import { backends, type Server, startOwnServer } from "./support/servers.ts";
+import { backends, closedPort, type Server, startOwnServer } from "./support/servers.ts";
 import { stopwatch } from "./support/stopwatch.ts";
 import { suiteCleanup } from "./support/suite-cleanup.ts";
 import { waitFor } from "./support/wait-for.ts";
@@ -137,7 +137,9 @@ describe.runIf(backends.includes("PostgreSQL"))("docs/metrics.md", () => {
   const cleanup = suiteCleanup();
 
   test("has a row for each metric of the program, with its type, its labels and its meaning", async () => {
-    const server = await startOwnServer("PostgreSQL");
+    // A cache that is away is described too.
+    const env = { CACHE_HOST: "127.0.0.1", CACHE_PORT: String(closedPort) };
+    const server = await startOwnServer("PostgreSQL", { env });
     cleanup.defer(() => server.stop());
     const families = await scrape(server.management);
     const ours = families.filter(({ name }) => name.startsWith("gatepost_"));

@@ -2,6 +2,7 @@
 import type { Hono } from "hono";
 import { type Clock, systemClock } from "../platform/base/clock.ts";
 import type { Loop } from "../platform/base/loop.ts";
+import { openCache } from "../platform/cache/open-cache.ts";
 import type { OpenDatabase } from "../platform/database/database.ts";
 import { createDatabaseClock } from "../platform/database/database-clock.ts";
 import { openDatabase } from "../platform/database/open.ts";
@@ -30,7 +31,9 @@ import { createIdentities } from "./identities/identities.ts";
 import { janitorKinds, startJanitor } from "./janitor.ts";
 import { createKeyStore } from "./keys/key-store.ts";
 import { serverMetadata } from "./keys/server-metadata.ts";
-import { createAttemptCounters } from "./limits/attempt-counters.ts";
+import { createKeyOf } from "./limits/attempt-counters.ts";
+import { createCacheCounters, preferCache } from "./limits/cache-counters.ts";
+import { createDatabaseCounters } from "./limits/database-counters.ts";
 import { createGuessObserver } from "./limits/guess-observer.ts";
 import { createGuessing, guessingRules } from "./limits/guessing.ts";
 import { authRpc } from "./rpc.ts";
@@ -117,7 +120,21 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     outcome: tokenOutcomes,
   });
 
-  const counters = createAttemptCounters(db, settings.internalClient.clientSecret);
+  const cache =
+    settings.cache &&
+    (await openCache({
+      settings: settings.cache,
+      prefix: "gatepost:auth:",
+      name: "gatepost-auth",
+      whileAway: "attempts are counted in the database",
+      logger,
+      observer: metrics.cache("auth"),
+    }));
+  const keyOf = createKeyOf(settings.internalClient.clientSecret);
+  const databaseCounters = createDatabaseCounters(db, keyOf);
+  const counters = cache
+    ? preferCache(createCacheCounters(cache, keyOf), databaseCounters)
+    : databaseCounters;
   const guessing = createGuessing({
     rules: guessingRules,
     counters,
@@ -191,7 +208,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     },
     async stop() {
       await Promise.all([rotations.stop(), ...workers.map((worker) => worker.stop())]);
-      await broker?.close();
+      await Promise.all([broker?.close(), cache?.close()]);
       await database.close();
     },
   };

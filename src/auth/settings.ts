@@ -3,6 +3,7 @@
  * prefix `AUTH_` overrides the one without it. Nothing here reads `process.env`.
  */
 import { urlHost } from "../platform/base/addresses.ts";
+import { resolveCacheSettings } from "../platform/cache/cache-settings.ts";
 import { resolveDatabaseSettings } from "../platform/database/settings.ts";
 import { resolveBrokerSettings } from "../platform/messaging/broker-settings.ts";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";
@@ -45,10 +46,12 @@ export function resolveAuthSettings(
   const placeholders = placeholdersOf(server, generated);
   const prefix = servicePrefix("auth");
   const broker = resolveBrokerSettings(env, { environment, prefix });
+  const cache = resolveCacheSettings(env, { environment, prefix });
   const table = resolveSettings(authTable, env, { environment, prefix, placeholders });
   const problems = [
     ...database.problems,
     ...broker.problems,
+    ...cache.problems,
     ...table.problems,
     ...crossChecks(table, server),
   ];
@@ -59,6 +62,8 @@ export function resolveAuthSettings(
     database: database.value,
     /** Undefined: events stay inside the process. */
     broker: broker.value,
+    /** Undefined: attempts are counted in the database. */
+    cache: cache.value,
     /** The `iss` of tokens; without a trailing slash. */
     issuer: settings.OAUTH_SERVER_ISSUER,
     clients: settings.OAUTH_SERVER_CLIENTS,

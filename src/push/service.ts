@@ -3,6 +3,7 @@ import type { Hono } from "hono";
 import { type Clock, systemClock } from "../platform/base/clock.ts";
 import { unavailable } from "../platform/base/errors.ts";
 import { type Loop, pause } from "../platform/base/loop.ts";
+import { openCache } from "../platform/cache/open-cache.ts";
 import type { OpenDatabase } from "../platform/database/database.ts";
 import { openDatabase } from "../platform/database/open.ts";
 import type { PreparedBroker } from "../platform/messaging/broker.ts";
@@ -32,7 +33,7 @@ import { createProviderControl } from "./delivery/provider-control.ts";
 import { createDevices } from "./devices/devices.ts";
 import { forgetUser } from "./devices/forget-user.ts";
 import { removeDeadDevices } from "./devices/remove-dead.ts";
-import { limitSaves } from "./devices/save-rate.ts";
+import { limitSaves, saveRateOfProcess, sharedSaveRate } from "./devices/save-rate.ts";
 import { deletionsConsumer, identityDeleted, PushEvents, pushEventStream } from "./events.ts";
 import { createHistory } from "./history/history.ts";
 import { pushHttp } from "./http.ts";
@@ -103,10 +104,20 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   const [defaultProvider] = settings.providers.names;
   const callers = createCallers({ ...settings, clock, logger });
   const { maxDevicesPerUser: maxPerUser, maxSavesPerMinute } = settings;
+  const cache =
+    settings.cache &&
+    (await openCache({
+      settings: settings.cache,
+      prefix: "gatepost:push:",
+      name: "gatepost-push",
+      whileAway: "each process counts calls by itself",
+      logger,
+      observer: metrics.cache("push"),
+    }));
+  const rateOfProcess = saveRateOfProcess(maxSavesPerMinute, clock);
   const devices = limitSaves(
     createDevices({ db, clock, providers, defaultProvider, maxPerUser }),
-    maxSavesPerMinute,
-    clock,
+    cache ? sharedSaveRate(cache, maxSavesPerMinute, rateOfProcess) : rateOfProcess,
   );
   const history = createHistory({ db });
   const { ttlSeconds, testUserIds } = settings;
@@ -207,7 +218,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
       await jobs.stop();
       await Promise.all([...providers.values()].map((provider) => provider.close()));
       callers.close();
-      await broker?.close();
+      await Promise.all([broker?.close(), cache?.close()]);
       await database.close();
     },
     consume,

@@ -86,7 +86,7 @@ export const pushTable = {
   },
   PUSH_MAX_SAVES_PER_MINUTE: {
     description:
-      "Times that a user may save devices in a minute, at each process. An app does so when it starts.",
+      "Times that a user may save devices in a minute, at each process, or at all of them together where CACHE_HOST is set. An app does so when it starts.",
     kind: integer(1, 1_000_000),
     default: "60",
   },

@@ -2,6 +2,7 @@
  * Settings of the push service: the issuer of access tokens, delivery, providers and database. A name prefixed
  * `PUSH_` overrides the plain one. Nothing here reads `process.env`.
  */
+import { resolveCacheSettings } from "../platform/cache/cache-settings.ts";
 import { resolveDatabaseSettings } from "../platform/database/settings.ts";
 import { resolveBrokerSettings } from "../platform/messaging/broker-settings.ts";
 import type { EnvironmentVariables } from "../platform/settings/environment.ts";
@@ -39,6 +40,7 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
   const prefix = servicePrefix("push");
   const database = resolveDatabaseSettings(env, { environment, dataDir, service: "push" });
   const broker = resolveBrokerSettings(env, { environment, prefix });
+  const cache = resolveCacheSettings(env, { environment, prefix });
   const providers = resolveProviderSettings(env, { environment, dataDir, prefix });
   const table = resolveSettings(pushTable, env, {
     environment,
@@ -59,6 +61,7 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
   const problems = [
     ...database.problems,
     ...broker.problems,
+    ...cache.problems,
     ...table.problems,
     ...crossChecks(table, server),
     ...providers.problems,
@@ -71,6 +74,8 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
     database: database.value,
     /** Undefined: events stay inside the process. */
     broker: broker.value,
+    /** Undefined: each process counts calls by itself. */
+    cache: cache.value,
     /** The `iss` of tokens, as it is written. */
     issuer: settings.IDENTITY_PROVIDER_ISSUER_URI,
     /** What `aud` of tokens must name; undefined: only tokens of the type at+jwt are accepted. */

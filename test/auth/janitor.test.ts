@@ -6,7 +6,8 @@ import { randomUUID } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { cleanUp, janitorKinds, startJanitor } from "../../src/auth/janitor.ts";
-import { createAttemptCounters } from "../../src/auth/limits/attempt-counters.ts";
+import { createKeyOf } from "../../src/auth/limits/attempt-counters.ts";
+import { createDatabaseCounters } from "../../src/auth/limits/database-counters.ts";
 import { authMigrations } from "../../src/auth/service.ts";
 import { endAuthorization, endIdentity } from "../../src/auth/tokens/end-authorizations.ts";
 import { sweepAuthorizations } from "../../src/auth/tokens/sweep-authorizations.ts";
@@ -226,7 +227,7 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
   });
 
   test("counters of attempts go when their window has closed by the database's clock", async () => {
-    const counters = createAttemptCounters(database.db, "a secret of the settings");
+    const counters = createDatabaseCounters(database.db, createKeyOf("a secret of the settings"));
     const rule = { name: "password", failures: 3, windowSeconds: 300 };
     await counters.begin({ rule, subject: "somebody" });
     await round();

@@ -10,6 +10,7 @@ import { findNats } from "./nats.ts";
 import { findPgbouncer } from "./pgbouncer.ts";
 import { findPostgresql, installPostgresql } from "./postgresql/binaries.ts";
 import { findPromtool } from "./promtool.ts";
+import { findRedis } from "./redis.ts";
 
 /** What is counted: tests, and as failed also whatever failed outside of a test. */
 interface Totals {
@@ -27,6 +28,10 @@ const programs = [
   {
     find: findNats,
     without: "NATS was not found on this machine, and is not tested (apt-get install nats-server).",
+  },
+  {
+    find: findRedis,
+    without: "Redis was not found on this machine, and is not tested (apt-get install redis-server).",
   },
   {
     find: findPromtool,

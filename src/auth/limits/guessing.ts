@@ -98,7 +98,7 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     if (!isFull(attempt)) {
       const second = await counters.begin(client);
       if (!isFull(second)) return [attempt, second];
-      await counters.withdraw(attempt);
+      await attempt.withdraw();
       return beyond(second);
     }
     return attempt.counter === client ? beyond(attempt) : refuse(attempt);
@@ -132,7 +132,7 @@ export function createGuessing(dependencies: Dependencies): Guessing {
       try {
         result = await judge();
       } catch (error) {
-        await settle(begun.map((attempt) => counters.withdraw(attempt)));
+        await settle(begun.map((attempt) => attempt.withdraw()));
         throw error;
       }
       if (result === undefined) {
@@ -141,7 +141,7 @@ export function createGuessing(dependencies: Dependencies): Guessing {
         void settle([observer.failed(kind, clientId, account, isLocked)]);
       } else {
         const ofClient = begun.filter(({ counter }) => counter !== own);
-        await settle([counters.clear([own]), ...ofClient.map((attempt) => counters.withdraw(attempt))]);
+        await settle([counters.clear([own]), ...ofClient.map((attempt) => attempt.withdraw())]);
       }
       return result;
     },

@@ -52,6 +52,12 @@ export interface DatabaseObserver {
   connectFailed(): void;
 }
 
+/** Receives whether a cache can be used. */
+export interface CacheObserver {
+  /** From now on it can, or cannot. */
+  usable(isUsable: boolean): void;
+}
+
 /** Receives the progress of a janitor, by kinds of rows. */
 export interface JanitorObserver<Kind extends string> {
   /** So many rows of the kind were dealt with. */

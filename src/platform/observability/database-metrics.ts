@@ -1,5 +1,5 @@
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
-import type { DatabaseObserver, LaneUsage } from "../base/observers.ts";
+import type { CacheObserver, DatabaseObserver, LaneUsage } from "../base/observers.ts";
 import { durationBuckets } from "./duration-buckets.ts";
 
 /** The metrics of connections to databases, whose usage is read at each scrape. */
@@ -45,4 +45,15 @@ export function databaseMetrics(program: string, registry: Registry): (service: 
       connectFailed: () => failures.inc({ service }),
     };
   };
+}
+
+/** Whether the caches can be used. A service without one has no series. */
+export function cacheMetrics(program: string, registry: Registry): (service: string) => CacheObserver {
+  const usable = new Gauge({
+    name: `${program}_cache_usable`,
+    help: "1 while this process can use the cache, 0 while what it is for is done without it.",
+    labelNames: ["service"],
+    registers: [registry],
+  });
+  return (service) => ({ usable: (isUsable) => usable.set({ service }, isUsable ? 1 : 0) });
 }

@@ -2,6 +2,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import type {
   AdmissionObserver,
+  CacheObserver,
   DatabaseObserver,
   HttpObserver,
   JanitorObserver,
@@ -10,7 +11,7 @@ import type {
 } from "../base/observers.ts";
 import { admissionMetrics } from "./admission-metrics.ts";
 import { janitorMetrics, outboxMetrics } from "./background-metrics.ts";
-import { databaseMetrics } from "./database-metrics.ts";
+import { cacheMetrics, databaseMetrics } from "./database-metrics.ts";
 import { durationBuckets } from "./duration-buckets.ts";
 
 /** A count of events, by labels. */
@@ -26,6 +27,8 @@ export interface Metrics {
   readonly admission: AdmissionObserver;
   /** The connections of a service to its database. */
   database(service: string): DatabaseObserver;
+  /** The cache of a service. */
+  cache(service: string): CacheObserver;
   /**
    * The outbox of a service.
    * @param backlog asked at each scrape; where it rejects or takes a second, the scrape goes without it
@@ -93,6 +96,7 @@ export function createMetrics(program: string, version: string): Metrics {
     },
     admission: admissionMetrics(program, registry),
     database: databaseMetrics(program, registry),
+    cache: cacheMetrics(program, registry),
     outbox: outboxMetrics(program, registry),
     janitor: janitorMetrics(program, registry),
     counter(name, help, labels) {

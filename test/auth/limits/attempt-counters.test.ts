@@ -1,23 +1,100 @@
-/** The counters of attempts in the database: what counts, on which clock, what is taken back, and what is stored. */
+/** The counters of attempts, in the database and in the cache: what counts, what is taken back, and what is stored. */
 import { createHash } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import {
   type AttemptCounters,
   type CountedAttempt,
-  createAttemptCounters,
+  createKeyOf,
   isFull,
 } from "../../../src/auth/limits/attempt-counters.ts";
+import { createCacheCounters } from "../../../src/auth/limits/cache-counters.ts";
+import { createDatabaseCounters } from "../../../src/auth/limits/database-counters.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
-import type { OpenDatabase } from "../../../src/platform/database/database.ts";
+import { openCache } from "../../../src/platform/cache/open-cache.ts";
+import { captureLog } from "../../support/captured-log.ts";
+import { findRedis, startRedis } from "../../support/redis.ts";
 import { rows } from "../../support/rows.ts";
-import { backends } from "../../support/servers.ts";
-import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { type Backend, backends } from "../../support/servers.ts";
+import { createServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
-describe.each(backends)("counters on %s", (backend) => {
-  let own: ServiceDatabase;
-  let database: OpenDatabase;
+/** What keeps counters, and how a test looks into it. */
+interface Keeper {
+  counters(secret: string): AttemptCounters;
+  empty(): Promise<unknown>;
+  keys(): Promise<readonly string[]>;
+  points(): Promise<readonly number[]>;
+  /** Ends the windows of all counters. */
+  endWindows(): Promise<unknown>;
+  /** Differs after each write, and after each lock that was taken. */
+  version(): Promise<unknown>;
+}
+
+async function databaseKeeper(backend: Backend, cleanup: AsyncDisposableStack): Promise<Keeper> {
+  const own = await createServiceDatabase(backend, authMigrations);
+  cleanup.defer(() => own.drop());
+  const database = await own.open();
+  await database.migrate();
+  const { db } = database;
+  return {
+    counters: (secret) => createDatabaseCounters(db, createKeyOf(secret)),
+    empty: () => db.execute(sql`delete from auth.attempts`),
+    keys: async () =>
+      (await rows<{ key: string }>(db, sql`select key from auth.attempts`)).map(({ key }) => key),
+    points: async () =>
+      (await rows<{ points: number }>(db, sql`select points from auth.attempts`)).map(({ points }) => points),
+    endWindows: () => db.execute(sql`update auth.attempts set expire = now() - interval '1 millisecond'`),
+    // Every version of a row has a place of its own: one that was neither written nor locked has the same.
+    version: () => rows(db, sql`select ctid::text, xmin::text, xmax::text from auth.attempts order by key`),
+  };
+}
+
+async function cacheKeeper(cleanup: AsyncDisposableStack): Promise<Keeper> {
+  const redis = await startRedis();
+  cleanup.defer(() => redis.stop());
+  const cache = await openCache({
+    settings: redis.settings,
+    prefix: "test:",
+    name: "test",
+    whileAway: "the test fails",
+    logger: captureLog().logger,
+    observer: { usable: () => undefined },
+  });
+  cleanup.defer(() => cache.close());
+  const keys = async () => Object.values(Object(await redis.command("KEYS", "test:*:*"))).map(String);
+  return {
+    counters: (secret) => createCacheCounters(cache, createKeyOf(secret)),
+    empty: () => redis.command("FLUSHALL"),
+    keys,
+    points: async () =>
+      Promise.all((await keys()).map(async (key) => Number(await redis.command("HGET", key, "count")))),
+    endWindows: async () => {
+      for (const key of await keys()) await redis.command("PEXPIRE", key, "-1");
+    },
+    version: async () => {
+      const all = (await keys()).sort();
+      return Promise.all(
+        all.map(async (key) => [
+          key,
+          await redis.command("DUMP", key),
+          await redis.command("PEXPIRETIME", key),
+        ]),
+      );
+    },
+  };
+}
+
+type MakeKeeper = (cleanup: AsyncDisposableStack) => Promise<Keeper>;
+
+const keepers: [string, MakeKeeper][] = backends.map((backend) => [
+  backend,
+  (cleanup) => databaseKeeper(backend, cleanup),
+]);
+if (findRedis() !== undefined) keepers.push(["Redis", cacheKeeper]);
+
+describe.each(keepers)("counters on %s", (_name, makeKeeper) => {
+  let keeper: Keeper;
   let counters: AttemptCounters;
   const rule = { name: "code", failures: 3, windowSeconds: 300 };
   const wide = { name: "client", failures: 5, windowSeconds: 60 };
@@ -25,25 +102,10 @@ describe.each(backends)("counters on %s", (backend) => {
   const client = { rule: wide, subject: "an app" };
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    own = await createServiceDatabase(backend, authMigrations);
-    cleanup.defer(() => own.drop());
-    database = await own.open();
-    await database.migrate();
-    counters = createAttemptCounters(database.db, "a secret of the settings");
+    keeper = await makeKeeper(cleanup);
+    counters = keeper.counters("a secret of the settings");
   });
-  beforeEach(async () => void (await database.db.execute(sql`delete from auth.attempts`)));
-
-  const keys = async () =>
-    (await rows<{ key: string }>(database.db, sql`select key from auth.attempts`)).map(({ key }) => key);
-  const points = async () =>
-    (await rows<{ points: number }>(database.db, sql`select points from auth.attempts`)).map(
-      (row) => row.points,
-    );
-  const endWindows = () =>
-    database.db.execute(sql`update auth.attempts set expire = now() - interval '1 millisecond'`);
-  /** Every version of a row has a place of its own: a row that was neither written nor locked has the same. */
-  const versions = () =>
-    rows(database.db, sql`select ctid::text, xmin::text, xmax::text from auth.attempts order by key`);
+  beforeEach(async () => void (await keeper.empty()));
 
   async function counted(counter: typeof somebody): Promise<CountedAttempt> {
     const result = await counters.begin(counter);
@@ -57,7 +119,7 @@ describe.each(backends)("counters on %s", (backend) => {
     await counted(somebody);
     const second = await counted(somebody);
     expect(second.count).toBe(2);
-    await counters.withdraw(second);
+    await second.withdraw();
     expect((await counted(somebody)).count).toBe(2);
     expect((await counted(somebody)).count).toBe(3);
     expect(await counters.begin(somebody)).toMatchObject({ counter: somebody });
@@ -75,53 +137,53 @@ describe.each(backends)("counters on %s", (backend) => {
 
   test("write and lock nothing for an attempt that is refused", async () => {
     await fill(somebody);
-    const before = await versions();
+    const before = await keeper.version();
     const refused = await Promise.all(Array.from({ length: 20 }, () => counters.begin(somebody)));
     expect(refused.every(isFull)).toBe(true);
-    expect(await versions()).toEqual(before);
+    expect(await keeper.version()).toEqual(before);
   });
 
   test("count nothing where another counter is full, and name that one", async () => {
     await fill(client);
     expect(await counters.begin(somebody, [client])).toMatchObject({ counter: client });
-    expect(await points()).toEqual([wide.failures]);
+    expect(await keeper.points()).toEqual([wide.failures]);
     await fill(somebody);
   });
 
   test("are not outrun by 50 attempts at once", async () => {
     const results = await Promise.all(Array.from({ length: 50 }, () => counters.begin(somebody)));
     expect(results.filter((result) => !isFull(result))).toHaveLength(rule.failures);
-    expect(await points()).toEqual([rule.failures]);
+    expect(await keeper.points()).toEqual([rule.failures]);
   });
 
   test("begin a new window once the old one has ended", async () => {
     await fill(somebody);
-    await endWindows();
+    await keeper.endWindows();
     await fill(somebody);
     expect(isFull(await counters.begin(somebody))).toBe(true);
   });
 
   test("take nothing back in another window than the attempt's, however many are taken back", async () => {
     const attempts = [await counted(somebody), await counted(somebody), await counted(somebody)];
-    await endWindows();
-    await Promise.all(attempts.map((attempt) => counters.withdraw(attempt)));
+    await keeper.endWindows();
+    await Promise.all(attempts.map((attempt) => attempt.withdraw()));
     await fill(somebody);
-    await Promise.all(attempts.map((attempt) => counters.withdraw(attempt)));
+    await Promise.all(attempts.map((attempt) => attempt.withdraw()));
     expect(isFull(await counters.begin(somebody))).toBe(true);
-    expect(await points()).toEqual([rule.failures]);
+    expect(await keeper.points()).toEqual([rule.failures]);
   });
 
   test("never go below zero", async () => {
     const attempt = await counted(somebody);
-    for (let n = 0; n < 3; n += 1) await counters.withdraw(attempt);
-    expect(await points()).toEqual([0]);
+    for (let n = 0; n < 3; n += 1) await attempt.withdraw();
+    expect(await keeper.points()).toEqual([0]);
   });
 
   test("have keys that disclose no account without the secret", async () => {
     const phone = "+12025550123";
     const byPhone = { rule, subject: phone };
     await counted(byPhone);
-    const [key = ""] = await keys();
+    const [key = ""] = await keeper.keys();
     for (const text of [phone, phone.slice(1), `${rule.name}:${phone}`, `${rule.name}${phone}`]) {
       expect(key).not.toContain(text);
       const digest = createHash("sha256").update(text).digest();
@@ -130,8 +192,8 @@ describe.each(backends)("counters on %s", (backend) => {
       }
     }
     await counted(byPhone);
-    expect(await keys()).toEqual([key]);
-    await createAttemptCounters(database.db, "another secret").begin(byPhone);
-    expect(await keys()).toHaveLength(2);
+    expect(await keeper.keys()).toEqual([key]);
+    await keeper.counters("another secret").begin(byPhone);
+    expect(await keeper.keys()).toHaveLength(2);
   });
 });

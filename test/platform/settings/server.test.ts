@@ -2,6 +2,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { settingsTable } from "../../../scripts/settings-doc.ts";
 import { authTable } from "../../../src/auth/settings-table.ts";
+import { cacheTable } from "../../../src/platform/cache/cache-settings.ts";
 import { databaseTable, migrationTable } from "../../../src/platform/database/settings.ts";
 import { brokerTable } from "../../../src/platform/messaging/broker-settings.ts";
 import type { EnvironmentVariables } from "../../../src/platform/settings/environment.ts";
@@ -206,6 +207,7 @@ describe("every row", () => {
     databaseTable,
     migrationTable,
     brokerTable,
+    cacheTable,
     authTable,
     pushTable,
     providerTable,

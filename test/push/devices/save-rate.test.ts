@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Devices } from "../../../src/push/devices/devices.ts";
-import { limitSaves } from "../../../src/push/devices/save-rate.ts";
+import { limitSaves, saveRateOfProcess } from "../../../src/push/devices/save-rate.ts";
 import { movableClock } from "../../support/movable-clock.ts";
 
 const device = { token: "t", expiration: new Date("2100-01-01"), utcOffset: undefined };
@@ -16,7 +16,7 @@ function limited(perMinute: number) {
     remove: async () => undefined,
     removeAll: async () => undefined,
   };
-  const { save } = limitSaves(devices, perMinute, clock);
+  const { save } = limitSaves(devices, saveRateOfProcess(perMinute, clock));
   /** Saves a device. @returns seconds to wait; 0 if it was saved */
   async function wait(userId = "anna"): Promise<number> {
     const before = saved.length;

@@ -1,0 +1,45 @@
+/**
+ * A cache that processes share. What it keeps may be lost at any time, and it may be away: whoever uses it has another
+ * way, see {@link unlessAway}. Nothing that must hold is kept there alone.
+ */
+
+import type { Logger } from "pino";
+import type { CacheObserver } from "../base/observers.ts";
+import type { CacheSettings } from "./cache-settings.ts";
+
+export interface CacheOptions {
+  readonly settings: CacheSettings;
+  /** Begins every key, as in `shop:orders:`. */
+  readonly prefix: string;
+  /** For operators: what the server calls this client, and what the log says is done while the cache is away. */
+  readonly name: string;
+  readonly whileAway: string;
+  readonly logger: Logger;
+  readonly observer: CacheObserver;
+}
+
+export interface Cache {
+  /**
+   * Runs a Lua script on the server, in which it is one step, on one clock.
+   * @param keys the keys that it uses, without the prefix that all keys of this cache have
+   * @throws CacheAwayError at once while the cache is away, or else within about a quarter of a second. In the latter
+   * case the script may have run, or may still do so.
+   */
+  run(script: string, keys: readonly string[], values: readonly (string | number)[]): Promise<unknown>;
+  close(): Promise<void>;
+}
+
+/** The cache cannot be used now. */
+export class CacheAwayError extends Error {
+  override readonly name = "CacheAwayError";
+}
+
+/** Does the work with the cache, or if that is away, the other. */
+export async function unlessAway<T>(work: () => Promise<T>, other: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof CacheAwayError) return await other();
+    throw error;
+  }
+}
