@@ -20,6 +20,7 @@ import {
   uuid,
 } from "drizzle-orm/pg-core";
 import { bytea, instant } from "../platform/database/columns.ts";
+import { leaseTable } from "../platform/database/lease-table.ts";
 import { outboxTable } from "../platform/messaging/outbox-table.ts";
 
 export const auth = pgSchema("auth");
@@ -207,6 +208,9 @@ export const attempts = auth.table(
   { key: text("key").primaryKey(), points: integer("points").notNull(), expire: instant("expire") },
   (table) => [index("attempts_expire").on(table.expire)],
 );
+
+/** The processes that may answer introspection from standbys. */
+export const readLeases = leaseTable(auth);
 
 /** Events, each written in the transaction of its change and kept until it has been delivered. */
 export const outbox = outboxTable(auth);

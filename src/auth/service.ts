@@ -6,6 +6,7 @@ import { openCache } from "../platform/cache/open-cache.ts";
 import type { OpenDatabase } from "../platform/database/database.ts";
 import { createDatabaseClock } from "../platform/database/database-clock.ts";
 import { openDatabase } from "../platform/database/open.ts";
+import { createStandbys } from "../platform/database/standbys.ts";
 import type { PreparedBroker } from "../platform/messaging/broker.ts";
 import { openBroker } from "../platform/messaging/open-broker.ts";
 import { outboxBacklog } from "../platform/messaging/outbox.ts";
@@ -26,6 +27,7 @@ import { createGrants } from "./grants/grants.ts";
 import { createVerifyOtpProof } from "./grants/otp-proof.ts";
 import { createCheckOneTimeCode } from "./grants/otp-verifier-client.ts";
 import { authHttp } from "./http.ts";
+import { appliedAtStandbys } from "./identities/applied-at-standbys.ts";
 import { changedInTurn } from "./identities/changed-in-turn.ts";
 import { createIdentities } from "./identities/identities.ts";
 import { janitorKinds, startJanitor } from "./janitor.ts";
@@ -38,7 +40,7 @@ import { createGuessObserver } from "./limits/guess-observer.ts";
 import { createGuessing, guessingRules } from "./limits/guessing.ts";
 import { authRpc } from "./rpc.ts";
 import { startPulse } from "./running-time.ts";
-import { outbox } from "./schema.ts";
+import { outbox, readLeases } from "./schema.ts";
 import type { AuthSettings } from "./settings.ts";
 import { createAccessTokens } from "./tokens/access-token.ts";
 import { createAuthorizationRepository } from "./tokens/authorization-repository.ts";
@@ -109,12 +111,23 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const followsClock = !isEmbedded && !dependencies.clock?.isSimulated;
   const verified = new VerifiedSecrets();
   const clients = createClientRepository(reads);
-  const authorizations = createAuthorizationRepository(reads);
+  const standbys =
+    database.standbys &&
+    createStandbys({
+      ...database.standbys,
+      table: readLeases,
+      report: (standby, isRead, err) => {
+        if (isRead) logger.info({ standby }, "Introspection reads from a standby");
+        else logger.warn({ standby, err }, "Introspection no longer reads from a standby");
+      },
+    });
+  const awaitStandbys = async () => standbys?.applied();
+  const authorizations = createAuthorizationRepository(reads, standbys);
   const findPresented = createFindPresented(reads);
   const rotations = createRotations(db, (err) => logger.warn({ err }, "Rotations could not be stamped"));
   const accessTokens = createAccessTokens({ keys, issuer, clock, type: settings.accessTokenType });
   const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, issuer });
-  const identities = changedInTurn(createIdentities(db, clock));
+  const identities = appliedAtStandbys(changedInTurn(createIdentities(db, clock)), awaitStandbys);
   const issued = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", {
     grant_type: grantTypes,
     outcome: tokenOutcomes,
@@ -151,7 +164,9 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     grants: await createGrants({
       identities,
       issuer: tokenIssuer,
-      rotateRefreshToken: createRotateRefreshToken({ db, findPresented, rotations, issuer: tokenIssuer }),
+      rotateRefreshToken: createRotateRefreshToken({
+        ...{ db, findPresented, rotations, issuer: tokenIssuer, awaitStandbys },
+      }),
       checkOneTimeCode: createCheckOneTimeCode(settings.otp.verifierUrl),
       verifyOtpProof: createVerifyOtpProof(settings.otp, clock),
       guessing,
@@ -159,7 +174,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     issued: (grant_type, outcome) => issued.inc({ grant_type, outcome }),
   });
   const introspect = createIntrospect({ accessTokens, authorizations });
-  const revoke = createRevoke({ db, accessTokens, findPresented });
+  const revoke = createRevoke({ db, accessTokens, findPresented, awaitStandbys });
   const metadata = serverMetadata(issuer, settings.clients);
   const http = authHttp(
     { authenticator, identities, guessing, generateTokens, introspect, revoke, keys, metadata },
@@ -186,11 +201,14 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
         { db, clock, verified, warn: (message) => logger.warn(message) },
         { registrations: settings.clients, revision: settings.clientsRevision },
       );
+      // It may have disabled some.
+      await awaitStandbys();
     },
     startWorkers() {
       const intervalSeconds = settings.janitorIntervalSeconds;
       if (followsClock) workers.push(clock.start());
       if (!isEmbedded) workers.push(startPulse(db));
+      if (standbys) workers.push(standbys.start());
       workers.push(
         startJanitor({ db, logger, intervalSeconds, observer: metrics.janitor("auth", janitorKinds) }),
         startRelay({

@@ -28,6 +28,7 @@ export function postgresSettings(database: Omit<TestDatabase, "drop">): Postgres
   return {
     kind: "postgres",
     ...database,
+    readHosts: undefined,
     migrationHost: database.host,
     migrationPort: database.port,
     ssl: "disable",

@@ -1,9 +1,10 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { unavailable } from "../../platform/base/errors.ts";
 import { type BatchedLookup, batched } from "../../platform/database/batched-lookup.ts";
 import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, integer, listOf } from "../../platform/database/readers.ts";
+import type { Standbys } from "../../platform/database/standbys.ts";
 import { computed, listed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
 import { authorizations, revokedAccessTokens } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
@@ -22,9 +23,19 @@ export interface AuthorizationRepository {
   hasLive(identityId: string, clientId: string): Promise<boolean>;
 }
 
-export function createAuthorizationRepository(reads: Reads): AuthorizationRepository {
+/** @param standbys none unless given: only the primary is asked */
+export function createAuthorizationRepository(reads: Reads, standbys?: Standbys): AuthorizationRepository {
+  const atStandbys = standbys && liveAtStandbys(standbys);
   return {
-    isLive: batched({ load: (jtis: readonly string[]) => liveTokens(reads, jtis) }),
+    isLive: batched({
+      async load(jtis: readonly string[]) {
+        const live = (await atStandbys?.(jtis)) ?? new Map<string, true>();
+        // Of what a standby does not find it cannot know: it may be newer than its state.
+        const left = jtis.filter((jti) => !live.has(jti));
+        if (left.length > 0) for (const [jti] of await liveTokens(reads, left)) live.set(jti, true);
+        return live;
+      },
+    }),
     async hasLive(identityId, clientId) {
       const statement = sql`
         select 1 as one from ${authorizations} a
@@ -40,26 +51,49 @@ const authorization = names(authorizations, "a");
 const revoked = names(revokedAccessTokens, "r");
 
 /** The positions in the list of the jtis that are live. In one row: many rows take the driver several times as long. */
+const places = computed(listOf(integer), sql`coalesce(json_agg(requested.place), '[]')`);
+
 const livePlaces = selection({
-  places: computed(listOf(integer), sql`coalesce(json_agg(requested.place), '[]')`),
+  places,
   isStandby: computed(boolean, sql`pg_is_in_recovery()`),
 });
 
-const selectLive = prepared(
-  ["jtis"],
-  ({ jtis }) => sql`
-    select ${livePlaces}
+const liveStatement = (selected: SQL) =>
+  prepared(
+    ["jtis"],
+    ({ jtis }) => sql`
+    select ${selected}
     from ${listed(jtis)} with ordinality as requested (value, place)
     join ${authorizations} a on ${authorization.id} = left(requested.value, ${authorizationIdLength}::int)::uuid
     where ${hasNotEnded}
       and not exists (select from ${revokedAccessTokens} r where ${revoked.jti} = requested.value)`,
-);
+  );
+
+const selectLive = liveStatement(livePlaces);
 
 async function liveTokens(reads: Reads, jtis: readonly string[]): Promise<Map<string, true>> {
   const [found] = await rows(reads, livePlaces, selectLive({ jtis: arrayLiteral(jtis) }));
   if (found?.isStandby !== false) throw unavailable("The database", new Error("it is a standby"));
+  return liveOf(jtis, found.places);
+}
+
+/** The tokens of which a standby says that they are live; none if no standby may be relied on. */
+function liveAtStandbys(standbys: Standbys) {
+  const selected = selection({ ...standbys.evidence, places });
+  const statement = liveStatement(selected);
+  return async (jtis: readonly string[]): Promise<Map<string, true>> => {
+    const found = await standbys.read(async (reads) => {
+      const [row] = await rows(reads, selected, statement({ jtis: arrayLiteral(jtis) }));
+      if (!row) throw new Error("an aggregate returned no row");
+      return row;
+    });
+    return liveOf(jtis, found?.places ?? []);
+  };
+}
+
+function liveOf(jtis: readonly string[], places: readonly number[]): Map<string, true> {
   const live = new Map<string, true>();
-  for (const place of found.places) {
+  for (const place of places) {
     const jti = jtis[place - 1];
     if (jti === undefined) throw new Error(`The database returned place ${place} of ${jtis.length}`);
     live.set(jti, true);

@@ -9,6 +9,12 @@ import { names } from "../../platform/database/names.ts";
 import { AuthEvents, type RevocationReason, reasonName, recordEvent } from "../events.ts";
 import { authorizations, clients, identityEndings, replacedTokens } from "../schema.ts";
 
+/**
+ * Called when an ending has been committed, or is found to have been, and before anybody is told. Resolves once no
+ * standby is relied on that does not have it; at once where none are read from.
+ */
+export type AwaitStandbys = () => Promise<void>;
+
 const authorization = names(authorizations, "a");
 const { id, identityId, clientId, revokedAt, revocationReason } = names(authorizations);
 const client = names(clients, "c");

@@ -7,7 +7,7 @@ import { AuthErrorKinds } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { authorizations, revokedAccessTokens } from "../schema.ts";
 import { type AccessTokenClaims, type AccessTokens, authorizationIdLength } from "./access-token.ts";
-import { endAuthorization } from "./end-authorizations.ts";
+import { type AwaitStandbys, endAuthorization } from "./end-authorizations.ts";
 import type { FindPresented } from "./presented-token.ts";
 import { decodeRefreshToken } from "./refresh-token.ts";
 
@@ -22,9 +22,10 @@ interface Dependencies {
   readonly db: Database;
   readonly accessTokens: AccessTokens;
   readonly findPresented: FindPresented;
+  readonly awaitStandbys: AwaitStandbys;
 }
 
-export function createRevoke({ db, accessTokens, findPresented }: Dependencies): Revoke {
+export function createRevoke({ db, accessTokens, findPresented, awaitStandbys }: Dependencies): Revoke {
   async function revokeRefreshToken(caller: Caller, text: string): Promise<boolean> {
     const token = decodeRefreshToken(text);
     const found = token && (await findPresented(token));
@@ -43,8 +44,9 @@ export function createRevoke({ db, accessTokens, findPresented }: Dependencies):
   }
 
   return async (caller, token) => {
-    if (await revokeRefreshToken(caller, token)) return;
-    if (await revokeAccessToken(caller, token)) return;
+    // Also where nothing was left to be done: nobody may have been told yet that it was.
+    if (await revokeRefreshToken(caller, token)) return awaitStandbys();
+    if (await revokeAccessToken(caller, token)) return awaitStandbys();
     throw new ServiceError(AuthErrorKinds.invalidToken, "The token is unknown, expired or malformed.");
   };
 }

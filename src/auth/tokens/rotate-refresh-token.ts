@@ -15,7 +15,7 @@
  */
 import type { Database } from "../../platform/database/database.ts";
 import type { Client } from "../clients/client.ts";
-import { endAuthorization } from "./end-authorizations.ts";
+import { type AwaitStandbys, endAuthorization } from "./end-authorizations.ts";
 import { type FindPresented, isReuse, type PresentedToken } from "./presented-token.ts";
 import { decodeRefreshToken, newRefreshToken, type RefreshToken, seal, unseal } from "./refresh-token.ts";
 import type { Rotations } from "./rotations.ts";
@@ -26,6 +26,7 @@ interface Dependencies {
   readonly findPresented: FindPresented;
   readonly rotations: Rotations;
   readonly issuer: TokenIssuer;
+  readonly awaitStandbys: AwaitStandbys;
 }
 
 /** Chooses the scopes of the new access token from those of the authorization; throws to refuse. */
@@ -39,7 +40,7 @@ export type RotateRefreshToken = (
 ) => Promise<TokenPair | undefined>;
 
 export function createRotateRefreshToken(dependencies: Dependencies): RotateRefreshToken {
-  const { db, findPresented, rotations, issuer } = dependencies;
+  const { db, findPresented, rotations, issuer, awaitStandbys } = dependencies;
 
   async function rotate(
     client: Client,
@@ -54,13 +55,20 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     return (await rotations.rotate({ presented, next, sealedPair, lifetimes })) ? pair : undefined;
   }
 
+  async function find(presented: RefreshToken): Promise<PresentedToken | undefined> {
+    const found = await findPresented(presented);
+    // To be refused tells the client that the authorization has ended.
+    if (found?.state === "REVOKED") await awaitStandbys();
+    return found;
+  }
+
   return async (client, token, chooseScopes) => {
     const presented = decodeRefreshToken(token);
     if (!presented) return undefined;
     // The second round is for a request that lost the race to rotate: by then the winner's pair is stored. After reuse
     // it finds that the authorization has ended.
     for (let round = 0; round < 2; round += 1) {
-      const found = await findPresented(presented);
+      const found = await find(presented);
       if (found?.state !== "ACTIVE" || found.clientId !== client.clientId) return undefined;
       // The scopes of the authorization that the client is still permitted to have.
       const permitted = found.scopes.filter((scope) => client.scopes.includes(scope));

@@ -8,12 +8,13 @@ import { connect, type Socket } from "node:net";
 import { drizzle } from "drizzle-orm/postgres-js";
 import postgres from "postgres";
 import { Deadlines } from "../base/deadlines.ts";
+import { type BackendKey, requestCancel } from "./cancel.ts";
 
 /** Options of postgres.js that say where and as whom to connect. */
 export type ClientOptions = postgres.Options<Record<string, never>>;
 
-/** Rows, with the tag of the last command: `COMMIT`, `ROLLBACK`. */
-export type Result = readonly unknown[] & { readonly command?: string };
+/** Rows, with the tag of the last command (`COMMIT`, `ROLLBACK`), and with what the server calls the connection. */
+export type Result = readonly unknown[] & { readonly command?: string; readonly state?: BackendKey };
 
 export interface ConnectionOptions {
   readonly host: string;
@@ -65,6 +66,8 @@ export class Connection {
   readonly #inFlight = new Deadlines<InFlight>();
   readonly #onClose: (connection: Connection) => void;
   #socket: Socket | undefined;
+  #backend: BackendKey | undefined;
+  #isUnconfirmed = false;
   #isClosed = false;
 
   /** @param onClose called once, however it ends */
@@ -77,6 +80,10 @@ export class Connection {
       // The driver takes it, and its types do not say so.
       socket: () => this.#openSocket(),
       onclose: () => this.close(connectionLost("the connection has ended")),
+      // A warning of PostgreSQL, by the function that gives it: its text depends on the language.
+      onnotice: ({ routine }: postgres.Notice) => {
+        if (routine === "SyncRepWaitForLSN") this.#isUnconfirmed = true;
+      },
       prepare: options.prepare,
       // These are looked after here, or in the lane.
       connect_timeout: 0,
@@ -124,6 +131,8 @@ export class Connection {
         expire: () => {
           const late = connectionLost("the database did not respond in time");
           reject(late);
+          // PostgreSQL does not notice that nobody waits for a commit: it would wait for its standbys for ever.
+          if (this.#backend) requestCancel(this.#options, this.#backend);
           this.close(late);
         },
         fail: reject,
@@ -137,7 +146,13 @@ export class Connection {
         };
       };
       const query = this.#client.unsafe(text, parameters, { prepare: !isScript && this.#options.prepare });
-      (asLists ? query.values() : query).then(settle<Result>(resolve), settle(reject));
+      const succeed = (result: Result) => {
+        this.#backend ??= result.state;
+        if (this.#isUnconfirmed) reject(unconfirmed());
+        else resolve(result);
+        this.#isUnconfirmed = false;
+      };
+      (asLists ? query.values() : query).then(settle(succeed), settle(reject));
     });
   }
 
@@ -176,4 +191,13 @@ export class Connection {
 /** An error with the driver's code, by which callers recognise that the database is unavailable. */
 export function connectionLost(message: string): Error {
   return Object.assign(new Error(message), { code: "CONNECTION_CLOSED" });
+}
+
+/**
+ * The error of a commit whose wait for the synchronous standbys was cancelled. PostgreSQL calls it a success: it is
+ * committed here, and may be lost with this server.
+ */
+function unconfirmed(): Error {
+  const error = new Error("the synchronous standbys have not confirmed the commit");
+  return Object.assign(error, { code: "CONNECTION_UNCONFIRMED" });
 }

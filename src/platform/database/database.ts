@@ -14,6 +14,21 @@ export type Executor = Pick<Database, "execute">;
 /** What runs statements that only read, and lock nothing. */
 export type Reads = Pick<Database, "select" | "execute">;
 
+/** A standby that may be read from. */
+export interface StandbyHost {
+  /** For messages: "host:port". */
+  readonly address: string;
+  /** Look-ups there. They fail soon, as the primary can be asked instead. */
+  readonly reads: Reads;
+}
+
+/** Where a service reads besides the primary. standbys.ts knows when it may. */
+export interface StandbyConnections {
+  readonly hosts: readonly StandbyHost[];
+  /** On the primary, a connection for keeping leases, which waits behind no other work. */
+  readonly leases: Executor;
+}
+
 /** An open database. */
 export interface OpenDatabase {
   /** For everything: each statement or transaction has a connection to itself, for which it may have to wait. */
@@ -23,6 +38,8 @@ export interface OpenDatabase {
    * they never wait behind a statement that waits for a lock. One that takes longer than a second is ended.
    */
   readonly reads: Reads;
+  /** Undefined where no standbys are read from. */
+  readonly standbys: StandbyConnections | undefined;
   /** For messages: "embedded PostgreSQL in .data/<service>" or "PostgreSQL at host:port/name". */
   readonly description: string;
   /**

@@ -36,6 +36,7 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     db,
     // There is one connection, and one statement at a time.
     reads: db,
+    standbys: undefined,
     description: `embedded PostgreSQL in ${dataDir}`,
     migrate: async () => {
       await migrate(db, migrationConfig(migrations));

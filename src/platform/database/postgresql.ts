@@ -26,7 +26,7 @@ import { whoHoldsLocks } from "./lock-holders.ts";
 import { isMigrated, MigrationBlockedError, type Migrations, migrationConfig } from "./migrations.ts";
 import { requireOrdinaryUser } from "./privileges.ts";
 import { checkSession } from "./session.ts";
-import type { DatabaseSettings } from "./settings.ts";
+import type { Address, DatabaseSettings } from "./settings.ts";
 import { type Query, runScript, runTransaction } from "./transaction.ts";
 
 type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
@@ -49,6 +49,12 @@ const readTimeouts = { statement: 1_250, client: 1_500, wait: 1_500 };
  * caller that has already received an error.
  */
 const writeTimeouts = { statement: 5_000, client: 6_000, wait: 4_000 };
+/** At a standby: the primary can be asked instead. */
+const standbyTimeouts = { statement: 300, client: 400, wait: 100 };
+/** Of a lease: one that is kept later has run out. */
+const leaseTimeouts = { statement: 2_000, client: 3_000, wait: 3_000 };
+/** Connections to each standby. */
+const standbySize = 2;
 /**
  * Milliseconds that a single statement waits for a lock while it has one of the connections that all share. Then it
  * is run again as a transaction, of which there are only so many, and one for each statement.
@@ -67,6 +73,11 @@ export function divide(poolSize: number): { reads: number; writes: number; trans
 
 /** Names of PostgreSQL's settings, for the session. */
 type SessionParameters = Readonly<Record<string, string | number>>;
+
+function sessionOf(timeouts: typeof readTimeouts, session: SessionParameters): SessionParameters {
+  // Our statements are short. If the planner overestimates their cost, JIT compilation takes longer than they do.
+  return { statement_timeout: timeouts.statement, jit: "off", ...session };
+}
 
 /** The ordinary user's connections: whom, where, and how. */
 function clientOptions(
@@ -97,7 +108,6 @@ function clientOptions(
     // throws an error that cannot be caught.
     fetch_types: false,
     connection: { application_name: "gatepost", ...session },
-    onnotice: () => undefined,
   };
 }
 
@@ -108,22 +118,17 @@ export function openPostgresql(
   observer: DatabaseObserver,
 ): OpenDatabase {
   const { host, port, name } = settings;
-  const connector = new Connector(() => observer.connectFailed());
+  const newConnector = () => new Connector(() => observer.connectFailed());
+  const connector = newConnector();
   const size = divide(settings.poolSize);
   // Nothing may be kept in a session that serves somebody else next.
   const isPooled = settings.pooler === "transaction";
 
   function connection(timeouts: typeof readTimeouts, session: SessionParameters): ConnectionOptions {
-    const parameters = {
-      statement_timeout: timeouts.statement,
-      // Our statements are short. If the planner overestimates their cost, JIT compilation takes longer than they do.
-      jit: "off",
-      ...session,
-    };
     return {
       host,
       port,
-      client: clientOptions(settings, settings, isPooled ? {} : parameters),
+      client: clientOptions(settings, settings, isPooled ? {} : sessionOf(timeouts, session)),
       prepare: !isPooled,
       timeoutMs: timeouts.client,
       connectTimeoutMs,
@@ -153,6 +158,44 @@ export function openPostgresql(
     observer,
   });
 
+  /** In sessions of their own, whatever pooler the primary has. */
+  function standbyLane(address: Address): Lane {
+    const session = sessionOf(standbyTimeouts, { default_transaction_read_only: "on" });
+    return new Lane({
+      name: `reads ${address.host}:${address.port}`,
+      connection: {
+        ...address,
+        client: clientOptions({ ...settings, ...address }, settings, session),
+        prepare: true,
+        timeoutMs: standbyTimeouts.client,
+        connectTimeoutMs,
+        checkTimeoutMs,
+        // What kind of server it is, each statement says.
+        check: async (query) => void (await query("select 1")),
+      },
+      size: standbySize,
+      sharing: readsSharing,
+      maxTransactions: 0,
+      waitMs: standbyTimeouts.wait,
+      connector: newConnector(),
+      observer,
+    });
+  }
+
+  const leases =
+    settings.readHosts &&
+    new Lane({
+      name: "leases",
+      connection: connection(leaseTimeouts, {}),
+      size: 1,
+      sharing: 1,
+      maxTransactions: 0,
+      waitMs: leaseTimeouts.wait,
+      connector: newConnector(),
+      observer,
+    });
+  const standbys = settings.readHosts?.map((address) => ({ address, lane: standbyLane(address) })) ?? [];
+
   function transaction<T>(work: (query: Query) => Promise<T>): Promise<T> {
     return writes.use((one) => runTransaction(one, work), true);
   }
@@ -173,6 +216,13 @@ export function openPostgresql(
   return {
     db,
     reads: drizzleOver((text, options) => reads.use((one) => one.query(text, options))),
+    standbys: leases && {
+      leases: drizzleOver((text, options) => leases.use((one) => one.query(text, options))),
+      hosts: standbys.map(({ address, lane }) => ({
+        address: `${address.host}:${address.port}`,
+        reads: drizzleOver((text, options) => lane.use((one) => one.query(text, options))),
+      })),
+    },
     description: `PostgreSQL at ${host}:${port}/${name}`,
     migrate: () => migrateAsOwner(settings, migrations),
     isMigrated: () => isMigrated(db, migrations),
@@ -185,7 +235,8 @@ export function openPostgresql(
         return reads.isResponsive;
       }),
     close: async () => {
-      await Promise.all([reads.close(), writes.close()]);
+      const lanes = [reads, writes, leases, ...standbys.map(({ lane }) => lane)];
+      await Promise.all(lanes.map((lane) => lane?.close()));
     },
   };
 }

@@ -4,7 +4,16 @@
  */
 import { join } from "node:path";
 import type { EnvironmentVariables } from "../settings/environment.ts";
-import { fixedPort, host, integer, matching, oneOf } from "../settings/kinds.ts";
+import {
+  fixedPort,
+  type HostAndPort,
+  host,
+  hostAndPort,
+  integer,
+  listOf,
+  matching,
+  oneOf,
+} from "../settings/kinds.ts";
 import { certificatesPem } from "../settings/pem.ts";
 import {
   type Reading,
@@ -30,6 +39,14 @@ export const databaseTable = {
     example: "postgres.internal",
   },
   DB_PORT: { description: "The port of PostgreSQL.", kind: fixedPort, default: "5432" },
+  DB_READ_HOSTS: {
+    description:
+      "Standbys that look-ups may be read from, as strictly as from DB_HOST, with their ports unless those are DB_PORT; with " +
+      "`none` a process reads from none, but waits for those that others read from. All processes have the setting " +
+      "or none has: docs/operate/standbys.md.",
+    kind: listOf(hostAndPort, "a comma-separated list of hosts, with or without a port, or none"),
+    example: "standby-1.internal,standby-2.internal:5433",
+  },
   DB_NAME: {
     description: "The name of the database.",
     kind: identifier,
@@ -110,6 +127,12 @@ export const migrationTable = {
   },
 } as const satisfies SettingsTable;
 
+/** Where a server of PostgreSQL listens. */
+export interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
 export type DatabaseSettings =
   | {
       readonly kind: "embedded";
@@ -120,6 +143,8 @@ export type DatabaseSettings =
       readonly kind: "postgres";
       readonly host: string;
       readonly port: number;
+      /** Standbys that may be read from; undefined if no process reads from any. */
+      readonly readHosts: readonly Address[] | undefined;
       readonly name: string;
       readonly user: string;
       /** Undefined only in development: the server needs no password. */
@@ -179,6 +204,7 @@ export function resolveDatabaseSettings(
     kind: "postgres",
     host: settings.DB_HOST,
     port: settings.DB_PORT,
+    readHosts: settings.DB_READ_HOSTS && readHosts(settings.DB_READ_HOSTS, settings.DB_PORT),
     name: settings.DB_NAME,
     user: settings.DB_USER,
     password: settings.DB_PASSWORD,
@@ -192,4 +218,12 @@ export function resolveDatabaseSettings(
     poolSize: settings.DB_POOL_SIZE,
   };
   return { value, problems };
+}
+
+/** Each once; none for the word `none`. @param port of those that name none */
+function readHosts(named: readonly HostAndPort[], port: number): readonly Address[] {
+  const [first] = named;
+  if (named.length === 1 && first?.host === "none" && first.port === undefined) return [];
+  const addresses = named.map((one) => ({ host: one.host, port: one.port ?? port }));
+  return [...new Map(addresses.map((one) => [`${one.host}:${one.port}`, one])).values()];
 }

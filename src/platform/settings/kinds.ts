@@ -135,6 +135,31 @@ export const host = checked(
   (text) => isIP(text) !== 0 || (/^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$/i.test(text) && text.length < 254),
 );
 
+/** A host, and its port where one is named. */
+export interface HostAndPort {
+  readonly host: string;
+  readonly port: number | undefined;
+}
+
+/** A host name or an IP address, and after a colon a port; an IPv6 address with a port is in brackets. */
+export const hostAndPort: TextSchema<HostAndPort> = (() => {
+  const expects = "a host name or an IP address, with or without a port";
+  return v.pipe(
+    v.string(),
+    v.rawTransform(({ dataset, addIssue, NEVER }) => {
+      const [, bracketed, plain, port] =
+        /^(?:\[([^[\]]+)\]|([^:[\]]+))(?::(\d+))?$/.exec(dataset.value) ?? [];
+      const named = isIP(dataset.value) === 6 ? dataset.value : (bracketed ?? plain ?? "");
+      const isHost = v.is(host, named) && (bracketed === undefined || isIP(bracketed) === 6);
+      if (isHost && port === undefined) return { host: named, port: undefined };
+      if (isHost && v.is(fixedPort, port)) return { host: named, port: Number(port) };
+      addIssue({ message: must(expects) });
+      return NEVER;
+    }),
+    v.description(expects),
+  );
+})();
+
 /** Comma-separated values of one kind; spaces around them are ignored, and repetitions are removed. */
 export function listOf<T>(item: TextSchema<T>, expects: string) {
   return v.pipe(

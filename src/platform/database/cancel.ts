@@ -1,0 +1,30 @@
+import { connect } from "node:net";
+
+/** What PostgreSQL has called a connection (BackendKeyData), to recognise who may cancel what it does. */
+export interface BackendKey {
+  readonly pid: number;
+  readonly secret: number;
+}
+
+/** The code of a CancelRequest in PostgreSQL's protocol, in place of a version. */
+const cancelRequestCode = 80_877_102;
+/** Milliseconds that sending it may take. */
+const timeoutMs = 2_000;
+
+/**
+ * Asks PostgreSQL to cancel what a connection is doing, over a connection of its own; whether it does is not said. As
+ * libpq does before version 17, it is sent in the clear: the key is good for nothing else, and for this connection only.
+ */
+export function requestCancel(
+  { host, port }: { readonly host: string; readonly port: number },
+  { pid, secret }: BackendKey,
+): void {
+  const request = Buffer.alloc(16);
+  request.writeInt32BE(request.length, 0);
+  request.writeInt32BE(cancelRequestCode, 4);
+  request.writeUInt32BE(pid, 8);
+  request.writeUInt32BE(secret, 12);
+  const socket = connect({ host, port }, () => socket.end(request));
+  socket.setTimeout(timeoutMs, () => socket.destroy());
+  socket.on("error", () => socket.destroy()).unref();
+}

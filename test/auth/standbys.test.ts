@@ -1,0 +1,154 @@
+/** Introspection from a standby: as strict as from the primary, in whatever state the standby is. */
+import postgres from "postgres";
+import { beforeAll, describe, expect, test } from "vitest";
+import { authMigrations } from "../../src/auth/service.ts";
+import { openDatabase } from "../../src/platform/database/open.ts";
+import { type AuthApi, authApi, internal, mobileApp } from "../support/auth-api.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
+import { createTestDatabase } from "../support/backends.ts";
+import { readContract } from "../support/contract-check.ts";
+import { findPostgresql } from "../support/postgresql/binaries.ts";
+import { type Cluster, startCluster } from "../support/postgresql/cluster.ts";
+import { databaseEnvironment } from "../support/servers.ts";
+import { postgresSettings } from "../support/service-database.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
+import { waitFor } from "../support/wait-for.ts";
+
+const binaries = findPostgresql(["initdb", "postgres", "pg_basebackup"]);
+
+describe.runIf(binaries)("a primary with a synchronous standby: PostgreSQL", () => {
+  let primary: postgres.Sql;
+  let standby: postgres.Sql;
+  let second: Cluster;
+  let server: AuthServer;
+  let api: AuthApi;
+  const cleanup = suiteCleanup();
+  beforeAll(async () => {
+    const settings = ["fsync=off", "max_connections=40", "shared_buffers=16MB"];
+    const first = await startCluster(binaries ?? "", settings);
+    cleanup.defer(() => first.stop());
+    const database = await createTestDatabase({ admin: new URL(first.url) });
+    const opened = await openDatabase(postgresSettings(database), authMigrations);
+    await opened.migrate();
+    await opened.close();
+    second = await startCluster(binaries ?? "", settings, first.url);
+    cleanup.defer(() => second.stop());
+    const connect = (url: string) => {
+      const inside = new URL(url);
+      inside.pathname = `/${database.name}`;
+      const sql = postgres(inside.href, { max: 1, onnotice: () => undefined });
+      cleanup.defer(() => sql.end({ timeout: 1 }));
+      return sql;
+    };
+    primary = connect(first.url);
+    standby = connect(second.url);
+    await waitFor(async () =>
+      expect(await primary`select 1 from pg_stat_replication where state = 'streaming'`).toHaveLength(1),
+    );
+    await waitForStandby(true);
+    const env = { ...databaseEnvironment(database), DB_READ_HOSTS: new URL(second.url).host };
+    server = await startAuthServer("PostgreSQL", { env });
+    cleanup.defer(() => server.stop());
+    api = authApi(server.base, readContract("auth"));
+  });
+
+  /** Whether commits wait for the standby. */
+  async function waitForStandby(isWaitedFor: boolean): Promise<void> {
+    await primary.unsafe(`alter system set synchronous_standby_names = '${isWaitedFor ? "*" : ""}'`);
+    await primary`select pg_reload_conf()`;
+    await waitFor(async () => {
+      const [row] = await primary`select current_setting('synchronous_standby_names') as names`;
+      expect(row?.["names"]).toBe(isWaitedFor ? "*" : "");
+    });
+  }
+
+  const lastRead = () => server.logs().lastIndexOf("Introspection reads from a standby");
+  const lastStopped = () => server.logs().lastIndexOf("Introspection no longer reads from a standby");
+  const isRead = () => waitFor(() => expect(lastRead()).toBeGreaterThan(lastStopped()));
+
+  async function newToken(): Promise<string> {
+    return (await api.newPair((await api.newIdentity()).id, mobileApp)).access_token;
+  }
+
+  async function isActive(token: string): Promise<boolean> {
+    const { status, body } = await post("introspect", internal, token);
+    expect(status).toBe(200);
+    return body.includes('"active":true');
+  }
+
+  async function post(operation: string, authorization: string, token: string) {
+    const response = await fetch(`${server.base}/oauth2/v1/${operation}`, {
+      method: "POST",
+      headers: { authorization },
+      body: new URLSearchParams({ token }),
+    });
+    return { status: response.status, body: await response.text() };
+  }
+
+  const revoke = async (token: string) => (await post("revoke", mobileApp, token)).status;
+
+  test("a token is inactive everywhere once its revocation is answered, and its end is at the standby", async () => {
+    await isRead();
+    for (let round = 0; round < 20; round += 1) {
+      const token = await newToken();
+      expect(await isActive(token)).toBe(true);
+      expect(await revoke(token)).toBe(200);
+      const [row] = await standby`select count(*)::int as n from auth.revoked_access_tokens`;
+      expect(row?.["n"]).toBe(round + 1);
+      expect(await isActive(token)).toBe(false);
+    }
+    await isRead();
+  });
+
+  test("while commits wait for a standby that does not apply, a revocation is refused, and so is its retry", async () => {
+    const token = await newToken();
+    await standby`select pg_wal_replay_pause()`;
+    expect(await revoke(token)).toBe(503);
+    expect(await revoke(token)).toBe(503);
+    await standby`select pg_wal_replay_resume()`;
+    await waitFor(async () => expect(await revoke(token)).toBe(200));
+    expect(await isActive(token)).toBe(false);
+    await isRead();
+  }, 60_000);
+
+  test("a commit that waits for a standby that is gone is refused, and waits no longer than its caller", async () => {
+    const token = await newToken();
+    await second.halt("fast");
+    expect(await revoke(token)).toBe(503);
+    await waitFor(async () =>
+      expect(await primary`select 1 from pg_stat_activity where wait_event = 'SyncRep'`).toHaveLength(0),
+    );
+    // It is committed here, and there it is not.
+    expect(await isActive(token)).toBe(false);
+    expect(await revoke(token)).toBe(503);
+    await second.resume();
+    await waitFor(async () => expect(await revoke(token)).toBe(200));
+    expect(await isActive(token)).toBe(false);
+    await isRead();
+  }, 60_000);
+
+  test("a standby that has stopped to apply, and that nobody waits for, is not believed", async () => {
+    const [kept, token] = [await newToken(), await newToken()];
+    await isRead();
+    await waitForStandby(false);
+    await standby`select pg_wal_replay_pause()`;
+    expect(await revoke(token)).toBe(200);
+    expect(await isActive(token)).toBe(false);
+    expect(await isActive(kept)).toBe(true);
+    expect(await isActive(await newToken())).toBe(true);
+    await standby`select pg_wal_replay_resume()`;
+    await isRead();
+  }, 60_000);
+
+  test("a standby that has been promoted is not believed", async () => {
+    const [kept, token] = [await newToken(), await newToken()];
+    await isRead();
+    await standby`select pg_promote()`;
+    expect(await revoke(token)).toBe(200);
+    expect(await isActive(token)).toBe(false);
+    expect(await isActive(kept)).toBe(true);
+    const [row] = await standby`select count(*)::int as n from auth.revoked_access_tokens`;
+    const [own] = await primary`select count(*)::int as n from auth.revoked_access_tokens`;
+    expect(row?.["n"]).toBeLessThan(own?.["n"]);
+  }, 60_000);
+});
