@@ -5,7 +5,7 @@ import type { Identity } from "../identities/identity.ts";
 import { normalisePassword } from "../identities/password.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 import type { Guessing, GuessKind } from "../limits/guessing.ts";
-import { admitHashing, hashSecret, verifySecret } from "../password-hashing/argon2id.ts";
+import { admitHashing, hashSecret, requireHashing, verifySecret } from "../password-hashing/argon2id.ts";
 import type { AuthenticatedSubject } from "../tokens/create-authorization.ts";
 import type { RotateRefreshToken } from "../tokens/rotate-refresh-token.ts";
 import type { TokenIssuer } from "../tokens/token-issuer.ts";
@@ -86,14 +86,23 @@ export async function createGrants(dependencies: Dependencies): Promise<Record<G
     };
   }
 
-  /** A grant whose check hashes. */
-  function admitted({ requires, redeem }: Grant): Grant {
-    return { requires, redeem: (request) => admitHashing(() => redeem(request)) };
+  /**
+   * A grant whose check hashes. Only the hash takes one of the places for hashes: what a limit refuses takes none from
+   * those who may guess.
+   */
+  function hashing({ requires, redeem }: Grant): Grant {
+    return {
+      requires,
+      async redeem(request) {
+        requireHashing();
+        return redeem(request);
+      },
+    };
   }
 
   return {
     /** RFC 6749 section 4.3; RFC 9700 section 2.4 advises against it. */
-    password: admitted(
+    password: hashing(
       guessableGrant("password", {
         requires: ["username", "password"],
         guess: "password",
@@ -106,7 +115,7 @@ export async function createGrants(dependencies: Dependencies): Promise<Record<G
         async authenticate({ parameters }, { identity }) {
           const passwordHash = identity?.passwordHash ?? dummyHash;
           const password = normalisePassword(required(parameters, "password"));
-          const isRight = await verifySecret(passwordHash, password);
+          const isRight = await admitHashing(() => verifySecret(passwordHash, password));
           return isRight && identity?.passwordHash ? { identityId: identity.id, passwordHash } : undefined;
         },
       }),

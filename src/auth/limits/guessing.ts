@@ -33,6 +33,9 @@ export const guessingRules: GuessingRules = {
   client: { name: "client", failures: 1000, windowSeconds: 60 },
 };
 
+/** Milliseconds that the response to a right guess waits for its counts to be cleared, at most. */
+const settleMs = 500;
+
 /** The account that a guess is about. */
 interface Account {
   /** The canonical spelling of the name that the caller gave. */
@@ -62,8 +65,8 @@ export interface Guessing {
     judge: () => Promise<T | undefined>,
   ): Promise<T | undefined>;
   /**
-   * The identity has proven its phone: its password may be guessed at anew, so that nobody can lock the owner out for
-   * good. Never rejects.
+   * The identity has proven its phone: its password and codes may be guessed at anew, so that nobody can lock the owner
+   * out for good. Never rejects, and takes half a second at most.
    */
   proven(identityId: string): Promise<void>;
   /** Clears all counts of an identity, for an operator. */
@@ -91,12 +94,18 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     return { rule: rules[kind], subject: `identity ${identityId}` };
   }
 
+  const allOf = (identityId: string) => guessKinds.map((kind) => ofIdentity(kind, identityId));
+
   /** Counts for the account and the client. @throws too_many_requests */
   async function begin(own: Counter, clientId: string, { identityId }: Account): Promise<CountedAttempt[]> {
     const client = { rule: rules.client, subject: clientId };
     const attempt = await counters.begin(own, [client]);
     if (!isFull(attempt)) {
-      const second = await counters.begin(client);
+      const second = await counters.begin(client).catch(async (error: unknown) => {
+        // Nothing will be judged.
+        await settle([attempt.withdraw()]);
+        throw error;
+      });
       if (!isFull(second)) return [attempt, second];
       await attempt.withdraw();
       return beyond(second);
@@ -117,11 +126,21 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     throw tooManyRequests(waitSeconds);
   }
 
-  /** The guess has been judged: an error here must not turn its answer into another one. */
+  /** What is behind a guess: an error here must not turn its response into another one. */
   async function settle(work: readonly Promise<void>[]): Promise<void> {
     for (const result of await Promise.allSettled(work)) {
       if (result.status === "rejected") observer.notSettled(result.reason);
     }
+  }
+
+  /** As {@link settle}; and as what was right is committed, a database that stands still holds the response up no longer. */
+  async function settleBriefly(work: readonly Promise<void>[]): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, settleMs);
+    });
+    await Promise.race([settle(work), late]);
+    clearTimeout(timer);
   }
 
   return {
@@ -141,13 +160,12 @@ export function createGuessing(dependencies: Dependencies): Guessing {
         void settle([observer.failed(kind, clientId, account, isLocked)]);
       } else {
         const ofClient = begun.filter(({ counter }) => counter !== own);
-        await settle([counters.clear([own]), ...ofClient.map((attempt) => attempt.withdraw())]);
+        await settleBriefly([counters.clear([own]), ...ofClient.map((attempt) => attempt.withdraw())]);
       }
       return result;
     },
 
-    proven: (identityId) => settle([counters.clear([ofIdentity("password", identityId)])]),
-    unlock: (identityId) =>
-      counters.clear([ofIdentity("password", identityId), ofIdentity("code", identityId)]),
+    proven: (identityId) => settleBriefly([counters.clear(allOf(identityId))]),
+    unlock: (identityId) => counters.clear(allOf(identityId)),
   };
 }

@@ -27,7 +27,12 @@ const tooMany = (what: string) => () =>
 const hashing = new BoundedWork(concurrent, maxAdmitted, tooMany("passwords"));
 const clientSecrets = new BoundedWork(maxClientSecrets, maxClientSecrets, tooMany("secrets of clients"));
 
-/** Does work that hashes for a caller, or refuses it before anything was read or counted. @throws unavailable */
+/** Refuses a caller whose hash would not be admitted now, before anything is read or counted. @throws unavailable */
+export function requireHashing(): void {
+  hashing.look();
+}
+
+/** Does work that hashes for a caller, or refuses it. @throws unavailable */
 export function admitHashing<T>(work: () => Promise<T>): Promise<T> {
   return hashing.admit(work);
 }

@@ -18,9 +18,14 @@ export class BoundedWork {
     this.#refuse = refuse;
   }
 
+  /** Refuses work that would not be admitted now. Holds no place for it. */
+  look(): void {
+    if (this.#admitted >= this.#maxAdmitted) throw this.#refuse();
+  }
+
   /** Does the work, or refuses it. */
   async admit<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#admitted >= this.#maxAdmitted) throw this.#refuse();
+    this.look();
     this.#admitted += 1;
     try {
       return await work();
