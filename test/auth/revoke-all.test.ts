@@ -87,7 +87,7 @@ describe.runIf(backends.includes("PostgreSQL") && programs !== undefined)("a res
     expect((await api.introspect(pair.access_token)).active).toBe(true);
   });
 
-  test("a wrong password of the database is said in a sentence", async () => {
+  test("a wrong name of the database is said in a sentence", async () => {
     const wrong = startProgram([process.execPath, "src/revoke-all.ts", "--yes"], {
       ...env,
       DB_NAME: "nosuch",

@@ -31,7 +31,7 @@ describe.runIf(binaries)("a primary with a synchronous standby: PostgreSQL", () 
     const opened = await openDatabase(postgresSettings(database), authMigrations);
     await opened.migrate();
     await opened.close();
-    second = await startCluster(binaries ?? "", settings, first.url);
+    second = await startCluster(binaries ?? "", [...settings, "restart_after_crash=off"], first.url);
     cleanup.defer(() => second.stop());
     const connect = (url: string) => {
       const inside = new URL(url);

@@ -83,6 +83,8 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
         await endAuthorization(db, found.authorizationId, "REUSE", isReuse(presented));
       }
     }
+    // The last round may have ended the authorization.
+    await awaitStandbys();
     return undefined;
   };
 }

@@ -59,7 +59,8 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
   const held = names(table, "held");
   const fields: EvidenceFields = {
     server,
-    isStandby: computed(boolean, sql`pg_is_in_recovery()`),
+    // A standby that starts itself anew after a crash may show an older state than before, and is the same server.
+    isStandby: computed(boolean, sql`pg_is_in_recovery() and current_setting('restart_after_crash') = 'off'`),
     beat: computed(
       nullable(number),
       sql`(select ${held.beat}::float8 from ${table} held where ${held.processId} = ${sql.raw(`'${processId}'`)})`,
