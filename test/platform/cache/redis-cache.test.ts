@@ -102,9 +102,9 @@ describe.skipIf(findRedis() === undefined)("the cache", () => {
 
   test("is away at once when the server is killed, also for who waits, and back when it is", async () => {
     const { add, whenAway, whenUsable } = await open();
-    const waiting = add();
+    const waiting = Promise.allSettled([add()]);
     await redis.kill();
-    await Promise.allSettled([waiting]);
+    await waiting;
     await whenAway();
     await expect(add()).rejects.toBeInstanceOf(CacheAwayError);
     await redis.restart();
