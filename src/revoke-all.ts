@@ -24,10 +24,19 @@ try {
   const database = await openDatabase(valueOrThrow(settings), authMigrations);
   try {
     if (process.argv.includes("--yes")) {
-      await endAll(database.db);
+      const clients = await endAll(database.db);
       // Whatever a process has read from a standby before is out of date then.
       await setTimeout(longestLeaseMs);
-      process.stdout.write(`No token is active any more in ${database.description}.\n`);
+      if (clients > 0) {
+        process.stdout.write(
+          `No token of ${clients} clients is active any more in ${database.description}.\n`,
+        );
+      } else {
+        process.stderr.write(
+          `There is no client in ${database.description}, so nothing was ended. Is it the one that was restored?\n`,
+        );
+        process.exitCode = 1;
+      }
     } else {
       process.stderr.write(refusal);
       process.exitCode = 1;

@@ -87,6 +87,14 @@ describe.runIf(backends.includes("PostgreSQL") && programs !== undefined)("a res
     expect((await api.introspect(pair.access_token)).active).toBe(true);
   });
 
+  test("a database without a client is not taken for one whose tokens have ended", async () => {
+    const dataDir = mkdtempSync(join(tmpdir(), "gatepost-empty-"));
+    cleanup.defer(() => rmSync(dataDir, { recursive: true, force: true }));
+    const nothing = startProgram([process.execPath, "src/revoke-all.ts", "--yes"], { DATA_DIR: dataDir });
+    expect(await nothing.ended()).not.toBe(0);
+    expect(nothing.output()).not.toContain("is active any more");
+  });
+
   test("a wrong name of the database is said in a sentence", async () => {
     const wrong = startProgram([process.execPath, "src/revoke-all.ts", "--yes"], {
       ...env,

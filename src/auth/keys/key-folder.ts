@@ -57,12 +57,17 @@ export async function readKeyFolder(folder: string): Promise<KeyFolder> {
 
 /**
  * Makes the first key, which signs, or else the next one, which is published.
- * @returns which of the two @throws KeyFolderError where there is a next one
+ * @returns which of the two
+ * @throws KeyFolderError where there is a next one, or keys are published by a folder without the one that signs
  */
 export async function makeKey(folder: string): Promise<"signing" | "next"> {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
   if (!readKey(folder, keyFiles.RSA_PRIVATE_KEY_FILE)) {
+    if (readPublished(folder).length > 0 || existsSync(join(folder, nextFile)))
+      throw new KeyFolderError(
+        `There are keys here, but no ${keyFiles.RSA_PRIVATE_KEY_FILE}. Nothing was changed.`,
+      );
     publish(folder, []);
     await sign(folder, privateKey);
     return "signing";
@@ -103,9 +108,15 @@ export async function useNextKey(folder: string): Promise<void> {
   rmSync(join(folder, nextFile));
 }
 
-/** Publishes no key any more that neither signs nor comes next. */
+/**
+ * Publishes no key any more that neither signs nor comes next.
+ * @throws KeyFolderError where the next key has begun to sign and the one before is not published yet
+ */
 export async function retireKeys(folder: string): Promise<void> {
   const next = await nextKey(folder);
+  const signing = readKey(folder, keyFiles.RSA_PRIVATE_KEY_FILE);
+  if (next && signing && pem(next.key) === pem(signing))
+    throw new KeyFolderError("use-next was interrupted. Repeat it first.");
   publish(
     folder,
     readPublished(folder).filter(({ kid }) => kid === next?.jwk.kid),

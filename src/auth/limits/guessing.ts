@@ -107,7 +107,7 @@ export function createGuessing(dependencies: Dependencies): Guessing {
         throw error;
       });
       if (!isFull(second)) return [attempt, second];
-      await attempt.withdraw();
+      await settle([attempt.withdraw()]);
       return beyond(second);
     }
     return attempt.counter === client ? beyond(attempt) : refuse(attempt);

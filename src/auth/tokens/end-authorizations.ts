@@ -6,6 +6,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
+import { rowCount } from "../../platform/database/statements.ts";
 import { AuthEvents, type RevocationReason, reasonName, recordEvent } from "../events.ts";
 import { authorizations, clients, identityEndings, replacedTokens } from "../schema.ts";
 
@@ -81,10 +82,14 @@ export async function endIdentity(
 /**
  * Ends all authorizations there are, by one row for each client; also those of clients that are not listed now. What is
  * granted while it runs may end with them, and what is granted afterwards does not.
+ * @returns the number of clients
  */
-export async function endAll(db: Database): Promise<void> {
+export async function endAll(db: Database): Promise<number> {
   const { generation } = names(clients);
-  await db.execute(sql`update ${clients} set ${generation} = ${clients.generation} + 1`);
+  return rowCount(
+    db,
+    sql`update ${clients} set ${generation} = ${clients.generation} + 1 returning 1 as one`,
+  );
 }
 
 /** The statement that deletes what was kept for retried refreshes of these authorizations. */

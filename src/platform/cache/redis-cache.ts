@@ -141,6 +141,7 @@ async function objectionTo(connection: Connection, key: string): Promise<string 
   const policy = fields.get("maxmemory_policy") ?? "noeviction";
   if (Number(fields.get("maxmemory") ?? 0) > 0 && policy !== "noeviction")
     return `its maxmemory-policy is ${policy}, which forgets counts when memory is short; set it to noeviction`;
+  if (fields.get("redis_mode") === "cluster") return "it is a Redis Cluster, which is not spoken here";
   return fields.get("role") === "slave" ? "it is a replica" : undefined;
 }
 

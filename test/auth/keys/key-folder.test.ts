@@ -50,6 +50,22 @@ test("a second next key is refused, and so is a use of none", async () => {
   await expect(makeKey(folder)).rejects.toThrow("There is a next key already");
 });
 
+test("published keys are kept where the one that signs is missing", async () => {
+  await makeKey(folder);
+  await makeKey(folder);
+  rmSync(fileOf("RSA_PRIVATE_KEY_FILE"));
+  const before = readFileSync(fileOf("RSA_PUBLISHED_KEYS_FILE"), "utf8");
+  await expect(makeKey(folder)).rejects.toThrow("There are keys here");
+  expect(readFileSync(fileOf("RSA_PUBLISHED_KEYS_FILE"), "utf8")).toBe(before);
+});
+
+test("nothing is retired where the next key began to sign and the one before is not published", async () => {
+  await makeKey(folder);
+  await makeKey(folder);
+  copyFileSync(join(folder, "next-private-key.pem"), fileOf("RSA_PRIVATE_KEY_FILE"));
+  await expect(retireKeys(folder)).rejects.toThrow("Repeat it first");
+});
+
 test("a change that was interrupted is completed by trying it again", async () => {
   await makeKey(folder);
   await makeKey(folder);
