@@ -4,6 +4,7 @@ import { randomInt, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { Scenario } from "../../src/development/provider-fakes/scenario.ts";
+import { type BenchServer, startBenchServer } from "./processes.ts";
 
 const ports = { control: 19_300, fcm: 19_301, apns: 19_302, webpush: 19_303 };
 
@@ -132,4 +133,51 @@ export async function backofficeToken(auth: string): Promise<string> {
   );
   const { access_token }: { access_token: string } = JSON.parse(await response.text());
   return access_token;
+}
+
+/** The ports of the services of a send. */
+export const servicePorts = {
+  auth: 18_080,
+  authGrpc: 19_090,
+  authManagement: 18_081,
+  push: 18_180,
+  pushGrpc: 19_190,
+  pushManagement: 18_181,
+};
+
+/**
+ * Starts auth and push, a process each, on the database of the environment, which is migrated by that.
+ * @param program their `start.js`
+ * @param provider what points push at its providers, with `PUSH_PROVIDERS`
+ */
+export async function startServices(
+  program: string,
+  environment: Record<string, string>,
+  provider: Record<string, string>,
+): Promise<{ auth: BenchServer; push: BenchServer }> {
+  const ports = servicePorts;
+  const start = (service: string, [http, grpc, management]: readonly [number, number, number], env = {}) =>
+    startBenchServer(
+      program,
+      [],
+      {
+        ...environment,
+        SERVICES: service,
+        SERVER_PORT: `${http}`,
+        GRPC_PORT: `${grpc}`,
+        MANAGEMENT_PORT: `${management}`,
+        LOGGING_LEVEL: "warn",
+        ...env,
+      },
+      async () => (await fetch(`http://127.0.0.1:${management}/health/ready`)).ok,
+      "any",
+    );
+  const auth = await start("auth", [ports.auth, ports.authGrpc, ports.authManagement]);
+  const push = await start("push", [ports.push, ports.pushGrpc, ports.pushManagement], {
+    PUSH_MAX_PER_SECOND: "0",
+    IDENTITY_PROVIDER_ISSUER_URI: `http://127.0.0.1:${ports.auth}/api/auth`,
+    PLATFORM_SECURITY_URL: `http://127.0.0.1:${ports.authGrpc}`,
+    ...provider,
+  });
+  return { auth, push };
 }

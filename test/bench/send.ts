@@ -19,20 +19,12 @@ import { emptyOffset, fillAudience, historyOf, worldOffsets } from "../support/s
 import { databaseEnvironment } from "../support/servers.ts";
 import { postgresSettings } from "../support/service-database.ts";
 import { measurePlanning } from "./planning.ts";
-import { type BenchServer, startBenchServer } from "./processes.ts";
-import { backofficeToken, startFakes } from "./send-world.ts";
+import type { BenchServer } from "./processes.ts";
+import { backofficeToken, servicePorts, startFakes, startServices } from "./send-world.ts";
 
 const devices = Number(process.env["BENCH_DEVICES"] ?? 1_000_000);
 const users = Number(process.env["BENCH_USERS"] ?? Math.ceil(devices * 0.4));
-const ports = {
-  auth: 18_080,
-  authGrpc: 19_090,
-  authManagement: 18_081,
-  push: 18_180,
-  pushGrpc: 19_190,
-  pushManagement: 18_181,
-};
-const base = `http://127.0.0.1:${ports.push}/api/push-orchestration/v1/pushprovider`;
+const base = `http://127.0.0.1:${servicePorts.push}/api/push-orchestration/v1/pushprovider`;
 
 const print = (line: string) => process.stdout.write(`${line}\n`);
 const number = (value: number) => Math.round(value).toLocaleString("en-US");
@@ -72,35 +64,6 @@ async function progressOf(token: string, id: string): Promise<Progress> {
     throw new Error(`progress does not add up: ${JSON.stringify(progress)}`);
   }
   return progress;
-}
-
-/** Starts auth and push on the database, push pointed at the fake. */
-async function startServices(environment: Record<string, string>, provider: Record<string, string>) {
-  const start = (service: string, http: number, grpc: number, management: number, env = {}) =>
-    startBenchServer(
-      "../../src/start.js",
-      [],
-      {
-        ...environment,
-        SERVICES: service,
-        SERVER_PORT: `${http}`,
-        GRPC_PORT: `${grpc}`,
-        MANAGEMENT_PORT: `${management}`,
-        LOGGING_LEVEL: "warn",
-        ...env,
-      },
-      async () => (await fetch(`http://127.0.0.1:${management}/health/ready`)).ok,
-      "any",
-    );
-  const auth = await start("auth", ports.auth, ports.authGrpc, ports.authManagement);
-  const push = await start("push", ports.push, ports.pushGrpc, ports.pushManagement, {
-    ...provider,
-    PUSH_PROVIDERS: "fcm",
-    PUSH_MAX_PER_SECOND: "0",
-    IDENTITY_PROVIDER_ISSUER_URI: `http://127.0.0.1:${ports.auth}/api/auth`,
-    PLATFORM_SECURITY_URL: `http://127.0.0.1:${ports.authGrpc}`,
-  });
-  return { auth, push };
 }
 
 /** Sends, watches, and asks for further sends meanwhile, as other callers would. */
@@ -148,9 +111,13 @@ async function run(
   const fakes = await startFakes(join(dataDir, "fakes"));
   const services: BenchServer[] = [];
   try {
-    const { auth, push } = await startServices({ ...environment, DATA_DIR: dataDir }, fakes.env);
+    const { auth, push } = await startServices(
+      "../../src/start.js",
+      { ...environment, DATA_DIR: dataDir },
+      { ...fakes.env, PUSH_PROVIDERS: "fcm" },
+    );
     services.push(push, auth);
-    const token = await backofficeToken(`http://127.0.0.1:${ports.auth}/api/auth`);
+    const token = await backofficeToken(`http://127.0.0.1:${servicePorts.auth}/api/auth`);
     const result = await watchSend(token);
     const ledger = await fakes.ledger();
     const history = await historyOf(database.db, result.id);

@@ -20,7 +20,7 @@ import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql, requiredPostgresUrl } from "../support/postgresql/server.ts";
 import { databaseEnvironment } from "../support/servers.ts";
 import { type BenchServer, startBenchServer } from "./processes.ts";
-import { backofficeToken } from "./send-world.ts";
+import { backofficeToken, servicePorts, startServices } from "./send-world.ts";
 
 const devices = Number(process.env["BENCH_DEVICES"] ?? 100_000);
 const against = process.env["BENCH_AGAINST"];
@@ -32,9 +32,7 @@ const providers = [
   { name: "apns", utcOffset: 60, token: "" },
 ].filter(({ name }) => only?.includes(name) ?? true);
 const providerPort = 19_310;
-const ports = { auth: 18_080, authGrpc: 19_090, authManagement: 18_081, push: 18_180, pushGrpc: 19_190 };
-const pushManagement = 18_181;
-const base = `http://127.0.0.1:${ports.push}/api/push-orchestration/v1/pushprovider`;
+const base = `http://127.0.0.1:${servicePorts.push}/api/push-orchestration/v1/pushprovider`;
 
 const print = (line: string) => process.stdout.write(`${line}\n`);
 const number = (value: number) => Math.round(value).toLocaleString("en-US");
@@ -68,7 +66,6 @@ async function providerEnvironment(directory: string): Promise<Record<string, st
   return {
     NODE_EXTRA_CA_CERTS: certificate,
     PUSH_PROVIDERS: "fcm,apns",
-    PUSH_MAX_PER_SECOND: "0",
     FCM_ENDPOINT: origin,
     FCM_CREDENTIALS: JSON.stringify({
       ...account,
@@ -80,34 +77,6 @@ async function providerEnvironment(directory: string): Promise<Record<string, st
     APNS_TEAM_ID: apns.teamId,
     APNS_TOPIC: apns.topic,
   };
-}
-
-/** Starts auth and push of a checkout; their databases are migrated by that. */
-async function startServices(contestant: Contestant, provider: Record<string, string>) {
-  const start = (service: string, [http, grpc, management]: readonly [number, number, number], env = {}) =>
-    startBenchServer(
-      contestant.program,
-      [],
-      {
-        ...databaseEnvironment(contestant.database),
-        DATA_DIR: contestant.directory,
-        SERVICES: service,
-        SERVER_PORT: `${http}`,
-        GRPC_PORT: `${grpc}`,
-        MANAGEMENT_PORT: `${management}`,
-        LOGGING_LEVEL: "warn",
-        ...env,
-      },
-      async () => (await fetch(`http://127.0.0.1:${management}/health/ready`)).ok,
-      "any",
-    );
-  const auth = await start("auth", [ports.auth, ports.authGrpc, ports.authManagement]);
-  const push = await start("push", [ports.push, ports.pushGrpc, pushManagement], {
-    ...provider,
-    IDENTITY_PROVIDER_ISSUER_URI: `http://127.0.0.1:${ports.auth}/api/auth`,
-    PLATFORM_SECURITY_URL: `http://127.0.0.1:${ports.authGrpc}`,
-  });
-  return { auth, push };
 }
 
 /** Devices in columns that all versions have. */
@@ -205,14 +174,18 @@ async function row(contestant: Contestant, { name, utcOffset }: (typeof provider
     async () => (await figuresOf()).count === 0,
     "any",
   );
-  const { auth, push } = await startServices(contestant, await providerEnvironment(contestant.directory));
+  const { auth, push } = await startServices(
+    contestant.program,
+    { ...databaseEnvironment(contestant.database), DATA_DIR: contestant.directory },
+    await providerEnvironment(contestant.directory),
+  );
   const admin = requiredPostgresUrl();
   admin.pathname = `/${contestant.database.name}`;
   const sql = postgres(admin.href, { max: 1, onnotice: () => undefined });
   try {
     const [{ count } = { count: 0 }] = await sql<{ count: number }[]>`select count(*)::int from push.devices`;
     if (count === 0) await fill(sql);
-    const token = await backofficeToken(`http://127.0.0.1:${ports.auth}/api/auth`);
+    const token = await backofficeToken(`http://127.0.0.1:${servicePorts.auth}/api/auth`);
     const figures = await measure(sql, push, token, utcOffset);
     print(
       [
