@@ -62,6 +62,13 @@ async function compile(name: string, folder: string, changed: JsonObject): Promi
   );
 }
 
+/** The members that a message of the compiler says a value lacks; types that it quotes do not count. */
+function missingMembers(message: string): string[] {
+  const one = [...message.matchAll(/Property '(\w+)' is missing in type/g)].map(([, name = ""]) => name);
+  const several = [...message.matchAll(/is missing the following properties from type .*: ([\w, ]+)/g)];
+  return [...one, ...several.flatMap(([, names = ""]) => names.match(/\w+/g) ?? [])];
+}
+
 /** The name of the method that the position is in. */
 function handlerAt(source: ts.SourceFile, position: number): string | undefined {
   const find = (node: ts.Node): string | undefined => {
@@ -137,14 +144,33 @@ describe.each(bound)("$name", ({ name, folder }) => {
     .filter(({ schema }) => "properties" in schema)
     .map(({ at }) => at.replace("#/components/schemas/", ""));
 
+  /** Those of the schemas whose added member the compiler says is missing. One compilation is for many. */
+  async function findMissing(): Promise<ReadonlySet<string>> {
+    const found = new Set<string>();
+    // An error in what surrounds a schema hides the one in the schema: what was not found is tried again without it.
+    for (let before = -1; found.size > before && found.size < answers.length; ) {
+      before = found.size;
+      const added = new Map(
+        answers.filter((schema) => !found.has(schema)).map((schema) => [`addedTo${schema}`, schema]),
+      );
+      const errors = await compileWith((document) => {
+        for (const [member, schema] of added)
+          document.setIn(["components", "schemas", schema, "properties", member], { type: "string" });
+      });
+      for (const member of errors.flatMap(({ message }) => missingMembers(message))) {
+        const schema = added.get(member);
+        if (schema !== undefined) found.add(schema);
+      }
+    }
+    return found;
+  }
+
+  let missing: Promise<ReadonlySet<string>> | undefined;
   it.each(answers)(
     "finds that responses lack a member of %s",
     async (schema) => {
-      const added = `addedTo${schema}`;
-      const errors = await compileWith((document) => {
-        document.setIn(["components", "schemas", schema, "properties", added], { type: "string" });
-      });
-      expect(errors.filter(({ message }) => message.includes(added))).not.toEqual([]);
+      missing ??= findMissing();
+      expect(await missing).toContain(schema);
     },
     60_000,
   );
