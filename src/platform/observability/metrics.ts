@@ -51,14 +51,24 @@ export interface Metrics {
   ): EventCounter<Label>;
 }
 
+let ofNode: Registry | undefined;
+
+/** Those of Node itself. What they observe is the process, and they never stop, so there is one set for all registries. */
+function nodeMetrics(): Registry {
+  if (!ofNode) {
+    ofNode = new Registry();
+    collectDefaultMetrics({ register: ofNode });
+  }
+  return ofNode;
+}
+
 /**
  * The metrics of a process, in a registry of their own, with those of Node itself.
  * @param program begins the names of all but Node's, as in `<program>_rpc_duration_seconds`
  * @param version of the program
  */
 export function createMetrics(program: string, version: string): Metrics {
-  const registry = new Registry();
-  collectDefaultMetrics({ register: registry });
+  const registry = Registry.merge([nodeMetrics()]);
   const registers = [registry];
   new Gauge({
     name: `${program}_build_info`,
