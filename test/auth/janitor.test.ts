@@ -16,7 +16,7 @@ import { captureLog } from "../support/captured-log.ts";
 import { janitorRecord } from "../support/janitor-record.ts";
 import { rows } from "../support/rows.ts";
 import { backends } from "../support/servers.ts";
-import { createServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
+import { createMigratedServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -28,10 +28,9 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
   let database: OpenDatabase;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    own = await createServiceDatabase(backend, authMigrations);
+    own = await createMigratedServiceDatabase(backend, authMigrations);
     cleanup.defer(() => own.drop());
     database = await own.open();
-    await database.migrate();
   });
   const tables = [
     "authorizations",

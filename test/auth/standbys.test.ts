@@ -5,12 +5,11 @@ import { authMigrations } from "../../src/auth/service.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { type AuthApi, authApi, internal, mobileApp } from "../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
-import { createTestDatabase } from "../support/backends.ts";
+import { createTestDatabase, postgresSettings } from "../support/backends.ts";
 import { readContract } from "../support/contract-check.ts";
 import { findPostgresql } from "../support/postgresql/binaries.ts";
 import { type Cluster, startCluster } from "../support/postgresql/cluster.ts";
 import { databaseEnvironment } from "../support/servers.ts";
-import { postgresSettings } from "../support/service-database.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { waitFor } from "../support/wait-for.ts";
 

@@ -12,11 +12,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { pushMigrations } from "../../src/push/database.ts";
-import { createTestDatabase } from "../support/backends.ts";
+import { createTestDatabase, postgresSettings } from "../support/backends.ts";
 import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql } from "../support/postgresql/server.ts";
 import { fillAudience } from "../support/send-audience.ts";
-import { postgresSettings } from "../support/service-database.ts";
 import { run, type Trouble } from "./delivery-run.ts";
 import { startFakes } from "./send-world.ts";
 

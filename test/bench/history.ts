@@ -9,11 +9,10 @@ import postgres from "postgres";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { pushMigrations } from "../../src/push/database.ts";
 import { createHistory, type History } from "../../src/push/history/history.ts";
-import { createTestDatabase } from "../support/backends.ts";
+import { createTestDatabase, postgresSettings } from "../support/backends.ts";
 import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql, requiredPostgresUrl } from "../support/postgresql/server.ts";
 import { fillAudience } from "../support/send-audience.ts";
-import { postgresSettings } from "../support/service-database.ts";
 import { percentiles } from "./percentiles.ts";
 import { planToAll } from "./planning.ts";
 

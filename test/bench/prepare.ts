@@ -10,10 +10,9 @@ import { createAccessTokens, newJti } from "../../src/auth/tokens/access-token.t
 import { systemClock } from "../../src/platform/base/clock.ts";
 import { uuidv7 } from "../../src/platform/crypto/uuid.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
-import { createTestDatabase, type TestDatabase } from "../support/backends.ts";
+import { createTestDatabase, postgresSettings, type TestDatabase } from "../support/backends.ts";
 import { requiredPostgresUrl } from "../support/postgresql/server.ts";
 import { newSigningKey, productionEnvironment } from "../support/production-environment.ts";
-import { postgresSettings } from "../support/service-database.ts";
 
 const issuer = "http://127.0.0.1:8080/api/auth";
 export const introspector = { id: "resource-server", secret: randomBytes(24).toString("base64url") };

@@ -7,13 +7,12 @@ import { authMigrations } from "../../src/auth/service.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { pushMigrations } from "../../src/push/database.ts";
 import { spawnAuthServer } from "../support/auth-server.ts";
-import { createTestDatabase } from "../support/backends.ts";
+import { createTestDatabase, postgresSettings } from "../support/backends.ts";
 import { startNats } from "../support/nats.ts";
 import { findPostgresql, installPostgresql } from "../support/postgresql/binaries.ts";
 import { startCluster } from "../support/postgresql/cluster.ts";
 import { addressOf, type PushAddress, type PushProcess, spawnPushServer } from "../support/push-server.ts";
 import { databaseEnvironment } from "../support/servers.ts";
-import { postgresSettings } from "../support/service-database.ts";
 import { prepareAudience } from "./audience.ts";
 import { type Fakes, startFakes } from "./fakes.ts";
 

@@ -8,8 +8,8 @@ import { openDatabase } from "../../src/platform/database/open.ts";
 import { authApi, basic, mobileApp } from "../support/auth-api.ts";
 import { spawnAuthServer } from "../support/auth-server.ts";
 import { createAuthStore } from "../support/auth-store.ts";
+import { postgresSettings } from "../support/backends.ts";
 import { backends } from "../support/servers.ts";
-import { postgresSettings } from "../support/service-database.ts";
 import { waitFor } from "../support/wait-for.ts";
 
 test.runIf(backends.includes("PostgreSQL"))(

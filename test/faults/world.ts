@@ -10,12 +10,11 @@ import postgres from "postgres";
 import { authMigrations } from "../../src/auth/service.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { type AuthProcess, spawnAuthServer } from "../support/auth-server.ts";
-import { createTestDatabase } from "../support/backends.ts";
+import { createTestDatabase, postgresSettings } from "../support/backends.ts";
 import { type DatabaseWire, openDatabaseWire } from "../support/database-wire.ts";
 import { findPostgresql, installPostgresql } from "../support/postgresql/binaries.ts";
 import { type Cluster, type ClusterPlace, startCluster } from "../support/postgresql/cluster.ts";
 import { newSigningKey, productionEnvironment } from "../support/production-environment.ts";
-import { postgresSettings } from "../support/service-database.ts";
 import { basic } from "./http-client.ts";
 
 export interface WorldOptions {

@@ -14,7 +14,7 @@ import { type MovableClock, movableClock } from "../support/movable-clock.ts";
 import { insertNotification, type NotificationRow } from "../support/push-rows.ts";
 import { rows } from "../support/rows.ts";
 import { backends } from "../support/servers.ts";
-import { createServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
+import { createMigratedServiceDatabase, type ServiceDatabase } from "../support/service-database.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -39,10 +39,9 @@ describe.each(backends)("the janitor on %s", (backend) => {
   let clock: MovableClock;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    own = await createServiceDatabase(backend, pushMigrations);
+    own = await createMigratedServiceDatabase(backend, pushMigrations);
     cleanup.defer(() => own.drop());
     database = await own.open();
-    await database.migrate();
     db = database.db;
   });
   beforeEach(async () => {

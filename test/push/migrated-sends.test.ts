@@ -19,6 +19,7 @@ import { sweepCompletions } from "../../src/push/notifications/completion-sweep.
 import { createFollower } from "../../src/push/notifications/follow-chunks.ts";
 import { createPlanner } from "../../src/push/notifications/plan-notification.ts";
 import { captureLog } from "../support/captured-log.ts";
+import { copyEmptyEmbeddedDatabase } from "../support/embedded-template.ts";
 import { historyEntries } from "../support/history-rows.ts";
 import { movableClock } from "../support/movable-clock.ts";
 import { olderMigrations } from "../support/older-migrations.ts";
@@ -37,6 +38,7 @@ test("half-planned, half-sent and held notifications go on where they were", asy
   cleanup.defer(() => rmSync(dataDir, { recursive: true }));
   const log = captureLog();
   const settings = { kind: "embedded", dataDir: join(dataDir, "push") } as const;
+  await copyEmptyEmbeddedDatabase(settings.dataDir);
   const older = await openDatabase(settings, olderMigrations(pushMigrations, 2));
   await older.migrate();
   await older.db.execute(sql`

@@ -6,6 +6,7 @@
 import { randomBytes } from "node:crypto";
 import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import postgres from "postgres";
+import type { DatabaseSettings } from "../../src/platform/database/settings.ts";
 import { requiredPostgresUrl } from "./postgresql/server.ts";
 
 /** Names the file of this run that {@link exercised} writes to; set in vitest.config.ts, inherited by the workers. */
@@ -27,6 +28,23 @@ export interface TestDatabase {
   readonly migrationPassword: string;
   /** Drops the database, open connections or not; `TEST_KEEP_DATABASES=1` keeps it. */
   drop(): Promise<void>;
+}
+
+export type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
+
+/** The settings of a service on this database. */
+export function postgresSettings(database: Omit<TestDatabase, "drop">): PostgresSettings {
+  return {
+    kind: "postgres",
+    ...database,
+    readHosts: undefined,
+    migrationHost: database.host,
+    migrationPort: database.port,
+    ssl: "disable",
+    sslCa: undefined,
+    pooler: "none",
+    poolSize: 4,
+  };
 }
 
 /** Says in the closing lines of the run that tests ran on this backend, such as `PostgreSQL 17.2`. */

@@ -6,23 +6,34 @@ import { createHash, randomUUID } from "node:crypto";
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { authMigrations } from "../../src/auth/service.ts";
+import type { OpenDatabase } from "../../src/platform/database/database.ts";
 import type { Migrations } from "../../src/platform/database/migrations.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { pushJobTables } from "../../src/push/database.ts";
 import { lastingDirectory } from "./run-directory.ts";
+
+const embeddedVersion = "../../node_modules/@electric-sql/pglite/package.json";
 
 function fingerprint({ folder, librarySchemas }: Migrations): string {
   const hash = createHash("sha256");
   for (const file of readdirSync(folder).sort()) {
     if (file.endsWith(".sql")) hash.update(readFileSync(new URL(file, `${folder}/`)));
   }
-  const sources = ["../../node_modules/@electric-sql/pglite/package.json"];
+  const sources = [embeddedVersion];
   if (librarySchemas) {
     hash.update(JSON.stringify(pushJobTables));
     sources.push("../../node_modules/pg-boss/package.json", "../../src/platform/messaging/jobs.ts");
   }
   for (const source of sources) hash.update(readFileSync(new URL(source, import.meta.url)));
   return hash.digest("hex").slice(0, 16);
+}
+
+/** A database as it is when it has just been created. */
+const nothing: Migrations = { schema: "empty", folder: new URL("../../drizzle/", import.meta.url) };
+
+/** Puts an embedded database without any tables into this directory. Creating one takes seconds, too. */
+export function copyEmptyEmbeddedDatabase(target: string): Promise<void> {
+  return copyTemplate(target, nothing, async () => undefined);
 }
 
 /**
@@ -34,7 +45,14 @@ export async function copyEmbeddedDatabase(
   target: string,
   migrations: Migrations = authMigrations,
 ): Promise<void> {
-  if (existsSync(target)) return;
+  if (!existsSync(target)) await copyTemplate(target, migrations, (database) => database.migrate());
+}
+
+async function copyTemplate(
+  target: string,
+  migrations: Migrations,
+  fill: (database: OpenDatabase) => Promise<void>,
+): Promise<void> {
   const template = join(
     lastingDirectory(),
     `gatepost-embedded-${migrations.schema}-${fingerprint(migrations)}`,
@@ -42,7 +60,7 @@ export async function copyEmbeddedDatabase(
   if (!existsSync(template)) {
     const mine = `${template}-${randomUUID()}`;
     const database = await openDatabase({ kind: "embedded", dataDir: mine }, migrations);
-    await database.migrate();
+    await fill(database);
     await database.close();
     try {
       renameSync(mine, template);

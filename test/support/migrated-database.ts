@@ -6,9 +6,8 @@ import postgres from "postgres";
 import { authMigrations } from "../../src/auth/service.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { pushMigrations } from "../../src/push/database.ts";
-import { createTestDatabase, type TestDatabase, templateOfRun } from "./backends.ts";
+import { createTestDatabase, postgresSettings, type TestDatabase, templateOfRun } from "./backends.ts";
 import { requiredPostgresUrl } from "./postgresql/server.ts";
-import { postgresSettings } from "./service-database.ts";
 
 /** Any fixed number. The worker that makes the template holds it as an advisory lock. */
 const templateLock = 7_214_034;

@@ -7,7 +7,15 @@ import type { OpenDatabase } from "../../src/platform/database/database.ts";
 import type { Migrations } from "../../src/platform/database/migrations.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import type { DatabaseSettings } from "../../src/platform/database/settings.ts";
-import { createTestDatabase, exercised, type TestDatabase } from "./backends.ts";
+import {
+  createTestDatabase,
+  exercised,
+  type PostgresSettings,
+  postgresSettings,
+  type TestDatabase,
+} from "./backends.ts";
+import { copyEmbeddedDatabase, copyEmptyEmbeddedDatabase } from "./embedded-template.ts";
+import { createMigratedDatabase } from "./migrated-database.ts";
 import { requiredPostgresUrl } from "./postgresql/server.ts";
 import type { Backend } from "./servers.ts";
 
@@ -21,27 +29,36 @@ export interface ServiceDatabase {
   drop(): Promise<void>;
 }
 
-type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
-
-/** The settings of a service on this database. */
-export function postgresSettings(database: Omit<TestDatabase, "drop">): PostgresSettings {
-  return {
-    kind: "postgres",
-    ...database,
-    readHosts: undefined,
-    migrationHost: database.host,
-    migrationPort: database.port,
-    ssl: "disable",
-    sslCa: undefined,
-    pooler: "none",
-    poolSize: 4,
-  };
+/** Creates it; nothing is migrated yet. */
+export function createServiceDatabase(backend: Backend, migrations: Migrations): Promise<ServiceDatabase> {
+  return createDatabase(backend, migrations, {
+    embedded: copyEmptyEmbeddedDatabase,
+    postgres: createTestDatabase,
+  });
 }
 
-/** Creates it; nothing is migrated yet. */
-export async function createServiceDatabase(
+/** Creates it with everything migrated, as a copy: for tests that are about something else. */
+export function createMigratedServiceDatabase(
   backend: Backend,
   migrations: Migrations,
+): Promise<ServiceDatabase> {
+  return createDatabase(backend, migrations, {
+    embedded: (dataDir) => copyEmbeddedDatabase(dataDir, migrations),
+    postgres: createMigratedDatabase,
+  });
+}
+
+/** How a database is made, on either backend. */
+interface Origin {
+  /** Puts it into this directory. */
+  readonly embedded: (dataDir: string) => Promise<void>;
+  readonly postgres: () => Promise<TestDatabase>;
+}
+
+async function createDatabase(
+  backend: Backend,
+  migrations: Migrations,
+  origin: Origin,
 ): Promise<ServiceDatabase> {
   const opened: OpenDatabase[] = [];
   async function open(settings: DatabaseSettings): Promise<OpenDatabase> {
@@ -54,7 +71,8 @@ export async function createServiceDatabase(
   if (backend === "PGlite") {
     const directory = mkdtempSync(join(tmpdir(), "gatepost-test-"));
     exercised("PGlite (embedded)");
-    const settings = { kind: "embedded", dataDir: join(directory, "auth") } as const;
+    const settings = { kind: "embedded", dataDir: join(directory, migrations.schema) } as const;
+    await origin.embedded(settings.dataDir);
     return {
       settings,
       open: () => open(settings),
@@ -65,7 +83,7 @@ export async function createServiceDatabase(
       },
     };
   }
-  const database = await createTestDatabase();
+  const database = await origin.postgres();
   const settings = postgresSettings(database);
   return {
     settings,

@@ -16,7 +16,7 @@ import { captureLog } from "../../support/captured-log.ts";
 import { findRedis, startRedis } from "../../support/redis.ts";
 import { rows } from "../../support/rows.ts";
 import { type Backend, backends } from "../../support/servers.ts";
-import { createServiceDatabase } from "../../support/service-database.ts";
+import { createMigratedServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 /** What keeps counters, and how a test looks into it. */
@@ -32,10 +32,9 @@ interface Keeper {
 }
 
 async function databaseKeeper(backend: Backend, cleanup: AsyncDisposableStack): Promise<Keeper> {
-  const own = await createServiceDatabase(backend, authMigrations);
+  const own = await createMigratedServiceDatabase(backend, authMigrations);
   cleanup.defer(() => own.drop());
   const database = await own.open();
-  await database.migrate();
   const { db } = database;
   return {
     counters: (secret) => createDatabaseCounters(db, createKeyOf(secret)),

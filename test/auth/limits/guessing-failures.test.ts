@@ -4,16 +4,15 @@ import { type AttemptCounters, createKeyOf, isFull } from "../../../src/auth/lim
 import { createDatabaseCounters } from "../../../src/auth/limits/database-counters.ts";
 import { createGuessing, guessingRules } from "../../../src/auth/limits/guessing.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
-import { createServiceDatabase } from "../../support/service-database.ts";
+import { createMigratedServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const cleanup = suiteCleanup();
 let counters: AttemptCounters;
 beforeAll(async () => {
-  const own = await createServiceDatabase("PGlite", authMigrations);
+  const own = await createMigratedServiceDatabase("PGlite", authMigrations);
   cleanup.defer(() => own.drop());
   const database = await own.open();
-  await database.migrate();
   counters = createDatabaseCounters(database.db, createKeyOf("a secret of the settings"));
 });
 

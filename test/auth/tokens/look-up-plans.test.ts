@@ -10,7 +10,7 @@ import { authApi } from "../../support/auth-api.ts";
 import { startAuthServer } from "../../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
 import { backends } from "../../support/servers.ts";
-import { createServiceDatabase } from "../../support/service-database.ts";
+import { createMigratedServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const introspect = (reads: Reads) =>
@@ -42,10 +42,9 @@ describe.runIf(backends.includes("PostgreSQL"))("among thousands of authorizatio
   let reads: Reads;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    const own = await createServiceDatabase("PostgreSQL", authMigrations);
+    const own = await createMigratedServiceDatabase("PostgreSQL", authMigrations);
     cleanup.defer(() => own.drop());
     const database = await own.open();
-    await database.migrate();
     reads = database.reads;
     store = await createAuthStore("PostgreSQL");
     cleanup.defer(() => store.drop());

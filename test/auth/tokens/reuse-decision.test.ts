@@ -17,11 +17,12 @@ import { createRotations } from "../../../src/auth/tokens/rotations.ts";
 import { ErrorKinds, ServiceError } from "../../../src/platform/base/errors.ts";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import type { Database } from "../../../src/platform/database/database.ts";
+import { postgresSettings } from "../../support/backends.ts";
 import { findPostgresql } from "../../support/postgresql/binaries.ts";
 import { type Cluster, startCluster } from "../../support/postgresql/cluster.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
-import { createServiceDatabase, postgresSettings } from "../../support/service-database.ts";
+import { createMigratedServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -48,10 +49,9 @@ describe.each(backends)("what another has found to be reuse, on %s", (backend) =
   let db: Database;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    const own = await createServiceDatabase(backend, authMigrations);
+    const own = await createMigratedServiceDatabase(backend, authMigrations);
     cleanup.defer(() => own.drop());
     const database = await own.open();
-    await database.migrate();
     db = database.db;
   });
 

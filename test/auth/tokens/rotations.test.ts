@@ -9,14 +9,13 @@ import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
-import { createServiceDatabase } from "../../support/service-database.ts";
+import { createMigratedServiceDatabase } from "../../support/service-database.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 describe.runIf(backends.includes("PostgreSQL"))("the stamp of a rotation: PostgreSQL", () => {
   test("is written after a failure too, though no other rotation follows", async () => {
-    const own = await createServiceDatabase("PostgreSQL", authMigrations);
+    const own = await createMigratedServiceDatabase("PostgreSQL", authMigrations);
     const database = await own.open();
-    await database.migrate();
     const { db } = database;
     if (own.settings.kind !== "postgres") throw new Error("not PostgreSQL");
     const url = requiredPostgresUrl();

@@ -6,7 +6,7 @@ import { authMigrations } from "../../../src/auth/service.ts";
 import type { Database } from "../../../src/platform/database/database.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
-import { createServiceDatabase } from "../../support/service-database.ts";
+import { createMigratedServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -16,10 +16,9 @@ describe.each(backends)("running time on %s", (backend) => {
   let db: Database;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    const own = await createServiceDatabase(backend, authMigrations);
+    const own = await createMigratedServiceDatabase(backend, authMigrations);
     cleanup.defer(() => own.drop());
     const database = await own.open();
-    await database.migrate();
     db = database.db;
   });
   beforeEach(() => db.execute(sql`delete from auth.database_pulse`));

@@ -20,15 +20,11 @@ import { arrayLiteral, type Database, type OpenDatabase } from "../../../src/pla
 import { isMigrated } from "../../../src/platform/database/migrations.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { listening } from "../../../src/platform/http/server.ts";
-import { createTestDatabase } from "../../support/backends.ts";
+import { createTestDatabase, postgresSettings } from "../../support/backends.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { rows } from "../../support/rows.ts";
 import { backends, closedPort, databaseEnvironment } from "../../support/servers.ts";
-import {
-  createServiceDatabase,
-  postgresSettings,
-  type ServiceDatabase,
-} from "../../support/service-database.ts";
+import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
 

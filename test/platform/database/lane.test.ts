@@ -5,9 +5,8 @@ import { authMigrations } from "../../../src/auth/service.ts";
 import { Connector } from "../../../src/platform/database/connector.ts";
 import { Lane } from "../../../src/platform/database/lane.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
-import { createTestDatabase } from "../../support/backends.ts";
+import { createTestDatabase, postgresSettings } from "../../support/backends.ts";
 import { backends } from "../../support/servers.ts";
-import { postgresSettings } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 describe.runIf(backends.includes("PostgreSQL"))("the wait for a connection: PostgreSQL", () => {

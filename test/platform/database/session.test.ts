@@ -10,17 +10,14 @@ import { authMigrations } from "../../../src/auth/service.ts";
 import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
 import type { Executor, OpenDatabase } from "../../../src/platform/database/database.ts";
 import { rawRows } from "../../../src/platform/database/statements.ts";
+import { postgresSettings } from "../../support/backends.ts";
 import { type DatabaseWire, openDatabaseWire } from "../../support/database-wire.ts";
 import { localhostCertificate } from "../../support/localhost-certificate.ts";
 import { findPostgresql, serverUser } from "../../support/postgresql/binaries.ts";
 import { type Cluster, startCluster } from "../../support/postgresql/cluster.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { backends } from "../../support/servers.ts";
-import {
-  createServiceDatabase,
-  postgresSettings,
-  type ServiceDatabase,
-} from "../../support/service-database.ts";
+import { createMigratedServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -38,7 +35,7 @@ describe.runIf(backends.includes("PostgreSQL"))("sessions on PostgreSQL", () => 
   let admin: postgres.Sql;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    own = await createServiceDatabase("PostgreSQL", authMigrations);
+    own = await createMigratedServiceDatabase("PostgreSQL", authMigrations);
     cleanup.defer(() => own.drop());
     if (own.settings.kind !== "postgres") throw new Error("not PostgreSQL");
     ({ name, user } = own.settings);
@@ -63,7 +60,6 @@ describe.runIf(backends.includes("PostgreSQL"))("sessions on PostgreSQL", () => 
 
   test("the connections for reading write nothing, and lock nothing", async () => {
     const database = await own.open();
-    await database.migrate();
     for (const statement of ["delete from auth.outbox", "select 1 from auth.clients for share"]) {
       await database.db.execute(sql.raw(statement));
       const refused = await database.reads.execute(sql.raw(statement)).then(

@@ -8,17 +8,16 @@ import { pushMigrations } from "../../../src/push/database.ts";
 import { inbox } from "../../../src/push/schema.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
-import { createServiceDatabase } from "../../support/service-database.ts";
+import { createMigratedServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 describe.each(backends)("an inbox on %s", (backend) => {
   let database: OpenDatabase;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    const own = await createServiceDatabase(backend, pushMigrations);
+    const own = await createMigratedServiceDatabase(backend, pushMigrations);
     cleanup.defer(() => own.drop());
     database = await own.open();
-    await database.migrate();
   });
 
   /** Its effect is a row in another table. */

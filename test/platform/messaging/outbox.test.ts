@@ -9,17 +9,16 @@ import { relayOnce } from "../../../src/platform/messaging/relay.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
-import { createServiceDatabase } from "../../support/service-database.ts";
+import { createMigratedServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 describe.each(backends)("the backlog of an outbox on %s", (backend) => {
   let database: OpenDatabase;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    const own = await createServiceDatabase(backend, authMigrations);
+    const own = await createMigratedServiceDatabase(backend, authMigrations);
     cleanup.defer(() => own.drop());
     database = await own.open();
-    await database.migrate();
   });
   beforeEach(() => database.db.execute(sql`delete from auth.outbox`));
 

@@ -15,7 +15,7 @@ import { newPhone } from "../../support/auth-api.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
-import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { createMigratedServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -27,10 +27,9 @@ describe.each(backends)("the relay on %s", (backend) => {
   const log = captureLog();
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    own = await createServiceDatabase(backend, authMigrations);
+    own = await createMigratedServiceDatabase(backend, authMigrations);
     cleanup.defer(() => own.drop());
     database = await own.open();
-    await database.migrate();
   });
   beforeEach(() => database.db.execute(sql`delete from auth.outbox`));
 

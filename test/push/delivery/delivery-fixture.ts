@@ -15,7 +15,7 @@ import type { Outcome, PushProvider, Recipient } from "../../../src/push/provide
 import { type CapturedLog, captureLog } from "../../support/captured-log.ts";
 import { rows } from "../../support/rows.ts";
 import type { Backend } from "../../support/servers.ts";
-import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { createMigratedServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 
 /** As in a deployment, but quicker. */
 export const quickRules: Partial<DeliveryRules> = {
@@ -185,10 +185,9 @@ export async function planOn(db: Database, jobs: Pick<Jobs, "enqueue">, plan: Pl
 
 export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest> {
   await using cleanup = new AsyncDisposableStack();
-  const database = await createServiceDatabase(backend, pushMigrations);
+  const database = await createMigratedServiceDatabase(backend, pushMigrations);
   cleanup.defer(() => database.drop());
   const opened = await database.open();
-  await opened.migrate();
   const { db } = opened;
   const log = captureLog();
   const metrics = createMetrics("gatepost", "1.2.3");

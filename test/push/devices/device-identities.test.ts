@@ -14,6 +14,7 @@ import { ApnsProvider } from "../../../src/push/providers/apns/apns.ts";
 import { http2Clients } from "../../../src/push/providers/create-providers.ts";
 import type { PushProvider } from "../../../src/push/providers/provider.ts";
 import { WebPushProvider } from "../../../src/push/providers/webpush/webpush.ts";
+import { copyEmptyEmbeddedDatabase } from "../../support/embedded-template.ts";
 import { olderMigrations } from "../../support/older-migrations.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
@@ -136,6 +137,7 @@ test("rows of one device that an older version has kept become one, that of the 
   const dataDir = mkdtempSync(join(tmpdir(), "gatepost-migrated-"));
   onTestFinished(() => rmSync(dataDir, { recursive: true }));
   const settings = { kind: "embedded", dataDir: join(dataDir, "push") } as const;
+  await copyEmptyEmbeddedDatabase(settings.dataDir);
   const older = await openDatabase(settings, olderMigrations(pushMigrations, 7));
   await older.migrate();
   const digits = randomBytes(32).toString("hex");

@@ -8,7 +8,7 @@ import { createDevices, type Devices } from "../../../src/push/devices/devices.t
 import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
 import { rows } from "../../support/rows.ts";
 import type { Backend } from "../../support/servers.ts";
-import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { createMigratedServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 
 export interface DeviceRow extends Record<string, unknown> {
   readonly id: string;
@@ -45,9 +45,8 @@ export const providers = new Map([
 export const maxPerUser = 20;
 
 export async function createDeviceStore(backend: Backend): Promise<DeviceStore> {
-  const own = await createServiceDatabase(backend, pushMigrations);
+  const own = await createMigratedServiceDatabase(backend, pushMigrations);
   const database = await own.open();
-  await database.migrate();
   const { db } = database;
   const clock = movableClock();
   return {

@@ -11,7 +11,7 @@ import { blockSize } from "../../../src/push/schema.ts";
 import { clearHistory, historyEntries, insertEntries } from "../../support/history-rows.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
-import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { createMigratedServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 /** When the identity was deleted: after all that the test has registered. */
@@ -23,10 +23,9 @@ describe.each(backends)("the blocks of the history on %s", (backend) => {
   let db: Database;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    own = await createServiceDatabase(backend, pushMigrations);
+    own = await createMigratedServiceDatabase(backend, pushMigrations);
     cleanup.defer(() => own.drop());
     database = await own.open();
-    await database.migrate();
     db = database.db;
   });
   beforeEach(() => clearHistory(db));

@@ -10,7 +10,7 @@ import { clearHistory, historyEntries } from "../../support/history-rows.ts";
 import { insertNotification, type NotificationRow } from "../../support/push-rows.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
-import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { createMigratedServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 /** When the identity was deleted: after all that the test has registered. */
@@ -26,10 +26,9 @@ describe.each(backends)("history on %s", (backend) => {
   let history: History;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    own = await createServiceDatabase(backend, pushMigrations);
+    own = await createMigratedServiceDatabase(backend, pushMigrations);
     cleanup.defer(() => own.drop());
     database = await own.open();
-    await database.migrate();
     db = database.db;
     history = createHistory({ db });
   });

@@ -9,6 +9,7 @@ import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
 import { createHistory } from "../../../src/push/history/history.ts";
+import { copyEmptyEmbeddedDatabase } from "../../support/embedded-template.ts";
 import { historyEntries, insertEntries } from "../../support/history-rows.ts";
 import { olderMigrations } from "../../support/older-migrations.ts";
 import { rows } from "../../support/rows.ts";
@@ -20,6 +21,7 @@ test("entries and what was viewed of them, and when, are what they were", async 
   const dataDir = mkdtempSync(join(tmpdir(), "gatepost-migrated-"));
   cleanup.defer(() => rmSync(dataDir, { recursive: true }));
   const settings = { kind: "embedded", dataDir: join(dataDir, "push") } as const;
+  await copyEmptyEmbeddedDatabase(settings.dataDir);
   const older = await openDatabase(settings, olderMigrations(pushMigrations, 9));
   await older.migrate();
   const ids = Array.from({ length: 20 }, (_, index) => uuidv7(1e12 + index * 1000));

@@ -18,7 +18,7 @@ import {
 import { cleanUp } from "../../../src/push/janitor.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { backends } from "../../support/servers.ts";
-import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { createMigratedServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { fillHistory, firstAcceptedAt, largest, notificationCount, unseen } from "./large-history.ts";
 
@@ -67,9 +67,8 @@ describe.runIf(backends.includes("PostgreSQL"))("reading a large history", () =>
   let owner: postgres.Sql;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    own = await createServiceDatabase("PostgreSQL", pushMigrations);
+    own = await createMigratedServiceDatabase("PostgreSQL", pushMigrations);
     cleanup.defer(() => own.drop());
-    await (await own.open()).migrate();
     if (own.settings.kind !== "postgres") throw new Error("not PostgreSQL");
     const url = requiredPostgresUrl();
     url.pathname = `/${own.settings.name}`;

@@ -16,12 +16,11 @@ import { createNotifications, type Notifications } from "../../../src/push/notif
 import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
 import type { ProviderName } from "../../../src/push/provider-settings.ts";
 import { type CapturedLog, captureLog } from "../../support/captured-log.ts";
-import { copyEmbeddedDatabase } from "../../support/embedded-template.ts";
 import { historyEntries } from "../../support/history-rows.ts";
 import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
 import { rows } from "../../support/rows.ts";
 import type { Backend } from "../../support/servers.ts";
-import { createServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { createMigratedServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 
 export interface NewDevice {
   readonly userId: string;
@@ -81,10 +80,8 @@ export const ttlSeconds = 3600;
 export const never = new AbortController().signal;
 
 export async function createLab(backend: Backend): Promise<Lab> {
-  const own = await createServiceDatabase(backend, pushMigrations);
-  if (own.settings.kind === "embedded") await copyEmbeddedDatabase(own.settings.dataDir, pushMigrations);
+  const own = await createMigratedServiceDatabase(backend, pushMigrations);
   const database = await own.open();
-  await database.migrate();
   const { db } = database;
   const log = captureLog();
   const clock = movableClock();
