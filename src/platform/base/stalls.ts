@@ -69,10 +69,12 @@ class WatchedSocket extends Watched {
 
 class WatchedStream extends Watched {
   readonly #stream: ServerHttp2Stream;
+  readonly #isConversation: boolean;
 
-  constructor(stream: ServerHttp2Stream) {
+  constructor(stream: ServerHttp2Stream, isConversation: boolean) {
     super();
     this.#stream = stream;
+    this.#isConversation = isConversation;
   }
 
   protected override written(): number | undefined {
@@ -81,7 +83,7 @@ class WatchedStream extends Watched {
   }
 
   protected override isRequestOver(): boolean {
-    return this.#stream.endAfterHeaders || this.#stream.readableEnded;
+    return this.#isConversation || this.#stream.endAfterHeaders || this.#stream.readableEnded;
   }
 
   /** Resets it; and if even that does not reach the client, ends the connection. */
@@ -109,9 +111,12 @@ export class Stalls {
     socket.once("close", () => this.#watched.release(slot));
   }
 
-  /** Watches a stream of HTTP/2 until it is closed. */
-  watchStream(stream: ServerHttp2Stream): void {
-    const slot = this.#watch(new WatchedStream(stream));
+  /**
+   * Watches a stream of HTTP/2 until it is closed.
+   * @param isConversation the client may go on sending for as long as it reads what is sent to it
+   */
+  watchStream(stream: ServerHttp2Stream, isConversation = false): void {
+    const slot = this.#watch(new WatchedStream(stream, isConversation));
     stream.once("close", () => this.#watched.release(slot));
   }
 

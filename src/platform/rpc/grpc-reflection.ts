@@ -1,6 +1,6 @@
 /** Server reflection (v1 and v1alpha) over the descriptors of protobuf-es. */
 import type { EventEmitter } from "node:events";
-import { Writable } from "node:stream";
+import { Duplex } from "node:stream";
 import { type DescFile, toBinary } from "@bufbuild/protobuf";
 import { type FileDescriptorProto, FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import {
@@ -18,7 +18,7 @@ import type { RpcService } from "./service.ts";
  * @returns a function that ends the open streams: they never end by themselves, and would delay a shutdown
  */
 export function addReflection(server: Server, services: readonly RpcService[]): () => void {
-  const streams = new Set<Writable>();
+  const streams = new Set<Duplex>();
   // Reflection reads only the descriptors, from the definition of any type in the package.
   const definition = {
     format: "Protocol Buffer 3 EnumDescriptorProto",
@@ -37,22 +37,34 @@ export function addReflection(server: Server, services: readonly RpcService[]): 
   };
 }
 
-/** Wraps an implementation so that `streams` contains its open streams. */
+/** Wraps an implementation so that `streams` contains its open streams, and none is asked faster than it is read. */
 function trackStreams(
   implementation: UntypedServiceImplementation,
-  streams: Set<Writable>,
+  streams: Set<Duplex>,
 ): UntypedServiceImplementation {
   const handlers = Object.entries(implementation).map(([name, run]): [string, UntypedHandleCall] => [
     name,
     (call: EventEmitter, callback?: unknown) => {
-      if (call instanceof Writable) {
-        streams.add(call);
-        call.once("close", () => streams.delete(call));
-      }
       Reflect.apply(run, implementation, [call, callback]);
+      if (!(call instanceof Duplex)) return;
+      streams.add(call);
+      call.once("close", () => streams.delete(call));
+      awaitReader(call);
     },
   ]);
   return Object.fromEntries(handlers);
+}
+
+/**
+ * Takes no request while responses wait for the client to read them. The library responds to each request at once, and
+ * would keep the responses of a client that asks without end and reads none.
+ */
+function awaitReader(call: Duplex): void {
+  // After the library's own listener, which has written the response by then.
+  call.on("data", () => {
+    if (call.writableNeedDrain) call.pause();
+  });
+  call.on("drain", () => call.resume());
 }
 
 /** The files of the services and all files that they import. */

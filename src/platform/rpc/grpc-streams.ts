@@ -100,7 +100,10 @@ export class GrpcStreams {
     return admitted !== undefined;
   }
 
-  /** A client holds a stream of reflection open for as long as it asks: so there are few of them, and no idle ones. */
+  /**
+   * A client holds a stream of reflection open for as long as it asks: so there are few of them, and none that is idle or
+   * whose responses nobody reads.
+   */
   #beginsReflection(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
     const { session } = stream;
     const open = session ? (this.#reflecting.get(session) ?? 0) : 0;
@@ -112,6 +115,7 @@ export class GrpcStreams {
     }
     this.#reflecting.set(session, open + 1);
     stream.once("close", () => this.#reflecting.set(session, (this.#reflecting.get(session) ?? 1) - 1));
+    this.#stalls.watchStream(stream, true);
     stream.setTimeout(this.#limits.responseMs, () => stream.close(constants.NGHTTP2_CANCEL));
     return true;
   }
