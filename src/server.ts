@@ -86,7 +86,7 @@ export async function startServer(
     http: server.port || (await http.listen(host, 0)),
     grpc: server.grpcPort || (await grpc.listen(host, 0)),
   });
-  const eventLog = server.eventLog === undefined ? undefined : createFileLogger(server.eventLog);
+  const eventLog = server.eventLog === undefined ? undefined : await openEventLog(server.eventLog);
   const { services, builtIn } = await composeServices(known, { logger, eventLog, metrics, clock });
   for (const { name, stop } of services) lifecycle.add({ name, stop });
 
@@ -182,4 +182,12 @@ export async function startServer(
   const databases = new Set(services.toReversed().map(({ database }) => database.description));
   const ports = { http: known.server.port, grpc: known.server.grpcPort, management: managementPort };
   return { lifecycle, settings: known, ports, database: [...databases].join(", "), ready };
+}
+
+/** @throws SettingsError if the file cannot be written */
+async function openEventLog(path: string): Promise<Logger> {
+  return createFileLogger(path).catch((error: Error) => {
+    const what = `cannot be written to: ${error.message}`;
+    throw new SettingsError([{ name: "EVENT_LOG", what, example: "EVENT_LOG=/var/log/events.jsonl" }]);
+  });
 }

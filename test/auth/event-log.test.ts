@@ -1,4 +1,5 @@
 /** Where events are written: whatever the level of the log, and without anybody waiting for who reads it. */
+import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -7,6 +8,7 @@ import { expect, test } from "vitest";
 import { authApi } from "../support/auth-api.ts";
 import { eventsIn } from "../support/auth-fleet.ts";
 import { spawnAuthServer, startAuthServer } from "../support/auth-server.ts";
+import { killAll, startNode } from "../support/program.ts";
 import type { Environment } from "../support/servers.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { waitFor } from "../support/wait-for.ts";
@@ -56,6 +58,18 @@ test("a file of its own takes the events, and standard output has none", async (
     ]),
   );
   expect(eventsIn(server.logs())).toEqual([]);
+});
+
+test("a FIFO in its place is refused at the start, with the name of the setting", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "gatepost-events-"));
+  cleanup.defer(() => rm(directory, { recursive: true }));
+  cleanup.defer(killAll);
+  const fifo = join(directory, "fifo");
+  execFileSync("mkfifo", [fifo]);
+  const ports = { SERVER_PORT: "0", GRPC_PORT: "0", MANAGEMENT_PORT: "0" };
+  const program = startNode("src/main.ts", { ...ports, DATA_DIR: directory, EVENT_LOG: fifo });
+  expect(await program.ended()).toBe(78);
+  expect(program.stderr()).toContain(`EVENT_LOG cannot be written to: ${fifo} is no regular file.`);
 });
 
 test("the level of the log leaves the events in it", async () => {

@@ -1,7 +1,8 @@
 /** The log of a process: how lines are written. redaction.ts keeps secrets out of them. */
 import { createRequire } from "node:module";
-import { type DestinationStream, destination, type Logger, type LoggerOptions, pino } from "pino";
+import { type DestinationStream, type Logger, type LoggerOptions, pino } from "pino";
 import type { Environment } from "../settings/kinds.ts";
+import { createFileOutput } from "./file-output.ts";
 import { createOutput } from "./output.ts";
 import { loggable, redactLine } from "./redaction.ts";
 
@@ -51,12 +52,12 @@ export function createLogger(settings: LoggerSettings): Logger {
   }
 }
 
-/** The log of a file: it is appended to, and created if it is missing. @throws if it cannot be written */
-export function createFileLogger(path: string): Logger {
+/** The log of a file, of which lines are written when it is flushed: see file-output.ts. Rejects if it cannot be written */
+export async function createFileLogger(path: string): Promise<Logger> {
   return createLogger({
     level: "info",
     environment: "production",
-    destination: destination({ dest: path, append: true, mkdir: true, sync: true }),
+    destination: await createFileOutput(path),
   });
 }
 

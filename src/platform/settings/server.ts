@@ -96,7 +96,8 @@ export const serverTable = {
     default: "NO",
   },
   EVENT_LOG: {
-    description: "The file that events are appended to, a JSON line each; standard output unless set.",
+    description:
+      "The file that events are appended to, a JSON line each; standard output unless set. It may be renamed at any time, and is then made anew.",
     kind: plainText,
     example: "/var/log/events.jsonl",
   },
