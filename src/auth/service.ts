@@ -34,7 +34,7 @@ import { janitorKinds, startJanitor } from "./janitor.ts";
 import { createKeyStore } from "./keys/key-store.ts";
 import { serverMetadata } from "./keys/server-metadata.ts";
 import { createKeyOf } from "./limits/attempt-counters.ts";
-import { createCacheCounters, preferCache } from "./limits/cache-counters.ts";
+import { createCacheCounters, preferCache, rehearseCounting } from "./limits/cache-counters.ts";
 import { createDatabaseCounters } from "./limits/database-counters.ts";
 import { createGuessObserver } from "./limits/guess-observer.ts";
 import { createGuessing, guessingRules } from "./limits/guessing.ts";
@@ -140,6 +140,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       prefix: "gatepost:auth:",
       name: "gatepost-auth",
       whileAway: "attempts are counted in the database",
+      rehearse: rehearseCounting,
       logger,
       observer: metrics.cache("auth"),
     }));

@@ -33,7 +33,7 @@ import { createProviderControl } from "./delivery/provider-control.ts";
 import { createDevices } from "./devices/devices.ts";
 import { forgetUser } from "./devices/forget-user.ts";
 import { removeDeadDevices } from "./devices/remove-dead.ts";
-import { limitSaves, saveRateOfProcess, sharedSaveRate } from "./devices/save-rate.ts";
+import { limitSaves, rehearseSaving, saveRateOfProcess, sharedSaveRate } from "./devices/save-rate.ts";
 import { deletionsConsumer, identityDeleted, PushEvents, pushEventStream } from "./events.ts";
 import { createHistory } from "./history/history.ts";
 import { pushHttp } from "./http.ts";
@@ -111,6 +111,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
       prefix: "gatepost:push:",
       name: "gatepost-push",
       whileAway: "each process counts calls by itself",
+      rehearse: rehearseSaving,
       logger,
       observer: metrics.cache("push"),
     }));

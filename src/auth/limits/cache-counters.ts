@@ -1,4 +1,5 @@
 /** Counters of attempts in the cache that processes share. */
+import { randomUUID } from "node:crypto";
 import * as v from "valibot";
 import { type Cache, unlessAway } from "../../platform/cache/cache.ts";
 import { type AttemptCounters, isFull, type KeyOf } from "./attempt-counters.ts";
@@ -7,22 +8,30 @@ import { type AttemptCounters, isFull, type KeyOf } from "./attempt-counters.ts"
  * Counts in the first key, unless one of the keys is full. A counter is a hash that expires with its window: the number
  * of attempts, and the moment when the window began, which names it.
  *
- * `ARGV`: the limit of each key, and the milliseconds of a window. Returns the number of the full key that is full for
+ * A key that would be there for longer than its window tells that the server's clock was set back: from then on it is
+ * there for one window, and nobody is locked out for as long as the clock was set back.
+ *
+ * `ARGV`: for each key its limit, and the milliseconds of its window. Returns the number of the full key that is full for
  * longest, or 0; its milliseconds; the count; the window.
  */
 const countUnlessFull = `
 local full, wait = 0, 0
 for number, key in ipairs(KEYS) do
+  local limit, window = tonumber(ARGV[number * 2 - 1]), tonumber(ARGV[number * 2])
   local count = tonumber(redis.call("HGET", key, "count") or 0)
-  if count >= tonumber(ARGV[number]) then
+  if count >= limit then
     local left = redis.call("PTTL", key)
+    if left > window then
+      redis.call("PEXPIRE", key, window)
+      left = window
+    end
     if full == 0 or left > wait then full, wait = number, left end
   end
 end
 if full > 0 then return {full, wait, 0, ""} end
 local now = redis.call("TIME")
 if redis.call("HSETNX", KEYS[1], "window", now[1] .. "." .. now[2]) == 1 then
-  redis.call("PEXPIRE", KEYS[1], ARGV[#ARGV])
+  redis.call("PEXPIRE", KEYS[1], ARGV[2])
 end
 local count = redis.call("HINCRBY", KEYS[1], "count", 1)
 return {0, 0, count, redis.call("HGET", KEYS[1], "window")}`;
@@ -37,11 +46,11 @@ if found[1] == ARGV[1] and tonumber(found[2]) > 0 then redis.call("HINCRBY", KEY
 const remove = `if #KEYS > 0 then redis.call("DEL", unpack(KEYS)) end`;
 
 /** Every method rejects with CacheAwayError while the cache is away. */
-export function createCacheCounters(cache: Cache, keyOf: KeyOf): AttemptCounters {
+export function createCacheCounters(cache: Pick<Cache, "run">, keyOf: KeyOf): AttemptCounters {
   return {
     async begin(counter, others = []) {
       const all = [counter, ...others];
-      const values = [...all.map(({ rule }) => rule.failures), counter.rule.windowSeconds * 1000];
+      const values = all.flatMap(({ rule }) => [rule.failures, rule.windowSeconds * 1000]);
       const reply = await cache.run(countUnlessFull, all.map(keyOf), values);
       const [full, waitMs, count, window] = v.parse(outcome, reply);
       const fullCounter = all[full - 1];
@@ -56,6 +65,16 @@ export function createCacheCounters(cache: Cache, keyOf: KeyOf): AttemptCounters
       await cache.run(remove, counters.map(keyOf), []);
     },
   };
+}
+
+/** Does once all that counters do in a cache: counts, finds the counter full, takes back, and clears. */
+export async function rehearseCounting(cache: Pick<Cache, "run">): Promise<void> {
+  const counters = createCacheCounters(cache, ({ rule, subject }) => `${rule.name}:${subject}`);
+  const counter = { rule: { name: "rehearsal", failures: 1, windowSeconds: 1 }, subject: randomUUID() };
+  const counted = await counters.begin(counter);
+  await counters.begin(counter);
+  if (!isFull(counted)) await counted.withdraw();
+  await counters.clear([counter]);
 }
 
 /**

@@ -14,6 +14,11 @@ export interface CacheOptions {
   /** For operators: what the server calls this client, and what the log says is done while the cache is away. */
   readonly name: string;
   readonly whileAway: string;
+  /**
+   * Does once what the cache is used for, with keys of its own. It is done on each new connection, so that a server
+   * which refuses a part of it, as its user may not do that, is not used at all.
+   */
+  readonly rehearse: (cache: Pick<Cache, "run">) => Promise<unknown>;
   readonly logger: Logger;
   readonly observer: CacheObserver;
 }

@@ -23,7 +23,7 @@ const sayAgainMs = 60_000;
 type Connection = ReturnType<typeof connectionTo>;
 
 export async function createRedisCache(options: CacheOptions): Promise<Cache> {
-  const { settings, prefix, name, whileAway, logger, observer } = options;
+  const { settings, prefix, name, whileAway, rehearse, logger, observer } = options;
   const at = { host: settings.host, port: settings.port };
   /** The connection that has passed its last check. */
   let usable: Connection | undefined;
@@ -52,6 +52,7 @@ export async function createRedisCache(options: CacheOptions): Promise<Cache> {
       if (!usable) await beforeLong(connection.connect(), connectTimeoutMs);
       const objection = await beforeLong(objectionTo(connection, `${prefix}check`), commandTimeoutMs);
       if (objection !== undefined) throw new Error(objection);
+      if (!usable) await rehearse({ run: (...script) => runOn(connection, ...script) });
       if (isClosed) connection.destroy();
       else use(connection);
     } catch (error) {
@@ -69,27 +70,35 @@ export async function createRedisCache(options: CacheOptions): Promise<Cache> {
     isAwaySaid = false;
   }
 
+  /** Rejects if it fails, or takes too long. */
+  function runOn(
+    connection: Connection,
+    script: string,
+    keys: readonly string[],
+    values: readonly (string | number)[],
+  ): Promise<unknown> {
+    const hash = hashes.get(script) ?? createHash("sha1").update(script).digest("hex");
+    hashes.set(script, hash);
+    const rest = [String(keys.length), ...keys.map((key) => prefix + key), ...values.map(String)];
+    const running = connection
+      .sendCommand(["EVALSHA", hash, ...rest])
+      .catch((error) =>
+        messageOf(error).startsWith("NOSCRIPT")
+          ? connection.sendCommand(["EVAL", script, ...rest])
+          : Promise.reject(error),
+      );
+    return beforeLong(running, commandTimeoutMs);
+  }
+
   observer.usable(false);
   await check();
   const loop = startLoop(check, checkMs);
   return {
-    async run(script, keys, values) {
+    async run(...script) {
       const connection = usable;
       if (!connection) throw new CacheAwayError("the cache is away");
-      const hash = hashes.get(script) ?? createHash("sha1").update(script).digest("hex");
-      hashes.set(script, hash);
-      const rest = [String(keys.length), ...keys.map((key) => prefix + key), ...values.map(String)];
       try {
-        return await beforeLong(
-          connection
-            .sendCommand(["EVALSHA", hash, ...rest])
-            .catch((error) =>
-              messageOf(error).startsWith("NOSCRIPT")
-                ? connection.sendCommand(["EVAL", script, ...rest])
-                : Promise.reject(error),
-            ),
-          commandTimeoutMs,
-        );
+        return await runOn(connection, ...script);
       } catch (error) {
         giveUp(connection, messageOf(error));
         throw new CacheAwayError("the cache did not do it", { cause: error });

@@ -5,7 +5,7 @@
  * It is the Generic Cell Rate Algorithm of ITU-T I.371: of each user only one moment is kept, at which all of the allowance
  * is there again.
  */
-import { createHash } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import * as v from "valibot";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -83,10 +83,19 @@ export function sharedSaveRate(cache: Cache, perMinute: number, ofProcess: SaveR
   return {
     take: (userId) =>
       unlessAway(
-        async () => v.parse(v.number(), await cache.run(takeScript, [keyOf(userId)], [intervalMs])),
+        () => takeShared(cache, userId, intervalMs),
         () => ofProcess.take(userId),
       ),
   };
+}
+
+async function takeShared(cache: Pick<Cache, "run">, userId: string, intervalMs: number): Promise<number> {
+  return v.parse(v.number(), await cache.run(takeScript, [keyOf(userId)], [intervalMs]));
+}
+
+/** Does once what saves do in a cache. */
+export async function rehearseSaving(cache: Pick<Cache, "run">): Promise<void> {
+  await takeShared(cache, `rehearsal ${randomUUID()}`, 1);
 }
 
 /** Short, however long the id is. */

@@ -8,7 +8,7 @@ import {
   createKeyOf,
   isFull,
 } from "../../../src/auth/limits/attempt-counters.ts";
-import { createCacheCounters } from "../../../src/auth/limits/cache-counters.ts";
+import { createCacheCounters, rehearseCounting } from "../../../src/auth/limits/cache-counters.ts";
 import { createDatabaseCounters } from "../../../src/auth/limits/database-counters.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
 import { openCache } from "../../../src/platform/cache/open-cache.ts";
@@ -57,6 +57,7 @@ async function cacheKeeper(cleanup: AsyncDisposableStack): Promise<Keeper> {
     prefix: "test:",
     name: "test",
     whileAway: "the test fails",
+    rehearse: rehearseCounting,
     logger: captureLog().logger,
     observer: { usable: () => undefined },
   });

@@ -32,6 +32,7 @@ describe.skipIf(findRedis() === undefined)("the cache", () => {
       prefix: "shop:",
       name: "test",
       whileAway: "it is done without it",
+      rehearse: async () => undefined,
       logger: log.logger,
       observer: {
         usable(value) {

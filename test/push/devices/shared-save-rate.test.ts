@@ -2,7 +2,12 @@
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { systemClock } from "../../../src/platform/base/clock.ts";
 import { openCache } from "../../../src/platform/cache/open-cache.ts";
-import { type SaveRate, saveRateOfProcess, sharedSaveRate } from "../../../src/push/devices/save-rate.ts";
+import {
+  rehearseSaving,
+  type SaveRate,
+  saveRateOfProcess,
+  sharedSaveRate,
+} from "../../../src/push/devices/save-rate.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { findRedis, type Redis, startRedis } from "../../support/redis.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -26,6 +31,7 @@ describe.skipIf(findRedis() === undefined)("a shared limit on saving", () => {
       prefix: "test:",
       name: "test",
       whileAway: "each counts by itself",
+      rehearse: rehearseSaving,
       logger: captureLog().logger,
       observer: { usable: () => undefined },
     });
