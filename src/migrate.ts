@@ -1,13 +1,12 @@
 /** Brings the databases' schemas up to date, as the migration user: `npm run migrate`. */
-
+import { runCommand } from "./command.ts";
 import { type Migrations, migratePatiently } from "./platform/database/migrations.ts";
 import { openDatabase } from "./platform/database/open.ts";
 import { migrateTask, resolveDatabaseSettings } from "./platform/database/settings.ts";
 import { Reminders } from "./platform/process/reminders.ts";
 import { resolveServerSettings } from "./platform/settings/server.ts";
-import { exitBadSettings, joinReadings, SettingsError, valueOrThrow } from "./platform/settings/settings.ts";
+import { joinReadings, valueOrThrow } from "./platform/settings/settings.ts";
 import { resolveServices, type ServiceName } from "./services.ts";
-import { databaseFailure } from "./start-failure.ts";
 
 const migrationsOf: Readonly<Record<ServiceName, () => Promise<Migrations>>> = {
   auth: async () => (await import("./auth/service.ts")).authMigrations,
@@ -18,7 +17,7 @@ const migrationsOf: Readonly<Record<ServiceName, () => Promise<Migrations>>> = {
 const patienceMinutes = 10;
 const reminders = new Reminders();
 
-try {
+await runCommand(async () => {
   const { environment, dataDir } = resolveServerSettings(process.env).value;
   const services = valueOrThrow(resolveServices(process.env, { environment }));
   const settings = joinReadings(
@@ -43,9 +42,4 @@ try {
     process.stdout.write(`The schema "${service}" is up to date in ${database.description}.\n`);
     await database.close();
   }
-} catch (error) {
-  const reason = error instanceof SettingsError ? error.message : databaseFailure(error);
-  if (reason === undefined) throw error;
-  process.stderr.write(`${reason}\n`);
-  process.exitCode = error instanceof SettingsError ? exitBadSettings : 1;
-}
+});
