@@ -44,6 +44,7 @@ import { outbox, readLeases } from "./schema.ts";
 import type { AuthSettings } from "./settings.ts";
 import { createAccessTokens } from "./tokens/access-token.ts";
 import { createAuthorizationRepository } from "./tokens/authorization-repository.ts";
+import { CurrentTokens } from "./tokens/current-tokens.ts";
 import { createIntrospect } from "./tokens/introspect.ts";
 import { createFindPresented } from "./tokens/presented-token.ts";
 import { createRevoke } from "./tokens/revoke.ts";
@@ -126,7 +127,8 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const findPresented = createFindPresented(reads);
   const rotations = createRotations(db, (err) => logger.warn({ err }, "Rotations could not be stamped"));
   const accessTokens = createAccessTokens({ keys, issuer, clock, type: settings.accessTokenType });
-  const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, issuer });
+  const currentTokens = new CurrentTokens();
+  const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, currentTokens, issuer });
   const identities = appliedAtStandbys(changedInTurn(createIdentities(db, clock)), awaitStandbys);
   const issued = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", {
     grant_type: grantTypes,
@@ -166,7 +168,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       identities,
       issuer: tokenIssuer,
       rotateRefreshToken: createRotateRefreshToken({
-        ...{ db, findPresented, rotations, issuer: tokenIssuer, awaitStandbys },
+        ...{ db, currentTokens, findPresented, rotations, issuer: tokenIssuer, awaitStandbys },
       }),
       checkOneTimeCode: createCheckOneTimeCode(settings.otp.verifierUrl),
       verifyOtpProof: createVerifyOtpProof(settings.otp, clock),

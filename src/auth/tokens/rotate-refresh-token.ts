@@ -15,6 +15,7 @@
  */
 import type { Database } from "../../platform/database/database.ts";
 import type { Client } from "../clients/client.ts";
+import type { AuthorizationFacts, CurrentTokens } from "./current-tokens.ts";
 import { type AwaitStandbys, endAuthorization } from "./end-authorizations.ts";
 import { type FindPresented, isReuse, type PresentedToken } from "./presented-token.ts";
 import { decodeRefreshToken, newRefreshToken, type RefreshToken, seal, unseal } from "./refresh-token.ts";
@@ -23,6 +24,7 @@ import type { TokenIssuer, TokenPair } from "./token-issuer.ts";
 
 interface Dependencies {
   readonly db: Database;
+  readonly currentTokens: CurrentTokens;
   readonly findPresented: FindPresented;
   readonly rotations: Rotations;
   readonly issuer: TokenIssuer;
@@ -40,19 +42,36 @@ export type RotateRefreshToken = (
 ) => Promise<TokenPair | undefined>;
 
 export function createRotateRefreshToken(dependencies: Dependencies): RotateRefreshToken {
-  const { db, findPresented, rotations, issuer, awaitStandbys } = dependencies;
+  const { db, currentTokens, findPresented, rotations, issuer, awaitStandbys } = dependencies;
 
   async function rotate(
     client: Client,
     presented: RefreshToken,
-    { identityId }: PresentedToken,
+    authorization: AuthorizationFacts,
     scopes: readonly string[],
   ): Promise<TokenPair | undefined> {
+    const { identityId } = authorization;
     const next = newRefreshToken(presented.authorizationId, presented.family);
     const pair = await issuer.signPair({ client, identityId, refreshToken: next, scopes });
     const sealedPair = seal(presented.rotating, JSON.stringify(pair));
     const lifetimes = client.tokenSettings;
-    return (await rotations.rotate({ presented, next, sealedPair, lifetimes })) ? pair : undefined;
+    if (!(await rotations.rotate({ presented, next, sealedPair, lifetimes }))) return undefined;
+    currentTokens.remember(next, authorization);
+    return pair;
+  }
+
+  /** Rotates without a look-up. Undefined if the token is not remembered, or the look-up has to say what is wrong. */
+  async function rotateRemembered(client: Client, presented: RefreshToken, chooseScopes: ScopeChoice) {
+    const remembered = currentTokens.take(presented);
+    if (remembered?.clientId !== client.clientId) return undefined;
+    let scopes: readonly string[];
+    try {
+      scopes = chooseScopes(permittedTo(client, remembered));
+    } catch {
+      // Whether the authorization has ended is answered first.
+      return undefined;
+    }
+    return rotate(client, presented, remembered, scopes);
   }
 
   async function find(presented: RefreshToken): Promise<PresentedToken | undefined> {
@@ -62,16 +81,17 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     return found;
   }
 
-  return async (client, token, chooseScopes) => {
-    const presented = decodeRefreshToken(token);
-    if (!presented) return undefined;
+  async function exchange(
+    client: Client,
+    presented: RefreshToken,
+    chooseScopes: ScopeChoice,
+  ): Promise<TokenPair | undefined> {
     // The second round is for a request that lost the race to rotate: by then the winner's pair is stored. After reuse
     // it finds that the authorization has ended.
     for (let round = 0; round < 2; round += 1) {
       const found = await find(presented);
       if (found?.state !== "ACTIVE" || found.clientId !== client.clientId) return undefined;
-      // The scopes of the authorization that the client is still permitted to have.
-      const permitted = found.scopes.filter((scope) => client.scopes.includes(scope));
+      const permitted = permittedTo(client, found);
       if (found.isCurrent) {
         const pair = await rotate(client, presented, found, chooseScopes(permitted));
         if (pair) return pair;
@@ -86,5 +106,17 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     // The last round may have ended the authorization.
     await awaitStandbys();
     return undefined;
+  }
+
+  return async (client, token, chooseScopes) => {
+    const presented = decodeRefreshToken(token);
+    if (!presented) return undefined;
+    const pair = await rotateRemembered(client, presented, chooseScopes);
+    return pair ?? exchange(client, presented, chooseScopes);
   };
+}
+
+/** The scopes of the authorization that the client is still permitted to have. */
+function permittedTo(client: Client, { scopes }: AuthorizationFacts): string[] {
+  return scopes.filter((scope) => client.scopes.includes(scope));
 }

@@ -5,6 +5,7 @@ import type { Database } from "../../platform/database/database.ts";
 import type { Client } from "../clients/client.ts";
 import { type AccessTokens, newJti } from "./access-token.ts";
 import { type AuthenticatedSubject, createCreateAuthorization } from "./create-authorization.ts";
+import type { CurrentTokens } from "./current-tokens.ts";
 import { encodeRefreshToken, newRefreshToken, type RefreshToken } from "./refresh-token.ts";
 
 /** The response of the token operation, with the names of the contract. Lifetimes are in seconds. */
@@ -41,10 +42,12 @@ interface Dependencies {
   readonly db: Database;
   readonly clock: Clock;
   readonly accessTokens: AccessTokens;
+  readonly currentTokens: CurrentTokens;
   readonly issuer: string;
 }
 
-export function createTokenIssuer({ db, clock, accessTokens, issuer }: Dependencies): TokenIssuer {
+export function createTokenIssuer(dependencies: Dependencies): TokenIssuer {
+  const { db, clock, accessTokens, currentTokens, issuer } = dependencies;
   const createAuthorization = createCreateAuthorization(db);
 
   async function pair({ client, identityId, refreshToken, scopes }: PairRequest): Promise<TokenPair> {
@@ -81,7 +84,10 @@ export function createTokenIssuer({ db, clock, accessTokens, issuer }: Dependenc
       // Sign before storing: a crash between the two leaves no authorization without a pair.
       const issued = await pair({ client, identityId, refreshToken, scopes });
       const authorization = { client, grantType, subject, scopes, refreshToken };
-      return (await createAuthorization(authorization)) ? issued : undefined;
+      if (!(await createAuthorization(authorization))) return undefined;
+      const { clientId } = client;
+      currentTokens.remember(refreshToken, { clientId, identityId, scopes });
+      return issued;
     },
   };
 }
