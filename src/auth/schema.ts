@@ -22,6 +22,7 @@ import {
 import { bytea, instant } from "../platform/database/columns.ts";
 import { leaseTable } from "../platform/database/lease-table.ts";
 import { outboxTable } from "../platform/messaging/outbox-table.ts";
+import { relayLeaseTable } from "../platform/messaging/relay-leases.ts";
 
 export const auth = pgSchema("auth");
 
@@ -214,3 +215,6 @@ export const readLeases = leaseTable(auth);
 
 /** Events, each written in the transaction of its change and kept until it has been delivered. */
 export const outbox = outboxTable(auth);
+
+/** The processes that relay them. */
+export const relayLeases = relayLeaseTable(auth);

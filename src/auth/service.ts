@@ -10,7 +10,7 @@ import { createStandbys } from "../platform/database/standbys.ts";
 import type { PreparedBroker } from "../platform/messaging/broker.ts";
 import { openBroker } from "../platform/messaging/open-broker.ts";
 import { outboxBacklog } from "../platform/messaging/outbox.ts";
-import { publishEvents, relayParts } from "../platform/messaging/publish-events.ts";
+import { publishEvents } from "../platform/messaging/publish-events.ts";
 import { logEvents, type Subscriber, startRelay } from "../platform/messaging/relay.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
@@ -40,7 +40,7 @@ import { createGuessObserver } from "./limits/guess-observer.ts";
 import { createGuessing, guessingRules } from "./limits/guessing.ts";
 import { authRpc } from "./rpc.ts";
 import { startPulse } from "./running-time.ts";
-import { outbox, readLeases } from "./schema.ts";
+import { outbox, readLeases, relayLeases } from "./schema.ts";
 import type { AuthSettings } from "./settings.ts";
 import { createAccessTokens } from "./tokens/access-token.ts";
 import { createAuthorizationRepository } from "./tokens/authorization-repository.ts";
@@ -75,6 +75,14 @@ export interface AuthService {
 
 /** Events that an operator should look at. */
 const loggedAsWarnings = [AuthEvents.authorizationReuseDetected.type, AuthEvents.accountLocked.type];
+
+/** Events after which something is no longer active. */
+const endings: ReadonlySet<string> = new Set([
+  AuthEvents.identityDeleted.type,
+  AuthEvents.authorizationReuseDetected.type,
+  AuthEvents.authorizationRevoked.type,
+  AuthEvents.tokenRevoked.type,
+]);
 
 interface Dependencies {
   readonly settings: AuthSettings;
@@ -217,12 +225,19 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
         startRelay({
           db,
           outbox,
+          leases: relayLeases,
           source: issuer,
           subscribers,
           logger,
           delivered: metrics.outbox("auth", () => outboxBacklog(reads, outbox)),
+          // Who learns of an ending, and asks, is not told otherwise by a standby.
+          ...(standbys && {
+            mayDeliver: async (events) => {
+              if (events.some(({ type }) => endings.has(type))) await standbys.applied();
+            },
+          }),
           // The log is one, and keeps the order of all events.
-          ...(broker && { parts: relayParts }),
+          inParts: broker !== undefined,
           isOnlyProcess: isEmbedded,
         }),
       );

@@ -24,6 +24,7 @@ import {
 import { bytea, instant } from "../platform/database/columns.ts";
 import { inboxTable } from "../platform/messaging/inbox.ts";
 import { outboxTable } from "../platform/messaging/outbox-table.ts";
+import { relayLeaseTable } from "../platform/messaging/relay-leases.ts";
 
 export const push = pgSchema("push");
 
@@ -341,6 +342,9 @@ export const testRuns = push.table(
 
 /** Events, written in the transaction of the change that they describe, until they have been delivered. */
 export const outbox = outboxTable(push);
+
+/** The processes that relay them. */
+export const relayLeases = relayLeaseTable(push);
 
 /** Events of other services that this one has acted on. */
 export const inbox = inboxTable(push);

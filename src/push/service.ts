@@ -13,7 +13,7 @@ import { actOnce } from "../platform/messaging/inbox.ts";
 import { createJobs, type Jobs } from "../platform/messaging/jobs.ts";
 import { openBroker } from "../platform/messaging/open-broker.ts";
 import { outboxBacklog } from "../platform/messaging/outbox.ts";
-import { publishEvents, relayParts } from "../platform/messaging/publish-events.ts";
+import { publishEvents } from "../platform/messaging/publish-events.ts";
 import { logEvents, type Subscriber, startRelay } from "../platform/messaging/relay.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
@@ -48,7 +48,7 @@ import { createReplayer } from "./notifications/replay-dead-letters.ts";
 import { createWatchProgress } from "./notifications/watch-progress.ts";
 import { createProviders } from "./providers/create-providers.ts";
 import { pushRpc } from "./rpc.ts";
-import { inbox, outbox } from "./schema.ts";
+import { inbox, outbox, relayLeases } from "./schema.ts";
 import type { PushSettings } from "./settings.ts";
 
 /** `source` of this service's events. */
@@ -197,12 +197,13 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
         startRelay({
           db,
           outbox,
+          leases: relayLeases,
           source: eventSource,
           subscribers,
           logger,
           delivered: metrics.outbox("push", () => outboxBacklog(database.reads, outbox)),
           // The log is one, and keeps the order of all events.
-          ...(broker && { parts: relayParts }),
+          inParts: broker !== undefined,
           isOnlyProcess: settings.database.kind === "embedded",
         }),
       );

@@ -290,8 +290,9 @@ describe.runIf(backends.includes("PostgreSQL"))("events in the outbox of two pro
     const fleet = await startFleet(deployment ?? expect.fail("no PostgreSQL"), { env: clients });
     const [{ origin }] = fleet.servers;
     await fleet.store.read(async (query) => {
-      // The lock of the relay: while the test holds it, no process relays.
-      await query("select pg_advisory_lock(hashtext('auth.outbox'), 0)");
+      // While the test holds this lock, no process has a lease to relay.
+      await query("begin");
+      await query("lock table auth.relay_leases in exclusive mode");
       // Requests go to the processes in turn; one-time codes are sent by the first.
       const inTurn = { ...fleet.apis[0], ...turns(fleet.next) };
       const lived = await live(inTurn, origin);
@@ -306,6 +307,7 @@ describe.runIf(backends.includes("PostgreSQL"))("events in the outbox of two pro
       for (const secret of lived.private) {
         for (const part of [secret, secret.slice(1), secret.slice(0, 40)]) expect(lines).not.toContain(part);
       }
+      await query("rollback");
     });
     await fleet.stop();
   });

@@ -139,6 +139,30 @@ describe.runIf(binaries)("a primary with a synchronous standby: PostgreSQL", () 
     await isRead();
   }, 60_000);
 
+  test("who learns of an ending by its event is told of it by the standby", async () => {
+    await isRead();
+    const token = await newToken();
+    // Nobody waits for the standby, and it has the token when it stops to apply.
+    await waitFor(async () => {
+      const [row] = await standby`select count(*)::int as n from auth.authorizations`;
+      const [own] = await primary`select count(*)::int as n from auth.authorizations`;
+      expect(row?.["n"]).toBe(own?.["n"]);
+    });
+    await standby`select pg_wal_replay_pause()`;
+    const revoked = revoke(token);
+    const { jti } = JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString());
+    const event = () =>
+      server
+        .logs()
+        .split("\n")
+        .some((line) => line.includes("auth.token.revoked.v1") && line.includes(jti));
+    await waitFor(() => expect(event()).toBe(true), 5);
+    expect(await isActive(token)).toBe(false);
+    expect(await revoked).toBe(200);
+    await standby`select pg_wal_replay_resume()`;
+    await isRead();
+  }, 60_000);
+
   test("a standby that has been promoted is not believed", async () => {
     const [kept, token] = [await newToken(), await newToken()];
     await isRead();

@@ -123,12 +123,12 @@ describe.each(backends)("on %s", (backend) => {
 /** Kills that may come too late, one after the other. Where the relay is held none does. */
 const lateKills = { PGlite: 20, PostgreSQL: 0 };
 
-/** Keeps the relay of the auth service from looking: takes the lock that one relay of the fleet holds. */
+/** Keeps the relay of the auth service from looking: locks what one relay of the fleet writes in. */
 async function holdRelay(env: Environment): Promise<AsyncDisposable> {
   const url = requiredPostgresUrl();
   url.pathname = `/${env["DB_NAME"]}`;
   const sql = postgres(url.href, { max: 1, onnotice: () => undefined });
-  await sql`select pg_advisory_lock(hashtext('auth.outbox'), 0)`;
+  await sql.unsafe("begin; lock table auth.relay_leases in exclusive mode");
   return { [Symbol.asyncDispose]: () => sql.end({ timeout: 1 }) };
 }
 

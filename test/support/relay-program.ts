@@ -1,6 +1,6 @@
-/** A process that relays events of the auth service to its parent, and takes its time over the second. */
+/** A process that relays events of the auth service to its parent, and takes its time over the second: until it is told to go on. */
 
-import { outbox } from "../../src/auth/schema.ts";
+import { outbox, relayLeases } from "../../src/auth/schema.ts";
 import { authMigrations } from "../../src/auth/service.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import type { CloudEvent } from "../../src/platform/messaging/cloud-event.ts";
@@ -13,13 +13,16 @@ function deliver({ subject }: CloudEvent): Promise<void> {
   return new Promise((resolve) => {
     delivered += 1;
     process.send?.(subject);
-    if (delivered < 2) resolve();
+    if (delivered === 2) process.once("message", () => resolve());
+    else resolve();
   });
 }
 await relayOnce({
   db,
   outbox,
+  leases: relayLeases,
   source: "https://id.example.com/api/auth",
   logger: captureLog().logger,
   subscribers: [{ deliver }],
 });
+process.exit();

@@ -1,19 +1,32 @@
-import { bigserial, jsonb, type PgSchema, text, uuid } from "drizzle-orm/pg-core";
+import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { bigserial, index, jsonb, type PgSchema, text, uuid } from "drizzle-orm/pg-core";
 import { instant } from "../database/columns.ts";
+
+/** Into how many parts events are shared out by their subjects, a power of two. The table has an index of these parts. */
+export const outboxParts = 8;
+
+/** The number of the part of a subject's events. */
+export function partOf(subject: SQLWrapper): SQL {
+  return sql`(hashtext(${subject}) & ${sql.raw(`${outboxParts - 1}`)})`;
+}
 
 /** The outbox of a service, in its PostgreSQL schema: events that are still to be delivered. */
 export function outboxTable<const Name extends string>(schema: PgSchema<Name>) {
-  return schema.table("outbox", {
-    position: bigserial("position", { mode: "number" }).primaryKey(),
-    id: uuid("id").notNull(),
-    type: text("type").notNull(),
-    subject: text("subject").notNull(),
-    data: jsonb("data").$type<Record<string, unknown>>().notNull(),
-    /** When what the event is about happened, which may be long before. */
-    occurredAt: instant("occurred_at").notNull(),
-    /** When the event was written, by the database's clock. */
-    writtenAt: instant("written_at").notNull().defaultNow(),
-  });
+  return schema.table(
+    "outbox",
+    {
+      position: bigserial("position", { mode: "number" }).primaryKey(),
+      id: uuid("id").notNull(),
+      type: text("type").notNull(),
+      subject: text("subject").notNull(),
+      data: jsonb("data").$type<Record<string, unknown>>().notNull(),
+      /** When what the event is about happened, which may be long before. */
+      occurredAt: instant("occurred_at").notNull(),
+      /** When the event was written, by the database's clock. */
+      writtenAt: instant("written_at").notNull().defaultNow(),
+    },
+    (table) => [index("outbox_parts").on(partOf(table.subject), table.position)],
+  );
 }
 
 export type OutboxTable = ReturnType<typeof outboxTable<string>>;

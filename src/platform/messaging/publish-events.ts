@@ -6,9 +6,6 @@ import { inTime, type Subscriber } from "./relay.ts";
 
 const tooLate = "the broker did not take the events in time";
 
-/** Into how many parts events are shared out where a broker takes them: as many processes can publish at once. */
-export const relayParts = 8;
-
 /**
  * Publishes events, each to the subject that its type is. Those of one subject are published one
  * after the other, so that their order holds even where one of them fails; those of different subjects at once.

@@ -2,10 +2,10 @@
  * The relay of a transactional outbox. An event is written in the transaction of its change, and the relay
  * delivers it afterwards, at least once and in order. One process relays at a time; if it dies, another
  * continues at the same position. Or the events are shared out by their subjects into parts, and one process relays each
- * part at a time: several processes relay at once, and what holds up one part holds up no other.
+ * part at a time: several processes relay at once, and what holds up one part holds up no other. While a subscriber
+ * takes its time, no connection to the database is held.
  */
 import { sql } from "drizzle-orm";
-import { getTableConfig } from "drizzle-orm/pg-core";
 import type { Logger } from "pino";
 import { type Loop, startLoop } from "../base/loop.ts";
 import type { Database } from "../database/database.ts";
@@ -13,7 +13,8 @@ import { names } from "../database/names.ts";
 import { boolean, listOf, text } from "../database/readers.ts";
 import { computed, rows, selection } from "../database/statements.ts";
 import type { CloudEvent } from "./cloud-event.ts";
-import type { OutboxTable } from "./outbox-table.ts";
+import { type OutboxTable, outboxParts, partOf } from "./outbox-table.ts";
+import { type RelayLease, type RelayLeaseTable, takeRelayLease } from "./relay-leases.ts";
 
 /** Takes the events, in order; if something of it rejects, the batch is delivered again later. */
 export interface Subscriber {
@@ -26,36 +27,31 @@ export interface Subscriber {
 interface RelaySettings {
   readonly db: Database;
   readonly outbox: OutboxTable;
+  readonly leases: RelayLeaseTable;
   /** `source` of the events: the issuer's URI. */
   readonly source: string;
   /** Each event is delivered to all of them, one after the other. */
   readonly subscribers: readonly Subscriber[];
   readonly logger: Logger;
+  /** Resolves once these events may be delivered, as what they tell of is so for everybody; at once unless given. */
+  readonly mayDeliver?: (events: readonly CloudEvent[]) => Promise<void>;
   /** Told how many events were delivered, once they have left the outbox. */
   readonly delivered?: (count: number) => void;
   readonly intervalMs?: number;
-  /** No other process uses the database: the relay needs no lock and does not hold the only connection. */
+  /** No other process uses the database: the relay needs no lease. */
   readonly isOnlyProcess?: boolean;
-  /**
-   * Into how many parts the events are shared out, a power of two; 1 unless given, which keeps the order of all events,
-   * and not only of those of a subject.
-   */
-  readonly parts?: number;
+  /** Shares the events out into parts. Unless set, the order of all events is kept, and not only of those of a subject. */
+  readonly inParts?: boolean;
 }
 
-/** Events delivered in one transaction, at most. */
+/** Events delivered at once, at most. */
 const batchSize = 100;
 /** Milliseconds after which a batch ends with the event that is being delivered. */
 const batchMs = 3_000;
 /** Milliseconds between tries, at most. */
 const longestPauseMs = 15_000;
-/** Milliseconds that a subscriber may take for one event: the relay holds a transaction meanwhile. */
+/** Milliseconds that a subscriber may take for one event, and for a flush: the relay has its lease meanwhile. */
 const deliveryTimeoutMs = 5_000;
-/**
- * Milliseconds that the relay's transaction may be idle: longer than any delivery takes. Then PostgreSQL ends it,
- * because its process hangs, and another process relays.
- */
-const idleTransactionMs = 15_000;
 
 /** A subscriber with a timeout; after a timeout the event is delivered again. */
 export function subscriberInTime(deliver: (event: CloudEvent) => Promise<void>): Subscriber {
@@ -101,26 +97,46 @@ function flushed(log: Logger): Promise<void> {
  * @returns the number of events; also 0 while another process relays
  */
 export async function relayOnce(settings: RelaySettings, part = 0): Promise<number> {
-  const { db, outbox, isOnlyProcess: alone = false } = settings;
+  const { db, leases, isOnlyProcess: alone = false } = settings;
   await flush(settings);
-  if (alone) return relayBatch(db, settings, part);
-  const { schema, name } = getTableConfig(outbox);
-  const lock = selection({
-    isMine: computed(boolean, sql`pg_try_advisory_xact_lock(hashtext(${`${schema}.${name}`}), ${part}::int)`),
-  });
-  return db.transaction(async (tx) => {
-    await tx.execute(sql.raw(`set local idle_in_transaction_session_timeout = ${idleTransactionMs}`));
-    const [locked] = await rows(tx, lock, sql`select ${lock}`);
-    return locked?.isMine ? relayBatch(tx, settings, part) : 0;
-  });
+  if (alone) return relayBatch(settings, part);
+  const lease = await takeRelayLease(db, leases, part);
+  if (!lease) return 0;
+  try {
+    return await relayBatch(settings, part, lease);
+  } finally {
+    await lease.release();
+  }
 }
 
 async function flush({ subscribers }: Pick<RelaySettings, "subscribers">): Promise<void> {
   for (const subscriber of subscribers) await subscriber.flush?.();
 }
 
-async function relayBatch(db: Database, settings: RelaySettings, part: number): Promise<number> {
-  const { outbox, source, subscribers, parts = 1 } = settings;
+/** @param lease undefined: no other process relays */
+async function relayBatch(settings: RelaySettings, part: number, lease?: RelayLease): Promise<number> {
+  const { db, outbox, subscribers, mayDeliver } = settings;
+  const batch = await oldestBatch(settings, part);
+  if (batch.length > 0) await mayDeliver?.(batch.map(({ event }) => event));
+  // The last delivery and the flush end while the lease lasts.
+  const latest = (lease?.endsAt ?? Number.POSITIVE_INFINITY) - 2 * deliveryTimeoutMs;
+  const end = Math.min(performance.now() + batchMs, latest);
+  const delivered: number[] = [];
+  for (const { place, event } of batch) {
+    if (performance.now() > end) break;
+    for (const subscriber of subscribers) await subscriber.deliver(event);
+    delivered.push(place);
+  }
+  await flush({ subscribers });
+  if (delivered.length > 0) {
+    const places = `{${delivered.join(",")}}`;
+    await db.execute(sql`delete from ${outbox} where ${names(outbox).position} = any(${places}::bigint[])`);
+  }
+  return delivered.length;
+}
+
+/** The oldest events of an outbox, or of a part of it, with their positions. */
+async function oldestBatch({ db, outbox, source, inParts }: RelaySettings, part: number) {
   const { position, id, type, subject, data, occurredAt } = names(outbox);
   const time = sql`to_char(${occurredAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
   const pending = selection({ position, id, type, subject, data, time: computed(text, time) });
@@ -128,35 +144,22 @@ async function relayBatch(db: Database, settings: RelaySettings, part: number): 
   const batch = selection({
     events: computed(listOf(pending), sql`coalesce(json_agg(event order by event.${position}), '[]')`),
   });
-  const [waiting] = await rows(
+  // The index of parts has this order. With `=` the planner could as well go through all parts by their positions.
+  const own = sql`where ${partOf(subject)} between ${part}::int and ${part}::int order by ${partOf(subject)}, ${position}`;
+  const [found] = await rows(
     db,
     batch,
     sql`
       select ${batch}
       from (
-        select ${pending} from ${outbox}
-        where (hashtext(${subject}) & ${parts - 1}::int) = ${part}::int order by ${position} limit ${batchSize}
+        select ${pending} from ${outbox} ${inParts ? own : sql`order by ${position}`} limit ${batchSize}
       ) as event`,
   );
-  const delivered: number[] = [];
-  const end = performance.now() + batchMs;
-  for (const { position: place, ...pendingEvent } of waiting?.events ?? []) {
-    if (performance.now() > end) break;
-    const event: CloudEvent = {
-      specversion: "1.0",
-      source,
-      datacontenttype: "application/json",
-      ...pendingEvent,
-    };
-    for (const subscriber of subscribers) await subscriber.deliver(event);
-    delivered.push(place);
-  }
-  await flush({ subscribers });
-  if (delivered.length > 0) {
-    const places = `{${delivered.join(",")}}`;
-    await db.execute(sql`delete from ${outbox} where ${position} = any(${places}::bigint[])`);
-  }
-  return delivered.length;
+  const common = { specversion: "1.0", source, datacontenttype: "application/json" } as const;
+  return (found?.events ?? []).map(({ position: place, ...own }) => ({
+    place,
+    event: { ...common, ...own } satisfies CloudEvent,
+  }));
 }
 
 /** One part of the events, and when it is relayed next. */
@@ -169,7 +172,8 @@ interface Part {
 
 /** Relays until stopped. A failed delivery is logged and retried, with a pause that grows with each failure. */
 export function startRelay(settings: RelaySettings): Loop {
-  const { logger, delivered: report, intervalMs = 1000, parts: count = 1 } = settings;
+  const { logger, delivered: report, intervalMs = 1000, inParts = false } = settings;
+  const count = inParts ? outboxParts : 1;
   const parts: Part[] = Array.from({ length: count }, (_, number) => ({ number, failures: 0, dueAt: 0 }));
 
   /** @returns the error, if it failed */
@@ -190,7 +194,7 @@ export function startRelay(settings: RelaySettings): Loop {
     return failure;
   }
 
-  /** One look in place of a transaction for each part; a database that does not answer is for the parts to tell. */
+  /** One look in place of a lease for each part; a database that does not answer is for the parts to tell. */
   async function isEmpty(): Promise<boolean> {
     const any = selection({ isAny: computed(boolean, sql`exists (select from ${settings.outbox})`) });
     const found = await rows(settings.db, any, sql`select ${any}`).catch(() => []);
@@ -198,7 +202,7 @@ export function startRelay(settings: RelaySettings): Loop {
   }
 
   return startLoop(async (stopping) => {
-    if (count > 1 && (await isEmpty())) return intervalMs;
+    if (await isEmpty()) return intervalMs;
     const due = parts.filter(({ dueAt }) => dueAt <= performance.now());
     const failures: unknown[] = [];
     for (const part of due) {

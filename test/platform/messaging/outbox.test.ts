@@ -1,7 +1,7 @@
 /** What waits in an outbox, told without counting it. */
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { outbox } from "../../../src/auth/schema.ts";
+import { outbox, relayLeases } from "../../../src/auth/schema.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
 import type { OpenDatabase } from "../../../src/platform/database/database.ts";
 import { outboxBacklog } from "../../../src/platform/messaging/outbox.ts";
@@ -55,7 +55,7 @@ describe.each(backends)("the backlog of an outbox on %s", (backend) => {
   test("gets smaller with each batch that is relayed", async () => {
     await write(250);
     const logger = captureLog().logger;
-    const settings = { db: database.db, outbox, source: "s", subscribers: [], logger };
+    const settings = { db: database.db, outbox, leases: relayLeases, source: "s", subscribers: [], logger };
     const seen = [];
     for (let round = 0; round < 3; round += 1) {
       await relayOnce(settings);

@@ -1,0 +1,67 @@
+/**
+ * Which process relays a part of an outbox: the one that has the part's lease, a row, for at most so long. It holds no
+ * transaction and no connection meanwhile, however long a broker takes. A process that dies or hangs loses its lease
+ * when the time is over, by the database's clock.
+ */
+import { randomUUID } from "node:crypto";
+import { sql } from "drizzle-orm";
+import { type PgSchema, smallint, uuid } from "drizzle-orm/pg-core";
+import { instant } from "../database/columns.ts";
+import type { Executor } from "../database/database.ts";
+import { names } from "../database/names.ts";
+import { rowCount } from "../database/statements.ts";
+
+/** The leases of a service's relay, in its PostgreSQL schema. */
+export function relayLeaseTable<const Name extends string>(schema: PgSchema<Name>) {
+  return schema.table("relay_leases", {
+    part: smallint("part").primaryKey(),
+    /** One lease: a number that nobody has had before. */
+    lease: uuid("lease").notNull(),
+    expiresAt: instant("expires_at").notNull(),
+  });
+}
+
+export type RelayLeaseTable = ReturnType<typeof relayLeaseTable<string>>;
+
+/** Milliseconds that a lease lasts: longer than the delivery of a batch takes. */
+const leaseMs = 15_000;
+
+export interface RelayLease {
+  /** A moment at which it still lasts, by performance.now(). */
+  readonly endsAt: number;
+  /** Gives it back. Where that fails, it runs out by itself. */
+  release(): Promise<void>;
+}
+
+/** @returns undefined while another process has the lease */
+export async function takeRelayLease(
+  db: Executor,
+  table: RelayLeaseTable,
+  part: number,
+): Promise<RelayLease | undefined> {
+  const id = randomUUID();
+  const endsAt = performance.now() + leaseMs;
+  const held = names(table, "held");
+  const { part: key, lease, expiresAt } = names(table);
+  const now = sql`clock_timestamp()`;
+  const lasting = sql`${leaseMs}::int * interval '1 millisecond'`;
+  const end = sql`${now} + ${lasting}`;
+  // One that seems to last for twice as long was given by another clock, as after a failover.
+  const taken = await rowCount(
+    db,
+    sql`
+      insert into ${table} as held (${key}, ${lease}, ${expiresAt}) values (${part}::int, ${id}::uuid, ${end})
+      on conflict (${key}) do update set ${lease} = excluded.${lease}, ${expiresAt} = ${end}
+      where ${held.expiresAt} not between ${now} and ${end} + ${lasting}
+      returning 1 as one`,
+  );
+  if (taken === 0) return undefined;
+  return {
+    endsAt,
+    async release() {
+      const released = sql`
+        update ${table} set ${expiresAt} = to_timestamp(0) where ${key} = ${part}::int and ${lease} = ${id}::uuid`;
+      await db.execute(released).catch(() => undefined);
+    },
+  };
+}
