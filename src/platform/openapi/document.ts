@@ -169,9 +169,23 @@ export function contractTexts(name: string, protos?: string): ContractTexts {
   return protos === undefined ? texts : { ...texts, protos: readProtos(protos) };
 }
 
-/** Reads a document. It is part of the program, so a mistake in it is a defect. @throws for a mistake */
-export async function loadContract({ yaml, json: text, protos }: ContractTexts): Promise<ContractDocument> {
-  const json: Document = JSON.parse(text);
+/** What follows from the text of a document alone. */
+type Compiled = Omit<ContractDocument, "protos" | "yaml">;
+
+/** By their texts. */
+const contracts = new Map<string, Promise<Compiled>>();
+
+/**
+ * Reads a document. Its validators are the greater part of the work, and are made once in a process.
+ * It is part of the program, so a mistake in it is a defect. @throws for a mistake
+ */
+export async function loadContract({ yaml, json, protos }: ContractTexts): Promise<ContractDocument> {
+  const known = contracts.get(json) ?? compile(JSON.parse(json));
+  contracts.set(json, known);
+  return { yaml, protos, ...(await known) };
+}
+
+async function compile(json: Document): Promise<Compiled> {
   const strict = createAjv({ coerceTypes: false, allErrors: true });
   const coercing = createAjv({ coerceTypes: true, allErrors: true });
   const firstError = createAjv({ coerceTypes: false, allErrors: false });
@@ -189,7 +203,7 @@ export async function loadContract({ yaml, json: text, protos }: ContractTexts):
     const paths = { path: basePath + operation.path, alsoAt: pathItem?.["x-also-at"] };
     return describeOperation(backend, operation, paths, schemesOf(json, operation), { strict, firstError });
   });
-  return { yaml, json, protos, title: json.info.title, serverUrl, basePath, operations };
+  return { json, title: json.info.title, serverUrl, basePath, operations };
 }
 
 /** The part of an OpenAPI path item that is used here. */
