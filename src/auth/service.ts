@@ -172,7 +172,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     platformSecurityApiKey: settings.platformSecurityApiKey,
   });
   const generateTokens = createGenerateTokens({
-    grants: await createGrants({
+    grants: createGrants({
       identities,
       issuer: tokenIssuer,
       rotateRefreshToken: createRotateRefreshToken({

@@ -33,7 +33,9 @@ export async function synchroniseClients(dependencies: Dependencies, list: Clien
   const { db, warn } = dependencies;
   const content = contentOf(list.registrations);
   const rows = await listedClients(dependencies, list.registrations);
-  const contentHash = await hashSecret(content);
+  // Before the transaction, for whose lock others wait. A list that is the stored one keeps its hash.
+  const [known] = await db.select().from(clientLists).where(eq(clientLists.onlyRow, onlyRow));
+  const contentHash = await currentHash(known ? [known.contentHash] : [], content);
   await db.transaction(async (tx) => {
     // Made first, so that processes that start together wait for one another.
     await tx.insert(clientLists).values({ onlyRow, revision: null, contentHash }).onConflictDoNothing();
@@ -43,7 +45,11 @@ export async function synchroniseClients(dependencies: Dependencies, list: Clien
       .where(eq(clientLists.onlyRow, onlyRow))
       .for("update");
     if (!stored) throw new Error("the row of the list of clients is not there");
-    const isSame = stored.contentHash === contentHash || (await verifySecret(stored.contentHash, content));
+    // What another process has stored meanwhile.
+    const isNew = stored.contentHash !== known?.contentHash && stored.contentHash !== contentHash;
+    const isSame = isNew
+      ? await verifySecret(stored.contentHash, content)
+      : stored.contentHash === contentHash;
     if (!isToBeTaken(list.revision, { revision: stored.revision, isSame }, warn)) return;
     for (const row of rows) await saveClient(tx, row);
     await disableAllBut(

@@ -5,7 +5,7 @@ import type { Identity } from "../identities/identity.ts";
 import { normalisePassword } from "../identities/password.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 import type { Guessing, GuessKind } from "../limits/guessing.ts";
-import { admitHashing, hashSecret, requireHashing, verifySecret } from "../password-hashing/argon2id.ts";
+import { admitHashing, hashOfNobody, requireHashing, verifySecret } from "../password-hashing/argon2id.ts";
 import type { AuthenticatedSubject } from "../tokens/create-authorization.ts";
 import type { RotateRefreshToken } from "../tokens/rotate-refresh-token.ts";
 import type { TokenIssuer } from "../tokens/token-issuer.ts";
@@ -49,10 +49,10 @@ function required(parameters: TokenParameters, name: keyof TokenParameters): str
   return value;
 }
 
-export async function createGrants(dependencies: Dependencies): Promise<Record<GrantType, Grant>> {
+export function createGrants(dependencies: Dependencies): Record<GrantType, Grant> {
   const { identities, issuer, rotateRefreshToken, checkOneTimeCode, verifyOtpProof, guessing } = dependencies;
   // Verified if there is no identity, so that an unknown username takes as long as a known one.
-  const dummyHash = await hashSecret(crypto.randomUUID());
+  const dummyHash = hashOfNobody();
 
   function authorizationGrant(type: GrantType, { requires, authenticate }: AuthorizationGrant): Grant {
     return {

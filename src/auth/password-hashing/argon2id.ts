@@ -3,6 +3,7 @@
  * thread of the pool that signs tokens too; so only some of the threads hash at a time, and work that would wait for
  * seconds is refused at once.
  */
+import { randomBytes } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { hash, verify } from "@node-rs/argon2";
 import { BoundedWork } from "../../platform/base/bounded-work.ts";
@@ -40,6 +41,13 @@ export function admitHashing<T>(work: () => Promise<T>): Promise<T> {
 /** argon2id hash of a secret or password, as a PHC string. */
 export function hashSecret(secret: string): Promise<string> {
   return hashing.run(() => hash(secret, argon2id));
+}
+
+/** A hash that no secret is known to have, and which takes as long to verify as any other. */
+export function hashOfNobody(): string {
+  const { memoryCost, timeCost, parallelism } = argon2id;
+  const [salt, hash] = [16, 32].map((bytes) => randomBytes(bytes).toString("base64").replace(/=+$/, ""));
+  return `$argon2id$v=19$m=${memoryCost},t=${timeCost},p=${parallelism}$${salt}$${hash}`;
 }
 
 /** Whether the hash is that of the secret. */
