@@ -2,9 +2,11 @@
  * Ends the program with a one-line message if its requirements are not met: the packages of package.json, in their
  * versions, and a Node.js that runs TypeScript. With the argument --all the packages needed to work on it count too:
  * `npm ci --omit=dev` leaves them out. This file is imported first, and is in JavaScript that old versions
- * of Node.js can parse, since they cannot parse the rest of the program.
+ * of Node.js can parse, since they cannot parse the rest of the program. What is imported after it comes from Node's
+ * compile cache.
  */
 import { readFileSync } from "node:fs";
+import module from "node:module";
 
 /** @param {string} path relative to this file */
 function read(path) {
@@ -56,3 +58,5 @@ if (found !== undefined) {
   process.stderr.write(`${found}\n`);
   process.exit(1);
 }
+// Not a named import: a Node.js without this export would fail here before the reason is printed.
+module.enableCompileCache();

@@ -58,9 +58,10 @@ export function startProgram(
   };
 }
 
-/** Starts a program of the repository. */
+/** Starts a program of the repository, as the npm scripts do. */
 export function startNode(file: string, env: Record<string, string>): Program {
-  return startProgram([process.execPath, file], env);
+  const checks = file === "src/start.js" ? [] : ["--import", "./src/installed.js"];
+  return startProgram([process.execPath, ...checks, file], env);
 }
 
 /** For a suite's cleanup: ends what failed tests have left. */
