@@ -15,11 +15,21 @@ import { implement, prioritizedMethods } from "../../src/platform/rpc/service.ts
 import { captureLog } from "./captured-log.ts";
 import { type SampleOperations, sampleHandlers, sampleSecurity, sampleTexts } from "./sample-api.ts";
 
+interface GuardedServersOptions {
+  /** From which browsers may call. */
+  readonly origin?: string;
+  /** Of the port of HTTP. */
+  readonly tls?: { readonly cert: string; readonly key: string } | undefined;
+}
+
 /**
  * `makeToken` (priority normal) and introspection (high) are answered when they are let go; all else at once. Ends with
  * the test.
  */
-export async function startGuardedServers(origin = "https://app.example") {
+export async function startGuardedServers({
+  origin = "https://app.example",
+  tls,
+}: GuardedServersOptions = {}) {
   const { logger, lines } = captureLog();
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const metrics = createMetrics("sample", "1.0.0");
@@ -54,7 +64,7 @@ export async function startGuardedServers(origin = "https://app.example") {
   const operations = guardedOperations("sample", document, logger);
   const rpc = { services: [introspection], logger, observer: metrics.rpc, cors };
   admission.register([...operations, ...prioritizedMethods(rpc.services).values()]);
-  const http = createHttpServer({ logger });
+  const http = createHttpServer({ logger, tls });
   http.serve({
     fetch: app.fetch,
     rpc: createConnectHandler(rpc),

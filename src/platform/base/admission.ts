@@ -46,6 +46,8 @@ export interface Admitted {
   entered: number;
   /** Whether it is among those in flight. */
   isCounted: boolean;
+  /** Whether it was answered or given up. */
+  hasLeft: boolean;
 }
 
 /** An operation of an HTTP API that may be refused, and where it is served. */
@@ -166,6 +168,8 @@ export class Admission {
   };
   /** Admitted in this turn. */
   #arriving: Admitted[] = [];
+  /** Whose responses have begun to be sent in this turn. */
+  #responding: Admitted[] = [];
   /** Not yet reported to the observer. */
   readonly #refused = new Map<Prioritized, number>();
   /** By performance.now(); undefined between two turns of the event loop that have requests. */
@@ -199,13 +203,29 @@ export class Admission {
       if (now - load.refusedAt < holdMs)
         return this.#refuse(request, this.#loads[request.priority], backlog, now);
     }
-    const admitted = { priority: request.priority, arrival, entered: now, isCounted: true };
+    const admitted = { priority: request.priority, arrival, entered: now, isCounted: true, hasLeft: false };
     this.#arriving.push(admitted);
     return admitted;
   }
 
-  /** Called once for each request that was admitted. */
+  /**
+   * The response to a request that was admitted begins to be sent. Most are sent at once; one that is not waits for
+   * nobody but its client, and is in flight no more after the next turn of the event loop.
+   */
+  respond(admitted: Admitted): void {
+    if (this.#responding.push(admitted) > 1) return;
+    setImmediate(() => {
+      const responded = this.#responding;
+      this.#responding = [];
+      setImmediate(() => {
+        for (const one of responded) this.leave(one);
+      });
+    });
+  }
+
+  /** Called for each request that was admitted. Only the first call counts. */
   leave(admitted: Admitted): void {
+    admitted.hasLeft = true;
     if (!admitted.isCounted) return;
     admitted.isCounted = false;
     if (this.#turnBegan === undefined) this.#beginTurn();
@@ -222,6 +242,7 @@ export class Admission {
       load.suspend(admitted.entered);
       admitted.isCounted = false;
       admitted.arrival.onComplete(() => {
+        if (admitted.hasLeft) return;
         admitted.entered = this.#turnBegan ?? this.#beginTurn();
         admitted.isCounted = true;
         load.admit();

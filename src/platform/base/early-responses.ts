@@ -5,6 +5,10 @@
  * its requests with ENHANCE_YOUR_CALM, or ends the connection ("max concurrent streams exceeded"). The same happens
  * while a reset of Node's own (RST_STREAM without error, of what nobody reads) waits to be sent. If the request ends
  * first, the end of the response closes the stream, and Node forgets it before the client can know.
+ *
+ * A refusal over native gRPC is trailers only, so all of it waits for the end of the request. Sent as headers, with the
+ * end later, it would come no sooner: grpc-go and @grpc/grpc-js wait for the end, and take it for an internal error then.
+ * A client that has sent its message is told at once.
  */
 import type { ServerHttp2Stream } from "node:http2";
 

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Admission, Guarded, GuardedOperation } from "../base/admission.ts";
 import { type CorsPolicy, setCorsHeaders } from "../base/cors-policy.ts";
+import { onceResponding } from "../base/responding.ts";
 import { CachingRouter } from "./caching-router.ts";
 
 /** Finds what a request asks for; undefined if it is not to be refused. */
@@ -37,7 +38,9 @@ export function admit(
     isComplete: () => request.complete,
     onComplete: (received) => request.once("end", () => !response.closed && received()),
   });
-  if (admitted) response.once("close", () => admission.leave(admitted));
-  else guarded.refuse(request, response);
+  if (admitted) {
+    onceResponding("stream" in response ? response.stream : response, () => admission.respond(admitted));
+    response.once("close", () => admission.leave(admitted));
+  } else guarded.refuse(request, response);
   return admitted !== undefined;
 }

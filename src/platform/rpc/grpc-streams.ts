@@ -18,6 +18,7 @@ import { type Admission, overloaded, type Prioritized } from "../base/admission.
 import { endAfterRequest } from "../base/early-responses.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { unlessReset } from "../base/resets.ts";
+import { onceResponding } from "../base/responding.ts";
 import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
 import { connectError } from "./call.ts";
 import { errorResponse } from "./connect-responses.ts";
@@ -95,8 +96,10 @@ export class GrpcStreams {
       isComplete: () => stream.readableEnded,
       onComplete: (received) => stream.once("end", () => !stream.closed && received()),
     });
-    if (admitted) stream.once("close", () => admission.leave(admitted));
-    else this.#refuse(stream, headers);
+    if (admitted) {
+      onceResponding(stream, () => admission.respond(admitted));
+      stream.once("close", () => admission.leave(admitted));
+    } else this.#refuse(stream, headers);
     return admitted !== undefined;
   }
 

@@ -5,8 +5,9 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, it } from "vitest";
-import { GrpcClient, loadMethod } from "../../support/grpc-client.ts";
+import { envelope, GrpcClient, loadMethod } from "../../support/grpc-client.ts";
 import { startGuardedServers } from "../../support/guarded-servers.ts";
+import { localhostCertificate } from "../../support/localhost-certificate.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 type Servers = Awaited<ReturnType<typeof startGuardedServers>>;
@@ -182,6 +183,42 @@ it("lets nobody use it against others by requests that are not finished", async 
   for (const socket of sockets) socket.destroy();
   for (const stream of streams) stream.destroy();
   session.destroy();
+});
+
+it("lets nobody use it against others by responses that are not read", async () => {
+  const servers = await startGuardedServers({ tls: localhostCertificate });
+  servers.release();
+  const requests = 200;
+  const options = { rejectUnauthorized: false, settings: { initialWindowSize: 0 } };
+  const inFlight = (priority: string) => servers.metric(`sample_requests_in_flight{priority="${priority}"}`);
+  for (const [origin, priority, path, type, body] of [
+    [
+      `https://localhost:${servers.httpPort}`,
+      "normal",
+      "/api/sample/v1/tokens",
+      "x-www-form-urlencoded",
+      "grant=a",
+    ],
+    [`https://localhost:${servers.httpPort}`, "high", introspectPath, "json", "{}"],
+    [`http://127.0.0.1:${servers.grpcPort}`, "high", introspectPath, "grpc", envelope(Buffer.alloc(0))],
+  ] as const) {
+    const session = connectHttp2(origin, options);
+    const headers = {
+      ":method": "POST",
+      ":path": path,
+      "content-type": `application/${type}`,
+      te: "trailers",
+    };
+    const responses = Array.from({ length: requests }, async () => {
+      const stream = session.request(headers).on("error", () => undefined);
+      stream.end(body);
+      const [response] = await once(stream, "response");
+      return response[":status"];
+    });
+    expect(new Set(await Promise.all(responses))).toEqual(new Set([200]));
+    await waitFor(async () => expect(await inFlight(priority), type).toBe(0));
+    session.destroy();
+  }
 });
 
 it("forgets requests whose connection is lost, also those that were pipelined", async () => {
