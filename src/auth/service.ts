@@ -25,7 +25,7 @@ import { AuthEvents, authEventStream } from "./events.ts";
 import { createGenerateTokens, tokenOutcomes } from "./grants/generate-tokens.ts";
 import { createGrants } from "./grants/grants.ts";
 import { createVerifyOtpProof } from "./grants/otp-proof.ts";
-import { createCheckOneTimeCode } from "./grants/otp-verifier-client.ts";
+import { createOtpChecks } from "./grants/otp-verifier-client.ts";
 import { authHttp } from "./http.ts";
 import { appliedAtStandbys } from "./identities/applied-at-standbys.ts";
 import { changedInTurn } from "./identities/changed-in-turn.ts";
@@ -178,7 +178,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       rotateRefreshToken: createRotateRefreshToken({
         ...{ db, currentTokens, findPresented, rotations, issuer: tokenIssuer, awaitStandbys },
       }),
-      checkOneTimeCode: createCheckOneTimeCode(settings.otp.verifierUrl),
+      otpChecks: createOtpChecks(settings.otp.verifierUrl),
       verifyOtpProof: createVerifyOtpProof(settings.otp, clock),
       guessing,
     }),

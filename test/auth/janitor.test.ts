@@ -228,7 +228,7 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
   test("counters of attempts go when their window has closed by the database's clock", async () => {
     const counters = createDatabaseCounters(database.db, createKeyOf("a secret of the settings"));
     const rule = { name: "password", failures: 3, windowSeconds: 300 };
-    await counters.begin({ rule, subject: "somebody" });
+    await counters.count({ rule, subject: "somebody" });
     await round();
     expect(await ids("key", "attempts")).toHaveLength(1);
     await database.db.execute(sql`update auth.attempts set expire = now()`);

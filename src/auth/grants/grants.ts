@@ -1,23 +1,24 @@
 /** The five grants of the token endpoint. */
+import type { Room } from "../../platform/base/bounded-work.ts";
 import type { GrantType } from "../client-settings.ts";
 import type { Identities } from "../identities/identities.ts";
 import type { Identity } from "../identities/identity.ts";
 import { normalisePassword } from "../identities/password.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 import type { Guessing, GuessKind } from "../limits/guessing.ts";
-import { admitHashing, hashOfNobody, requireHashing, verifySecret } from "../password-hashing/argon2id.ts";
+import { hashingRoom, hashOfNobody, verifySecret } from "../password-hashing/argon2id.ts";
 import type { AuthenticatedSubject } from "../tokens/create-authorization.ts";
 import type { RotateRefreshToken } from "../tokens/rotate-refresh-token.ts";
 import type { TokenIssuer } from "../tokens/token-issuer.ts";
 import type { Grant, TokenParameters, TokenRequest } from "./grant.ts";
 import type { VerifyOtpProof } from "./otp-proof.ts";
-import type { CheckOneTimeCode } from "./otp-verifier-client.ts";
+import type { OtpChecks } from "./otp-verifier-client.ts";
 
 interface Dependencies {
   readonly identities: Identities;
   readonly issuer: TokenIssuer;
   readonly rotateRefreshToken: RotateRefreshToken;
-  readonly checkOneTimeCode: CheckOneTimeCode;
+  readonly otpChecks: OtpChecks;
   readonly verifyOtpProof: VerifyOtpProof;
   readonly guessing: Guessing;
 }
@@ -32,6 +33,8 @@ interface AuthorizationGrant {
 interface GuessableGrant {
   readonly requires: Grant["requires"];
   readonly guess: GuessKind;
+  /** For authenticating: only so many are authenticated at a time. */
+  readonly room: Room;
   find(parameters: TokenParameters): Promise<GuessedAccount>;
   authenticate(request: TokenRequest, account: GuessedAccount): Promise<AuthenticatedSubject | undefined>;
 }
@@ -50,16 +53,21 @@ function required(parameters: TokenParameters, name: keyof TokenParameters): str
 }
 
 export function createGrants(dependencies: Dependencies): Record<GrantType, Grant> {
-  const { identities, issuer, rotateRefreshToken, checkOneTimeCode, verifyOtpProof, guessing } = dependencies;
+  const { identities, issuer, rotateRefreshToken, otpChecks, verifyOtpProof, guessing } = dependencies;
   // Verified if there is no identity, so that an unknown username takes as long as a known one.
   const dummyHash = hashOfNobody();
+
+  /**
+   * The scopes of the pair. Chosen before anything else: a request that is refused for its scope must not use up a
+   * one-time code, nor count as a guess.
+   */
+  const scopesOf = ({ client, chooseScopes }: TokenRequest) => chooseScopes(client.scopes);
 
   function authorizationGrant(type: GrantType, { requires, authenticate }: AuthorizationGrant): Grant {
     return {
       requires,
       async redeem(request) {
-        // Check the scope first: a request that is refused for its scope must not use up a one-time code.
-        const scopes = request.chooseScopes(request.client.scopes);
+        const scopes = scopesOf(request);
         const subject = await authenticate(request);
         const pair = subject && (await issuer.authorize(request.client, type, subject, scopes));
         if (pair && subject.phone !== undefined) await guessing.proven(subject.identityId);
@@ -68,58 +76,43 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
     };
   }
 
-  function guessableGrant(type: GrantType, { guess, find, authenticate, requires }: GuessableGrant): Grant {
+  function guessableGrant(type: GrantType, grant: GuessableGrant): Grant {
+    const { guess: kind, room, find, authenticate, requires } = grant;
     return {
       requires,
       async redeem(request) {
-        const account = await find(request.parameters);
-        const { name, identity } = account;
-        const { redeem } = authorizationGrant(type, {
-          requires,
-          authenticate: (checked) => authenticate(checked, account),
+        const scopes = scopesOf(request);
+        // While there is no room, a flood costs no look at the database.
+        room.look();
+        const { client } = request;
+        const found = await find(request.parameters);
+        const account = { name: found.name, identityId: found.identity?.id };
+        return guessing.limit({ kind, clientId: client.clientId, account, room }, async () => {
+          const subject = await authenticate(request, found);
+          return subject && issuer.authorize(client, type, subject, scopes);
         });
-        const { clientId } = request.client;
-        return guessing.limit({ kind: guess, clientId, account: { name, identityId: identity?.id } }, () =>
-          redeem(request),
-        );
-      },
-    };
-  }
-
-  /**
-   * A grant whose check hashes. Only the hash takes one of the places for hashes: what a limit refuses takes none from
-   * those who may guess.
-   */
-  function hashing({ requires, redeem }: Grant): Grant {
-    return {
-      requires,
-      async redeem(request) {
-        requireHashing();
-        return redeem(request);
       },
     };
   }
 
   return {
     /** RFC 6749 section 4.3; RFC 9700 section 2.4 advises against it. */
-    password: hashing(
-      guessableGrant("password", {
-        requires: ["username", "password"],
-        guess: "password",
-        async find(parameters) {
-          const username = required(parameters, "username");
-          const name =
-            canonicalPhone(username) ?? (username.includes("@") ? username.toLowerCase() : username);
-          return { name, identity: await identities.findByUsername(username) };
-        },
-        async authenticate({ parameters }, { identity }) {
-          const passwordHash = identity?.passwordHash ?? dummyHash;
-          const password = normalisePassword(required(parameters, "password"));
-          const isRight = await admitHashing(() => verifySecret(passwordHash, password));
-          return isRight && identity?.passwordHash ? { identityId: identity.id, passwordHash } : undefined;
-        },
-      }),
-    ),
+    password: guessableGrant("password", {
+      requires: ["username", "password"],
+      guess: "password",
+      room: hashingRoom,
+      async find(parameters) {
+        const username = required(parameters, "username");
+        const name = canonicalPhone(username) ?? (username.includes("@") ? username.toLowerCase() : username);
+        return { name, identity: await identities.findByUsername(username) };
+      },
+      async authenticate({ parameters }, { identity }) {
+        const passwordHash = identity?.passwordHash ?? dummyHash;
+        const password = normalisePassword(required(parameters, "password"));
+        const isRight = await verifySecret(passwordHash, password);
+        return isRight && identity?.passwordHash ? { identityId: identity.id, passwordHash } : undefined;
+      },
+    }),
 
     /** RFC 6749 section 6. */
     refresh_token: {
@@ -131,6 +124,7 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
     phone_otp: guessableGrant("phone_otp", {
       requires: ["phone"],
       guess: "code",
+      room: otpChecks.room,
       async find(parameters) {
         const typed = required(parameters, "phone");
         const phone = canonicalPhone(typed);
@@ -140,7 +134,7 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
         const phone = canonicalPhone(required(parameters, "phone"));
         if (!phone) return undefined;
         // The verifier is asked about every phone: one without an identity then takes as long as one with.
-        const verified = await checkOneTimeCode(phone, parameters.password, context);
+        const verified = await otpChecks.check(phone, parameters.password, context);
         return verified && identity ? { identityId: identity.id, phone } : undefined;
       },
     }),

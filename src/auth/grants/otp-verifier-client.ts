@@ -1,6 +1,6 @@
 import createClient from "openapi-fetch";
 import type { paths } from "../../../gen/openapi/otp-verifier.ts";
-import { BoundedWork } from "../../platform/base/bounded-work.ts";
+import { BoundedWork, type Room } from "../../platform/base/bounded-work.ts";
 import { ErrorKinds, ServiceError, unavailable } from "../../platform/base/errors.ts";
 import type { RequestContext } from "../../platform/base/request-context.ts";
 
@@ -12,7 +12,7 @@ const timeoutMs = 2_000;
  * the phone has just passed a check.
  * @throws unavailable if the service does not respond, or not as its contract says
  */
-export type CheckOneTimeCode = (
+type CheckOneTimeCode = (
   phone: string,
   code: string | undefined,
   context: RequestContext,
@@ -29,10 +29,15 @@ const busy = () =>
     retryAfterSeconds: 1,
   });
 
+export interface OtpChecks {
+  /** For work that has a check in it. Refuses with unavailable. */
+  readonly room: Room;
+  readonly check: CheckOneTimeCode;
+}
+
 /** A client of openapi/otp-verifier.yaml at this address. */
-export function createCheckOneTimeCode(verifierUrl: string): CheckOneTimeCode {
+export function createOtpChecks(verifierUrl: string): OtpChecks {
   const client = createClient<paths>({ baseUrl: verifierUrl.replace(/\/$/, "") });
-  const checks = new BoundedWork(maxChecks, maxChecks, busy);
 
   async function check(phone: string, code: string | undefined, context: RequestContext): Promise<boolean> {
     const { requestId, traceparent } = context;
@@ -54,5 +59,5 @@ export function createCheckOneTimeCode(verifierUrl: string): CheckOneTimeCode {
     return result.data.verified;
   }
 
-  return (phone, code, context) => checks.admit(() => check(phone, code, context));
+  return { room: new BoundedWork(maxChecks, maxChecks, busy), check };
 }

@@ -5,7 +5,7 @@ import { invalidInput } from "../../platform/base/errors.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { identityNotFound } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
-import { admitHashing, hashSecret } from "../password-hashing/argon2id.ts";
+import { hashingRoom, hashSecret } from "../password-hashing/argon2id.ts";
 import { identities } from "../schema.ts";
 import { endIdentity } from "../tokens/end-authorizations.ts";
 import { checkFields, conflictOf, type Identity, type IdentityFields } from "./identity.ts";
@@ -136,7 +136,7 @@ async function hashPassword(password: string): Promise<string> {
   const normalised = normalisePassword(password);
   const message = await passwordProblem(normalised);
   if (message !== undefined) throw invalidInput([{ pointer: "/body/password", message }]);
-  return admitHashing(() => hashSecret(normalised));
+  return hashingRoom.admit(() => hashSecret(normalised));
 }
 
 function idOf(id: string): SQL {

@@ -1,6 +1,6 @@
 /**
- * Counters of attempts: passwords, one-time codes, client secrets. All processes share them, so that a limit holds across
- * processes; every decision is one step of what keeps them, on its clock: the database, or a cache.
+ * Counters of attempts: passwords and one-time codes. All processes share them, so that a limit holds across processes;
+ * every decision is one step of what keeps them, on its clock: the database, or a cache.
  */
 import { createHmac, hkdfSync } from "node:crypto";
 
@@ -11,6 +11,13 @@ export interface AttemptRule {
   readonly windowSeconds: number;
 }
 
+/**
+ * Seconds by which a window may seem to last longer than its rule says: a statement that waits for a row has the time of
+ * its own beginning, and clocks are corrected by a little. One that has still longer to go was begun before the clock was
+ * set back, and has ended: otherwise it would lock its subject out for as long as the clock was wrong.
+ */
+export const windowSlackSeconds = 60;
+
 /** One rule, applied to one account, client, or whatever else the rule is about. */
 export interface Counter {
   readonly rule: AttemptRule;
@@ -19,7 +26,6 @@ export interface Counter {
 
 /** An attempt that counts. */
 export interface CountedAttempt {
-  readonly counter: Counter;
   /** The number of attempts that count in this window, this one among them. */
   readonly count: number;
   /** Takes the attempt back. Without effect if its window has ended: it counts no more. */
@@ -34,17 +40,15 @@ export interface FullCounter {
 }
 
 export interface AttemptCounters {
+  /** Those that are full. Only reads. */
+  full(counters: readonly Counter[]): Promise<readonly FullCounter[]>;
   /**
-   * Counts an attempt before its outcome is known, so that parallel guesses cannot exceed the limit. If the
-   * counter, or one of `others`, is full, nothing is counted and nothing is written.
+   * Counts an attempt before its outcome is known, so that parallel guesses cannot exceed the limit; undefined if the
+   * counter is full. Then nothing is written.
    */
-  begin(counter: Counter, others?: readonly Counter[]): Promise<CountedAttempt | FullCounter>;
+  count(counter: Counter): Promise<CountedAttempt | undefined>;
   /** Sets counters to zero. */
   clear(counters: readonly Counter[]): Promise<void>;
-}
-
-export function isFull(result: CountedAttempt | FullCounter): result is FullCounter {
-  return "waitSeconds" in result;
 }
 
 /** The key of a counter, which discloses no account. */

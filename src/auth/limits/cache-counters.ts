@@ -2,41 +2,44 @@
 import { randomUUID } from "node:crypto";
 import * as v from "valibot";
 import { type Cache, unlessAway } from "../../platform/cache/cache.ts";
-import { type AttemptCounters, isFull, type KeyOf } from "./attempt-counters.ts";
+import type { AttemptCounters, Counter, KeyOf } from "./attempt-counters.ts";
 
 /**
- * Counts in the first key, unless one of the keys is full. A counter is a hash that expires with its window: the number
- * of attempts, and the moment when the window began, which names it.
+ * The milliseconds for which each key stays full; 0 for one that is not. A counter is a hash that expires with its
+ * window: the number of attempts, and the moment when the window began, which names it.
  *
  * A key that would be there for longer than its window tells that the server's clock was set back: from then on it is
  * there for one window, and nobody is locked out for as long as the clock was set back.
  *
- * `ARGV`: for each key its limit, and the milliseconds of its window. Returns the number of the full key that is full for
- * longest, or 0; its milliseconds; the count; the window.
+ * `ARGV`: for each key its limit, and the milliseconds of its window.
  */
-const countUnlessFull = `
-local full, wait = 0, 0
+const look = `
+local waits = {}
 for number, key in ipairs(KEYS) do
   local limit, window = tonumber(ARGV[number * 2 - 1]), tonumber(ARGV[number * 2])
-  local count = tonumber(redis.call("HGET", key, "count") or 0)
-  if count >= limit then
-    local left = redis.call("PTTL", key)
-    if left > window then
-      redis.call("PEXPIRE", key, window)
-      left = window
-    end
-    if full == 0 or left > wait then full, wait = number, left end
+  local left = redis.call("PTTL", key)
+  if tonumber(redis.call("HGET", key, "count") or 0) < limit then
+    left = 0
+  elseif left > window then
+    redis.call("PEXPIRE", key, window)
+    left = window
   end
+  waits[number] = left
 end
-if full > 0 then return {full, wait, 0, ""} end
+return waits`;
+
+/** Counts, unless the key is full. `ARGV` as in `look`. Returns the count, 0 if it is full; and the window. */
+const countUnlessFull = `
+if tonumber(redis.call("HGET", KEYS[1], "count") or 0) >= tonumber(ARGV[1]) then return {0, ""} end
 local now = redis.call("TIME")
 if redis.call("HSETNX", KEYS[1], "window", now[1] .. "." .. now[2]) == 1 then
   redis.call("PEXPIRE", KEYS[1], ARGV[2])
 end
 local count = redis.call("HINCRBY", KEYS[1], "count", 1)
-return {0, 0, count, redis.call("HGET", KEYS[1], "window")}`;
+return {count, redis.call("HGET", KEYS[1], "window")}`;
 
-const outcome = v.tuple([v.number(), v.number(), v.number(), v.string()]);
+const waits = v.array(v.number());
+const counted = v.tuple([v.number(), v.string()]);
 
 /** Takes an attempt back if its window (`ARGV`) is still that of the key. */
 const takeBack = `
@@ -47,16 +50,20 @@ const remove = `if #KEYS > 0 then redis.call("DEL", unpack(KEYS)) end`;
 
 /** Every method rejects with CacheAwayError while the cache is away. */
 export function createCacheCounters(cache: Pick<Cache, "run">, keyOf: KeyOf): AttemptCounters {
+  const ruleOf = ({ rule }: Counter) => [rule.failures, rule.windowSeconds * 1000];
   return {
-    async begin(counter, others = []) {
-      const all = [counter, ...others];
-      const values = all.flatMap(({ rule }) => [rule.failures, rule.windowSeconds * 1000]);
-      const reply = await cache.run(countUnlessFull, all.map(keyOf), values);
-      const [full, waitMs, count, window] = v.parse(outcome, reply);
-      const fullCounter = all[full - 1];
-      if (fullCounter) return { counter: fullCounter, waitSeconds: waitMs / 1000 };
+    async full(counters) {
+      const reply = v.parse(waits, await cache.run(look, counters.map(keyOf), counters.flatMap(ruleOf)));
+      return counters.flatMap((counter, index) => {
+        const waitMs = reply[index] ?? 0;
+        return waitMs > 0 ? [{ counter, waitSeconds: waitMs / 1000 }] : [];
+      });
+    },
+    async count(counter) {
+      const reply = await cache.run(countUnlessFull, [keyOf(counter)], ruleOf(counter));
+      const [count, window] = v.parse(counted, reply);
+      if (count === 0) return undefined;
       return {
-        counter,
         count,
         withdraw: async () => void (await cache.run(takeBack, [keyOf(counter)], [window])),
       };
@@ -71,9 +78,9 @@ export function createCacheCounters(cache: Pick<Cache, "run">, keyOf: KeyOf): At
 export async function rehearseCounting(cache: Pick<Cache, "run">): Promise<void> {
   const counters = createCacheCounters(cache, ({ rule, subject }) => `${rule.name}:${subject}`);
   const counter = { rule: { name: "rehearsal", failures: 1, windowSeconds: 1 }, subject: randomUUID() };
-  const counted = await counters.begin(counter);
-  await counters.begin(counter);
-  if (!isFull(counted)) await counted.withdraw();
+  const attempt = await counters.count(counter);
+  await counters.full([counter]);
+  await attempt?.withdraw();
   await counters.clear([counter]);
 }
 
@@ -84,15 +91,19 @@ export async function rehearseCounting(cache: Pick<Cache, "run">): Promise<void>
 export function preferCache(inCache: AttemptCounters, inDatabase: AttemptCounters): AttemptCounters {
   const ignore = async () => undefined;
   return {
-    begin: (counter, others) =>
+    full: (counters) =>
+      unlessAway(
+        () => inCache.full(counters),
+        () => inDatabase.full(counters),
+      ),
+    count: (counter) =>
       unlessAway(
         async () => {
-          const result = await inCache.begin(counter, others);
-          if (isFull(result)) return result;
+          const attempt = await inCache.count(counter);
           // One that cannot be taken back goes on counting.
-          return { ...result, withdraw: () => unlessAway(result.withdraw, ignore) };
+          return attempt && { ...attempt, withdraw: () => unlessAway(attempt.withdraw, ignore) };
         },
-        () => inDatabase.begin(counter, others),
+        () => inDatabase.count(counter),
       ),
     // In both, as either may have counted.
     async clear(counters) {

@@ -2,41 +2,66 @@
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { integer, nullable, number, text } from "../../platform/database/readers.ts";
+import { integer, number, text } from "../../platform/database/readers.ts";
 import { computed, rows, selection } from "../../platform/database/statements.ts";
 import { attempts } from "../schema.ts";
-import type { AttemptCounters, AttemptRule, Counter, KeyOf } from "./attempt-counters.ts";
+import {
+  type AttemptCounters,
+  type AttemptRule,
+  type Counter,
+  type KeyOf,
+  windowSlackSeconds,
+} from "./attempt-counters.ts";
+import { joined } from "./joined-calls.ts";
 
 const { key, points, expire } = names(attempts);
+const known = names(attempts, "known");
 
-const outcome = selection({
-  count: computed(nullable(integer), sql`count`),
-  window: computed(nullable(text), sql`window_end`),
-  fullKey: computed(nullable(text), sql`full_key`),
-  waitSeconds: computed(nullable(number), sql`wait`),
-});
+/** An attempt, by its counter and the end of its window as the statement that counted gave it. */
+interface Counted {
+  readonly counter: Counter;
+  readonly window: string;
+}
 
+/**
+ * Attempts of one counter share statements within a process. The counter of a client is one row for everybody who
+ * signs in with it: a statement for each would have them queue for its lock, on connections that others wait for.
+ */
 export function createDatabaseCounters(db: Database, keyOf: KeyOf): AttemptCounters {
-  /** @param window as the statement that counted gave it */
-  async function withdraw(counter: Counter, window: string): Promise<void> {
+  const countJoined = joined(keyOf, async (counter: Counter, calls: number) => {
+    const [found] = await rows(db, counted, countUnlessFull(keyOf(counter), counter.rule, calls));
+    if (!found) return undefined;
+    const { failures } = counter.rule;
+    const excess = found.count - failures;
+    // What cannot be taken back counts, until the window ends: that is the safe side.
+    if (excess > 0) await withdraw({ counter, window: found.window }, excess).catch(() => undefined);
+    return { before: found.count - calls, window: found.window };
+  });
+
+  const withdrawJoined = joined(({ counter, window }: Counted) => `${keyOf(counter)} ${window}`, withdraw);
+
+  async function withdraw({ counter, window }: Counted, times: number): Promise<void> {
     await db.execute(sql`
-      update ${attempts} set ${points} = ${points} - 1
-      where ${key} = ${keyOf(counter)} and ${expire} = ${window}::timestamptz and ${points} > 0`);
+      update ${attempts} set ${points} = greatest(${points} - ${times}::int, 0)
+      where ${key} = ${keyOf(counter)} and ${expire} = ${window}::timestamptz`);
   }
 
   return {
-    async begin(counter, others = []) {
-      const byKey = new Map([counter, ...others].map((one) => [keyOf(one), one]));
-      // Nothing is returned if other processes filled the counter while the statement waited for its row; then
-      // it is full, and the next try says until when.
-      for (;;) {
-        const [found] = await rows(db, outcome, countUnlessFull(keyOf(counter), counter.rule, byKey));
-        const full = byKey.get(found?.fullKey ?? "");
-        if (full) return { counter: full, waitSeconds: found?.waitSeconds ?? 0 };
-        const { count, window } = found ?? {};
-        if (typeof count === "number" && typeof window === "string")
-          return { counter, count, withdraw: () => withdraw(counter, window) };
-      }
+    async full(counters) {
+      const byKey = new Map(counters.map((counter) => [keyOf(counter), counter]));
+      const found = await rows(db, full, fullCounters(byKey));
+      return found.flatMap(({ key, waitSeconds }) => {
+        const counter = byKey.get(key);
+        return counter ? [{ counter, waitSeconds }] : [];
+      });
+    },
+
+    async count(counter) {
+      const { result, place } = await countJoined(counter);
+      if (!result || result.before + place >= counter.rule.failures) return undefined;
+      const count = result.before + place + 1;
+      const attempt = { counter, window: result.window };
+      return { count, withdraw: async () => void (await withdrawJoined(attempt)) };
     },
 
     async clear(counters) {
@@ -47,30 +72,49 @@ export function createDatabaseCounters(db: Database, keyOf: KeyOf): AttemptCount
   };
 }
 
-/**
- * The look for full counters comes first and only reads: an insert that does nothing for a full counter would lock
- * its row all the same, and a flood of refused guesses would queue for that lock.
- */
-function countUnlessFull(ownKey: string, rule: AttemptRule, counters: ReadonlyMap<string, Counter>): SQL {
-  const keys = arrayLiteral([...counters.keys()]);
-  const limits = `{${[...counters.values()].map((one) => one.rule.failures).join(",")}}`;
-  const known = names(attempts, "known");
+const full = selection({
+  key: computed(text, sql`${known.key}`),
+  waitSeconds: computed(number, sql`extract(epoch from ${known.expire} - now())::float8`),
+});
+
+/** Whether a window that is so many seconds long has begun and not ended. */
+const isRunning = (windowSeconds: SQL) =>
+  sql`(${known.expire} > now()
+    and ${known.expire} <= now() + (${windowSeconds} + ${windowSlackSeconds}::int) * interval '1 second')`;
+
+function fullCounters(counters: ReadonlyMap<string, Counter>): SQL {
+  const rules = [...counters.values()].map(({ rule }) => rule);
   return sql`
-    with full_counter as materialized (
-      select ${known.key} as full_key, extract(epoch from ${known.expire} - now())::float8 as wait
-      from ${attempts} known
-      join unnest(${keys}::text[], ${limits}::int[]) as rule (counter_key, most) on ${known.key} = rule.counter_key
-      where ${known.expire} > now() and ${known.points} >= rule.most
-      order by wait desc limit 1
-    ), counted as (
-      insert into ${attempts} as known (${key}, ${points}, ${expire})
-      select ${ownKey}, 1, now() + ${rule.windowSeconds}::int * interval '1 second'
-      where not exists (select from full_counter)
-      on conflict (${key}) do update
-      set ${points} = case when ${known.expire} > now() then ${known.points} + 1 else 1 end,
-        ${expire} = case when ${known.expire} > now() then ${known.expire} else excluded.${expire} end
-      where ${known.expire} <= now() or ${known.points} < ${rule.failures}::int
-      returning ${known.points} as count, ${known.expire}::text as window_end
-    )
-    select ${outcome} from (select) as one left join counted on true left join full_counter on true`;
+    select ${full}
+    from ${attempts} known
+    join unnest(
+      ${arrayLiteral([...counters.keys()])}::text[],
+      ${`{${rules.map(({ failures }) => failures).join(",")}}`}::int[],
+      ${`{${rules.map(({ windowSeconds }) => windowSeconds).join(",")}}`}::int[]
+    ) as rule (counter_key, most, seconds) on ${known.key} = rule.counter_key
+    where ${isRunning(sql`rule.seconds`)} and ${known.points} >= rule.most`;
+}
+
+const counted = selection({
+  count: computed(integer, sql`${known.points}`),
+  window: computed(text, sql`${known.expire}::text`),
+});
+
+/**
+ * Counts attempts unless the counter is full; where they do not all fit in, it is beyond its limit afterwards. Nothing
+ * is returned if it is full. The look comes first and only reads: an insert that does nothing for a full counter would
+ * lock its row all the same.
+ */
+function countUnlessFull(ownKey: string, { failures, windowSeconds }: AttemptRule, times: number): SQL {
+  const isOpen = isRunning(sql`${windowSeconds}::int`);
+  const isFull = sql`${isOpen} and ${known.points} >= ${failures}::int`;
+  return sql`
+    insert into ${attempts} as known (${key}, ${points}, ${expire})
+    select ${ownKey}, ${times}::int, now() + ${windowSeconds}::int * interval '1 second'
+    where not exists (select from ${attempts} known where ${known.key} = ${ownKey} and ${isFull})
+    on conflict (${key}) do update
+    set ${points} = ${times}::int + case when ${isOpen} then ${known.points} else 0 end,
+      ${expire} = case when ${isOpen} then ${known.expire} else excluded.${expire} end
+    where (${isFull}) is not true
+    returning ${counted}`;
 }

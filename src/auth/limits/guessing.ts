@@ -3,14 +3,14 @@
  * named, and for its client, which bounds guessing one password at many accounts. Neither depends on anything else
  * that the caller can vary, such as X-Forwarded-For.
  */
+import type { Room } from "../../platform/base/bounded-work.ts";
 import { tooManyRequests } from "../../platform/base/errors.ts";
-import {
-  type AttemptCounters,
-  type AttemptRule,
-  type CountedAttempt,
-  type Counter,
-  type FullCounter,
-  isFull,
+import type {
+  AttemptCounters,
+  AttemptRule,
+  CountedAttempt,
+  Counter,
+  FullCounter,
 } from "./attempt-counters.ts";
 
 /** What is guessed. */
@@ -44,6 +44,20 @@ interface Account {
   readonly identityId: string | undefined;
 }
 
+interface Guess {
+  readonly kind: GuessKind;
+  readonly clientId: string;
+  readonly account: Account;
+  /** For what judges it. */
+  readonly room: Room;
+}
+
+/** A guess that was judged, with what counts for it: first the attempt of its account. */
+interface Judged<T> {
+  readonly attempts: readonly CountedAttempt[];
+  readonly result: T;
+}
+
 /** What happened to guesses, for events and metrics. */
 export interface GuessObserver {
   /** A guess was wrong. @param isLocked whether it was the last one that the window allows */
@@ -56,14 +70,12 @@ export interface GuessObserver {
 
 export interface Guessing {
   /**
-   * Judges a guess unless a limit is reached.
+   * Judges a guess unless a limit is reached, or there is no room to judge it. What a limit refuses takes no room from
+   * those who may guess, and what finds no room costs its account no attempt; neither writes anything.
    * @param judge returns undefined for a wrong guess; if it throws, the guess does not count
-   * @throws too_many_requests
+   * @throws too_many_requests, or what the room refuses with
    */
-  limit<T>(
-    guess: { readonly kind: GuessKind; readonly clientId: string; readonly account: Account },
-    judge: () => Promise<T | undefined>,
-  ): Promise<T | undefined>;
+  limit<T>(guess: Guess, judge: () => Promise<T | undefined>): Promise<T | undefined>;
   /**
    * The identity has proven its phone: its password and codes may be guessed at anew, so that nobody can lock the owner
    * out for good. Never rejects, and takes half a second at most.
@@ -96,28 +108,48 @@ export function createGuessing(dependencies: Dependencies): Guessing {
 
   const allOf = (identityId: string) => guessKinds.map((kind) => ofIdentity(kind, identityId));
 
-  /** Counts for the account and the client. @throws too_many_requests */
-  async function begin(own: Counter, clientId: string, { identityId }: Account): Promise<CountedAttempt[]> {
-    const client = { rule: rules.client, subject: clientId };
-    const attempt = await counters.begin(own, [client]);
-    if (!isFull(attempt)) {
-      const second = await counters.begin(client).catch(async (error: unknown) => {
-        // Nothing will be judged.
-        await settle([attempt.withdraw()]);
-        throw error;
-      });
-      if (!isFull(second)) return [attempt, second];
-      await settle([attempt.withdraw()]);
-      return beyond(second);
-    }
-    return attempt.counter === client ? beyond(attempt) : refuse(attempt);
+  /** What a right guess sets to zero: a code proves the phone. */
+  function clearedBy(kind: GuessKind, account: Account): readonly Counter[] {
+    const { identityId } = account;
+    return kind === "code" && identityId !== undefined ? allOf(identityId) : [counterOf(kind, account)];
+  }
 
-    /** The client's limit is reached. */
-    async function beyond(full: FullCounter): Promise<CountedAttempt[]> {
-      if (identityId === undefined || !(await hasLiveAuthorization(identityId, clientId)))
-        return refuse(full);
-      const alone = await counters.begin(own);
-      return isFull(alone) ? refuse(alone) : [alone];
+  /**
+   * What a guess counts for: the account and the client, or beyond the client's limit the account alone. Only reads.
+   * @throws too_many_requests
+   */
+  async function countersOf({ kind, clientId, account }: Guess): Promise<readonly Counter[]> {
+    const own = counterOf(kind, account);
+    const client = { rule: rules.client, subject: clientId };
+    const full = await counters.full([own, client]);
+    for (const one of full) if (one.counter === own) refuse(one);
+    const [fullClient] = full;
+    if (!fullClient) return [own, client];
+    const { identityId } = account;
+    if (identityId === undefined || !(await hasLiveAuthorization(identityId, clientId))) refuse(fullClient);
+    return [own];
+  }
+
+  /** Counts, then judges; undefined if a counter has filled up meanwhile. What is not judged does not count. */
+  async function countAndJudge<T>(
+    wanted: readonly Counter[],
+    judge: () => Promise<T>,
+  ): Promise<Judged<T> | undefined> {
+    const attempts: CountedAttempt[] = [];
+    const takeBack = () => settle(attempts.map((attempt) => attempt.withdraw()));
+    try {
+      for (const counter of wanted) {
+        const attempt = await counters.count(counter);
+        if (!attempt) {
+          await takeBack();
+          return undefined;
+        }
+        attempts.push(attempt);
+      }
+      return { attempts, result: await judge() };
+    } catch (error) {
+      await takeBack();
+      throw error;
     }
   }
 
@@ -144,23 +176,24 @@ export function createGuessing(dependencies: Dependencies): Guessing {
   }
 
   return {
-    async limit({ kind, clientId, account }, judge) {
-      const own = counterOf(kind, account);
-      const begun = await begin(own, clientId, account);
-      let result: Awaited<ReturnType<typeof judge>>;
-      try {
-        result = await judge();
-      } catch (error) {
-        await settle(begun.map((attempt) => attempt.withdraw()));
-        throw error;
+    async limit<T>(guess: Guess, judge: () => Promise<T | undefined>) {
+      const { kind, clientId, account, room } = guess;
+      let judged: Judged<T | undefined> | undefined;
+      while (!judged) {
+        const wanted = await countersOf(guess);
+        judged = await room.admit(() => countAndJudge(wanted, judge));
       }
+      const {
+        attempts: [own, ...ofClient],
+        result,
+      } = judged;
       if (result === undefined) {
-        const isLocked = begun.some(({ counter, count }) => counter === own && count >= own.rule.failures);
+        const isLocked = own !== undefined && own.count >= rules[kind].failures;
         // Not waited for: only what somebody has is written down, so its time would tell that it exists.
         void settle([observer.failed(kind, clientId, account, isLocked)]);
       } else {
-        const ofClient = begun.filter(({ counter }) => counter !== own);
-        await settleBriefly([counters.clear([own]), ...ofClient.map((attempt) => attempt.withdraw())]);
+        const cleared = counters.clear(clearedBy(kind, account));
+        await settleBriefly([cleared, ...ofClient.map((attempt) => attempt.withdraw())]);
       }
       return result;
     },

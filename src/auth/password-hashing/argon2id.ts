@@ -6,7 +6,7 @@
 import { randomBytes } from "node:crypto";
 import { availableParallelism } from "node:os";
 import { hash, verify } from "@node-rs/argon2";
-import { BoundedWork } from "../../platform/base/bounded-work.ts";
+import { BoundedWork, type Room } from "../../platform/base/bounded-work.ts";
 import { ErrorKinds, ServiceError } from "../../platform/base/errors.ts";
 
 /** OWASP's first recommendation for argon2id: 19 MiB, two passes, one lane. */
@@ -28,15 +28,8 @@ const tooMany = (what: string) => () =>
 const hashing = new BoundedWork(concurrent, maxAdmitted, tooMany("passwords"));
 const clientSecrets = new BoundedWork(maxClientSecrets, maxClientSecrets, tooMany("secrets of clients"));
 
-/** Refuses a caller whose hash would not be admitted now, before anything is read or counted. @throws unavailable */
-export function requireHashing(): void {
-  hashing.look();
-}
-
-/** Does work that hashes for a caller, or refuses it. @throws unavailable */
-export function admitHashing<T>(work: () => Promise<T>): Promise<T> {
-  return hashing.admit(work);
-}
+/** For work that hashes for a caller. Refuses with unavailable. */
+export const hashingRoom: Room = hashing;
 
 /** argon2id hash of a secret or password, as a PHC string. */
 export function hashSecret(secret: string): Promise<string> {

@@ -1,5 +1,13 @@
+/** Room for work of a kind, which is limited. */
+export interface Room {
+  /** Refuses work that would not be admitted now. Holds no place for it. */
+  look(): void;
+  /** Does the work, or refuses it before it is begun. */
+  admit<T>(work: () => Promise<T>): Promise<T>;
+}
+
 /** Work with an expensive part: only so much of it is admitted, and only so many expensive parts run at a time. */
-export class BoundedWork {
+export class BoundedWork implements Room {
   readonly #concurrent: number;
   readonly #maxAdmitted: number;
   readonly #refuse: () => Error;
@@ -18,12 +26,10 @@ export class BoundedWork {
     this.#refuse = refuse;
   }
 
-  /** Refuses work that would not be admitted now. Holds no place for it. */
   look(): void {
     if (this.#admitted >= this.#maxAdmitted) throw this.#refuse();
   }
 
-  /** Does the work, or refuses it. */
   async admit<T>(work: () => Promise<T>): Promise<T> {
     this.look();
     this.#admitted += 1;

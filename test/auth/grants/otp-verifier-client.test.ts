@@ -1,7 +1,7 @@
 /** phone_otp where the OTP verifier, a service of somebody else, does not answer as its contract says. */
 import { createServer, type RequestListener, type Server } from "node:http";
 import { beforeAll, describe, expect, test } from "vitest";
-import { createCheckOneTimeCode } from "../../../src/auth/grants/otp-verifier-client.ts";
+import { createOtpChecks } from "../../../src/auth/grants/otp-verifier-client.ts";
 import { RequestContext } from "../../../src/platform/base/request-context.ts";
 import { type Answer, type AuthApi, authApi, mobileApp } from "../../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
@@ -122,10 +122,10 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
 
   test("one that is slow keeps 128 callers waiting, and no more", async () => {
     behave = () => undefined;
-    const check = createCheckOneTimeCode(`http://127.0.0.1:${port()}/otp`);
+    const { room, check } = createOtpChecks(`http://127.0.0.1:${port()}/otp`);
     const context = new RequestContext(captureLog().logger);
     const failures = Array.from({ length: 200 }, () =>
-      check(phone, "123456", context).catch((error: unknown) => String(error)),
+      room.admit(() => check(phone, "123456", context)).catch((error: unknown) => String(error)),
     );
     const refused = failures.slice(128);
     const first = await Promise.race([Promise.all(refused), ...failures.slice(0, 128)]);

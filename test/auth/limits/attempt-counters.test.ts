@@ -6,7 +6,6 @@ import {
   type AttemptCounters,
   type CountedAttempt,
   createKeyOf,
-  isFull,
 } from "../../../src/auth/limits/attempt-counters.ts";
 import { createCacheCounters, rehearseCounting } from "../../../src/auth/limits/cache-counters.ts";
 import { createDatabaseCounters } from "../../../src/auth/limits/database-counters.ts";
@@ -25,8 +24,8 @@ interface Keeper {
   empty(): Promise<unknown>;
   keys(): Promise<readonly string[]>;
   points(): Promise<readonly number[]>;
-  /** Ends the windows of all counters. */
-  endWindows(): Promise<unknown>;
+  /** Lets all windows end in so many seconds; in none, they have ended. */
+  endWindows(seconds?: number): Promise<unknown>;
   /** Differs after each write, and after each lock that was taken. */
   version(): Promise<unknown>;
 }
@@ -43,7 +42,10 @@ async function databaseKeeper(backend: Backend, cleanup: AsyncDisposableStack): 
       (await rows<{ key: string }>(db, sql`select key from auth.attempts`)).map(({ key }) => key),
     points: async () =>
       (await rows<{ points: number }>(db, sql`select points from auth.attempts`)).map(({ points }) => points),
-    endWindows: () => db.execute(sql`update auth.attempts set expire = now() - interval '1 millisecond'`),
+    endWindows: (seconds = 0) =>
+      db.execute(
+        sql`update auth.attempts set expire = now() + ${seconds}::int * interval '1 second' - interval '1 millisecond'`,
+      ),
     // Every version of a row has a place of its own: one that was neither written nor locked has the same.
     version: () => rows(db, sql`select ctid::text, xmin::text, xmax::text from auth.attempts order by key`),
   };
@@ -69,8 +71,8 @@ async function cacheKeeper(cleanup: AsyncDisposableStack): Promise<Keeper> {
     keys,
     points: async () =>
       Promise.all((await keys()).map(async (key) => Number(await redis.command("HGET", key, "count")))),
-    endWindows: async () => {
-      for (const key of await keys()) await redis.command("PEXPIRE", key, "-1");
+    endWindows: async (seconds = 0) => {
+      for (const key of await keys()) await redis.command("PEXPIRE", key, String(seconds * 1000 - 1));
     },
     version: async () => {
       const all = (await keys()).sort();
@@ -108,8 +110,7 @@ describe.each(keepers)("counters on %s", (_name, makeKeeper) => {
   beforeEach(async () => void (await keeper.empty()));
 
   async function counted(counter: typeof somebody): Promise<CountedAttempt> {
-    const result = await counters.begin(counter);
-    return isFull(result) ? expect.fail("the counter is full") : result;
+    return (await counters.count(counter)) ?? expect.fail("the counter is full");
   }
   async function fill(counter: typeof somebody): Promise<void> {
     for (let n = 1; n <= counter.rule.failures; n += 1) expect((await counted(counter)).count).toBe(n);
@@ -122,45 +123,55 @@ describe.each(keepers)("counters on %s", (_name, makeKeeper) => {
     await second.withdraw();
     expect((await counted(somebody)).count).toBe(2);
     expect((await counted(somebody)).count).toBe(3);
-    expect(await counters.begin(somebody)).toMatchObject({ counter: somebody });
+    expect(await counters.count(somebody)).toBeUndefined();
     await counters.clear([somebody]);
     expect((await counted(somebody)).count).toBe(1);
   });
 
   test("say how long a full one stays full", async () => {
     await fill(somebody);
-    const full = await counters.begin(somebody);
-    const waitSeconds = isFull(full) ? full.waitSeconds : expect.fail("not full");
-    expect(waitSeconds).toBeGreaterThan(200);
-    expect(waitSeconds).toBeLessThanOrEqual(300);
+    const [full, ...others] = await counters.full([client, somebody]);
+    expect([full?.counter, others]).toEqual([somebody, []]);
+    expect(full?.waitSeconds).toBeGreaterThan(200);
+    expect(full?.waitSeconds).toBeLessThanOrEqual(300);
   });
 
-  test("write and lock nothing for an attempt that is refused", async () => {
+  test("write and lock nothing for a look, nor for an attempt that is refused", async () => {
     await fill(somebody);
     const before = await keeper.version();
-    const refused = await Promise.all(Array.from({ length: 20 }, () => counters.begin(somebody)));
-    expect(refused.every(isFull)).toBe(true);
+    expect(await counters.full([somebody, client])).toHaveLength(1);
+    const refused = await Promise.all(Array.from({ length: 20 }, () => counters.count(somebody)));
+    expect(refused).toEqual(refused.map(() => undefined));
     expect(await keeper.version()).toEqual(before);
   });
 
-  test("count nothing where another counter is full, and name that one", async () => {
-    await fill(client);
-    expect(await counters.begin(somebody, [client])).toMatchObject({ counter: client });
-    expect(await keeper.points()).toEqual([wide.failures]);
-    await fill(somebody);
+  test("are not outrun by 50 attempts at once, each of which has its number", async () => {
+    const results = await Promise.all(Array.from({ length: 50 }, () => counters.count(somebody)));
+    expect(results.flatMap((result) => result?.count ?? []).sort()).toEqual([1, 2, 3]);
+    expect(await keeper.points()).toEqual([rule.failures]);
   });
 
-  test("are not outrun by 50 attempts at once", async () => {
-    const results = await Promise.all(Array.from({ length: 50 }, () => counters.begin(somebody)));
-    expect(results.filter((result) => !isFull(result))).toHaveLength(rule.failures);
-    expect(await keeper.points()).toEqual([rule.failures]);
+  test("take back as many as are taken back at once", async () => {
+    const attempts = await Promise.all(Array.from({ length: 5 }, () => counted(client)));
+    await Promise.all(attempts.slice(1).map((attempt) => attempt.withdraw()));
+    expect(await keeper.points()).toEqual([1]);
+  });
+
+  test("are full no longer than their window and a little, where the clock was set back", async () => {
+    await fill(somebody);
+    await keeper.endWindows(rule.windowSeconds + 30);
+    expect(await counters.full([somebody])).toHaveLength(1);
+    expect(await counters.count(somebody)).toBeUndefined();
+    await keeper.endWindows(3600);
+    const [full] = await counters.full([somebody]);
+    expect(full?.waitSeconds ?? 0).toBeLessThanOrEqual(rule.windowSeconds);
   });
 
   test("begin a new window once the old one has ended", async () => {
     await fill(somebody);
     await keeper.endWindows();
     await fill(somebody);
-    expect(isFull(await counters.begin(somebody))).toBe(true);
+    expect(await counters.count(somebody)).toBeUndefined();
   });
 
   test("take nothing back in another window than the attempt's, however many are taken back", async () => {
@@ -169,7 +180,7 @@ describe.each(keepers)("counters on %s", (_name, makeKeeper) => {
     await Promise.all(attempts.map((attempt) => attempt.withdraw()));
     await fill(somebody);
     await Promise.all(attempts.map((attempt) => attempt.withdraw()));
-    expect(isFull(await counters.begin(somebody))).toBe(true);
+    expect(await counters.count(somebody)).toBeUndefined();
     expect(await keeper.points()).toEqual([rule.failures]);
   });
 
@@ -193,7 +204,7 @@ describe.each(keepers)("counters on %s", (_name, makeKeeper) => {
     }
     await counted(byPhone);
     expect(await keeper.keys()).toEqual([key]);
-    await keeper.counters("another secret").begin(byPhone);
+    await keeper.counters("another secret").count(byPhone);
     expect(await keeper.keys()).toHaveLength(2);
   });
 });

@@ -1,24 +1,38 @@
-/** What becomes of a guess and its counts where the counters fail, or stand still. */
-import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { type AttemptCounters, createKeyOf, isFull } from "../../../src/auth/limits/attempt-counters.ts";
+/** What becomes of a guess and its counts where there is no room for it, and where the counters fail or stand still. */
+import { sql } from "drizzle-orm";
+import { beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { type AttemptCounters, createKeyOf } from "../../../src/auth/limits/attempt-counters.ts";
 import { createDatabaseCounters } from "../../../src/auth/limits/database-counters.ts";
 import { createGuessing, guessingRules } from "../../../src/auth/limits/guessing.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
+import { BoundedWork } from "../../../src/platform/base/bounded-work.ts";
+import type { Database } from "../../../src/platform/database/database.ts";
+import { rows } from "../../support/rows.ts";
 import { createMigratedServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 const cleanup = suiteCleanup();
+let db: Database;
 let counters: AttemptCounters;
 beforeAll(async () => {
   const own = await createMigratedServiceDatabase("PGlite", authMigrations);
   cleanup.defer(() => own.drop());
   const database = await own.open();
-  counters = createDatabaseCounters(database.db, createKeyOf("a secret of the settings"));
+  db = database.db;
+  counters = createDatabaseCounters(db, createKeyOf("a secret of the settings"));
 });
+beforeEach(async () => void (await db.execute(sql`delete from auth.attempts`)));
 
 const ofPassword = { rule: guessingRules.password, subject: "identity u" };
 const ofCode = { rule: guessingRules.code, subject: "identity u" };
-const guess = { kind: "password", clientId: "app", account: { name: "u", identityId: "u" } } as const;
+const roomFor = (places: number) => new BoundedWork(places, places, () => new Error("no room"));
+const guess = {
+  kind: "password",
+  clientId: "app",
+  account: { name: "u", identityId: "u" },
+  room: roomFor(100),
+} as const;
 
 /** Limits with counters of which some part does not work. */
 function limits(broken: Partial<AttemptCounters>) {
@@ -32,19 +46,23 @@ function limits(broken: Partial<AttemptCounters>) {
 
 /** The number of attempts that count, with this one. */
 async function countOf(counter: typeof ofPassword): Promise<number> {
-  const attempt = await counters.begin(counter);
-  if (isFull(attempt)) throw new Error("the counter is full");
-  onTestFinished(() => counters.clear([counter]));
-  return attempt.count;
+  const attempt = await counters.count(counter);
+  return attempt?.count ?? expect.fail("the counter is full");
+}
+
+/** The attempts that each counter has, of those that were ever written. */
+async function states(): Promise<readonly number[]> {
+  const found = await rows<{ points: number }>(db, sql`select points from auth.attempts order by key`);
+  return found.map(({ points }) => points);
 }
 
 describe("a guess", () => {
   it("does not count for the account where it could not be counted for the client", async () => {
     const { limit } = limits({
-      begin: (counter, others) =>
+      count: (counter) =>
         counter.subject === guess.clientId
           ? Promise.reject(new Error("no connection"))
-          : counters.begin(counter, others),
+          : counters.count(counter),
     });
     let judged = 0;
     for (let n = 0; n < 12; n += 1) {
@@ -58,6 +76,41 @@ describe("a guess", () => {
     expect(await countOf(ofPassword)).toBe(1);
   });
 
+  it("that finds no room costs no attempt and writes nothing, however many come at once", async () => {
+    const { limit } = limits({});
+    const room = roomFor(2);
+    const verdict = Promise.withResolvers<undefined>();
+    // More than the account may try, so that those without room would be refused for the limit if they counted.
+    const outcomes = Array.from({ length: 30 }, () => limit({ ...guess, room }, () => verdict.promise));
+    const refused = outcomes.map((outcome) => outcome.then(() => "judged", String));
+    await waitFor(async () => expect(await states()).toEqual([2, 2]));
+    verdict.resolve(undefined);
+    const judged = (await Promise.all(refused)).filter((text) => text === "judged");
+    expect(judged).toHaveLength(2);
+    expect(new Set(await Promise.all(refused))).toEqual(new Set(["judged", "Error: no room"]));
+    expect(await states()).toEqual([2, 2]);
+  });
+
+  it("that a limit refuses takes no room from those who may guess", async () => {
+    for (let n = 0; n < guessingRules.password.failures; n += 1) await counters.count(ofPassword);
+    const looks = Promise.withResolvers<void>();
+    const { limit } = limits({
+      async full(asked) {
+        const found = await counters.full(asked);
+        if (found.length > 0) await looks.promise;
+        return found;
+      },
+    });
+    const room = roomFor(1);
+    const flood = Array.from({ length: 20 }, () =>
+      limit({ ...guess, room }, async () => "right").catch(String),
+    );
+    const other = { ...guess, account: { name: "v", identityId: "v" }, room };
+    expect(await limit(other, async () => "right")).toBe("right");
+    looks.resolve();
+    for (const refused of await Promise.all(flood)) expect(refused).toContain("Too many failed attempts");
+  });
+
   it("that was right is answered while its counts cannot be cleared", async () => {
     const { limit, proven } = limits({ clear: () => new Promise(() => undefined) });
     expect(await limit(guess, async () => "right")).toBe("right");
@@ -66,7 +119,7 @@ describe("a guess", () => {
 });
 
 it("a proof clears the counts of passwords and of codes", async () => {
-  for (const counter of [ofPassword, ofCode]) await counters.begin(counter);
+  for (const counter of [ofPassword, ofCode]) await counters.count(counter);
   await limits({}).proven("u");
   expect(await Promise.all([countOf(ofPassword), countOf(ofCode)])).toEqual([1, 1]);
 });

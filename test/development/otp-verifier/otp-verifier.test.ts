@@ -3,7 +3,7 @@ import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import { decodeProtectedHeader, importSPKI, jwtVerify } from "jose";
 import { beforeAll, describe, expect, it } from "vitest";
 import { createVerifyOtpProof } from "../../../src/auth/grants/otp-proof.ts";
-import { createCheckOneTimeCode } from "../../../src/auth/grants/otp-verifier-client.ts";
+import { createOtpChecks } from "../../../src/auth/grants/otp-verifier-client.ts";
 import { createSignOtpProof } from "../../../src/development/otp-verifier/otp-proof-signer.ts";
 import { createOtpVerifier } from "../../../src/development/otp-verifier/service.ts";
 import { createVerifications } from "../../../src/development/otp-verifier/verifications.ts";
@@ -341,15 +341,15 @@ describe("input that is not valid", () => {
 
 describe("the auth service's client", () => {
   it("understands it", async () => {
-    const checkOneTimeCode = createCheckOneTimeCode(`${served.origin}/otp-verifier`);
+    const checks = createOtpChecks(`${served.origin}/otp-verifier`);
     const context = new RequestContext(log.logger);
     const phone = newPhone();
     const code = await codeFor(phone);
-    expect(await checkOneTimeCode(phone, wrong(code), context)).toBe(false);
-    expect(await checkOneTimeCode(phone, code, context)).toBe(true);
-    expect(await checkOneTimeCode(phone, undefined, context)).toBe(false);
+    expect(await checks.check(phone, wrong(code), context)).toBe(false);
+    expect(await checks.check(phone, code, context)).toBe(true);
+    expect(await checks.check(phone, undefined, context)).toBe(false);
     await confirm(phone, await codeFor(phone));
-    expect(await checkOneTimeCode(phone, undefined, context)).toBe(true);
+    expect(await checks.check(phone, undefined, context)).toBe(true);
   });
 });
 
