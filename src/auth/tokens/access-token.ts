@@ -46,9 +46,6 @@ export interface AccessTokens {
 /** Sets of the cache of valid signatures: some 100,000 tokens in 4 MiB. */
 const rememberedSets = 16_384;
 
-/** Seconds that the clocks of two processes may differ. */
-const clockSkewSeconds = 30;
-
 /** `typ` of RFC 9068, or of RFC 7519 for resource servers that take no other. */
 type AccessTokenType = "at+jwt" | "JWT";
 
@@ -74,20 +71,22 @@ export function createAccessTokens({ keys, issuer, clock, type }: Dependencies):
     const claims = await verifiedClaims(jws, key, {
       algorithms: ["RS256"],
       issuer,
-      currentDate: new Date(clock.now()),
-      // For nbf: another machine's clock may be ahead. currentClaims checks the expiry, without tolerance.
-      clockTolerance: clockSkewSeconds,
+      // The times are judged by currentClaims.
+      clockTolerance: Number.MAX_SAFE_INTEGER,
       requiredClaims: ["sub", "aud", "exp", "nbf", "iat", "jti", "client_id"],
     });
     return claims !== undefined;
   }
 
-  /** The claims of a token whose signature is valid; undefined if it has expired or was issued in the future. */
+  /**
+   * The claims of a token whose signature is valid; undefined if it has expired. The moment from which it is valid is
+   * not compared with the clock: it is that of its issue, which is past, or its authorization would have no row, and
+   * without that no token is active. By the clock, all newer tokens would be inactive whenever the database's is set
+   * back, or while another process has not noticed that it was.
+   */
   function currentClaims(token: string): AccessTokenClaims | undefined {
     const claims = claimsOf(payloadOf(token));
-    const now = unixSeconds(clock);
-    // The skew allows for another machine's clock that is ahead; it does not prolong a token.
-    return claims && claims.exp > now && claims.iat <= now + clockSkewSeconds ? claims : undefined;
+    return claims && claims.exp > unixSeconds(clock) ? claims : undefined;
   }
 
   const { keyId, privateKey } = keys.current;
@@ -135,7 +134,7 @@ function isTime(claim: unknown): claim is number {
 function claimsOf(payload: Record<string, unknown>): AccessTokenClaims | undefined {
   const { iss, sub, aud, exp, nbf, iat, jti, client_id, scope } = payload;
   if (typeof iss !== "string" || typeof sub !== "string" || typeof client_id !== "string") return undefined;
-  if (!isTime(exp) || !isTime(nbf) || !isTime(iat)) return undefined;
+  if (!isTime(exp) || !isTime(nbf) || !isTime(iat) || nbf !== iat) return undefined;
   if (typeof jti !== "string" || !jtiPattern.test(jti)) return undefined;
   if (!Array.isArray(aud) || !aud.every((one) => typeof one === "string")) return undefined;
   if (!aud.includes(client_id)) return undefined;

@@ -112,6 +112,22 @@ describe.each(backends)("introspection on %s", (backend) => {
     for (const answer of answers) expect(answer).toEqual(answers[0]);
   });
 
+  test("a token that was issued before the clock was set back is active at once, unless it is revoked", async () => {
+    const [token, revoked] = [await newToken(), await newToken()];
+    clock.move(-3600);
+    try {
+      await api.call("revokeToken", { as: internal, form: { token: revoked } });
+      for (const asker of askers) {
+        expect(await asker.ask(token)).toMatchObject({ active: true });
+        expect(await asker.ask(revoked)).toEqual({ active: false });
+      }
+      expect((await api.call("revokeToken", { as: internal, form: { token } })).status).toBe(200);
+      for (const asker of askers) expect(await asker.ask(token)).toEqual({ active: false });
+    } finally {
+      clock.move(3600);
+    }
+  });
+
   test("a token without scopes has no scope, and one audience is a list of one", async () => {
     const token = await newToken(bare);
     for (const asker of askers) {
