@@ -409,9 +409,9 @@ export interface components {
         /** @description The password to set. */
         IdentityPassword: {
             /**
-             * @description 8 to 128 characters. Refused are one character repeated, and the 10,000 most common passwords in any
-             *     case (NIST SP 800-63B section 3.1.1.2). Without `format`, from which generators make types that hide
-             *     their value also when it is sent.
+             * @description 8 to 128 characters, and 8 also once accents are joined to their letters. Refused are one character
+             *     repeated, and the 10,000 most common passwords in any case (NIST SP 800-63B section 3.1.1.2). Without
+             *     `format`, from which generators make types that hide their value also when it is sent.
              */
             password: string;
         };

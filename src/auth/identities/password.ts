@@ -6,6 +6,9 @@ export function normalisePassword(password: string): string {
   return password.normalize("NFKC");
 }
 
+/** Characters of a password, at least: by the document as it is sent, and here as it is compared. */
+const minCharacters = 8;
+
 /** Read at first use, because few processes ever set a password. In lower case. */
 let commonPasswords: Promise<ReadonlySet<string>> | undefined;
 
@@ -16,11 +19,13 @@ async function readCommonPasswords(): Promise<ReadonlySet<string>> {
 }
 
 /**
- * The problem of a password that is guessed first, as NIST SP 800-63B section 3.1.1.2 asks for; undefined if there
- * is none. Case makes no difference: to begin a common password with a capital letter is as common.
+ * The problem of a password that is short or guessed first, as NIST SP 800-63B section 3.1.1.2 asks for; undefined if
+ * there is none. Case makes no difference: to begin a common password with a capital letter is as common.
  * @param password normalised
  */
 export async function passwordProblem(password: string): Promise<string | undefined> {
+  if ([...password].length < minCharacters)
+    return `has fewer than ${minCharacters} characters once accents are joined to their letters`;
   const folded = password.toLowerCase();
   if (new Set(folded).size === 1) return "repeats one character; choose a password that is harder to guess";
   commonPasswords ??= readCommonPasswords();

@@ -35,6 +35,7 @@ describe("a password", () => {
     ["QWERTYUIOP", common],
     ["1q2w3e4r5t", common],
     ["ｐａｓｓｗｏｒｄ", common],
+    ["e\u0301a\u0301o\u0301u\u0301", /has fewer than 8 characters once accents are joined to their letters/],
   ])("%j is refused, with what to do, and changes nothing", async (password, message) => {
     const { id } = await api.newIdentity();
     expect((await setPassword(id, "correct horse")).status).toBe(204);
