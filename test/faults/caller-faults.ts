@@ -4,6 +4,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
+import { say } from "../../scripts/command.ts";
+import type { AttemptRule } from "../../src/auth/limits/attempt-counters.ts";
+import { guessingRules } from "../../src/auth/limits/guessing.ts";
 import { measure, run } from "../bench/processes.ts";
 import { introspectPath } from "../bench/product.ts";
 import type { Fault, Scene } from "./fault.ts";
@@ -59,25 +62,75 @@ const locks: Fault = {
 
 const guessing: Fault = {
   name: "guessing",
-  what: "400 callers at a time guess passwords of invented names",
+  what: "400 callers at a time guess passwords, of invented names and of four identities",
   short: false,
   concerns: "others",
-  async play({ world: { members, credentials }, ledger, isShort }) {
+  async play(scene) {
+    const {
+      world: { members, credentials },
+      ledger,
+      isShort,
+    } = scene;
     const http = new HttpClient();
-    const until = Date.now() + (isShort ? 1_000 : 15_000);
+    const victims = await Promise.all(Array.from({ length: 4 }, () => newIdentity(scene, http)));
+    const [judgedBefore, startedAt] = [await judgedGuesses(scene), Date.now()];
+    const until = startedAt + (isShort ? 1_000 : 15_000);
+    /** What was answered as a wrong password, by the name that was guessed at. */
+    const judged = new Map<string, number>();
+    /** The others: where a response was late, the guess may have been judged all the same. */
+    let refused = 0;
     async function guess(caller: number): Promise<void> {
+      // Every tenth guesses at somebody, by another client, whose limit the others do not use up.
+      const victim = caller % 10 === 0 ? victims[(caller / 10) % victims.length] : undefined;
+      const as = victim === undefined ? credentials.guesser : credentials.other;
       while (Date.now() < until) {
-        const guessed = { grant_type: "password", username: randomUUID(), password: "correct horse" };
-        const call = grant(credentials.guesser, guessed);
-        const reply = await http.send(members[caller % members.length]?.process.origin ?? "", call);
-        if (!isRefusal(reply) && reply.status !== 400) ledger.wrong.push(`a wrong password: ${reply.status}`);
+        const guessed = {
+          grant_type: "password",
+          username: victim ?? randomUUID(),
+          password: "correct horse",
+        };
+        const server = members[(caller + Math.floor(caller / 10)) % members.length];
+        const reply = await http.send(server?.process.origin ?? "", grant(as, guessed));
+        const name = victim ?? "invented";
+        if (reply.status === 400) judged.set(name, (judged.get(name) ?? 0) + 1);
+        else if (isRefusal(reply)) refused += 1;
+        else ledger.wrong.push(`a wrong password: ${reply.status}`);
         await setTimeout(500);
       }
     }
     await Promise.all(Array.from({ length: 400 }, (_, caller) => guess(caller)));
     http.close();
+    // No window of an identity ends meanwhile, nor one of a client on a machine that has time.
+    const seconds = (Date.now() - startedAt) / 1_000;
+    const most = ({ failures, windowSeconds }: AttemptRule) => failures * Math.ceil(seconds / windowSeconds);
+    const { password, client } = guessingRules;
+    const expectWithin = (name: string, count: number, limit: number) => {
+      if (count > limit) ledger.wrong.push(`${count} guesses at ${name} were judged: more than ${limit}`);
+    };
+    for (const victim of victims) expectWithin("one identity", judged.get(victim) ?? 0, most(password));
+    expectWithin("invented names", judged.get("invented") ?? 0, most(client));
+    const answered = [...judged.values()].reduce((sum, count) => sum + count, 0);
+    const all = (await judgedGuesses(scene)) - judgedBefore;
+    expectWithin("all", all, most(client) + victims.length * most(password));
+    if (all < answered || all > answered + refused)
+      ledger.wrong.push(`${answered} guesses were answered as wrong, ${refused} refused, and ${all} judged`);
+    say(
+      `       ${all} guesses were judged, ${[...judged.values()].join(" + ")} answered so, ${refused} refused`,
+    );
   },
 };
+
+/** The wrong guesses that all servers have judged since their start, by their own count. */
+async function judgedGuesses({ world: { members } }: Scene): Promise<number> {
+  const counts = await Promise.all(
+    members.map(async ({ process }) => {
+      const text = await (await fetch(`${process.management}/metrics`)).text();
+      const samples = [...text.matchAll(/^gatepost_guesses_failed_total\{.*\} (\d+)$/gm)];
+      return samples.reduce((sum, [, value]) => sum + Number(value), 0);
+    }),
+  );
+  return counts.reduce((sum, count) => sum + count, 0);
+}
 
 const removal: Fault = {
   name: "removal",

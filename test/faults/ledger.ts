@@ -20,6 +20,8 @@ export interface Chain {
 /** An identity that was acknowledged, with its authorizations. */
 export interface Account {
   readonly id: string;
+  /** Acknowledged; undefined for an account that has none. */
+  readonly password: string | undefined;
   readonly chains: Chain[];
   ending: Ending;
 }

@@ -23,6 +23,8 @@ const thinkMs = 90;
 const retryMs = 200;
 /** Milliseconds after which a client that has lost a response asks again, at most. */
 const longestLossMs = 1_500;
+/** The share of people who have a password, and sign in by it: a hash takes as long as a hundred refreshes. */
+const passwordShare = 1 / 8;
 /** Milliseconds that the load may take to come to an end. */
 const patienceMs = 20_000;
 /** The jti of an access token begins with the id of its authorization. */
@@ -95,14 +97,30 @@ export function createLoad({ members, credentials }: World, ledger: Ledger, peop
     const call = { method: "POST", path: "/v1/identities", as: credentials.internal, json } as const;
     // 409: an earlier try was done, and nobody was told, as nobody else has this id and this phone.
     if (!(await ask("create identity", call, 200, 409))) return undefined;
-    const account: Account = { id, chains: [], ending: "none" };
+    const password = Math.random() < passwordShare ? randomUUID() : undefined;
+    const account: Account = { id, password, chains: [], ending: "none" };
     ledger.accounts.add(account);
-    return account;
+    if (password === undefined) return account;
+    // Once: where no response came it may still be set, however late, and would end what was issued before.
+    const reply = await once(setPassword(id, password));
+    return reply.status === 204 ? account : undefined;
   }
 
+  const setPassword = (id: string, password: string): Call => ({
+    method: "PUT",
+    path: `/v1/identities/${id}/password`,
+    as: credentials.internal,
+    json: { password },
+  });
+
   async function signIn(account: Account): Promise<Chain | undefined> {
-    const call = grant(credentials.application, { grant_type: "auth", auth_id: account.id });
-    const pair = pairOf(await ask("issue", call, 200));
+    const { id, password } = account;
+    // Whatever becomes of its tries, nobody uses up the attempts of who knows the password.
+    const form =
+      password === undefined
+        ? { grant_type: "auth", auth_id: id }
+        : { grant_type: "password", username: id, password };
+    const pair = pairOf(await ask(form.grant_type, grant(credentials.application, form), 200));
     if (!pair) return undefined;
     const chain: Chain = {
       authorizationId: decodeJwt(pair.access).jti?.slice(0, uuidLength) ?? "",
@@ -188,6 +206,14 @@ export function createLoad({ members, credentials }: World, ledger: Ledger, peop
       for (const token of accessTokens.slice(-2)) await expectInactive(token);
   }
 
+  async function changePassword({ id, chains }: Account): Promise<void> {
+    for (const chain of chains) chain.ending = "requested";
+    if (!(await ask("set password", setPassword(id, randomUUID()), 204))) return;
+    for (const chain of chains) chain.ending = "acknowledged";
+    for (const { accessTokens } of chains)
+      for (const token of accessTokens.slice(-2)) await expectInactive(token);
+  }
+
   /** A stay: signs in, refreshes a few times, and leaves in one way or another, or stays signed in. */
   async function live(): Promise<void> {
     const account = await create();
@@ -198,6 +224,7 @@ export function createLoad({ members, credentials }: World, ledger: Ledger, peop
       if (!(await refresh(chain))) break;
     }
     const ways = [() => signOut(chain), () => revokeOne(chain), () => remove(account), async () => undefined];
+    if (account.password !== undefined) ways.push(() => changePassword(account));
     await ways[randomInt(ways.length)]?.();
   }
 
