@@ -279,8 +279,8 @@ describe("something in the way", () => {
     async (kind, name) => {
       const { port, release } = await occupyPort();
       const dataDir = join(directory, kind);
-      await copyEmbedded(dataDir);
-      const server = await start({ DATA_DIR: dataDir, [name]: String(port) });
+      await copyEmbeddedDatabase(join(dataDir, "auth"));
+      const server = await start({ DATA_DIR: dataDir, SERVICES: "auth", [name]: String(port) });
       expect(await server.ended()).toBe(1);
       release();
       expect(server.output()).toContain(
