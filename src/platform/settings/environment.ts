@@ -47,8 +47,14 @@ function readText(path: string): { readonly text: string } | { readonly what: st
   }
 }
 
-/** Text that may be shown in a message: on one line, not too long, without the credentials of a URL. */
+/** Text that may be shown in a message: on one line, not too long, and without what may be credentials before an address. */
 export function quoted(text: string): string {
-  const shown = text.replace(/\/\/[^/\s]*@/g, "//***@");
+  const shown = text.replace(/\S+/g, withoutCredentials);
   return JSON.stringify(shown.length > 200 ? `${shown.slice(0, 200)}…` : shown);
+}
+
+function withoutCredentials(word: string): string {
+  const at = word.lastIndexOf("@");
+  const [scheme = ""] = /^[a-z][a-z0-9+.-]*:\/\//i.exec(word) ?? [];
+  return at < 0 ? word : `${scheme}***${word.slice(at)}`;
 }

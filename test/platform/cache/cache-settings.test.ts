@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { resolveCacheSettings } from "../../../src/platform/cache/cache-settings.ts";
 import type { Environment } from "../../../src/platform/settings/kinds.ts";
+import { localhostCertificate } from "../../support/localhost-certificate.ts";
 
 function read(env: Record<string, string>, environment: Environment = "development") {
   const { value, problems } = resolveCacheSettings(env, { environment, prefix: "AUTH_" });
@@ -48,4 +49,25 @@ test("a password is quoted nowhere", () => {
   const { problems } = read({ CACHE_HOST: "redis", CACHE_PASSWORD: "s3cret\u0007" });
   expect(problems).toEqual([expect.stringMatching(/^CACHE_PASSWORD must be /)]);
   expect(problems.join()).not.toContain("s3cret");
+});
+
+test.each([
+  ["CACHE_HOST", "redis://:s3cret@redis:6379"],
+  ["CACHE_HOST", "gatepost:s3cret@redis"],
+  ["CACHE_HOST", "redis:6379"],
+  ["CACHE_PORT", "0"],
+  ["CACHE_PORT", "6379a"],
+  ["CACHE_TLS", "maybe"],
+  ["CACHE_USERNAME", "gate\u0007post"],
+  ["CACHE_CA", "s3cret"],
+])("%s=%j is refused, and no secret in it is quoted", (name, value) => {
+  const { problems } = read({ CACHE_HOST: "redis", CACHE_PASSWORD: "p4ssword", [name]: value });
+  expect(problems).toEqual([expect.stringMatching(new RegExp(`^${name} must be `))]);
+  expect(problems.join()).not.toMatch(/s3cret|p4ssword/);
+});
+
+test("authorities are those of CACHE_CA", () => {
+  const { cert } = localhostCertificate;
+  const env = { CACHE_HOST: "redis.example.com", CACHE_TLS: "YES", CACHE_CA: cert };
+  expect(read(env, "production")).toMatchObject({ value: { isSecure: true, ca: cert }, problems: [] });
 });

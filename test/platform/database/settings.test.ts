@@ -123,11 +123,43 @@ test("a service's own names override the plain ones", () => {
   });
 });
 
+describe("the standbys", () => {
+  const hosts = (DB_READ_HOSTS: string, env: EnvironmentVariables = {}) =>
+    Object(read({ ...complete, DB_PORT: "5433", DB_READ_HOSTS, ...env }, production)).readHosts;
+
+  test("have the port of DB_HOST unless they name one, and each is there once", () => {
+    expect(hosts("one.internal, two.internal:6000,one.internal:5433,10.0.0.1,::1,[::1]:7000")).toEqual([
+      { host: "one.internal", port: 5433 },
+      { host: "two.internal", port: 6000 },
+      { host: "10.0.0.1", port: 5433 },
+      { host: "::1", port: 5433 },
+      { host: "::1", port: 7000 },
+    ]);
+  });
+
+  test("are none by that word, and one of that name by its port", () => {
+    expect(hosts("none")).toEqual([]);
+    expect(hosts("none:5433")).toEqual([{ host: "none", port: 5433 }]);
+  });
+
+  test("may differ between services", () => {
+    expect(hosts("one.internal", { AUTH_DB_READ_HOSTS: "none" })).toEqual([]);
+    expect(hosts("one.internal", { PUSH_DB_READ_HOSTS: "none" })).toHaveLength(1);
+  });
+});
+
 describe("hostile values", () => {
   test.each([
     ["DB_HOST", "postgres://app:hunter2@db/gatepost", "must be a host name or an IP address"],
+    ["DB_HOST", "app:hunter2@db", "must be a host name or an IP address"],
+    ["DB_HOST", "app:hunter2/@db", "must be a host name or an IP address"],
     ["DB_HOST", "db;drop", "must be a host name or an IP address"],
     ["DB_PORT", "65536", "must be an integer from 1 to 65535"],
+    ["DB_READ_HOSTS", "one,,two", "[1] must be a host name or an IP address, with or without a port"],
+    ["DB_READ_HOSTS", "app:hunter2@one", "[0] must be a host name or an IP address, with or without a port"],
+    ["DB_READ_HOSTS", "one:65536", "[0] must be a host name or an IP address, with or without a port"],
+    ["DB_READ_HOSTS", "[one]:5432", "[0] must be a host name or an IP address, with or without a port"],
+    ["DB_READ_HOSTS", "one:", "[0] must be a host name or an IP address, with or without a port"],
     ["DB_NAME", "x".repeat(64), "must be 1 to 63 characters, none of them a control character"],
     ["DB_USER", "a\nb", "must be 1 to 63 characters, none of them a control character"],
     ["DB_PASSWORD", "hunter2\u0000", "must be a password without control characters"],
