@@ -67,13 +67,14 @@ async function start(env: Record<string, string>): Promise<Started> {
     },
     async ready() {
       while (program.child.exitCode === null) {
-        const { management } = portsIn(program.output()) ?? {};
-        const answer = await fetch(`http://127.0.0.1:${management}/health/ready`).catch(() => undefined);
+        const known = portsIn(program.output());
+        const answer =
+          known && (await fetch(`http://127.0.0.1:${known.management}/health/ready`).catch(() => undefined));
         if (answer?.ok) {
           if (env["DB_HOST"] === undefined) exercised("PGlite (embedded)");
           return performance.now() - begun;
         }
-        await setTimeout(5);
+        await setTimeout(10);
       }
       throw new Error(`it ended with ${program.child.exitCode}:\n${program.output()}`);
     },

@@ -3,6 +3,7 @@
  * nobody else notices.
  */
 import { randomUUID } from "node:crypto";
+import { setTimeout } from "node:timers/promises";
 import { beforeAll, describe, expect, test } from "vitest";
 import { authApi, basic, internal, mobileApp, newPhone } from "../support/auth-api.ts";
 import { withClients } from "../support/auth-fleet.ts";
@@ -32,6 +33,7 @@ async function meanwhile<T>(work: Promise<T>, call: () => Promise<unknown>) {
     const before = performance.now();
     await call();
     slowest = Math.max(slowest, performance.now() - before);
+    await setTimeout(10);
   }
   return { result: await done, slowest, workMs };
 }

@@ -1,6 +1,6 @@
 /**
  * The folder of a run that `tmpdir()` names in its workers, in memory where the machine has room there: tests copy
- * hundreds of small databases, of a thousand files each, which a disk takes ten times as long for as a processor does.
+ * hundreds of small databases, of five hundred files each, which a disk takes ten times as long for as a processor does.
  */
 import { chmodSync, mkdtempSync, readdirSync, rmSync, statfsSync } from "node:fs";
 import { freemem, tmpdir } from "node:os";

@@ -169,7 +169,7 @@ export function lookAllTheTime(
   }
 
   async function run(): Promise<void> {
-    while (!isOver) await pause((await lookOnce()) ? 15 : 100);
+    while (!isOver) await pause((await lookOnce()) ? 40 : 100);
     await lookOnce();
   }
 
