@@ -6,7 +6,7 @@ import type { Identity } from "../identities/identity.ts";
 import { normalisePassword } from "../identities/password.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 import type { Guessing, GuessKind } from "../limits/guessing.ts";
-import { hashingRoom, hashOfNobody, verifySecret } from "../password-hashing/argon2id.ts";
+import { hashingRoom, hashOfNobody, verifyPassword } from "../password-hashing/argon2id.ts";
 import type { AuthenticatedSubject } from "../tokens/create-authorization.ts";
 import type { RotateRefreshToken } from "../tokens/rotate-refresh-token.ts";
 import type { TokenIssuer } from "../tokens/token-issuer.ts";
@@ -109,7 +109,7 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
       async authenticate({ parameters }, { identity }) {
         const passwordHash = identity?.passwordHash ?? dummyHash;
         const password = normalisePassword(required(parameters, "password"));
-        const isRight = await verifySecret(passwordHash, password);
+        const isRight = await verifyPassword(passwordHash, password);
         return isRight && identity?.passwordHash ? { identityId: identity.id, passwordHash } : undefined;
       },
     }),

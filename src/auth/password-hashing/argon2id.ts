@@ -20,10 +20,13 @@ const maxAdmitted = 64 * concurrent;
 /** Secrets of clients that are checked at a time: guesses at them take no room from passwords. */
 const maxClientSecrets = 8;
 
-const tooMany = (what: string) => () =>
-  new ServiceError(ErrorKinds.unavailable, `Too many ${what} are being checked. Try again in a moment.`, {
-    retryAfterSeconds: 1,
-  });
+const busy = (message: string) => () =>
+  new ServiceError(ErrorKinds.unavailable, `${message} Try again in a moment.`, { retryAfterSeconds: 1 });
+
+const tooMany = (what: string) => busy(`Too many ${what} are being checked.`);
+
+/** How long a password waits for its turn. */
+const patience = { maxWaitMs: 2_000, refuse: busy("The password could not be checked in time.") };
 
 const hashing = new BoundedWork(concurrent, maxAdmitted, tooMany("passwords"));
 const clientSecrets = new BoundedWork(maxClientSecrets, maxClientSecrets, tooMany("secrets of clients"));
@@ -46,6 +49,15 @@ export function hashOfNobody(): string {
 /** Whether the hash is that of the secret. */
 export function verifySecret(secretHash: string, secret: string): Promise<boolean> {
   return hashing.run(() => verify(secretHash, secret));
+}
+
+/**
+ * As {@link verifySecret}, for a caller who waits for it. On a machine that has less time than the places for hashes
+ * assume, its turn would come after the caller was answered 503, and a guess would count whose outcome nobody learned.
+ * @throws unavailable
+ */
+export function verifyPassword(passwordHash: string, password: string): Promise<boolean> {
+  return hashing.run(() => verify(passwordHash, password), patience);
 }
 
 /** As {@link verifySecret}, for a client's secret that this process does not know yet. @throws unavailable */

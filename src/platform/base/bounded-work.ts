@@ -6,6 +6,13 @@ export interface Room {
   admit<T>(work: () => Promise<T>): Promise<T>;
 }
 
+/** How long an expensive part waits for its turn. */
+interface Patience {
+  readonly maxWaitMs: number;
+  /** Makes the error of a part whose turn has not come by then. It is not begun. */
+  readonly refuse: () => Error;
+}
+
 /** Work with an expensive part: only so much of it is admitted, and only so many expensive parts run at a time. */
 export class BoundedWork implements Room {
   readonly #concurrent: number;
@@ -41,10 +48,10 @@ export class BoundedWork implements Room {
   }
 
   /** Runs an expensive part when its turn has come; first come, first served. */
-  async run<T>(part: () => Promise<T>): Promise<T> {
+  async run<T>(part: () => Promise<T>, patience?: Patience): Promise<T> {
     if (this.#running < this.#concurrent) this.#running += 1;
     // The one before hands its place over, so the number that runs stays as it is.
-    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    else await this.#turn(patience);
     try {
       return await part();
     } finally {
@@ -52,5 +59,16 @@ export class BoundedWork implements Room {
       if (next) next();
       else this.#running -= 1;
     }
+  }
+
+  #turn(patience: Patience | undefined): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#waiting.push(resolve);
+    if (!patience) return promise;
+    const timer = setTimeout(() => {
+      this.#waiting.splice(this.#waiting.indexOf(resolve), 1);
+      reject(patience.refuse());
+    }, patience.maxWaitMs);
+    return promise.finally(() => clearTimeout(timer));
   }
 }

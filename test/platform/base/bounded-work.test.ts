@@ -53,3 +53,26 @@ test("so much work is admitted, and the rest refused before it begins", async ()
   end(3);
   expect(await Promise.all([admitted[1], later])).toEqual([1, 3]);
 });
+
+test("a part whose turn does not come within its time is refused and not begun, and the others keep their order", async () => {
+  const work = new BoundedWork(1, 10, () => new Error("too much"));
+  const { begun, piece, end } = pieces();
+  const within = (maxWaitMs: number) => ({ maxWaitMs, refuse: () => new Error("too late") });
+  const [first, hasty] = [work.run(piece(0), within(1)), work.run(piece(1), within(1))];
+  const patient = work.run(piece(2));
+  await expect(hasty).rejects.toThrow("too late");
+  end(0);
+  expect(await first).toBe(0);
+  await turn();
+  expect(begun).toEqual([0, 2]);
+  const waits = work.run(piece(3), within(60_000));
+  end(2);
+  expect(await patient).toBe(2);
+  await turn();
+  end(3);
+  expect(await waits).toBe(3);
+  const next = work.run(piece(4));
+  end(4);
+  expect(await next).toBe(4);
+  expect(begun).toEqual([0, 2, 3, 4]);
+});
