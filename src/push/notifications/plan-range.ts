@@ -92,7 +92,7 @@ export async function planRange(
         insert into ${deliveryChunks} (${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${chunk.state},
           ${chunk.deviceIds}, ${chunk.planned}, ${chunk.sent}, ${chunk.failed}, ${chunk.dropped}, ${chunk.dead},
           ${chunk.attempt}, ${chunk.retries}, ${chunk.jobId}, ${chunk.updatedAt})
-        select ${notificationId}, ${provider}, ${utcOffset}, 'PENDING', part, cardinality(part), 0, 0, 0, 0, 0, 0,
+        select ${notificationId}, ${provider}, ${utcOffset}, 'PENDING', piece, cardinality(piece), 0, 0, 0, 0, 0, 0,
           gen_random_uuid(), ${now}
         from (
           select *, cardinality(ids) as size, (cardinality(ids) + ${chunkSize}::int - 1) / ${chunkSize}::int as parts
@@ -103,7 +103,7 @@ export async function planRange(
         ) as group_of
         cross join lateral generate_series(0, parts - 1) as part_number
         cross join lateral (
-          select ids[part_number * size / parts + 1 : (part_number + 1) * size / parts] as part
+          select ids[part_number * size / parts + 1 : (part_number + 1) * size / parts] as piece
         ) as cut
         order by part_number, ${utcOffset}, ${provider}
         returning ${madeChunk}

@@ -95,10 +95,10 @@ const describedFields = {
   breakdown: computed(
     listOf(share),
     sql`coalesce((
-      select jsonb_agg(to_jsonb(part)) from (
+      select jsonb_agg(to_jsonb(summed)) from (
         select ${share} from ${deliveryChunks} where ${chunk.notificationId} = ${n.id}
         group by ${chunk.utcOffset}, ${chunk.provider} order by ${chunk.utcOffset}, ${chunk.provider}
-      ) as part
+      ) as summed
     ), '[]')`,
   ),
 };
