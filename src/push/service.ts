@@ -175,6 +175,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
         jobs.work({ queue: replayQueue, handle: createReplayer({ db, jobs, clock }) }),
         startDelivery({
           db,
+          reads: database.reads,
           jobs,
           providers,
           settings: { ...settings.delivery, imageBaseUrl: settings.providers.imageBaseUrl },

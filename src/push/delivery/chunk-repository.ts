@@ -35,6 +35,8 @@ export interface ChunkCounts {
 export interface TakenChunk {
   readonly id: number;
   readonly attempt: number;
+  /** When taking it began, by `performance.now()`: what is known of its notification is not older. */
+  readonly asOf: number;
   /** Devices left to send to when the chunk was taken. */
   readonly devices: number;
   /** What became of its other devices before. */
@@ -150,19 +152,21 @@ const updateTaken = prepared(
  * Takes the job's chunk, if it is to be sent now. The worker that took the chunk before can no longer write it.
  *
  * The notification needs no lock: if it is paused or cancelled at this moment, the worker notices when it checks the
- * notification's state.
+ * notification's state (`watch.ts`).
  */
 export async function takeChunk(
   db: Database,
   provider: ProviderName,
   { id: jobId, retryCount: jobTry, data }: ChunkJob,
 ): Promise<TakenChunk | undefined> {
+  const asOf = performance.now();
   const [row] = await rawRows(db, updateTaken({ provider, id: data.chunkId, jobId, jobTry }));
   if (!row) return undefined;
   const { notificationId, ...notification } = chunkNotification.read(row);
   const rate = providerRate.readJoined(row, "share") ?? { share: 1 };
   return {
     ...takenChunk.read(row),
+    asOf,
     counts: takenCounts.read(row),
     notification: { id: notificationId, ...notification },
     ...rate,

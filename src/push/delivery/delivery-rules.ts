@@ -2,6 +2,8 @@
 export interface DeliveryRules {
   /** Milliseconds between checks whether the chunks being sent should still be sent. */
   readonly checkIntervalMs: number;
+  /** Milliseconds since a chunk was last known to be sendable after which none of its messages is begun. */
+  readonly maxUncheckedMs: number;
   /**
    * Milliseconds for which messages of a chunk are reserved at most; then its rest is queued again. A notification that
    * is slow, as its ramp has just begun, keeps no other one waiting for longer.
@@ -64,6 +66,7 @@ export const deliveryRules: DeliveryRules = {
   maxOpenChunks: 200,
   storeAfterMs: 250,
   storeEveryMs: 1_000,
+  maxUncheckedMs: 1_000,
   settleTimeoutMs: 60_000,
   firstRetryMs: 10_000,
   longestRetryMs: 600_000,

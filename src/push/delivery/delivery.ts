@@ -4,7 +4,7 @@
  * answers, the next ones are sent. A crash repeats at most the messages in flight and those answered just before.
  */
 import type { Loop } from "../../platform/base/loop.ts";
-import type { Database } from "../../platform/database/database.ts";
+import type { Database, Reads } from "../../platform/database/database.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { Metrics } from "../../platform/observability/metrics.ts";
@@ -38,6 +38,8 @@ export interface DeliverySettings {
 interface Dependencies {
   readonly db: Database;
   readonly jobs: Jobs;
+  /** For the checks whether sending may go on, which must not wait behind what is stored. */
+  readonly reads: Reads;
   /** The providers in use. */
   readonly providers: ReadonlyMap<ProviderName, PushProvider>;
   readonly settings: DeliverySettings;
@@ -58,12 +60,21 @@ interface Dependencies {
  * @returns stops the loops: messages in flight finish, and the rest of their chunks goes back to the queue at once
  */
 export function startDelivery(dependencies: Dependencies): Loop {
-  const { db, jobs, providers, settings, random = Math.random, logger, handleDeadLetter } = dependencies;
+  const {
+    db,
+    reads,
+    jobs,
+    providers,
+    settings,
+    random = Math.random,
+    logger,
+    handleDeadLetter,
+  } = dependencies;
   const { completeIfDone, removeDeadDevices } = dependencies;
   const { maxPerSecond, rampSeconds, maxDeadPercent, removalDelaySeconds, imageBaseUrl } = settings;
   const rules = { ...deliveryRules, ...dependencies.rules };
   const metrics = createDeliveryMetrics(dependencies.metrics, [...providers.keys()]);
-  const watch = new Watch(db, rules.checkIntervalMs);
+  const watch = new Watch(reads, rules.checkIntervalMs);
   const idle = dependencies.idleMs === undefined ? {} : { idleMs: dependencies.idleMs };
   const common = { db, jobs, watch, rules, random, logger, metrics };
   const outside = { completeIfDone, maxDeadPercent, imageBaseUrl };

@@ -6,6 +6,8 @@ import type { Outcome } from "../providers/provider.ts";
 import type { InFlightBudget } from "./in-flight-budget.ts";
 
 interface FlowOptions {
+  /** Whether a message may begin at the moment. If not, released ones wait until `onRoom` is called. */
+  readonly mayBegin: () => boolean;
   /** Sends a message; undefined: it is not sent now. */
   readonly send: (index: number) => Promise<Outcome> | undefined;
   readonly budget: InFlightBudget;
@@ -61,10 +63,10 @@ export class Flow {
     });
   }
 
-  /** Sends released messages, as far as the budget has room. */
+  /** Sends released messages, as far as they may begin and the budget has room. */
   onRoom(): void {
-    const { budget } = this.#options;
-    while (this.#hasReleased) {
+    const { budget, mayBegin } = this.#options;
+    while (this.#hasReleased && mayBegin()) {
       if (!budget.take(this)) return;
       this.#inFlight += 1;
       void this.#sendOne(this.#next++);

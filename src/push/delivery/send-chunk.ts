@@ -1,6 +1,7 @@
 /**
  * The sending of one chunk within the rate limit, until all messages are sent or something stops it. If the provider
- * has been paused before, a probe comes first. Stores nothing itself.
+ * has been paused before, a probe comes first. While nobody can tell whether the notification was paused or cancelled,
+ * no message begins. Stores nothing itself.
  */
 import { pause } from "../../platform/base/loop.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
@@ -65,7 +66,9 @@ export function startSending(
   const halt = (why: Stop) => sending.halt(why);
   const end = () => halt("ending");
   stopping.addEventListener("abort", end);
-  const unwatch = dependencies.watch.add({ id: chunk.id, attempt: chunk.attempt, halt });
+  const { id, attempt } = chunk;
+  const confirm = (asOf: number) => sending.confirm(asOf);
+  const unwatch = dependencies.watch.add({ id, attempt, confirm, halt });
   if (stopping.aborted) end();
   const ended = sending.run().finally(() => {
     unwatch();
@@ -81,6 +84,8 @@ class ChunkSending {
   readonly #next: () => void;
   readonly #halted = new AbortController();
   readonly #deadline: number;
+  /** As of when the chunk is known to be sendable, by `performance.now()`. */
+  #confirmedAsOf: number;
   /** As in `performance.now()`, by the device's place in the chunk. */
   readonly #sentAt: number[] = [];
   readonly tally: Tally;
@@ -101,10 +106,12 @@ class ChunkSending {
     this.#chunk = chunk;
     this.#next = next;
     this.#deadline = performance.now() + deps.rules.maxSendingMs;
+    this.#confirmedAsOf = chunk.asOf;
     this.tally = new Tally(devices);
     const send = deps.provider.prepare(content);
     this.#flow = new Flow({
       budget: deps.budget,
+      mayBegin: () => performance.now() - this.#confirmedAsOf < deps.rules.maxUncheckedMs,
       send: (index) => this.#sendOne(index, content.notificationId, send),
       onException: (err) => this.#onException(err),
       onOutcome: (index, outcome) => this.#onOutcome(index, outcome),
@@ -162,6 +169,12 @@ class ChunkSending {
   #haltIfPaused(): void {
     const { provider, states } = this.#deps;
     if (provider.serviceOf === undefined && states.state(wholeProvider) === "paused") this.halt("provider");
+  }
+
+  /** The chunk is sendable, as a check has found that began then. What had to wait for it goes on. */
+  confirm(asOf: number): void {
+    this.#confirmedAsOf = asOf;
+    this.#flow.onRoom();
   }
 
   /** Stops sending; messages in flight finish. The first reason counts. */

@@ -1,6 +1,9 @@
-/** Checks at an interval whether the chunks that this process is sending should still be sent, with one query. */
+/**
+ * Checks at an interval whether the chunks that this process is sending should still be sent, with one query. What a
+ * check says is as old as the check's beginning, however late it is answered.
+ */
 import { sql } from "drizzle-orm";
-import type { Database } from "../../platform/database/database.ts";
+import type { Executor } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { nullable, oneOf } from "../../platform/database/readers.ts";
 import { computed, prepared, rows, selection } from "../../platform/database/statements.ts";
@@ -16,6 +19,8 @@ const halts = ["lost", "notification", "provider"] as const;
 interface Watched {
   readonly id: number;
   readonly attempt: number;
+  /** @param asOf when the check began that found it sendable, by `performance.now()` */
+  confirm(asOf: number): void;
   halt(why: Halt): void;
 }
 
@@ -45,17 +50,17 @@ const selectWatched = prepared(
 );
 
 export class Watch {
-  readonly #db: Database;
+  readonly #db: Executor;
   readonly #everyMs: number;
   readonly #watched = new Set<Watched>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(db: Database, everyMs: number) {
+  constructor(db: Executor, everyMs: number) {
     this.#db = db;
     this.#everyMs = everyMs;
   }
 
-  /** Calls `halt` as soon as a check finds that sending must stop. @returns ends the watch */
+  /** Calls `confirm` or `halt` with each check, as it finds. @returns ends the watch */
   add(watched: Watched): () => void {
     this.#watched.add(watched);
     this.#timer ??= this.#schedule();
@@ -67,13 +72,14 @@ export class Watch {
   }
 
   async #poll(): Promise<void> {
-    // A check that fails changes nothing: sending goes on until a later check finds a reason to stop.
+    // A check that fails says nothing: who is not confirmed for too long begins no message.
     await this.#check().catch(() => undefined);
     this.#timer = this.#watched.size > 0 ? this.#schedule() : undefined;
   }
 
   async #check(): Promise<void> {
     const watched = [...this.#watched];
+    const asOf = performance.now();
     if (watched.length === 0) return;
     const ids = `{${watched.map(({ id }) => id).join(",")}}`;
     const found = await rows(this.#db, watchedChunk, selectWatched({ ids }));
@@ -81,7 +87,8 @@ export class Watch {
     for (const one of watched) {
       const row = byId.get(one.id);
       const why = row?.attempt === one.attempt ? row.halt : "lost";
-      if (why !== null) one.halt(why);
+      if (why === null) one.confirm(asOf);
+      else one.halt(why);
     }
   }
 }

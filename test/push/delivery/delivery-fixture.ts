@@ -2,7 +2,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
-import { arrayLiteral, type Database } from "../../../src/platform/database/database.ts";
+import { arrayLiteral, type Database, type Reads } from "../../../src/platform/database/database.ts";
 import { createJobs, type Jobs } from "../../../src/platform/messaging/jobs.ts";
 import { createMetrics, type Metrics } from "../../../src/platform/observability/metrics.ts";
 import { deliveryQueue, pushJobTables, pushMigrations } from "../../../src/push/database.ts";
@@ -100,6 +100,7 @@ interface WorkerOptions {
 export interface DeliveryTest {
   readonly database: ServiceDatabase;
   readonly db: Database;
+  readonly reads: Reads;
   readonly jobs: Jobs;
   readonly log: CapturedLog;
   readonly metrics: Metrics;
@@ -188,7 +189,7 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
   const database = await createMigratedServiceDatabase(backend, pushMigrations);
   cleanup.defer(() => database.drop());
   const opened = await database.open();
-  const { db } = opened;
+  const { db, reads } = opened;
   const log = captureLog();
   const metrics = createMetrics("gatepost", "1.2.3");
   const jobs = createJobs({
@@ -225,6 +226,7 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
   return {
     database,
     db,
+    reads,
     jobs,
     log,
     metrics,
@@ -234,6 +236,7 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
       const isFirst = metrics.registry.getSingleMetric("gatepost_push_provider_paused") === undefined;
       const worker = startDelivery({
         db,
+        reads,
         jobs,
         providers: new Map(providers.map((provider) => [provider.name, provider])),
         settings: {

@@ -30,6 +30,7 @@ await jobs.start();
 const provider = new FcmProvider(argument.fcm, systemClock, http2Clients.own);
 const delivery = startDelivery({
   db: database.db,
+  reads: database.reads,
   jobs,
   providers: new Map([["fcm", provider]]),
   settings: {
