@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import type { Scenario } from "../../src/development/provider-fakes/scenario.ts";
 import type { PushSubscription } from "../../src/development/provider-fakes/webpush/subscriptions.ts";
+import type { Repeat } from "./repeats.ts";
 
 export const providers = ["fcm", "apns", "webpush"] as const;
 export type Provider = (typeof providers)[number];
@@ -39,6 +40,8 @@ export interface Fakes {
   summary(): Promise<Readonly<Record<Provider, LedgerSummary>>>;
   /** All that a provider accepted, token by token. */
   entries(provider: Provider): AsyncGenerator<LedgerEntry>;
+  /** The messages that arrived again. */
+  repeats(provider: Provider): Promise<Repeat[]>;
   stop(): Promise<void>;
 }
 
@@ -77,6 +80,14 @@ export async function startFakes(directory: string): Promise<Fakes> {
     return value;
   }
 
+  async function lines<T>(path: string): Promise<T[]> {
+    const text = await call("GET", path);
+    return text
+      .split("\n")
+      .filter((line) => line !== "")
+      .map((line): T => JSON.parse(line));
+  }
+
   return {
     env: Object.fromEntries(
       [...screen.matchAll(/^export ([A-Z_]+)=(.+)$/gm)].map(([, name = "", value = ""]) => [name, value]),
@@ -95,17 +106,13 @@ export async function startFakes(directory: string): Promise<Fakes> {
     async *entries(provider) {
       for (let after = ""; ; ) {
         const query = `provider=${provider}&limit=${page}&after=${encodeURIComponent(after)}`;
-        const lines = (await call("GET", `/ledger/tokens?${query}`))
-          .split("\n")
-          .filter((line) => line !== "");
-        if (lines.length === 0) return;
-        for (const line of lines) {
-          const entry: LedgerEntry = JSON.parse(line);
-          yield entry;
-          after = entry.token;
-        }
+        const entries = await lines<LedgerEntry>(`/ledger/tokens?${query}`);
+        if (entries.length === 0) return;
+        yield* entries;
+        after = entries.at(-1)?.token ?? "";
       }
     },
+    repeats: (provider) => lines(`/ledger/repeats?provider=${provider}`),
     async stop() {
       if (child.exitCode === null && child.signalCode === null) child.kill("SIGTERM");
       await gone;

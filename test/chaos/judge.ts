@@ -6,13 +6,14 @@ import type postgres from "postgres";
 import { messageId } from "../../src/push/delivery/message-id.ts";
 import { isHealthy, ledgerToken } from "./audience.ts";
 import { type Fakes, type Provider, providers } from "./fakes.ts";
+import { explanation, type Repeat } from "./repeats.ts";
 import type { Played } from "./troubles.ts";
 import type { Sent } from "./work.ts";
 
 export interface Verdict {
   readonly messages: number;
-  /** Messages that arrived again after a process or a connection had broken. */
-  readonly repeatsAllowed: number;
+  /** Messages that arrived again, by what explains it. */
+  readonly repeats: ReadonlyMap<string, number>;
   /** Devices that were given up. */
   readonly deadLetters: number;
   /** The longest time after the answer to a pause or cancelling after which a message arrived; milliseconds. */
@@ -44,12 +45,10 @@ interface Account {
 }
 
 /**
- * Milliseconds after the answer to a pause or cancelling in which messages may still arrive: a second until each process
- * has seen it, and one for what had been handed to connections by then, as the machine is busy.
+ * Milliseconds after the answer to a pause or cancelling in which messages may still arrive: a second until no process
+ * begins one any more, and one for what had been handed to connections by then, as the machine is busy.
  */
 const stopMs = 2_000;
-/** Milliseconds before a break in which a message may have arrived whose outcome was lost: sent, answered, not stored. */
-const unstoredMs = 12_000;
 const shown = 5;
 
 export const redKinds = [
@@ -75,9 +74,8 @@ export async function judge(
   const byId = new Map(byToken.values().map((device) => [device.id, device]));
   const bySend = new Map(sent.map((one) => [one.id, one]));
   const got = new Map<string, Set<number>>(sent.map(({ id }) => [id, new Set()]));
-  const breaks = played.filter(({ trouble }) => trouble.mayRepeat);
-  const freezes = played.filter(({ trouble }) => trouble.name.startsWith("SIGSTOP"));
-  let [messages, repeatsAllowed, deadLetters, latestAfterStop] = [0, 0, 0, 0];
+  const repeats = new Map<string, number>();
+  let [messages, deadLetters, latestAfterStop] = [0, 0, 0];
 
   function mark(kind: RedKind, what: string): void {
     const line = red.get(kind) ?? { count: 0, first: [] };
@@ -86,18 +84,11 @@ export async function judge(
     red.set(kind, line);
   }
 
-  /** When the last process sees what was answered at this time: one that is stopped sees it afterwards. */
-  const seenBy = (at: number) =>
-    Math.max(
-      at,
-      ...freezes.filter((one) => one.startedAt <= at + stopMs && one.endedAt >= at).map((one) => one.endedAt),
-    );
-
   function checkStops(one: Sent, at: number, what: string): void {
     const stops = one.cancelledAt === undefined ? [] : [{ from: one.cancelledAt, to: Infinity }];
     for (const { from, to } of [...one.pauses, ...stops]) {
       if (at < from || at >= to) continue;
-      const after = at - seenBy(from);
+      const after = at - from;
       latestAfterStop = Math.max(latestAfterStop, after);
       if (after > stopMs) mark("after a stop", `${what}: ${after} ms after ${iso(from)}`);
     }
@@ -113,14 +104,18 @@ export async function judge(
     if (message.messageId !== messageId(one.id, device.id)) mark("under another id", what);
     got.get(one.id)?.add(device.id);
     checkStops(one, message.firstAt, what);
-    if (message.count === 1) return;
-    checkStops(one, message.lastAt, what);
-    const { firstAt, lastAt, count } = message;
-    const isExcused = breaks.some(
-      ({ startedAt, endedAt }) => firstAt >= startedAt - unstoredMs && firstAt <= endedAt + stopMs,
-    );
-    if (isExcused) repeatsAllowed += count - 1;
-    else mark("twice", `${what}: at ${iso(firstAt)} and ${iso(lastAt)}, ${count} times`);
+    if (message.count > 1) checkStops(one, message.lastAt, what);
+  }
+
+  function checkRepeat(repeat: Repeat): void {
+    const why = explanation(repeat, played);
+    if (why !== undefined) {
+      repeats.set(why, (repeats.get(why) ?? 0) + 1);
+      return;
+    }
+    const { at, token, collapseId, before } = repeat;
+    const times = [before.at, before.answeredAt, before.endedAt, at].map((time) => time && iso(time));
+    mark("twice", `${collapseId} to ${token}: came, was answered, lost its connection, came: ${times}`);
   }
 
   for (const provider of providers) {
@@ -133,6 +128,7 @@ export async function judge(
         else mark("not in the audience", `${provider} ${entry.token}: ${message.collapseId}`);
       }
     }
+    for (const repeat of await fakes.repeats(provider)) checkRepeat(repeat);
   }
 
   /** Of a notification that was not cancelled: each device that was there has its message, or its place in the counts. */
@@ -171,7 +167,7 @@ export async function judge(
   }
 
   for (const one of sent) await checkSend(one);
-  return { messages, repeatsAllowed, deadLetters, latestAfterStop, red };
+  return { messages, repeats, deadLetters, latestAfterStop, red };
 }
 
 /** What of the counts the ledger and the devices' fates do not explain. */

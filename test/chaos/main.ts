@@ -96,7 +96,7 @@ function report({ work, watch, played, problems, unsettled, verdict }: Run): boo
   line("looks at their progress", watch.looks());
   say();
   line("messages", verdict.messages);
-  line("repeats, after something had broken", verdict.repeatsAllowed);
+  for (const [why, count] of verdict.repeats) line(`repeats, ${why}`, count);
   line("devices that were given up", verdict.deadLetters);
   line("latest message after a pause or cancelling", `${verdict.latestAfterStop} ms`);
   const found = redKinds.map((kind) => ({ kind, ...(verdict.red.get(kind) ?? { count: 0, first: [] }) }));

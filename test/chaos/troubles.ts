@@ -9,8 +9,11 @@ export interface Trouble {
   readonly name: string;
   /** How often it comes, compared with the others. */
   readonly weight: number;
-  /** Whether a message that arrived meanwhile, or shortly before, may come again. */
-  readonly mayRepeat: boolean;
+  /**
+   * What it breaks, so that a message may come again: a process for good at the beginning, connections to a provider
+   * meanwhile, or the time of a process, which stands still meanwhile.
+   */
+  readonly breaks?: "process" | "connections" | "time";
   /** Plays it to its end. @returns false if it could not be played now */
   play(world: World, chance: Chance): Promise<boolean>;
 }
@@ -47,7 +50,7 @@ const processTroubles: readonly Trouble[] = [
   {
     name: "kill -9 and restart",
     weight: 3,
-    mayRepeat: true,
+    breaks: "process",
     play: (world, chance) =>
       withMember(world, chance, async (member) => {
         member.isUp = false;
@@ -59,7 +62,6 @@ const processTroubles: readonly Trouble[] = [
   {
     name: "SIGTERM and restart",
     weight: 2,
-    mayRepeat: false,
     play: (world, chance) =>
       withMember(world, chance, async (member) => {
         member.isUp = false;
@@ -70,7 +72,7 @@ const processTroubles: readonly Trouble[] = [
   {
     name: "SIGSTOP and SIGCONT",
     weight: 2,
-    mayRepeat: true,
+    breaks: "time",
     play: (world, chance) =>
       withMember(world, chance, async (member) => {
         member.isUp = false;
@@ -83,7 +85,6 @@ const processTroubles: readonly Trouble[] = [
   {
     name: "database connections ended",
     weight: 3,
-    mayRepeat: false,
     async play({ admin }, chance) {
       await admin`
         select pg_terminate_backend(pid) from pg_stat_activity
@@ -99,12 +100,12 @@ function scenario(
   name: string,
   weight: number,
   draw: (chance: Chance, provider: Provider) => Scenario & { readonly seconds: number },
-  mayRepeat = false,
+  breaks?: Trouble["breaks"],
 ): Trouble {
   return {
     name,
     weight,
-    mayRepeat,
+    ...(breaks && { breaks }),
     async play({ fakes }, chance) {
       const provider = chance.one(providers);
       const drawn = draw(chance, provider);
@@ -145,7 +146,7 @@ const providerTroubles: readonly Trouble[] = [
     "GOAWAY",
     3,
     (chance) => ({ fault: "goaway", code: chance.one([0, 0, 2]), times: chance.integer(1, 5), seconds: 2 }),
-    true,
+    "connections",
   ),
   scenario(
     "connections reset",
@@ -154,7 +155,7 @@ const providerTroubles: readonly Trouble[] = [
       fault: chance.one(["disconnect", "disconnect-after-accept"] as const),
       ...{ times: chance.integer(1, 5), seconds: 2 },
     }),
-    true,
+    "connections",
   ),
   scenario(
     "streams reset",
@@ -163,7 +164,7 @@ const providerTroubles: readonly Trouble[] = [
       fault: chance.one(["reset", "reset-after-accept"] as const),
       ...{ share: 0.01, seconds: seconds(chance) },
     }),
-    true,
+    "connections",
   ),
   scenario(
     "no connections",
@@ -171,12 +172,11 @@ const providerTroubles: readonly Trouble[] = [
     (chance) => ({
       ...{ fault: "refuse-connections", seconds: chance.between(1, 4) },
     }),
-    true,
+    "connections",
   ),
   {
     name: "FCM's access tokens expired",
     weight: 1,
-    mayRepeat: false,
     async play({ fakes }) {
       await fakes.expireAccessTokens();
       return true;

@@ -6,6 +6,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import type { ApnsFake } from "./apns/apns.ts";
 import type { FcmFake } from "./fcm/fcm.ts";
+import type { Ledger } from "./ledger.ts";
 import type { FakeProvider, RunningFake } from "./running-fake.ts";
 import type { Scenario } from "./scenario.ts";
 import type { PlayingScenario } from "./scenario-player.ts";
@@ -60,6 +61,7 @@ const operations: Readonly<Record<string, Operation>> = {
     json: byProvider(chosen, ({ ledger }) => ledger.summary()),
   }),
   "GET /ledger/tokens": (call) => ({ status: 200, ndjson: tokensPage(call) }),
+  "GET /ledger/repeats": (call) => ({ status: 200, ndjson: chosenLedger(call).repeats() }),
   "GET /ledger/recent": ({ chosen }) => ({
     status: 200,
     json: byProvider(chosen, ({ ledger }) => ledger.recent()),
@@ -145,15 +147,21 @@ function chosenOf(query: URLSearchParams, fakes: ControlledFakes): readonly Runn
   return chosen;
 }
 
-function tokensPage({ chosen, query }: Call): readonly unknown[] {
+function chosenLedger({ chosen }: Call): Ledger {
   const [fake] = chosen;
   if (!fake || chosen.length > 1)
     throw new ControlError(400, "Choose a ledger: add ?provider=fcm, apns or webpush.");
+  return fake.ledger;
+}
+
+function tokensPage(call: Call): readonly unknown[] {
+  const { query } = call;
+  const ledger = chosenLedger(call);
   const limit = Number(query.get("limit") ?? defaultPage);
   if (!Number.isInteger(limit) || limit < 1 || limit > maxPage) {
     throw new ControlError(400, `limit is from 1 to ${maxPage}.`);
   }
-  return fake.ledger.tokens(query.get("after") ?? "", limit);
+  return ledger.tokens(query.get("after") ?? "", limit);
 }
 
 function play({ chosen, body }: Call): Result {

@@ -4,6 +4,7 @@
  */
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
+import type { Socket } from "node:net";
 
 /** Bytes. Of a longer body only the beginning is kept: it exceeds every provider's limit, and is refused for that. */
 const maxKeptBody = 65_536;
@@ -15,6 +16,14 @@ export interface FakeResponse {
   readonly body?: string;
 }
 
+/** A client's connection to a fake. */
+export interface Connection {
+  /** When it ended, in milliseconds since the epoch; undefined: it has not. */
+  readonly endedAt: number | undefined;
+  /** Ends it as if the process had died, with every request on it. */
+  reset(): void;
+}
+
 /** A request whose body has arrived. One of the methods that end it is called, or none: then it gets no response. */
 export interface Exchange {
   readonly method: string;
@@ -23,7 +32,9 @@ export interface Exchange {
   readonly headers: IncomingHttpHeaders;
   /** The first 64 KiB. */
   readonly body: Buffer;
-  respond(response: FakeResponse): void;
+  readonly connection: Connection;
+  /** @returns false if the client has given the request up, or is gone */
+  respond(response: FakeResponse): boolean;
   /** Sends the response's head and half of its body, then cuts the connection. */
   respondHalf(response: FakeResponse): void;
   /** Ends this request without a response: RST_STREAM; over HTTP/1.1 the same as `disconnect`. */
@@ -42,12 +53,14 @@ export type Handle = (exchange: Exchange) => void;
 class Http2Exchange implements Exchange {
   readonly #stream: ServerHttp2Stream;
   readonly headers: IncomingHttpHeaders;
-  body: Buffer;
+  readonly body: Buffer;
+  readonly connection: Connection;
 
-  constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, body: Buffer) {
+  constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, body: Buffer, connection: Connection) {
     this.#stream = stream;
     this.headers = headers;
     this.body = body;
+    this.connection = connection;
   }
 
   get method(): string {
@@ -58,15 +71,12 @@ class Http2Exchange implements Exchange {
     return String(this.headers[":path"]);
   }
 
-  respond({ status, headers, body }: FakeResponse): void {
+  respond({ status, headers, body }: FakeResponse): boolean {
     const stream = this.#stream;
-    if (stream.destroyed || stream.closed) return;
-    if (body === undefined) {
-      stream.respond({ ":status": status, ...headers }, { endStream: true });
-      return;
-    }
-    stream.respond({ ":status": status, ...headers });
-    stream.end(body);
+    if (stream.destroyed || stream.closed) return false;
+    stream.respond({ ":status": status, ...headers }, { endStream: body === undefined });
+    if (body !== undefined) stream.end(body);
+    return true;
   }
 
   respondHalf({ status, headers, body = halfBody }: FakeResponse): void {
@@ -82,8 +92,7 @@ class Http2Exchange implements Exchange {
   }
 
   disconnect(): void {
-    const session = this.#session();
-    if (session) resetSession(session);
+    this.connection.reset();
   }
 
   goAway(code: number, debugData: string): void {
@@ -113,21 +122,10 @@ class Http2Exchange implements Exchange {
 /** The limit of concurrent streams that was announced to a session after its start. */
 const announcedStreams = new WeakMap<object, number>();
 
-/** How to reset the socket of a session. A session does not give access to the reset of its socket. */
-const resets = new WeakMap<object, () => void>();
-
-/** Stores how to reset the connection of a session. */
-export function registerReset(session: object, reset: () => void): void {
-  resets.set(session, reset);
-}
-
-function resetSession(session: object): void {
-  resets.get(session)?.();
-}
-
-/** Reads an HTTP/2 request and passes it to `handle`. */
+/** Reads an HTTP/2 request of a connection and passes it to `handle`. */
 export function onHttp2Stream(
   handle: Handle,
+  connection: Connection,
 ): (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void {
   return (stream, headers) => {
     let first: Buffer | undefined;
@@ -141,13 +139,16 @@ export function onHttp2Stream(
     });
     stream.on("end", () => {
       const body = joined(first, rest);
-      handle(new Http2Exchange(stream, headers, body));
+      handle(new Http2Exchange(stream, headers, body, connection));
     });
   };
 }
 
-/** Reads an HTTP/1.1 request and passes it to `handle`. */
-export function onHttp1Request(handle: Handle): (request: IncomingMessage, response: ServerResponse) => void {
+/** Reads an HTTP/1.1 request and passes it to `handle`. @param connectionOf a socket */
+export function onHttp1Request(
+  handle: Handle,
+  connectionOf: (socket: Socket) => Connection,
+): (request: IncomingMessage, response: ServerResponse) => void {
   return (request, response) => {
     const chunks: Buffer[] = [];
     let length = 0;
@@ -157,19 +158,28 @@ export function onHttp1Request(handle: Handle): (request: IncomingMessage, respo
       length += chunk.length;
       if (length <= maxKeptBody || chunks.length === 0) chunks.push(chunk);
     });
-    request.on("end", () => handle(http1Exchange(request, response, Buffer.concat(chunks))));
+    const connection = connectionOf(request.socket);
+    request.on("end", () => handle(http1Exchange(request, response, Buffer.concat(chunks), connection)));
   };
 }
 
-function http1Exchange(request: IncomingMessage, response: ServerResponse, body: Buffer): Exchange {
-  const disconnect = () => void request.socket.resetAndDestroy();
+function http1Exchange(
+  request: IncomingMessage,
+  response: ServerResponse,
+  body: Buffer,
+  connection: Connection,
+): Exchange {
+  const disconnect = () => connection.reset();
   return {
     method: request.method ?? "",
     path: request.url ?? "",
     headers: request.headers,
     body,
+    connection,
     respond({ status, headers, body: text }) {
-      if (!response.destroyed) response.writeHead(status, headers).end(text);
+      if (response.destroyed) return false;
+      response.writeHead(status, headers).end(text);
+      return true;
     },
     respondHalf({ status, headers, body: text = halfBody }) {
       if (response.destroyed) return;

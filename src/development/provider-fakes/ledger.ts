@@ -4,6 +4,8 @@
  * message.
  */
 
+import type { Connection } from "./exchange.ts";
+
 /** How many of the newest messages are kept with their payload. */
 const maxRecent = 100;
 
@@ -27,6 +29,33 @@ interface TokenMessage {
   /** When it came first and last, in milliseconds since the epoch. */
   readonly firstAt: number;
   readonly lastAt: number;
+}
+
+/**
+ * How a message arrived last. Times are milliseconds since the ledger's first message: small numbers, which take no
+ * memory of their own.
+ */
+export interface Arrival {
+  lastAt: number;
+  /** -1: it was not answered. */
+  answeredAt: number;
+  /** Undefined: it came over none. */
+  connection: Connection | undefined;
+}
+
+/** A message that arrived again, and what had become of it the time before. Times are milliseconds since the epoch. */
+interface Repeat {
+  readonly token: string;
+  readonly messageId: string;
+  readonly collapseId: string | undefined;
+  readonly at: number;
+  readonly before: {
+    readonly at: number;
+    /** Null: it was not answered. */
+    readonly answeredAt: number | null;
+    /** When its connection ended; null: it has not. Up to then the answer may have been lost. */
+    readonly endedAt: number | null;
+  };
 }
 
 /** The accepted messages of one token. */
@@ -57,7 +86,9 @@ interface LedgerSummary {
 }
 
 export interface Ledger {
-  record(message: AcceptedMessage): void;
+  record(message: AcceptedMessage, connection?: Connection): Arrival;
+  /** The message was answered. */
+  answered(arrival: Arrival): void;
   /** Counts a response or fault, by its name. */
   countResponse(name: string): void;
   summary(): LedgerSummary;
@@ -68,22 +99,22 @@ export interface Ledger {
    * @param after the last token of the previous page; empty for the first page. An unknown token: no entries
    */
   tokens(after?: string, limit?: number): TokenEntry[];
+  /** The messages that arrived again, each time that they did, in the order of arrival. */
+  repeats(): Repeat[];
   /** The last 100 accepted messages, the newest last. */
   recent(): AcceptedMessage[];
   clear(): void;
 }
 
-/** Times are milliseconds since the ledger's first message: small numbers, which take no memory of their own. */
-interface Message {
+interface Message extends Arrival {
   readonly messageId: string;
   readonly collapseId: string | undefined;
   count: number;
   readonly firstAt: number;
-  lastAt: number;
 }
 
 /** The first message id is a field of the record itself, because most tokens have no second one. */
-interface Entry {
+interface Entry extends Arrival {
   readonly index: number;
   readonly token: string;
   count: number;
@@ -91,9 +122,17 @@ interface Entry {
   collapseId: string | undefined;
   firstCount: number;
   firstAt: number;
-  lastAt: number;
   more: Message[] | undefined;
   isNotifiedTwice: boolean;
+}
+
+/** A repeat, with the time before as it was then. */
+interface KeptRepeat {
+  readonly token: string;
+  readonly messageId: string;
+  readonly collapseId: string | undefined;
+  readonly at: number;
+  readonly before: Readonly<Arrival>;
 }
 
 /** An empty ledger. */
@@ -109,8 +148,8 @@ class TokenLedger implements Ledger {
   readonly #collapseIds = new Map<string, string>();
   readonly #responses = new Map<string, number>();
   #recent: AcceptedMessage[] = [];
+  #repeats: KeptRepeat[] = [];
   #messages = 0;
-  #repeats = 0;
   #notifiedTwice = 0;
   #firstAt: number | undefined;
   #lastAt: number | undefined;
@@ -122,15 +161,19 @@ class TokenLedger implements Ledger {
     this.#clock = clock;
   }
 
-  record(message: AcceptedMessage): void {
+  record(message: AcceptedMessage, connection?: Connection): Arrival {
     const at = this.#time(this.#clock.now());
     this.#recent[this.#messages % maxRecent] = message;
     this.#messages += 1;
     const { token, messageId } = message;
     const collapseId = this.#interned(message.collapseId);
     const entry = this.#byToken.get(token);
-    if (entry === undefined) this.#addToken(token, messageId, collapseId, at);
-    else this.#addMessage(entry, messageId, collapseId, at);
+    if (entry === undefined) return this.#addToken(token, messageId, { collapseId, at, connection });
+    return this.#addMessage(entry, messageId, { collapseId, at, connection });
+  }
+
+  answered(arrival: Arrival): void {
+    arrival.answeredAt = this.#clock.now() - (this.#firstAt ?? 0);
   }
 
   countResponse(name: string): void {
@@ -141,7 +184,7 @@ class TokenLedger implements Ledger {
     return {
       tokens: this.#entries.length,
       messages: this.#messages,
-      repeats: this.#repeats,
+      repeats: this.#repeats.length,
       tokensNotifiedTwice: this.#notifiedTwice,
       peakPerSecond: this.#peak,
       firstAt: this.#firstAt ?? null,
@@ -160,6 +203,19 @@ class TokenLedger implements Ledger {
     return this.#entries.slice(last + 1, last + 1 + limit).map((entry) => this.#entryOf(entry));
   }
 
+  repeats(): Repeat[] {
+    const start = this.#firstAt ?? 0;
+    return this.#repeats.map(({ at, before: { lastAt, answeredAt, connection }, ...repeat }) => ({
+      ...repeat,
+      at: start + at,
+      before: {
+        at: start + lastAt,
+        answeredAt: answeredAt < 0 ? null : start + answeredAt,
+        endedAt: connection?.endedAt ?? null,
+      },
+    }));
+  }
+
   recent(): AcceptedMessage[] {
     const oldest = this.#messages % maxRecent;
     return [...this.#recent.slice(oldest), ...this.#recent.slice(0, oldest)];
@@ -171,7 +227,8 @@ class TokenLedger implements Ledger {
     this.#collapseIds.clear();
     this.#responses.clear();
     this.#recent = [];
-    this.#messages = this.#repeats = this.#notifiedTwice = 0;
+    this.#repeats = [];
+    this.#messages = this.#notifiedTwice = 0;
     this.#second = this.#inSecond = this.#peak = 0;
     this.#firstAt = this.#lastAt = undefined;
   }
@@ -196,7 +253,8 @@ class TokenLedger implements Ledger {
     return collapseId;
   }
 
-  #addToken(token: string, messageId: string | undefined, collapseId: string | undefined, at: number): void {
+  #addToken(token: string, messageId: string | undefined, arriving: Arriving): Entry {
+    const { collapseId, at, connection } = arriving;
     const entry: Entry = {
       index: this.#entries.length,
       token,
@@ -205,46 +263,59 @@ class TokenLedger implements Ledger {
       collapseId,
       firstCount: 1,
       firstAt: at,
-      lastAt: at,
+      ...{ lastAt: at, answeredAt: -1, connection },
       more: undefined,
       isNotifiedTwice: false,
     };
     this.#entries.push(entry);
     this.#byToken.set(token, entry);
+    return entry;
   }
 
-  #addMessage(entry: Entry, messageId: string | undefined, collapseId: string | undefined, at: number): void {
+  #addMessage(entry: Entry, messageId: string | undefined, arriving: Arriving): Arrival {
     entry.count += 1;
-    if (messageId === undefined) return;
+    if (messageId === undefined) return entry;
     if (entry.messageId === undefined) {
       entry.messageId = messageId;
-      entry.collapseId = collapseId;
+      entry.collapseId = arriving.collapseId;
       entry.firstCount = 1;
-      entry.firstAt = entry.lastAt = at;
-    } else if (entry.messageId === messageId) {
-      entry.firstCount += 1;
-      entry.lastAt = at;
-      this.#repeats += 1;
-    } else {
-      this.#addOtherMessage(entry, messageId, collapseId, at);
+      entry.firstAt = arriving.at;
+      arrive(entry, arriving);
+      return entry;
     }
+    if (entry.messageId !== messageId) return this.#addOtherMessage(entry, messageId, arriving);
+    entry.firstCount += 1;
+    this.#addRepeat(entry.token, messageId, entry, arriving);
+    return entry;
   }
 
-  #addOtherMessage(entry: Entry, messageId: string, collapseId: string | undefined, at: number): void {
+  #addOtherMessage(entry: Entry, messageId: string, arriving: Arriving): Arrival {
+    const { collapseId, at, connection } = arriving;
     entry.more ??= [];
     const known = entry.more.find((message) => message.messageId === messageId);
     if (known) {
       known.count += 1;
-      known.lastAt = at;
-      this.#repeats += 1;
-      return;
+      this.#addRepeat(entry.token, messageId, known, arriving);
+      return known;
     }
     const isSame = (other: { collapseId: string | undefined }) => other.collapseId === collapseId;
     if (collapseId !== undefined && !entry.isNotifiedTwice && (isSame(entry) || entry.more.some(isSame))) {
       entry.isNotifiedTwice = true;
       this.#notifiedTwice += 1;
     }
-    entry.more.push({ messageId, collapseId, count: 1, firstAt: at, lastAt: at });
+    const message: Message = {
+      ...{ messageId, collapseId, count: 1, firstAt: at },
+      ...{ lastAt: at, answeredAt: -1, connection },
+    };
+    entry.more.push(message);
+    return message;
+  }
+
+  #addRepeat(token: string, messageId: string, known: Arrival, arriving: Arriving): void {
+    const { lastAt, answeredAt, connection } = known;
+    const { collapseId, at } = arriving;
+    this.#repeats.push({ token, messageId, collapseId, at, before: { lastAt, answeredAt, connection } });
+    arrive(known, arriving);
   }
 
   #entryOf(entry: Entry): TokenEntry {
@@ -252,7 +323,23 @@ class TokenLedger implements Ledger {
     const start = this.#firstAt ?? 0;
     const all =
       messageId === undefined ? [] : [{ messageId, collapseId, count: firstCount, firstAt, lastAt }, ...more];
-    const messages = all.map((one) => ({ ...one, firstAt: start + one.firstAt, lastAt: start + one.lastAt }));
+    const messages = all.map((one) => ({
+      ...{ messageId: one.messageId, collapseId: one.collapseId, count: one.count },
+      ...{ firstAt: start + one.firstAt, lastAt: start + one.lastAt },
+    }));
     return { token, count, messages };
   }
+}
+
+/** What is known of a message when it arrives. */
+interface Arriving {
+  readonly collapseId: string | undefined;
+  readonly at: number;
+  readonly connection: Connection | undefined;
+}
+
+function arrive(known: Arrival, { at, connection }: Arriving): void {
+  known.lastAt = at;
+  known.answeredAt = -1;
+  known.connection = connection;
 }

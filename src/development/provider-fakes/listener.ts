@@ -8,7 +8,8 @@ import { createServer as createHttp2Server } from "node:http2";
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from "node:net";
 import { setTimeout as elapsed } from "node:timers/promises";
 import { createServer as createTlsServer, type TLSSocket } from "node:tls";
-import { type Handle, onHttp1Request, onHttp2Stream, registerReset } from "./exchange.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import { type Connection, type Handle, onHttp1Request, onHttp2Stream } from "./exchange.ts";
 
 /** Milliseconds that requests in flight have to finish when the port closes. */
 const closeMs = 200;
@@ -48,35 +49,41 @@ interface Protocols {
 export async function listen(
   options: ListenerOptions,
   { maxConcurrentStreams, http1 }: Protocols,
-  handle: Handle,
+  { handle, clock }: { readonly handle: Handle; readonly clock: Clock },
 ): Promise<Listener> {
   const { host = "127.0.0.1", port: wanted = 0, tls } = options;
-  const sockets = new Set<Socket>();
-  const http1Server = createHttp1Server(onHttp1Request(handle));
+  const connections = new Map<Socket, Connection>();
+  const http1Server = createHttp1Server(onHttp1Request(handle, track));
   const http2Server = createHttp2Server({ settings: { maxConcurrentStreams } });
   const sessions = new Set<{ close(): void }>();
-  http2Server.on("stream", onHttp2Stream(handle));
   http2Server.on("sessionError", () => undefined);
-  /** The socket whose session is being created. Node emits `session` synchronously. */
-  let starting: Socket | undefined;
+  /** The connection whose session is being created. Node emits `session` synchronously. */
+  let starting: Connection | undefined;
   http2Server.on("session", (session) => {
     sessions.add(session);
-    const socket = starting;
-    if (socket) registerReset(session, () => reset(socket));
+    if (starting) session.on("stream", onHttp2Stream(handle, starting));
     session.once("close", () => sessions.delete(session));
   });
 
   function speakHttp2(socket: Socket): void {
-    starting = socket;
+    starting = track(socket);
     http2Server.emit("connection", socket);
     starting = undefined;
   }
 
-  function track(socket: Socket): void {
-    sockets.add(socket);
+  /** @returns the connection of the socket, which is new the first time */
+  function track(socket: Socket): Connection {
+    const known = connections.get(socket);
+    if (known) return known;
+    const connection = { endedAt: undefined as number | undefined, reset: () => reset(socket) };
+    connections.set(socket, connection);
     socket.setNoDelay(true);
     socket.on("error", () => undefined);
-    socket.once("close", () => sockets.delete(socket));
+    socket.once("close", () => {
+      connection.endedAt = clock.now();
+      connections.delete(socket);
+    });
+    return connection;
   }
 
   function onCleartext(socket: Socket): void {
@@ -126,7 +133,7 @@ export async function listen(
       if (intent.state !== "accept") return;
       intent.state = "refuse";
       server.close();
-      for (const socket of sockets) reset(socket);
+      for (const connection of connections.values()) connection.reset();
     },
     acceptConnections() {
       if (intent.state !== "refuse") return;
@@ -142,7 +149,7 @@ export async function listen(
       const late = elapsed(closeMs, undefined, { signal: abandoned.signal }).catch(() => undefined);
       await Promise.race([closed, late]);
       abandoned.abort();
-      for (const socket of sockets) socket.destroy();
+      for (const socket of connections.keys()) socket.destroy();
       await closed;
     },
   };

@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Exchange, FakeResponse } from "./exchange.ts";
-import type { Ledger } from "./ledger.ts";
+import type { Arrival, Ledger } from "./ledger.ts";
 import type { Scenario } from "./scenario.ts";
 
 /** A scenario that is playing. */
@@ -25,6 +25,13 @@ interface ProviderScenarios {
   byToken(token: string): Scenario | undefined;
 }
 
+/** An accepted request. */
+interface Accepted {
+  readonly response: FakeResponse;
+  /** The message, if it is one that the ledger has recorded. */
+  readonly arrival?: Arrival;
+}
+
 export interface ScenarioPlayer {
   play(scenario: Scenario): PlayingScenario;
   /** The scenarios that are playing. */
@@ -33,9 +40,9 @@ export interface ScenarioPlayer {
   clear(): void;
   /**
    * Responds to a valid request: as a scenario says, or by accepting the message.
-   * @param accept records the message and returns the response; called at most once
+   * @param accept records the message; called at most once
    */
-  respond(exchange: Exchange, token: string, accept: () => FakeResponse): void;
+  respond(exchange: Exchange, token: string, accept: () => Accepted): void;
   /** Responds to a valid request to the OAuth token endpoint. */
   respondToTokenRequest(exchange: Exchange, accept: () => FakeResponse): void;
 }
@@ -107,26 +114,39 @@ export function createScenarioPlayer(dependencies: {
     return { ...made, headers: { ...made.headers, "retry-after": String(retryAfter) } };
   }
 
-  function carryOut(
-    exchange: Exchange,
-    scenario: Scenario | undefined,
-    accept: () => FakeResponse,
-  ): () => void {
+  function answer(exchange: Exchange, { response, arrival }: Accepted): void {
+    if (exchange.respond(response) && arrival) ledger.answered(arrival);
+  }
+
+  function carryOut(exchange: Exchange, scenario: Scenario | undefined, accept: () => Accepted): () => void {
     const response = scenario && responseOf(exchange, scenario);
     if (response) return () => (scenario.cut ? exchange.respondHalf(response) : exchange.respond(response));
     if (scenario?.fault === undefined) {
       const accepted = accept();
-      return () => exchange.respond(accepted);
+      return () => answer(exchange, accepted);
     }
     ledger.countResponse(scenario.fault);
     return faultAction(exchange, scenario, accept);
+  }
+
+  function faultAction(exchange: Exchange, scenario: Scenario, accept: () => Accepted): () => void {
+    const { fault, code = 0, reason = "Shutdown" } = scenario;
+    if (fault?.endsWith("-after-accept")) accept();
+    if (fault === "reset" || fault === "reset-after-accept") return () => exchange.reset();
+    if (fault === "disconnect" || fault === "disconnect-after-accept") return () => exchange.disconnect();
+    if (fault !== "goaway") return () => undefined;
+    const accepted = code === 0 ? accept() : undefined;
+    return () => {
+      if (accepted) answer(exchange, accepted);
+      exchange.goAway(code, JSON.stringify({ reason }));
+    };
   }
 
   function perform(
     exchange: Exchange,
     token: string,
     on: "messages" | "token",
-    accept: () => FakeResponse,
+    accept: () => Accepted,
   ): void {
     const { delayMs, scenario } = choose(token, on);
     const act = carryOut(exchange, scenario, accept);
@@ -160,10 +180,11 @@ export function createScenarioPlayer(dependencies: {
     playing: () => states.map(shown),
     clear: () => end(() => true),
     respond(exchange, token, accept) {
-      if (states.length === 0 && provider.byToken(token) === undefined) exchange.respond(accept());
+      if (states.length === 0 && provider.byToken(token) === undefined) answer(exchange, accept());
       else perform(exchange, token, "messages", accept);
     },
-    respondToTokenRequest: (exchange, accept) => perform(exchange, "", "token", accept),
+    respondToTokenRequest: (exchange, accept) =>
+      perform(exchange, "", "token", () => ({ response: accept() })),
   };
 
   function shown(state: ScenarioState): PlayingScenario {
@@ -180,19 +201,6 @@ export function createScenarioPlayer(dependencies: {
 
 function isRefusing({ scenario }: ScenarioState): boolean {
   return scenario.fault === "refuse-connections";
-}
-
-function faultAction(exchange: Exchange, scenario: Scenario, accept: () => FakeResponse): () => void {
-  const { fault, code = 0, reason = "Shutdown" } = scenario;
-  if (fault?.endsWith("-after-accept")) accept();
-  if (fault === "reset" || fault === "reset-after-accept") return () => exchange.reset();
-  if (fault === "disconnect" || fault === "disconnect-after-accept") return () => exchange.disconnect();
-  if (fault !== "goaway") return () => undefined;
-  const accepted = code === 0 ? accept() : undefined;
-  return () => {
-    if (accepted) exchange.respond(accepted);
-    exchange.goAway(code, JSON.stringify({ reason }));
-  };
 }
 
 /** Hashes a token to a number from 0 to 1, evenly distributed (FNV-1a with the finalizer of MurmurHash3). */

@@ -46,6 +46,17 @@ describe("the control port", () => {
     expect(recent.json.fcm.map(({ token }: { token: string }) => token)).toEqual(["a", "b", "a"]);
   });
 
+  it("shows repeats, a line each", async () => {
+    record("a", "b", "a");
+    const [line = "", ...more] = (await call("GET", "/ledger/repeats?provider=fcm")).text
+      .trimEnd()
+      .split("\n");
+    const before = { answeredAt: null, endedAt: null };
+    expect(JSON.parse(line)).toMatchObject({ token: "a", messageId: "m-a", collapseId: "n", before });
+    expect(more).toEqual([]);
+    expect((await call("GET", "/ledger/repeats")).status).toBe(400);
+  });
+
   it("shows tokens in pages, a line each", async () => {
     record("a", "b", "c");
     const lines = (text: string) =>

@@ -69,6 +69,31 @@ describe("the ledger", () => {
     ]);
   });
 
+  it("tells of each repeat what had become of the message before", () => {
+    const clock = movableClock();
+    const ledger = createLedger(clock);
+    const start = clock.now();
+    const connection = { endedAt: undefined as number | undefined, reset() {} };
+    for (const messageId of ["1", "2", "1", "1", "2"]) {
+      const message = { token: "a", messageId, collapseId: `n${messageId}`, payload: undefined };
+      const arrival = ledger.record(message, connection);
+      clock.move(1);
+      if (messageId === "1") ledger.answered(arrival);
+    }
+    connection.endedAt = start + 9_000;
+    const repeat = (messageId: string, at: number, before: number, answeredAt: number | null) => ({
+      ...{ token: "a", messageId, collapseId: `n${messageId}`, at: start + at },
+      before: { at: start + before, answeredAt: answeredAt && start + answeredAt, endedAt: start + 9_000 },
+    });
+    expect(ledger.repeats()).toEqual([
+      repeat("1", 2_000, 0, 1_000),
+      repeat("1", 3_000, 2_000, 3_000),
+      repeat("2", 4_000, 1_000, null),
+    ]);
+    ledger.clear();
+    expect(ledger.repeats()).toEqual([]);
+  });
+
   it("pages through tokens in the order of their first message", () => {
     const ledger = ledgerWith(["c", "1"], ["a", "2"], ["b", "3"], ["c", "4"]);
     const names = (page: { token: string }[]) => page.map(({ token }) => token);

@@ -22,10 +22,10 @@ beforeAll(async () => {
 });
 afterEach(() => fake.clear());
 
-function post(token: string, client: ClientHttp2Session = session(fake.origin)) {
+function post(token: string, client: ClientHttp2Session = session(fake.origin), messageId?: string) {
   const path = `/v1/projects/${fake.credentials.project_id}/messages:send`;
   const headers = { ":method": "POST", ":path": path, authorization: `Bearer ${bearer}` };
-  return send(client, headers, JSON.stringify({ message: fcmMessage(token) }));
+  return send(client, headers, JSON.stringify({ message: fcmMessage(token, messageId) }));
 }
 
 async function statuses(tokens: readonly string[]): Promise<number[]> {
@@ -35,6 +35,29 @@ async function statuses(tokens: readonly string[]): Promise<number[]> {
 
 const many = Array.from({ length: 400 }, (_, at) => `device-${at}`);
 const messages = () => fake.ledger.summary().messages;
+
+describe("a message that comes again", () => {
+  it.each<[string, Parameters<FcmFake["play"]>[0][], { answered: boolean; ended: boolean }]>([
+    ["after an answer", [], { answered: true, ended: false }],
+    ["after none", [{ fault: "reset-after-accept", times: 1 }], { answered: false, ended: false }],
+    [
+      "after its connection broke",
+      [{ fault: "disconnect-after-accept", times: 1 }],
+      { answered: false, ended: true },
+    ],
+  ])("is told from others: %s", async (_, scenarios, expected) => {
+    for (const scenario of scenarios) fake.play(scenario);
+    const client = session(fake.origin);
+    await post("device-1", client, "1").catch(() => undefined);
+    if (expected.ended) await waitFor(() => client.destroyed);
+    await post("device-1", client.destroyed ? session(fake.origin) : client, "1");
+    const [repeat] = fake.ledger.repeats();
+    const { answeredAt, endedAt } = repeat?.before ?? {};
+    expect({ answered: typeof answeredAt === "number", ended: typeof endedAt === "number" }).toEqual(
+      expected,
+    );
+  });
+});
 
 describe("who is concerned", () => {
   it("tokens that begin so", async () => {

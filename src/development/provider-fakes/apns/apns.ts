@@ -62,7 +62,11 @@ export async function startApnsFake(options: ApnsFakeOptions = {}): Promise<Apns
     connections: () => listener,
   });
   const handle = apns({ topic: credentials.topic, ledger, player, providerTokens });
-  const listener = await listen(options, { maxConcurrentStreams: streamsAtFirst, http1: false }, handle);
+  const listener = await listen(
+    options,
+    { maxConcurrentStreams: streamsAtFirst, http1: false },
+    { handle, clock },
+  );
 
   return {
     provider: "apns",
@@ -137,8 +141,9 @@ function apns({ topic, ledger, player, providerTokens }: Dependencies): (exchang
     const token = exchange.path.slice(devicePath.length).toLowerCase();
     const messageId = idOf(exchange.headers) ?? randomUUID();
     return player.respond(exchange, token, () => {
-      ledger.record({ token, messageId, collapseId: header(exchange.headers, "apns-collapse-id"), payload });
-      return { status: 200, headers: { "apns-id": messageId } };
+      const collapseId = header(exchange.headers, "apns-collapse-id");
+      const arrival = ledger.record({ token, messageId, collapseId, payload }, exchange.connection);
+      return { response: { status: 200, headers: { "apns-id": messageId } }, arrival };
     });
   };
 }

@@ -54,8 +54,10 @@ export async function startFcmFake(options: FcmFakeOptions = {}): Promise<FcmFak
     connections: () => listener,
   });
   let handle: (exchange: Exchange) => void = () => undefined;
-  const listener = await listen(options, { maxConcurrentStreams, http1: true }, (exchange) =>
-    handle(exchange),
+  const listener = await listen(
+    options,
+    { maxConcurrentStreams, http1: true },
+    { handle: (exchange) => handle(exchange), clock },
   );
   const credentials = { ...account, token_uri: `${listener.origin}/token` };
   const accessTokens = createAccessTokens(credentials, accessTokenSeconds, clock);
@@ -151,16 +153,22 @@ function fcm({
     const { message, validateOnly } = read;
     const target = message.token || (message.topic ? `/topics/${message.topic}` : (message.condition ?? ""));
     player.respond(exchange, target, () => {
-      if (validateOnly) return ok(`{\n  "name": "projects/${project}/messages/fake_message_id"\n}\n`);
+      if (validateOnly) {
+        return { response: ok(`{\n  "name": "projects/${project}/messages/fake_message_id"\n}\n`) };
+      }
       const tag = message.android?.notification?.["tag"];
-      ledger.record({
-        token: target,
-        messageId: message.data?.["messageId"],
-        collapseId: typeof tag === "string" ? tag : undefined,
-        payload: message,
-      });
+      const arrival = ledger.record(
+        {
+          token: target,
+          messageId: message.data?.["messageId"],
+          collapseId: typeof tag === "string" ? tag : undefined,
+          payload: message,
+        },
+        exchange.connection,
+      );
       accepted += 1;
-      return ok(`{\n  "name": "${namePrefix}${accepted.toString(16).padStart(16, "0")}"\n}\n`);
+      const name = `${namePrefix}${accepted.toString(16).padStart(16, "0")}`;
+      return { response: ok(`{\n  "name": "${name}"\n}\n`), arrival };
     });
   };
 }

@@ -55,7 +55,7 @@ export async function startWebPushFake(options: WebPushFakeOptions = {}): Promis
   const origin = () => listener.origin;
   const checkVapid = createCheckVapid(origin, clock);
   const handle = webPush({ origin, ledger, player, subscriptions, ended, checkVapid });
-  const listener = await listen(options, { maxConcurrentStreams, http1: true }, handle);
+  const listener = await listen(options, { maxConcurrentStreams, http1: true }, { handle, clock });
 
   return {
     provider: "webpush",
@@ -148,10 +148,11 @@ function webPush(dependencies: Dependencies): (exchange: Exchange) => void {
     }
     return player.respond(exchange, id, () => {
       const { messageId, tag } = membersOf(text);
-      ledger.record({ token: id, messageId, collapseId: tag, payload: text });
+      const message = { token: id, messageId, collapseId: tag, payload: text };
+      const arrival = ledger.record(message, exchange.connection);
       accepted += 1;
-      const ttl = String(exchange.headers["ttl"]);
-      return { status: 201, headers: { location: `${origin()}/message/${accepted}`, ttl } };
+      const headers = { location: `${origin()}/message/${accepted}`, ttl: String(exchange.headers["ttl"]) };
+      return { response: { status: 201, headers }, arrival };
     });
   };
 }
