@@ -8,6 +8,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { ROOT, say } from "../../scripts/command.ts";
 import { createCalls } from "./calls.ts";
+import { endChildrenAtExit, interruption } from "./ending.ts";
 import { type Fakes, providers } from "./fakes.ts";
 import { judge, redKinds, type Verdict } from "./judge.ts";
 import { Chance } from "./random.ts";
@@ -119,11 +120,13 @@ function report({ work, watch, played, problems, unsettled, verdict }: Run): boo
 process.chdir(ROOT);
 const { seconds, seed, logs } = readOptions();
 say(`Chaos for ${seconds} s; --seed ${seed} repeats what is drawn.`);
+endChildrenAtExit();
+const interrupted = interruption();
 const world = await createWorld();
 let isFine = false;
 try {
   say(`${world.members.length} processes are up.`);
-  isFine = report(await play(world, seconds, seed));
+  isFine = report(await Promise.race([play(world, seconds, seed), interrupted]));
 } finally {
   if (logs !== undefined)
     for (const { name, process, formerLogs } of world.members)
