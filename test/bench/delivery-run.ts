@@ -33,6 +33,8 @@ export interface RunFigures {
   readonly perSecond: number;
   /** Seconds from the first accepted message to the last. */
   readonly lastAfter: number;
+  /** Seconds from the end of what was played in the middle to the last; undefined: nothing was. */
+  readonly lastAfterTrouble: number | undefined;
   readonly repeats: number;
   /** Devices whose message the provider refused for good. */
   readonly failed: number;
@@ -49,6 +51,8 @@ interface Bench {
   readonly devices: number;
 }
 
+/** One for all runs: each logger listens to standard output. */
+const logger = createLogger({ level: "warn", environment: "production" });
 /** Devices of a chunk, as planning makes them. */
 const chunkSize = 1_000;
 const program = fileURLToPath(new URL("../push/delivery/worker-program.ts", import.meta.url));
@@ -65,7 +69,7 @@ export async function run(
   await plan(database, devices);
   const workers = await Promise.all(Array.from({ length: processes }, () => startWorker(bench)));
   try {
-    const curve = await watch(bench, inTheMiddle);
+    const { curve, troubledUntil } = await watch(bench, inTheMiddle);
     const cpuSeconds = (await Promise.all(workers.splice(0).map(stopWorker))).reduce((sum, one) => sum + one);
     const { tokens, repeats, firstAt, lastAt } = await fakes.summary();
     const { failed } = await countsOf(database.db);
@@ -74,6 +78,7 @@ export async function run(
     return {
       perSecond: most === undefined ? 0 : (most.accepted / (most.at - begin)) * 1000,
       lastAfter: ((lastAt ?? begin) - begin) / 1000,
+      lastAfterTrouble: troubledUntil && ((lastAt ?? begin) - troubledUntil) / 1000,
       repeats,
       failed,
       lost: devices - tokens - failed,
@@ -95,7 +100,6 @@ async function plan({ db, ...database }: OpenDatabase, devices: number): Promise
     await db.execute(sql`delete from push.${sql.identifier(table)}`);
   }
   await db.execute(sql`delete from push_jobs.job`);
-  const logger = createLogger({ level: "warn", environment: "production" });
   const jobs = createJobs({ database: { db, ...database }, tables: pushJobTables, logger });
   await jobs.start();
   const id = uuidv7(Date.now());
@@ -162,20 +166,28 @@ interface Point {
   readonly accepted: number;
 }
 
+/** What was seen of a run. */
+interface Watched {
+  readonly curve: readonly Point[];
+  /** When what was played in the middle was over, in milliseconds since the epoch; undefined: nothing was. */
+  readonly troubledUntil: number | undefined;
+}
+
 /** Looks at the ledger until nothing is left to be sent. */
-async function watch({ database, fakes, devices }: Bench, inTheMiddle?: Scenario): Promise<Point[]> {
+async function watch({ database, fakes, devices }: Bench, inTheMiddle?: Scenario): Promise<Watched> {
   const curve: Point[] = [];
-  let isPlayed = inTheMiddle === undefined;
+  let troubledUntil: number | undefined;
   for (const until = performance.now() + 3_600_000; performance.now() < until; await setTimeout(100)) {
     const { tokens: accepted } = await fakes.summary();
     curve.push({ at: Date.now(), accepted });
-    if (!isPlayed && accepted * 2 >= devices) {
-      isPlayed = true;
-      if (inTheMiddle) await fakes.play(inTheMiddle);
+    if (inTheMiddle && troubledUntil === undefined && accepted * 2 >= devices) {
+      await fakes.play(inTheMiddle);
+      troubledUntil = Date.now() + (inTheMiddle.seconds ?? 0) * 1_000;
     }
     // The database is asked less often than the ledger, and only when the end is near.
     const isNear = accepted >= devices * 0.98 && curve.length % 10 === 0;
-    if (accepted >= devices || (isNear && (await countsOf(database.db)).open === 0)) return curve;
+    if (accepted >= devices || (isNear && (await countsOf(database.db)).open === 0))
+      return { curve, troubledUntil };
   }
   throw new Error("the send has not ended within an hour");
 }

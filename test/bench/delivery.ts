@@ -61,6 +61,8 @@ async function table(processes: number, bench: Parameters<typeof run>[0]): Promi
         figures.cpuSeconds.toFixed(1).padStart(12),
       ].join(""),
     );
+    if (figures.lastAfterTrouble !== undefined)
+      print(`  the last ${figures.lastAfterTrouble.toFixed(1)} s after its end`);
     if (figures.lost !== 0) process.exitCode = 1;
   }
   return rates;
