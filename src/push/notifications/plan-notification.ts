@@ -88,7 +88,7 @@ export function createPlanner(dependencies: Dependencies): Planner {
         const first = isOutdated ? undefined : await addChunks(tx, range, chunks.length);
         if (first === undefined) throw new StepUndoneError();
         await enqueueChunks(tx, jobs, chunks, { first, isTest: range.isTest });
-        await endStep(tx, range, now);
+        await endStep(tx, range, now, countsAfter(first, chunks.length));
         await removeRange(tx, job);
         await jobs.complete(tx, job.queue, job);
         return "planned";
@@ -111,6 +111,7 @@ export function createPlanner(dependencies: Dependencies): Planner {
       // Resuming gives it a job again.
       if (notification?.state === "PAUSED") await renameRange(tx, job, null);
       else await removeRange(tx, job);
+      if (notification && !notification.isRecalled) await countRecipients(tx, job.data.notificationId);
       await jobs.complete(tx, job.queue, job);
       return true;
     });
@@ -150,21 +151,46 @@ async function addChunks(
   return found && found.chunks - chunks;
 }
 
+/** By how much a notification grows between two counts of its recipients. */
+const growth = 1.1;
+
 /**
- * Counts the recipients so far, and ends planning if no other range is left. The notification is locked by now: of two
- * steps that end at once, the second one sees what the first has written and removed.
+ * Whether the recipients are counted after a step. They are summed over all that was planned, so a large notification
+ * counts them only now and then, which takes no longer in all than a few such sums.
+ * @param before how many chunks the notification had before the step that added some
  */
-async function endStep(tx: Database, { notificationId, after }: PlanRange, at: Date): Promise<void> {
+export function countsAfter(before: number, added: number): boolean {
+  const stage = (chunks: number) => Math.floor(Math.log(chunks) / Math.log(growth));
+  return stage(before + added) > stage(before);
+}
+
+/**
+ * Ends planning if no other range is left, and counts the recipients then, or when it is time to. The notification is
+ * locked by now: of two steps that end at once, the second one sees what the first has written and removed.
+ */
+async function endStep(
+  tx: Database,
+  { notificationId, after }: PlanRange,
+  at: Date,
+  counts: boolean,
+): Promise<void> {
   const id = sql`${notificationId}::uuid`;
   const isLast = sql`not exists (
     select from ${planRanges} where ${range.notificationId} = ${id} and ${range.after} <> ${after}::bigint)`;
   await tx.execute(sql`
     update ${notifications}
-    set ${notification.recipients} = ${recipientsOf(id)},
+    set ${notification.recipients} = case when is_last or ${counts}::boolean then ${recipientsOf(id)}
+        else ${notification.recipients} end,
       ${notification.state} = case when is_last then 'SENDING' else ${notification.state} end,
       ${notification.plannedAt} = case when is_last then ${at.toISOString()}::timestamptz end
     from (select ${isLast} as is_last) as rest
     where ${notification.id} = ${id}`);
+}
+
+async function countRecipients(tx: Database, notificationId: string): Promise<void> {
+  const id = sql`${notificationId}::uuid`;
+  await tx.execute(sql`
+    update ${notifications} set ${notification.recipients} = ${recipientsOf(id)} where ${notification.id} = ${id}`);
 }
 
 async function hasRange(tx: Database, { id, data }: Job<PlanJob>): Promise<boolean> {

@@ -2,7 +2,7 @@
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { deliveryQueue, type PlanJob, planQueue, planRestQueue } from "../../../src/push/database.ts";
-import { createPlanner } from "../../../src/push/notifications/plan-notification.ts";
+import { countsAfter, createPlanner } from "../../../src/push/notifications/plan-notification.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -134,6 +134,35 @@ describe.each(backends)("planning on %s", (backend) => {
     const [tested] = test ? await lab.chunks(test.id) : [];
     const order = (await lab.waiting(deliveryQueue("outbox"))).map(({ chunkId }) => String(chunkId));
     expect(order).toEqual([tested, largest[0], smallest[0], ...largest.slice(1)].map((chunk) => chunk?.id));
+  });
+
+  test("recipients are counted now and then, and exactly when planning ends or is stopped", async () => {
+    const { db, jobs, clock } = lab;
+    const { handle } = createPlanner({ db, jobs, clock, providers: allProviders, window: 1 });
+    await lab.addDevices(Array.from({ length: 15 }, (_, index) => ({ userId: `user-${index}` })));
+    const id = await lab.accept();
+    for (let step = 0; step < 13; step += 1) await handle(await lab.takePlanJob());
+    expect(await lab.progress(id)).toMatchObject({ planned: 13, recipients: 12 });
+    await lab.notifications.pause(id);
+    await lab.plan(1);
+    expect(await lab.progress(id)).toMatchObject({ state: "PAUSED", planned: 13, recipients: 13 });
+    await lab.notifications.resume(id);
+    await lab.plan(1);
+    expect(await lab.progress(id)).toMatchObject({ state: "SENDING", planned: 15, recipients: 15 });
+  });
+
+  test("what is summed for the counts of recipients grows with the send, and not with its square", () => {
+    const chunksOfStep = 16;
+    let summed = 0;
+    let steps = 0;
+    for (let chunks = 0; chunks < 100_000; chunks += chunksOfStep, steps += 1) {
+      if (countsAfter(chunks, chunksOfStep)) summed += chunks + chunksOfStep;
+    }
+    expect(steps).toBe(6_250);
+    expect(summed).toBeLessThan(12 * 100_000);
+    // Of a small one each step counts.
+    for (let chunks = 0; chunks < 10; chunks += 1) expect(countsAfter(chunks, 1)).toBe(true);
+    expect(countsAfter(50, 0)).toBe(false);
   });
 
   test("jobs of notifications that are gone are ended", async () => {
