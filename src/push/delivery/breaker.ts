@@ -43,6 +43,9 @@ export interface SharedState {
   readonly since: string;
 }
 
+/** Users of a row that are remembered; more show nothing more. */
+const maxRow = 1_000;
+
 type Rules = Pick<DeliveryRules, "retriesInARow" | "firstPauseMs" | "probeMessages" | "evidenceMs">;
 
 export class Breaker {
@@ -51,8 +54,11 @@ export class Breaker {
   #cause: Cause | undefined;
   #pausedUntil = 0;
   #since = "";
-  /** Failures in a row, and the longest wait that they wanted. */
-  #row = { length: 0, afterMs: 0 };
+  /**
+   * Failures in a row, their users, and the longest wait that they wanted. That nothing comes back counts once for each
+   * user, and one user alone makes no row: so no single device pauses a service that has little else to do.
+   */
+  readonly #row = { length: 0, users: new Set<string>(), afterMs: 0 };
   #probes = { admitted: 0, failed: 0 };
   #workedAt = Number.NEGATIVE_INFINITY;
   /** When the latest message was sent that the service has answered. */
@@ -93,22 +99,26 @@ export class Breaker {
     const state = this.state(now);
     // It was sent before the pause, and is no probe: it shows nothing of the service as it is now.
     if (state === "probing" && sent.at < this.#pausedUntil) return undefined;
-    if (kind === "retry" && (outcome.isOwn || (outcome.isUnanswered && this.#isItsOwn(sent)))) {
+    if (kind === "retry" && (outcome.isOwn || (outcome.isUnanswered && this.#isItsOwn(userId, sent)))) {
       if (state === "probing") this.#probes.admitted = Math.max(0, this.#probes.admitted - 1);
       return undefined;
     }
     if (kind === "retry" || kind === "unavailable") {
       const { reason, afterMs = 0 } = outcome;
-      return this.#fail({ cause: "unavailable", afterMs, reason }, kind === "unavailable", now);
+      const isKnown = kind === "retry" && outcome.isUnanswered && this.#row.users.has(userId);
+      if (!isKnown) this.#row.length += 1;
+      return this.#fail({ cause: "unavailable", afterMs, reason }, userId, kind === "unavailable", now);
     }
-    if (kind === "refused") return this.#fail({ cause: kind, afterMs: 0, reason: outcome.reason }, true, now);
+    if (kind === "refused") {
+      return this.#fail({ cause: kind, afterMs: 0, reason: outcome.reason }, userId, true, now);
+    }
     const isForeign = kind === "foreign";
     const isMostForeign = kind !== "failed" && this.#judge.add(userId, isForeign);
     if (isForeign && this.#cause === "foreign") {
       // The service answers, but it does not show yet that it takes our users' tokens again.
-      return this.#fail({ cause: kind, afterMs: 0, reason: outcome.reason }, true, now);
+      return this.#fail({ cause: kind, afterMs: 0, reason: outcome.reason }, userId, true, now);
     }
-    this.#row = { length: 0, afterMs: 0 };
+    this.#endRow();
     this.#workedAt = now;
     this.#answeredUpTo = Math.max(this.#answeredUpTo, sent.at);
     if (isForeign && isMostForeign && state === "open") {
@@ -121,26 +131,40 @@ export class Breaker {
 
   /**
    * Whether that a message gets no answer says nothing about the service. One that answers what was sent later is there;
-   * and a message that failed before may be the cause itself. So the messages that are left at the end of a send, as they
-   * never get an answer, stop no other send; but those that were in flight when the service fell silent count, as it has
-   * answered nothing that was sent after them.
+   * and a message that failed before may be the cause itself, as may a user whose messages have failed since the service
+   * last answered. So the messages that are left at the end of a send, as they never get an answer, stop no other send;
+   * but those that were in flight when the service fell silent count, as it has answered nothing that was sent after them.
    */
-  #isItsOwn({ at, isRetry }: Sent): boolean {
-    return isRetry || at < this.#answeredUpTo;
+  #isItsOwn(userId: string, { at, isRetry }: Sent): boolean {
+    return isRetry || at < this.#answeredUpTo || this.#row.users.has(userId);
+  }
+
+  /** The service has answered. */
+  #endRow(): void {
+    this.#row.length = 0;
+    this.#row.users.clear();
+    this.#row.afterMs = 0;
+  }
+
+  /** Whether the failures in a row are enough to show that the service fails. */
+  get #isRow(): boolean {
+    return this.#row.length >= this.#rules.retriesInARow && this.#row.users.size > 1;
   }
 
   /** @param isCertain one such failure shows that the service fails; otherwise only a row of them does */
-  #fail(failure: Failure, isCertain: boolean, now: number): Failure | undefined {
+  #fail(failure: Failure, userId: string, isCertain: boolean, now: number): Failure | undefined {
     const state = this.state(now);
-    this.#row = { length: this.#row.length + 1, afterMs: Math.max(this.#row.afterMs, failure.afterMs) };
+    const row = this.#row;
+    if (row.users.size < maxRow) row.users.add(userId);
+    row.afterMs = Math.max(row.afterMs, failure.afterMs);
     if (state === "probing") {
       this.#probes.failed += 1;
       if (this.#probes.failed < this.#probes.admitted) return undefined;
-      return this.#pause({ ...failure, afterMs: this.#row.afterMs }, now);
+      return this.#pause({ ...failure, afterMs: row.afterMs }, now);
     }
     if (failure.cause !== "unavailable") return state === "open" ? this.#pause(failure, now) : undefined;
-    if (!isCertain && this.#row.length < this.#rules.retriesInARow) return undefined;
-    const { afterMs } = this.#row;
+    if (!isCertain && !this.#isRow) return undefined;
+    const { afterMs } = row;
     if (state !== "paused") return this.#pause({ ...failure, afterMs }, now);
     // What was in flight when the pause began can only prolong it: by a little more than it wants, as each time is stored.
     if (now + afterMs <= this.#pausedUntil) return undefined;
@@ -156,7 +180,7 @@ export class Breaker {
     return failure;
   }
 
-  /** Takes over what all processes share. A new state is judged by its own answers. */
+  /** Takes over what all processes share. A new state is judged by its own answers; only one that works ends a row. */
   share({ cause, pausedMs, since }: SharedState, now: number): void {
     const isSame = since === this.#since;
     // Probing began when the pause was over, and not when another chunk learns that it is.
@@ -169,6 +193,8 @@ export class Breaker {
     if (isSame) return;
     this.#since = since;
     this.#judge.clear();
-    this.#row = { length: 0, afterMs: 0 };
+    this.#row.length = 0;
+    this.#row.afterMs = 0;
+    if (cause === undefined) this.#endRow();
   }
 }

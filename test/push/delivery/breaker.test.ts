@@ -92,6 +92,18 @@ describe("a service that is open", () => {
     }
   });
 
+  test.each([
+    ["whose messages get no answer, and each further one counts once", silent, ["bob", "bob", "cid"]],
+    ["whose messages fail", retry, ["bob"]],
+  ])("is not for one user alone %s", (_, outcome, others) => {
+    const breaker = new Breaker(rules);
+    const report = (user: string) => breaker.report(outcome, user, 0, { at: 0, isRetry: false });
+    expect(new Set(Array.from({ length: 50 }, () => report("ann")))).toEqual(new Set([undefined]));
+    const verdicts = others.map(report);
+    expect(verdicts.pop()).toMatchObject({ cause: "unavailable" });
+    expect(verdicts.every((verdict) => verdict === undefined)).toBe(true);
+  });
+
   test.each([0.8, 0.95, 0.998])("is where it fails %d of its messages, with many in flight", (failing) => {
     const breaker = new Breaker({ ...rules, retriesInARow: 20 });
     // 16 messages a millisecond; each is answered after 50 ms. One in so many succeeds, at no regular distance.
@@ -209,6 +221,18 @@ describe("a service that is probed", () => {
     }
     expect([1, 2, 3].map(() => breaker.admits(0))).toEqual([true, true, false]);
     expect(reported(breaker, [retry, retry])).toMatchObject({ cause: "unavailable" });
+  });
+
+  test("is paused again once, and no more, by a user whose messages never get an answer", () => {
+    const breaker = probing("unavailable");
+    const probe = (now: number, outcome: Outcome) => {
+      expect(breaker.admits(now)).toBe(true);
+      return breaker.report(outcome, "ann", now, { at: now, isRetry: false });
+    };
+    expect(probe(0, silent)).toMatchObject({ cause: "unavailable" });
+    breaker.share({ cause: "unavailable", pausedMs: 1_000, since: "2" }, 0);
+    for (const now of [1_000, 2_000, 3_000]) expect(probe(now, silent)).toBeUndefined();
+    expect(probe(4_000, sent)).toBe("works");
   });
 
   test("is not judged by messages that were sent before its pause was over", () => {
