@@ -6,6 +6,7 @@ import type postgres from "postgres";
 import { messageId } from "../../src/push/delivery/message-id.ts";
 import { isHealthy, ledgerToken } from "./audience.ts";
 import { type Fakes, type Provider, providers } from "./fakes.ts";
+import type { LagAt } from "./lag.ts";
 import { explanation, type Repeat } from "./repeats.ts";
 import type { Played } from "./troubles.ts";
 import type { Sent } from "./work.ts";
@@ -46,7 +47,8 @@ interface Account {
 
 /**
  * Milliseconds after the answer to a pause or cancelling in which messages may still arrive: a second until no process
- * begins one any more, and one for what had been handed to connections by then, as the machine is busy.
+ * begins one any more, and one for what had been handed to connections by then, as the machine is busy. So late as the
+ * machine is, so late is what arrives noted.
  */
 const stopMs = 2_000;
 const shown = 5;
@@ -68,6 +70,7 @@ export async function judge(
   fakes: Fakes,
   sent: readonly Sent[],
   played: readonly Played[],
+  lagAt: LagAt,
 ): Promise<Verdict> {
   const red = new Map<string, { count: number; first: string[] }>();
   const byToken = await loadDevices(admin);
@@ -90,7 +93,8 @@ export async function judge(
       if (at < from || at >= to) continue;
       const after = at - from;
       latestAfterStop = Math.max(latestAfterStop, after);
-      if (after > stopMs) mark("after a stop", `${what}: ${after} ms after ${iso(from)}`);
+      if (after > stopMs && after > stopMs + lagAt(at))
+        mark("after a stop", `${what}: ${after} ms after ${iso(from)}`);
     }
   }
 
@@ -108,7 +112,7 @@ export async function judge(
   }
 
   function checkRepeat(repeat: Repeat): void {
-    const why = explanation(repeat, played);
+    const why = explanation(repeat, played, lagAt);
     if (why !== undefined) {
       repeats.set(why, (repeats.get(why) ?? 0) + 1);
       return;

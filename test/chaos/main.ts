@@ -11,6 +11,7 @@ import { createCalls } from "./calls.ts";
 import { endChildrenAtExit, interruption } from "./ending.ts";
 import { type Fakes, providers } from "./fakes.ts";
 import { judge, redKinds, type Verdict } from "./judge.ts";
+import { watchLag } from "./lag.ts";
 import { Chance } from "./random.ts";
 import { type Played, startTroubles, troubles } from "./troubles.ts";
 import { type ProgressWatch, watchProgress } from "./watch.ts";
@@ -59,6 +60,8 @@ interface Run {
   readonly played: readonly Played[];
   readonly problems: ReadonlySet<string>;
   readonly unsettled: readonly Sent[];
+  /** Milliseconds. */
+  readonly longestLag: number;
   readonly verdict: Verdict;
 }
 
@@ -69,6 +72,7 @@ async function play(world: World, seconds: number, seed: number): Promise<Run> {
   const calls = createCalls(world, chance(1));
   const work = startWork(world, calls, chance(2));
   const watch = watchProgress(work, calls);
+  const lag = watchLag(world);
   const running = startTroubles(world, chance(3));
   await pause(seconds * 1_000);
   const played = await running.end();
@@ -82,12 +86,13 @@ async function play(world: World, seconds: number, seed: number): Promise<Run> {
     say(`  ${iso(startedAt)} to ${iso(endedAt)}: ${trouble.name}`);
   const unsettled = await settle(work.sent);
   await watch.end();
-  const verdict = await judge(world.admin, world.fakes, work.sent, played);
-  return { work, watch, played, problems: running.problems, unsettled, verdict };
+  await lag.end();
+  const verdict = await judge(world.admin, world.fakes, work.sent, played, lag.at);
+  return { work, watch, played, problems: running.problems, unsettled, longestLag: lag.longest(), verdict };
 }
 
 /** @returns whether nothing is red */
-function report({ work, watch, played, problems, unsettled, verdict }: Run): boolean {
+function report({ work, watch, played, problems, unsettled, longestLag, verdict }: Run): boolean {
   const line = (what: string, figure: number | string, isRed = false) =>
     say(`${what.padEnd(44)}${String(figure).padStart(12)}${isRed ? "  RED" : ""}`);
   say();
@@ -99,6 +104,7 @@ function report({ work, watch, played, problems, unsettled, verdict }: Run): boo
   line("messages", verdict.messages);
   for (const [why, count] of verdict.repeats) line(`repeats, ${why}`, count);
   line("devices that were given up", verdict.deadLetters);
+  line("longest that the machine was late", `${longestLag} ms`);
   line("latest message after a pause or cancelling", `${verdict.latestAfterStop} ms`);
   const found = redKinds.map((kind) => ({ kind, ...(verdict.red.get(kind) ?? { count: 0, first: [] }) }));
   const red = [

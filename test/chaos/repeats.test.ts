@@ -37,8 +37,21 @@ describe("a message that arrived twice", () => {
       [stop],
       "SIGSTOP and SIGCONT",
     ],
+    [
+      "its process went on and lost its work to another before it stored the answer",
+      0.1,
+      null,
+      [playedAt("SIGSTOP", 48, 58)],
+      "SIGSTOP and SIGCONT",
+    ],
   ] as const)("is explained: %s", (_what, answered, ended, played, name) => {
-    expect(explanation(repeated(answered, ended), played)).toBe(name);
+    expect(explanation(repeated(answered, ended), played, () => 0)).toBe(name);
+  });
+
+  it("is explained where the machine is late: so late is what is noted and stored", () => {
+    // The process was killed at 61 s, which the fake noted four seconds later.
+    expect(explanation(repeated(0.1, 5), [kill], () => 4_000)).toBe("kill -9 and restart");
+    expect(explanation(repeated(0.1, 9), [kill], () => 4_000)).toBeUndefined();
   });
 
   it.each([
@@ -57,6 +70,6 @@ describe("a message that arrived twice", () => {
     ],
     ["the database's connections ended", 0.1, null, [playedAt("database", 60, 60)]],
   ] as const)("is not: %s", (_what, answered, ended, played) => {
-    expect(explanation(repeated(answered, ended), played)).toBeUndefined();
+    expect(explanation(repeated(answered, ended), played, () => 0)).toBeUndefined();
   });
 });

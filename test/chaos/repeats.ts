@@ -3,6 +3,7 @@
  * record of it, was lost. So the time before either got no answer, or its answer was on its way to a connection that
  * broke, or to a process that was killed, or that was stopped for so long that others took its work over.
  */
+import type { LagAt } from "./lag.ts";
 import type { Played } from "./troubles.ts";
 
 /** The times are milliseconds since the epoch. */
@@ -20,7 +21,7 @@ export interface Repeat {
   };
 }
 
-/** What a process was answered it stores within a second; on a busy machine, and after a lost connection, it takes longer. */
+/** What a process was answered it stores within a second; after a lost connection to the database it takes longer. */
 const unstoredMs = 3_000;
 /** What a fake has answered is read within this time, unless the connection breaks first. */
 const unreadMs = 1_000;
@@ -28,29 +29,36 @@ const unreadMs = 1_000;
 const slackMs = 1_000;
 /** A process that is stopped for longer may lose its work to others, as it misses the heartbeats of its jobs. */
 const missedMs = 6_000;
-
-const isNear = (at: number, from: number, to: number) => at >= from - slackMs && at <= to + slackMs;
+/** It has its chunks until others notice that, and fetch them. What it sends by then and has not stored comes again. */
+const takenOverMs = 6_000;
 
 /** The trouble that explains the repeat, or that nothing was answered; undefined: it should not have come. */
-export function explanation({ before }: Repeat, played: readonly Played[]): string | undefined {
+export function explanation({ before }: Repeat, played: readonly Played[], lagAt: LagAt): string | undefined {
   const { at, answeredAt } = before;
   if (answeredAt === null) return "not answered before";
   const endedAt = before.endedAt ?? Number.POSITIVE_INFINITY;
-  return played.find((one) => explains(one, { at, answeredAt, endedAt }))?.trouble.name;
+  const lag = Math.max(lagAt(answeredAt), lagAt(before.endedAt ?? answeredAt));
+  const message = { at, answeredAt, endedAt };
+  return played.find((one) => explains(one, message, lag))?.trouble.name;
 }
 
 function explains(
   { trouble, startedAt, endedAt: overAt }: Played,
   { at, answeredAt, endedAt }: { readonly at: number; readonly answeredAt: number; readonly endedAt: number },
+  lag: number,
 ): boolean {
+  const slack = slackMs + lag;
+  const isNear = (from: number, to: number) => endedAt >= from - slackMs && endedAt <= to + slack;
   switch (trouble.breaks) {
     case "process":
-      return isNear(endedAt, startedAt, startedAt) && answeredAt >= endedAt - unstoredMs;
+      return isNear(startedAt, startedAt) && answeredAt >= endedAt - unstoredMs - lag;
     case "connections":
-      return isNear(endedAt, startedAt, overAt) && answeredAt >= endedAt - unreadMs;
+      return isNear(startedAt, overAt) && answeredAt >= endedAt - unreadMs - lag;
     case "time":
       return (
-        overAt - startedAt >= missedMs && answeredAt >= startedAt - unstoredMs && at <= startedAt + slackMs
+        overAt - startedAt >= missedMs &&
+        answeredAt >= startedAt - unstoredMs - lag &&
+        (at <= startedAt + slack || (at >= overAt && at <= overAt + takenOverMs + lag))
       );
     default:
       return false;
