@@ -2,7 +2,7 @@
  * Stores the results of a chunk. At its end in one transaction: the counts of its messages, the next state of the
  * devices that are left, and the end of its job. Before that, what has been answered so far. Only the worker that took
  * the chunk last can do so. It alone counts, and writes the counts as they are then, so that it does no harm if a
- * transaction is repeated whose commit was not seen.
+ * transaction is repeated whose commit was not seen: then nothing is new, and no user counts twice.
  */
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
@@ -108,8 +108,8 @@ export async function storeAnswers(
       const data: DeliveryJob = { chunkId: await splitChunk(tx, chunk, untried) };
       await jobs.enqueue(tx, deliveryQueue(provider), [{ id: rest.jobId, data, priority: job.priority }]);
     }
-    await writeChunk(tx, chunk, counts, kept, isToSplit ? rest.devices.length : 0);
-    return recordAll(tx, provider, answers, limits);
+    const isNew = await writeChunk(tx, chunk, counts, kept, isToSplit ? rest.devices.length : 0);
+    return recordAll(tx, provider, { answers, isNew }, limits);
   });
 }
 
@@ -163,11 +163,11 @@ export async function settleChunk(
     // Before the chunk is written: what is split off takes over since when it has failed.
     for (const part of others) parts.push({ chunkId: await splitChunk(tx, chunk, part), ...part });
     const moved = others.reduce((sum, { devices }) => sum + devices.length, 0);
-    await writeChunk(tx, chunk, counts, first, moved);
+    const isNew = await writeChunk(tx, chunk, counts, first, moved);
     for (const part of parts) await enqueuePart(tx, part);
     await jobs.complete(tx, queue, job);
     // Last, since all workers of a provider meet in its row if the removals are stopped.
-    const removals = await recordAll(tx, provider, answers, limits);
+    const removals = await recordAll(tx, provider, { answers, isNew }, limits);
     return {
       isOver: parts.every(({ state }) => state === "DONE" || state === "DEAD"),
       dropped: first.state === "DONE" ? first.devices.length : 0,
@@ -180,10 +180,10 @@ export async function settleChunk(
 async function recordAll(
   tx: Database,
   provider: ProviderName,
-  answers: Answers | undefined,
+  { answers, isNew }: { readonly answers: Answers | undefined; readonly isNew: boolean },
   limits: StopLimits,
 ): Promise<Removals> {
-  if (answers) await recordAnswers(tx, provider, answers);
+  if (answers && isNew) await recordAnswers(tx, provider, answers);
   return answers?.dead.length
     ? recordDead(tx, provider, answers.dead, limits)
     : { isHeld: false, stoppedAt: undefined };
@@ -251,22 +251,34 @@ const writeParameters = [
   "failures",
 ] as const;
 
+const c = names(deliveryChunks, "c");
+/** The chunk as it was before it is written. */
+const b = names(deliveryChunks, "b");
+const written = selection({
+  hasNewAnswers: computed(boolean, sql`(${c.sent}, ${c.failed}) <> (${b.sent}, ${b.failed})`),
+});
+
 const updateChunk = prepared(writeParameters, (parameter) => {
   const chunk = names(deliveryChunks);
   return sql`
-    update ${deliveryChunks}
+    update ${deliveryChunks} c
     set ${chunk.state} = ${parameter.state}, ${chunk.deviceIds} = ${parameter.left}::bigint[],
-      ${chunk.planned} = ${chunk.planned} - ${parameter.moved}::int, ${chunk.sent} = ${parameter.sent}::int,
+      ${chunk.planned} = ${c.planned} - ${parameter.moved}::int, ${chunk.sent} = ${parameter.sent}::int,
       ${chunk.failed} = ${parameter.failed}::int, ${chunk.dropped} = ${parameter.dropped}::int,
       ${chunk.dead} = ${parameter.dead}::int, ${chunk.failures} = ${parameter.failures}::jsonb,
       ${chunk.retries} = ${parameter.retries}::int, ${chunk.reason} = ${parameter.reason}::text,
       ${chunk.jobId} = ${parameter.jobId}::uuid,
       ${chunk.firstAttemptAt} = case when ${parameter.startsAnew}::boolean then null
-        else ${chunk.firstAttemptAt} end,
+        else ${c.firstAttemptAt} end,
       ${chunk.updatedAt} = now()
-    where ${chunk.id} = ${parameter.id}::bigint and ${chunk.attempt} = ${parameter.attempt}::int
-      and ${chunk.state} = 'SENDING'
-    returning 1 as one`;
+    from (
+      select ${chunk.id}, ${chunk.sent}, ${chunk.failed} from ${deliveryChunks}
+      where ${chunk.id} = ${parameter.id}::bigint and ${chunk.attempt} = ${parameter.attempt}::int
+        and ${chunk.state} = 'SENDING'
+      for update
+    ) b
+    where ${c.id} = ${b.id}
+    returning ${written}`;
 });
 
 /** Whether the time in which the devices failed begins anew: they wait, and not because of their own failures. */
@@ -274,17 +286,22 @@ function startsAnew({ state, jobId, services }: Part): boolean {
   return (state === "PENDING" && jobId === null) || services.length > 0;
 }
 
-/** Writes the chunk with the devices that it keeps. @param moved how many were split off, which it no longer counts */
+/**
+ * Writes the chunk with the devices that it keeps.
+ * @param moved how many were split off, which it no longer counts
+ * @returns whether messages were answered since it was written last: not if the transaction is repeated and was committed before
+ */
 async function writeChunk(
   tx: Database,
   chunk: TakenChunk,
   { sent, failed, dropped, dead, failures }: ChunkCounts,
   kept: Part,
   moved: number,
-): Promise<void> {
+): Promise<boolean> {
   const isDropped = kept.state === "DONE";
-  const written = await rowCount(
+  const [found] = await rows(
     tx,
+    written,
     updateChunk({
       id: chunk.id,
       attempt: chunk.attempt,
@@ -302,7 +319,8 @@ async function writeChunk(
       failures: JSON.stringify(Object.fromEntries(failures)),
     }),
   );
-  if (written === 0) throw new JobLostError(`another worker has taken chunk ${chunk.id}`);
+  if (!found) throw new JobLostError(`another worker has taken chunk ${chunk.id}`);
+  return found.hasNewAnswers;
 }
 
 const madeChunk = selection({ id: names(deliveryChunks).id });

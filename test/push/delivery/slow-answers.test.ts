@@ -164,7 +164,7 @@ describe.each(backends)("slow answers on %s", (backend) => {
       const rest = { devices: [], jobId: randomUUID() };
       const first = {
         counts: { ...counts, sent: 2, dropped: 1 },
-        answers: undefined,
+        answers: { users: new Map([["user-1", true]]), sent: [Number(one)], dead: [] },
         open: [four ?? 0],
         rest,
       };
@@ -176,6 +176,14 @@ describe.each(backends)("slow answers on %s", (backend) => {
       await settleChunk(dependencies(), job, chunk, last);
       expect(await test.chunks(planned)).toMatchObject([{ state: "DONE", sent: 2, dropped: 1, failed: 1 }]);
       expect(await test.openJobs()).toBe(0);
+      const answered = await rows(
+        test.db,
+        sql`select answered_users as users, answered_dead as "deadUsers" from push.provider_answers order by id`,
+      );
+      expect(answered, "each user counts once").toEqual([
+        { users: 1, deadUsers: 0 },
+        { users: 1, deadUsers: 0 },
+      ]);
     });
 
     it("splits the rest off once, if the commit was not seen", async () => {
