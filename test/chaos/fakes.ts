@@ -69,6 +69,8 @@ export async function startFakes(directory: string): Promise<Fakes> {
   async function call(method: string, path: string, body?: object): Promise<string> {
     const response = await fetch(`${control}${path}`, {
       method,
+      // The other side closes a connection that was idle for five seconds, maybe just when it is used again.
+      headers: { connection: "close" },
       ...(body && { body: JSON.stringify(body) }),
     });
     const text = await response.text();

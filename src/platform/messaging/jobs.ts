@@ -72,6 +72,8 @@ interface WorkOptions<Data> {
   readonly handle: (job: Job<Data>, stopping: AbortSignal, next: () => void) => Promise<void>;
   /** Jobs that the worker does at once, at most; 1 unless given. More than one only if `handle` calls `next`. */
   readonly atOnce?: number;
+  /** Jobs of this priority or a lower one, of which it does fewer at once, so that the others find a place. */
+  readonly last?: { readonly priority: number; readonly atOnce: number };
   /** Pause after the queue was empty. */
   readonly idleMs?: number;
 }
@@ -249,7 +251,7 @@ class Alarm {
 
 function startWorker<Data extends object>(
   boss: PgBoss,
-  { queue, handle, atOnce = 1, idleMs = 500 }: WorkOptions<Data>,
+  { queue, handle, atOnce = 1, last, idleMs = 500 }: WorkOptions<Data>,
   alarm: Alarm,
   logger: Logger,
 ): Loop {
@@ -293,10 +295,21 @@ function startWorker<Data extends object>(
     await setImmediate();
   }
 
+  /** The least priority of a job that has a place now; undefined: any has. */
+  function leastPriority(): number | undefined {
+    if (last === undefined) return undefined;
+    const places = [...open.keys()].filter(({ priority }) => priority <= last.priority);
+    return places.length < last.atOnce ? undefined : last.priority + 1;
+  }
+
   const loop = startLoop(async (stopping) => {
     try {
       alarm.reset();
-      const [job] = await boss.fetch<Data>(queue, { batchSize: 1, includeMetadata: true });
+      const minPriority = leastPriority();
+      const [job] = await boss.fetch<Data>(queue, {
+        ...{ batchSize: 1, includeMetadata: true },
+        ...(minPriority !== undefined && { minPriority }),
+      });
       if (job) await begin({ ...job, queue: job.name, failedId: job.sourceId }, stopping);
       else await alarm.wait(idleMs, stopping);
       return 0;

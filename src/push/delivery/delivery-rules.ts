@@ -13,6 +13,11 @@ export interface DeliveryRules {
   readonly loadAheadMs: number;
   /** Chunks that a process sends at once to a provider, at most. Most of them only wait for their last answers. */
   readonly maxOpenChunks: number;
+  /**
+   * The share of these chunks, and of the messages in flight, that may be of what was tried before and comes last: so
+   * that devices that never answer, however many, leave room for what is fresh.
+   */
+  readonly lastShare: number;
   /** Milliseconds of sending a chunk after which its answers are stored first, before all are there. */
   readonly storeAfterMs: number;
   /** Milliseconds between further times; they come after twice as long each time, up to this. */
@@ -61,12 +66,13 @@ export interface DeliveryRules {
 
 export const deliveryRules: DeliveryRules = {
   checkIntervalMs: 250,
+  maxUncheckedMs: 1_000,
   maxSendingMs: 2_000,
   loadAheadMs: 100,
   maxOpenChunks: 200,
+  lastShare: 0.75,
   storeAfterMs: 250,
   storeEveryMs: 1_000,
-  maxUncheckedMs: 1_000,
   settleTimeoutMs: 60_000,
   firstRetryMs: 10_000,
   longestRetryMs: 600_000,

@@ -20,6 +20,7 @@ import { ProviderPauses } from "./provider-pauses.ts";
 import { ProviderRateLimiter } from "./rate-limiter.ts";
 import { startRemovals } from "./removals.ts";
 import { ServiceStates } from "./service-states.ts";
+import { lastPriority } from "./settle-chunk.ts";
 import { Watch } from "./watch.ts";
 
 export interface DeliverySettings {
@@ -37,9 +38,9 @@ export interface DeliverySettings {
 
 interface Dependencies {
   readonly db: Database;
-  readonly jobs: Jobs;
   /** For the checks whether sending may go on, which must not wait behind what is stored. */
   readonly reads: Reads;
+  readonly jobs: Jobs;
   /** The providers in use. */
   readonly providers: ReadonlyMap<ProviderName, PushProvider>;
   readonly settings: DeliverySettings;
@@ -84,12 +85,13 @@ export function startDelivery(dependencies: Dependencies): Loop {
     const pauses = new ProviderPauses({ db, jobs, provider: name, rules, random });
     const states = new ServiceStates({ provider, pauses, rules, logger, metrics });
     void states.checkCredentials();
-    const budget = new InFlightBudget(provider.maxInFlight);
+    const budget = new InFlightBudget(provider.maxInFlight, rules.lastShare);
     const handle = createDeliverChunk({ ...common, ...outside, provider, budget, rateLimiter, states });
     return jobs.work<DeliveryJob>({
       queue: deliveryQueue(name),
       handle,
       atOnce: rules.maxOpenChunks,
+      last: { priority: lastPriority, atOnce: Math.ceil(rules.maxOpenChunks * rules.lastShare) },
       ...idle,
     });
   });

@@ -11,6 +11,8 @@ interface FlowOptions {
   /** Sends a message; undefined: it is not sent now. */
   readonly send: (index: number) => Promise<Outcome> | undefined;
   readonly budget: InFlightBudget;
+  /** Whether it comes after all that was not tried before. */
+  readonly isLast: boolean;
   /** Called if `send` throws: a defect. */
   readonly onException: (thrown: unknown) => void;
   /** Called once for each message that is sent. May stop the flow. */
@@ -28,6 +30,10 @@ export class Flow {
 
   constructor(options: FlowOptions) {
     this.#options = options;
+  }
+
+  get isLast(): boolean {
+    return this.#options.isLast;
   }
 
   /** How many messages were begun, those included that were not sent then: the chunk's first ones. */
@@ -100,7 +106,7 @@ export class Flow {
     }
     this.#inFlight -= 1;
     if (outcome) onOutcome(index, outcome);
-    budget.giveBack();
+    budget.giveBack(this);
     this.#wake();
   }
 }

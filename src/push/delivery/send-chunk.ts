@@ -53,15 +53,23 @@ export interface SendDependencies {
   readonly metrics: DeliveryMetrics;
 }
 
-/** @param next called, at least once, when the next chunk may be loaded: this one needs less than the budget now */
+interface SendOptions {
+  readonly stopping: AbortSignal;
+  /** Called, at least once, when the next chunk may be loaded: this one needs less than the budget now. */
+  readonly next: () => void;
+  /** Whether the chunk was tried before, and comes after all that was not. */
+  readonly isLast: boolean;
+}
+
 export function startSending(
   dependencies: SendDependencies,
   chunk: TakenChunk,
   content: NotificationContent,
   devices: readonly DeliveryDevice[],
-  { stopping, next }: { readonly stopping: AbortSignal; readonly next: () => void },
+  options: SendOptions,
 ): Sending {
-  const sending = new ChunkSending(dependencies, chunk, content, devices, next);
+  const { stopping } = options;
+  const sending = new ChunkSending(dependencies, chunk, content, devices, options);
   const { tally } = sending;
   const halt = (why: Stop) => sending.halt(why);
   const end = () => halt("ending");
@@ -82,6 +90,7 @@ class ChunkSending {
   readonly #chunk: TakenChunk;
   readonly #flow: Flow;
   readonly #next: () => void;
+  readonly #isLast: boolean;
   readonly #halted = new AbortController();
   readonly #deadline: number;
   /** As of when the chunk is known to be sendable, by `performance.now()`. */
@@ -100,17 +109,19 @@ class ChunkSending {
     chunk: TakenChunk,
     content: NotificationContent,
     devices: readonly DeliveryDevice[],
-    next: () => void,
+    { next, isLast }: SendOptions,
   ) {
     this.#deps = deps;
     this.#chunk = chunk;
     this.#next = next;
+    this.#isLast = isLast;
     this.#deadline = performance.now() + deps.rules.maxSendingMs;
     this.#confirmedAsOf = chunk.asOf;
     this.tally = new Tally(devices);
     const send = deps.provider.prepare(content);
     this.#flow = new Flow({
       budget: deps.budget,
+      isLast,
       mayBegin: () => performance.now() - this.#confirmedAsOf < deps.rules.maxUncheckedMs,
       send: (index) => this.#sendOne(index, content.notificationId, send),
       onException: (err) => this.#onException(err),
@@ -192,6 +203,8 @@ class ChunkSending {
 
   async run(): Promise<Stop | undefined> {
     const { states, logger } = this.#deps;
+    // It may wait for the room that is not for what comes last, and keeps nobody else waiting.
+    if (this.#isLast) this.#offerNext();
     try {
       if (states.state(wholeProvider) === "open" || (await this.#probe())) {
         await this.#release(this.tally.size);

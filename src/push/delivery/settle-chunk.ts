@@ -84,7 +84,7 @@ interface Part extends NextTry {
 }
 
 /** The priority of what comes after everything that has not been tried. */
-const lastPriority = -2_000_000;
+export const lastPriority = -2_000_000;
 /** The shortest wait for services that cannot be sent to, in milliseconds: other messages are probing them. */
 const probedMs = 500;
 

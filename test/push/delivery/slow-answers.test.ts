@@ -7,7 +7,7 @@ import { type DeliveryJob, deliveryQueue } from "../../../src/push/database.ts";
 import { type TakenChunk, takeChunk } from "../../../src/push/delivery/chunk-repository.ts";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import type { NextTry } from "../../../src/push/delivery/next-try.ts";
-import { settleChunk, storeAnswers } from "../../../src/push/delivery/settle-chunk.ts";
+import { lastPriority, settleChunk, storeAnswers } from "../../../src/push/delivery/settle-chunk.ts";
 import type { Outcome } from "../../../src/push/providers/provider.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
@@ -129,6 +129,26 @@ describe.each(backends)("slow answers on %s", (backend) => {
     expect(chunks.reduce((sum, one) => sum + one.sent, 0)).toBe(120);
     expect(chunks.reduce((sum, one) => sum + one.planned, 0)).toBe(120);
     expect(provider.sent).toHaveLength(120);
+  });
+
+  describe.each([
+    ["chunks", { devices: 8, chunkSize: 1 }, { maxOpenChunks: 4 }, 3],
+    ["messages", { devices: 40, chunkSize: 20 }, {}, 15],
+  ])("of devices that were tried before leave room for what is fresh", (what, silentPlan, rules, most) => {
+    it(`among the ${what}`, async () => {
+      const silent = await test.plan({ ...silentPlan, name: `silent-${what}` });
+      await test.db.execute(sql`
+        update push_jobs.job set priority = ${lastPriority}::int where id in (
+          select job_id from push.delivery_chunks where notification_id = ${silent.notificationId}::uuid)`);
+      const { provider, answerLate } = slowProvider(20, (token) => token.startsWith("silent"));
+      test.startWorker({ providers: [provider], rules });
+      await eventually(() => provider.sent.length === most);
+      const fresh = await test.plan({ devices: 30, chunkSize: 10 });
+      expect(await test.until(fresh, ["DONE"])).toMatchObject(Array(3).fill({ sent: 10 }));
+      expect(provider.sent).toHaveLength(most + 30);
+      answerLate();
+      await test.until(silent, ["DONE"]);
+    });
   });
 
   describe("where a chunk is stored", () => {
