@@ -51,6 +51,8 @@ interface Account {
  * machine is, so late is what arrives noted.
  */
 const stopMs = 2_000;
+/** Milliseconds in which a process that stood still writes what it had begun. */
+const thawMs = 500;
 const shown = 5;
 
 export const redKinds = [
@@ -78,6 +80,7 @@ export async function judge(
   const bySend = new Map(sent.map((one) => [one.id, one]));
   const got = new Map<string, Set<number>>(sent.map(({ id }) => [id, new Set()]));
   const repeats = new Map<string, number>();
+  const freezes = played.filter(({ trouble }) => trouble.breaks === "time");
   let [messages, deadLetters, latestAfterStop] = [0, 0, 0];
 
   function mark(kind: RedKind, what: string): void {
@@ -87,11 +90,19 @@ export async function judge(
     red.set(kind, line);
   }
 
+  /** Whether it may have been begun before the stop by a process that stood still, and was written when that went on. */
+  const isThawed = (at: number, from: number) =>
+    freezes.some(
+      ({ startedAt, endedAt }) =>
+        startedAt <= from + stopMs && at >= endedAt && at <= endedAt + thawMs + lagAt(at),
+    );
+
   function checkStops(one: Sent, at: number, what: string): void {
     const stops = one.cancelledAt === undefined ? [] : [{ from: one.cancelledAt, to: Infinity }];
     for (const { from, to } of [...one.pauses, ...stops]) {
       if (at < from || at >= to) continue;
       const after = at - from;
+      if (isThawed(at, from)) continue;
       latestAfterStop = Math.max(latestAfterStop, after);
       if (after > stopMs && after > stopMs + lagAt(at))
         mark("after a stop", `${what}: ${after} ms after ${iso(from)}`);
