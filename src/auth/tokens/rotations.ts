@@ -18,8 +18,8 @@ import { authorizations, replacedTokens, rotationBatches } from "../schema.ts";
 import { hasNotEnded } from "./end-authorizations.ts";
 import { hashPart, type RefreshToken } from "./refresh-token.ts";
 
-/** The replacement of a refresh token. */
-interface Rotation {
+/** The replacement of a refresh token, as the caller knows it. */
+interface Replacement {
   readonly presented: RefreshToken;
   readonly next: RefreshToken;
   /** The pair with the next token, encrypted under the presented one. */
@@ -28,13 +28,18 @@ interface Rotation {
   readonly lifetimes: Client["tokenSettings"];
 }
 
+/** A replacement, with the hash of the next token in hex, by which the statement's result names it. */
+interface Rotation extends Replacement {
+  readonly nextHash: string;
+}
+
 export interface Rotations {
   /**
    * Replaces the token and writes the event if, and only if, the presented token is still the current one and the
    * authorization is active, by the database's clock: of n concurrent calls, one succeeds.
    * @returns whether this call replaced the token
    */
-  rotate(rotation: Rotation): Promise<boolean>;
+  rotate(replacement: Replacement): Promise<boolean>;
   /** Stamps what is left to be stamped. Never rejects. */
   stop(): Promise<void>;
 }
@@ -106,7 +111,7 @@ export function createRotations(db: Database, unstamped: (error: unknown) => voi
         if (isDatabaseUnavailable(error)) throw error;
         return new Set<string>();
       });
-      return new Map(rotations.filter((one) => current.has(nextHash(one))).map((one) => [one, true]));
+      return new Map(rotations.filter((one) => current.has(one.nextHash)).map((one) => [one, true]));
     },
     maxKeys: maxRotations,
   });
@@ -114,8 +119,11 @@ export function createRotations(db: Database, unstamped: (error: unknown) => voi
   return {
     // The shared statement skips locked rows, and its failure is ignored, so that one request does not suffer from
     // another. What it has not rotated is tried again in a statement of its own.
-    rotate: async (rotation) =>
-      (await rotateBatched(rotation)) ?? (await rotateAll([rotation], rotateOne)).has(nextHash(rotation)),
+    async rotate(replacement) {
+      const nextHash = hashPart(replacement.next.rotating).toString("hex");
+      const rotation = { ...replacement, nextHash };
+      return (await rotateBatched(rotation)) ?? (await rotateAll([rotation], rotateOne)).has(nextHash);
+    },
     stop: stamp,
   };
 }
@@ -182,18 +190,13 @@ function rotateStatement(lockWait: SQL) {
 const rotateBatch = rotateStatement(sql`skip locked`);
 const rotateOne = rotateStatement(sql``);
 
-/** The hash of the next token, as the statement returns it. */
-function nextHash({ next }: Rotation): string {
-  return hashPart(next.rotating).toString("hex");
-}
-
 /** The rotation as JSON, with the column names of the statement; bytes in PostgreSQL's hex format. */
 function requestedRow(rotation: Rotation) {
-  const { presented, sealedPair, lifetimes } = rotation;
+  const { presented, nextHash, sealedPair, lifetimes } = rotation;
   return {
     [authorizations.id.name]: presented.authorizationId,
     [replacedTokens.replacedHash.name]: `\\x${hashPart(presented.rotating).toString("hex")}`,
-    [authorizations.refreshHash.name]: `\\x${nextHash(rotation)}`,
+    [authorizations.refreshHash.name]: `\\x${nextHash}`,
     [replacedTokens.sealedPair.name]: `\\x${sealedPair.toString("hex")}`,
     refresh_seconds: lifetimes.refreshTokenSeconds,
     access_seconds: lifetimes.accessTokenSeconds,
