@@ -105,8 +105,7 @@ export class Breaker {
     }
     if (kind === "retry" || kind === "unavailable") {
       const { reason, afterMs = 0 } = outcome;
-      const isKnown = kind === "retry" && outcome.isUnanswered && this.#row.users.has(userId);
-      if (!isKnown) this.#row.length += 1;
+      this.#row.length += 1;
       return this.#fail({ cause: "unavailable", afterMs, reason }, userId, kind === "unavailable", now);
     }
     if (kind === "refused") {

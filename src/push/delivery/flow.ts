@@ -72,7 +72,7 @@ export class Flow {
   /** Sends released messages, as far as they may begin and the budget has room. */
   onRoom(): void {
     const { budget, mayBegin } = this.#options;
-    while (this.#hasReleased && mayBegin()) {
+    while (this.hasReleased && mayBegin()) {
       if (!budget.take(this)) return;
       this.#inFlight += 1;
       void this.#sendOne(this.#next++);
@@ -81,12 +81,13 @@ export class Flow {
     this.#wake();
   }
 
-  get #hasReleased(): boolean {
+  /** Whether released messages wait to begin. */
+  get hasReleased(): boolean {
     return !this.#isStopped && this.#next < this.#released;
   }
 
   #wake(): void {
-    if (this.#hasReleased) return;
+    if (this.hasReleased) return;
     this.#whenStarted?.();
     this.#whenStarted = undefined;
     if (this.#inFlight > 0) return;

@@ -203,8 +203,6 @@ class ChunkSending {
 
   async run(): Promise<Stop | undefined> {
     const { states, logger } = this.#deps;
-    // It may wait for the room that is not for what comes last, and keeps nobody else waiting.
-    if (this.#isLast) this.#offerNext();
     try {
       if (states.state(wholeProvider) === "open" || (await this.#probe())) {
         await this.#release(this.tally.size);
@@ -231,18 +229,28 @@ class ChunkSending {
     return false;
   }
 
+  /**
+   * What comes last, and waits for the room that it may have, keeps nobody else waiting. Only then: one chunk after the
+   * other reserves its messages, as what a chunk has reserved is time that no other one gets.
+   */
+  #yieldRoom(): void {
+    if (this.#isLast && this.#flow.hasReleased) this.#offerNext();
+  }
+
   /** Releases the chunk's first `count` messages, within the rate limit. */
   async #release(count: number): Promise<void> {
     const { rateLimiter } = this.#deps;
     if (!rateLimiter.isLimited) {
       this.#reserved = count;
       this.#flow.release(count);
+      this.#yieldRoom();
       return;
     }
     while (this.#released < count && this.#stop === undefined) {
       if (performance.now() > this.#deadline) return this.halt("long");
       const { acceptedAt } = this.#chunk.notification;
       await this.#spread(await rateLimiter.reserve(count - this.#released, acceptedAt));
+      this.#yieldRoom();
       // If the provider is slower than the rate limit, released messages must not pile up and go out as a burst.
       await this.#flow.started();
     }

@@ -151,6 +151,29 @@ describe.each(backends)("slow answers on %s", (backend) => {
     });
   });
 
+  it("of devices that were tried before reserve no more of the rate than what is sent next", async () => {
+    const silent = await test.plan({ devices: 120, chunkSize: 10 });
+    await test.db.execute(sql`
+      update push_jobs.job set priority = ${lastPriority}::int where id in (
+        select job_id from push.delivery_chunks where notification_id = ${silent.notificationId}::uuid)`);
+    const provider = recordingProvider(20);
+    test.startWorker({ providers: [provider], settings: { maxPerSecond: 20 } });
+    const ahead: number[] = [];
+    await eventually(async () => {
+      const [pace] = await rows<{ seconds: number }>(
+        test.db,
+        sql`
+          select extract(epoch from next_at - clock_timestamp())::float8 as seconds from push.provider_paces
+          where provider = 'fcm' and service = ''`,
+      );
+      ahead.push(pace?.seconds ?? 0);
+      return provider.sent.length > 30;
+    });
+    // A chunk is half a second of the rate, and two may have reserved theirs: the one that is sent and the next.
+    expect(Math.max(...ahead)).toBeLessThan(2);
+    await test.setState(silent, "CANCELLED");
+  });
+
   describe("where a chunk is stored", () => {
     const dependencies = () => ({
       ...{ db: test.db, jobs: test.jobs, provider: "fcm" as const },
