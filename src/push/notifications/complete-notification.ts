@@ -9,6 +9,7 @@ import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { rowCount } from "../../platform/database/statements.ts";
 import { PushEvents, recordEvent } from "../events.ts";
+import { recipientsOf } from "../history/history-blocks.ts";
 import { deliveryChunks, notifications, planRanges } from "../schema.ts";
 
 const notification = names(notifications);
@@ -72,7 +73,10 @@ export async function completeIfDone(
         with done as (
           update ${notifications} n
           set ${notification.state} = case ${n.state} when 'CANCELLED' then ${n.state} else 'COMPLETED' end,
-            ${notification.completedAt} = ${at.toISOString()}::timestamptz
+            ${notification.completedAt} = ${at.toISOString()}::timestamptz,
+            -- While it is planned they are counted now and then, and one that is recalled has no entries any more.
+            ${notification.recipients} = case when ${n.plannedAt} is null and ${n.recalledAt} is null
+              then ${recipientsOf(sql`${notificationId}::uuid`)} else ${n.recipients} end
           where ${n.id} = ${notificationId}::uuid and ${nothingIsLeft}
           returning ${n.id}, ${n.state}, ${n.recipients}
         ),

@@ -214,6 +214,17 @@ describe.each(backends)("control of notifications on %s", (backend) => {
     ]);
   });
 
+  test("cancelled while it is planned: its event has the recipients of all that was planned", async () => {
+    const id = await sending();
+    // As between two counts of a large one.
+    await lab.db.execute(sql`
+      update push.notifications set state = 'PLANNING', planned_at = null, recipients = 1 where id = ${id}::uuid`);
+    await lab.notifications.cancel(id);
+    expect(await lab.events("push.notification.completed.v1")).toMatchObject([
+      { notificationId: id, cancelled: true, recipients: 6, planned: 6, dropped: 6 },
+    ]);
+  });
+
   test("a paused one is cancelled too, its parked chunks with it", async () => {
     const id = await sending();
     await lab.notifications.pause(id);
