@@ -26,6 +26,8 @@ export interface LedgerSummary {
   readonly messages: number;
   readonly repeats: number;
   readonly tokensNotifiedTwice: number;
+  /** Most messages accepted within one second of the clock. */
+  readonly peakPerSecond: number;
   readonly answers: Readonly<Record<string, number>>;
 }
 

@@ -10,13 +10,14 @@ import type { LagAt } from "./lag.ts";
 import { explanation, type Repeat } from "./repeats.ts";
 import type { Played } from "./troubles.ts";
 import type { Sent } from "./work.ts";
+import { maxPerSecond } from "./world.ts";
 
 export interface Verdict {
   readonly messages: number;
   /** Messages that arrived again, by what explains it. */
   readonly repeats: ReadonlyMap<string, number>;
-  /** Devices that were given up. */
-  readonly deadLetters: number;
+  /** Most messages to one provider within a second. */
+  readonly peakPerSecond: number;
   /** The longest time after the answer to a pause or cancelling after which a message arrived; milliseconds. */
   readonly latestAfterStop: number;
   /** What is wrong, by kind: how often, and the first of it in words. */
@@ -53,6 +54,11 @@ interface Account {
 const stopMs = 2_000;
 /** Milliseconds in which a process that stood still writes what it had begun. */
 const thawMs = 500;
+/**
+ * Messages within a second beyond the limit: what each of the four processes has reserved and kept waiting while it, or
+ * what it checks with, stood still goes out at once.
+ */
+const burst = 4 * (maxPerSecond / 2);
 const shown = 5;
 
 export const redKinds = [
@@ -64,6 +70,8 @@ export const redKinds = [
   "after a stop",
   "counted wrongly",
   "history wrong",
+  "given up",
+  "faster than the limit",
 ] as const;
 type RedKind = (typeof redKinds)[number];
 
@@ -81,7 +89,7 @@ export async function judge(
   const got = new Map<string, Set<number>>(sent.map(({ id }) => [id, new Set()]));
   const repeats = new Map<string, number>();
   const freezes = played.filter(({ trouble }) => trouble.breaks === "time");
-  let [messages, deadLetters, latestAfterStop] = [0, 0, 0];
+  let [messages, peakPerSecond, latestAfterStop] = [0, 0, 0];
 
   function mark(kind: RedKind, what: string): void {
     const line = red.get(kind) ?? { count: 0, first: [] };
@@ -164,7 +172,8 @@ export async function judge(
     if (planned.size !== account.planned)
       mark("planned twice", `${one.id}: ${account.planned} planned, ${planned.size} devices`);
     for (const id of accepted) if (!planned.has(id)) mark("not in the audience", `${one.id} to device ${id}`);
-    deadLetters += account.dead.size;
+    // A device is given up after an hour of failures, or if its job fails each time: neither happens in such a run.
+    if (account.dead.size > 0) mark("given up", `${one.id}: ${account.dead.size} devices`);
     if (!account.isCancelled) {
       const { dead } = account;
       checkLost(one, planned, ({ id, isHealthy }) =>
@@ -182,7 +191,12 @@ export async function judge(
   }
 
   for (const one of sent) await checkSend(one);
-  return { messages, repeats, deadLetters, latestAfterStop, red };
+  for (const [provider, summary] of Object.entries(await fakes.summary())) {
+    peakPerSecond = Math.max(peakPerSecond, summary.peakPerSecond);
+    if (summary.peakPerSecond > maxPerSecond + burst)
+      mark("faster than the limit", `${provider}: ${summary.peakPerSecond} within a second`);
+  }
+  return { messages, repeats, peakPerSecond, latestAfterStop, red };
 }
 
 /** What of the counts the ledger and the devices' fates do not explain. */

@@ -21,6 +21,9 @@ import { createWorld, type World } from "./world.ts";
 /** Seconds that what is left may take once nothing troubles it: a device is retried after up to minutes. */
 const settleSeconds = 420;
 
+/** Milliseconds. What a run shows on a machine that is later than this is worth nothing, as so much is allowed. */
+const maxLagMs = 5_000;
+
 /** Devices that Google does not reach, as the project lacks a key for them. */
 const barred = { tokenPrefix: "barred-", answer: "THIRD_PARTY_AUTH_ERROR" } as const;
 
@@ -103,7 +106,7 @@ function report({ work, watch, played, problems, unsettled, longestLag, verdict 
   say();
   line("messages", verdict.messages);
   for (const [why, count] of verdict.repeats) line(`repeats, ${why}`, count);
-  line("devices that were given up", verdict.deadLetters);
+  line("most messages within a second", verdict.peakPerSecond);
   line("longest that the machine was late", `${longestLag} ms`);
   line("latest message after a pause or cancelling", `${verdict.latestAfterStop} ms`);
   const found = redKinds.map((kind) => ({ kind, ...(verdict.red.get(kind) ?? { count: 0, first: [] }) }));
@@ -112,6 +115,7 @@ function report({ work, watch, played, problems, unsettled, longestLag, verdict 
     { kind: "progress wrong", count: watch.wrong.size, first: [...watch.wrong].slice(0, 5) },
     { kind: "answered wrongly", count: work.wrong.size, first: [...work.wrong].slice(0, 5) },
     { kind: "troubles that went wrong", count: problems.size, first: [...problems].slice(0, 5) },
+    { kind: "too late to judge", count: Number(longestLag > maxLagMs), first: [] },
     { kind: "not over", count: unsettled.length, first: unsettled.slice(0, 5).map(({ id }) => id) },
   ];
   for (const { kind, count, first } of red) {

@@ -30,6 +30,9 @@ export interface Member {
   restart(): Promise<void>;
 }
 
+/** Messages a second to each provider, over all processes. */
+export const maxPerSecond = 500;
+
 export interface World {
   readonly fakes: Fakes;
   readonly members: readonly Member[];
@@ -88,7 +91,7 @@ export async function createWorld(): Promise<World> {
     IDENTITY_PROVIDER_ISSUER_URI: auth.settings.issuer,
     PLATFORM_SECURITY_URL: `http://${auth.grpc}`,
     // Less than the fakes take on two cores: what they record late would look as if it had been sent late.
-    PUSH_MAX_PER_SECOND: "500",
+    PUSH_MAX_PER_SECOND: String(maxPerSecond),
     PUSH_MAX_SAVES_PER_MINUTE: "1000",
   };
   const start = () => spawnPushServer("PostgreSQL", { env: pushEnv });
