@@ -3,6 +3,7 @@ import type { paths } from "../../../gen/openapi/otp-verifier.ts";
 import { BoundedWork, type Room } from "../../platform/base/bounded-work.ts";
 import { ErrorKinds, ServiceError, unavailable } from "../../platform/base/errors.ts";
 import type { RequestContext } from "../../platform/base/request-context.ts";
+import { UnknownVerdict } from "../limits/guessing.ts";
 
 /** Milliseconds that the OTP verification service may take. */
 const timeoutMs = 2_000;
@@ -10,7 +11,8 @@ const timeoutMs = 2_000;
 /**
  * Checks with the OTP verification service whether the code is right for the phone or, without a code, whether
  * the phone has just passed a check.
- * @throws unavailable if the service does not respond, or not as its contract says
+ * @throws unavailable if the service does not respond, or not as its contract says; where it takes too long, as an
+ *   unknown verdict
  */
 type CheckOneTimeCode = (
   phone: string,
@@ -50,7 +52,11 @@ export function createOtpChecks(verifierUrl: string): OtpChecks {
         redirect: "error",
       })
       .catch((cause) => {
-        throw unavailable(service, cause);
+        const error = unavailable(service, cause);
+        // By then it has the code, and may judge it, and let the phone pass, whether or not anybody waits for it.
+        throw cause instanceof DOMException && cause.name === "TimeoutError"
+          ? new UnknownVerdict(error)
+          : error;
       });
     if (result.response.status === 400) return false;
     if (typeof result.data?.verified !== "boolean") {

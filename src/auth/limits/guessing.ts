@@ -3,8 +3,10 @@
  * named, and for its client, which bounds guessing one password at many accounts. Neither depends on anything else
  * that the caller can vary, such as X-Forwarded-For.
  */
+
+import { overloaded } from "../../platform/base/admission.ts";
 import type { Room } from "../../platform/base/bounded-work.ts";
-import { tooManyRequests } from "../../platform/base/errors.ts";
+import { ServiceError, tooManyRequests } from "../../platform/base/errors.ts";
 import type {
   AttemptCounters,
   AttemptRule,
@@ -33,6 +35,9 @@ export const guessingRules: GuessingRules = {
   client: { name: "client", failures: 1000, windowSeconds: 60 },
 };
 
+/** Looks at the counters, each after one of them had filled up since the look before. */
+const maxRounds = 5;
+
 /** Milliseconds that the response to a right guess waits for its counts to be cleared, at most. */
 const settleMs = 500;
 
@@ -50,6 +55,13 @@ interface Guess {
   readonly account: Account;
   /** For what judges it. */
   readonly room: Room;
+}
+
+/** An error of what judges a guess, where it may have judged all the same: the guess counts. */
+export class UnknownVerdict extends ServiceError {
+  constructor({ kind, message, cause, retryAfterSeconds }: ServiceError) {
+    super(kind, message, { cause, ...(retryAfterSeconds !== undefined && { retryAfterSeconds }) });
+  }
 }
 
 /** A guess that was judged, with what counts for it: first the attempt of its account. */
@@ -72,7 +84,8 @@ export interface Guessing {
   /**
    * Judges a guess unless a limit is reached, or there is no room to judge it. What a limit refuses takes no room from
    * those who may guess, and what finds no room costs its account no attempt; neither writes anything.
-   * @param judge returns undefined for a wrong guess; if it throws, the guess does not count
+   * @param judge returns undefined for a wrong guess; if it throws anything but {@link UnknownVerdict}, the guess does
+   *   not count
    * @throws too_many_requests, or what the room refuses with
    */
   limit<T>(guess: Guess, judge: () => Promise<T | undefined>): Promise<T | undefined>;
@@ -148,7 +161,7 @@ export function createGuessing(dependencies: Dependencies): Guessing {
       }
       return { attempts, result: await judge() };
     } catch (error) {
-      await takeBack();
+      if (!(error instanceof UnknownVerdict)) await takeBack();
       throw error;
     }
   }
@@ -179,10 +192,11 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     async limit<T>(guess: Guess, judge: () => Promise<T | undefined>) {
       const { kind, clientId, account, room } = guess;
       let judged: Judged<T | undefined> | undefined;
-      while (!judged) {
+      for (let round = 0; round < maxRounds && !judged; round += 1) {
         const wanted = await countersOf(guess);
         judged = await room.admit(() => countAndJudge(wanted, judge));
       }
+      if (!judged) throw overloaded;
       const {
         attempts: [own, ...ofClient],
         result,

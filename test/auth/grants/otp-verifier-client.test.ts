@@ -155,6 +155,16 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
     expectIssued(await request());
   });
 
+  test("a code that it had, and did not answer in time, counts against the phone", async () => {
+    const { phone } = await api.newIdentity();
+    const guess = () => api.token({ grant_type: "phone_otp", phone, password: "123456" });
+    behave = () => undefined;
+    const late = await Promise.all(Array.from({ length: 10 }, guess));
+    expect(late.map(({ status }) => status)).toEqual(Array(10).fill(503));
+    behave = respondWith(200, '{"verified":true}');
+    expect((await guess()).status).toBe(429);
+  });
+
   test("one that is not there at all is a 503 within three seconds", async () => {
     verifier.closeAllConnections();
     await new Promise((resolve) => verifier.close(resolve));
