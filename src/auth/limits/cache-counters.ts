@@ -9,7 +9,8 @@ import type { AttemptCounters, Counter, KeyOf } from "./attempt-counters.ts";
  * window: the number of attempts, and the moment when the window began, which names it.
  *
  * A key that would be there for longer than its window tells that the server's clock was set back: from then on it is
- * there for one window, and nobody is locked out for as long as the clock was set back.
+ * there for one window, and nobody is locked out for as long as the clock was set back. So is one without an end, as
+ * the right to set one was taken away while it was made.
  *
  * `ARGV`: for each key its limit, and the milliseconds of its window.
  */
@@ -20,7 +21,7 @@ for number, key in ipairs(KEYS) do
   local left = redis.call("PTTL", key)
   if tonumber(redis.call("HGET", key, "count") or 0) < limit then
     left = 0
-  elseif left > window then
+  elseif left < 0 or left > window then
     redis.call("PEXPIRE", key, window)
     left = window
   end

@@ -74,6 +74,17 @@ describe.skipIf(findRedis() === undefined)("counters in Redis", () => {
       expect(waitSeconds).toBeLessThanOrEqual(counter.rule.windowSeconds);
   });
 
+  test("lock nobody out for good where the end of a window was not set", async () => {
+    const { counters } = await open();
+    const password = { rule: { name: "password", failures: 3, windowSeconds: 300 }, subject: "somebody" };
+    while (await counters.count(password));
+    for (const key of Object.values(Object(await redis.command("KEYS", "*"))).map(String))
+      await redis.command("PERSIST", key);
+    const [full] = await counters.full([password]);
+    expect(full?.waitSeconds).toBeGreaterThan(0);
+    expect(full?.waitSeconds).toBeLessThanOrEqual(300);
+  });
+
   test("are kept by the user that the documentation recommends, and not by one who may do less", async () => {
     const rights = documented ?? expect.fail("docs/deployment.md has no user");
     const commands = rights.filter((rule) => rule.startsWith("+"));
