@@ -23,8 +23,8 @@ export function relayLeaseTable<const Name extends string>(schema: PgSchema<Name
 
 export type RelayLeaseTable = ReturnType<typeof relayLeaseTable<string>>;
 
-/** Milliseconds that a lease lasts: longer than the delivery of a batch takes. */
-const leaseMs = 15_000;
+/** Milliseconds that a lease lasts: longer than it takes to find a batch in a busy database, and to deliver it. */
+const leaseMs = 20_000;
 
 export interface RelayLease {
   /** A moment at which it still lasts, by performance.now(). */

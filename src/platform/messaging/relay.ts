@@ -118,10 +118,12 @@ async function relayBatch(settings: RelaySettings, part: number, lease?: RelayLe
   const { db, outbox, subscribers, mayDeliver } = settings;
   const batch = await oldestBatch(settings, part);
   if (batch.length > 0) await mayDeliver?.(batch.map(({ event }) => event));
-  // The last delivery and the flush end while the lease lasts.
+  // The last delivery and the flush end while the lease lasts, unless a subscriber needs its timeout for both.
   const latest = (lease?.endsAt ?? Number.POSITIVE_INFINITY) - 2 * deliveryTimeoutMs;
   const end = Math.min(performance.now() + batchMs, latest);
   const delivered: number[] = [];
+  if (batch.length > 0 && performance.now() > latest)
+    throw new Error("the database took so long to find the events that no time was left to deliver them");
   for (const { place, event } of batch) {
     if (performance.now() > end) break;
     for (const subscriber of subscribers) await subscriber.deliver(event);
