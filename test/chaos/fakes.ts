@@ -2,9 +2,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import type { Repeat } from "../../src/development/provider-fakes/ledger.ts";
 import type { Scenario } from "../../src/development/provider-fakes/scenario.ts";
 import type { PushSubscription } from "../../src/development/provider-fakes/webpush/subscriptions.ts";
-import type { Repeat } from "./repeats.ts";
 
 export const providers = ["fcm", "apns", "webpush"] as const;
 export type Provider = (typeof providers)[number];

@@ -3,11 +3,12 @@
  * wrote down itself. What is wrong is a red line.
  */
 import type postgres from "postgres";
+import type { Repeat } from "../../src/development/provider-fakes/ledger.ts";
 import { messageId } from "../../src/push/delivery/message-id.ts";
 import { isHealthy, ledgerToken } from "./audience.ts";
 import { type Fakes, type Provider, providers } from "./fakes.ts";
 import type { LagAt } from "./lag.ts";
-import { explanation, type Repeat } from "./repeats.ts";
+import { explanation } from "./repeats.ts";
 import type { Played } from "./troubles.ts";
 import type { Sent } from "./work.ts";
 import { maxPerSecond } from "./world.ts";

@@ -1,6 +1,7 @@
 /** Which repeats chaos lets pass. */
 import { describe, expect, it } from "vitest";
-import { explanation, type Repeat } from "./repeats.ts";
+import type { Repeat } from "../../src/development/provider-fakes/ledger.ts";
+import { explanation } from "./repeats.ts";
 import { type Played, troubles } from "./troubles.ts";
 
 const start = Date.parse("2026-11-23T12:00:00Z");

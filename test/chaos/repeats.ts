@@ -3,23 +3,9 @@
  * record of it, was lost. So the time before either got no answer, or its answer was on its way to a connection that
  * broke, or to a process that was killed, or that was stopped for so long that others took its work over.
  */
+import type { Repeat } from "../../src/development/provider-fakes/ledger.ts";
 import type { LagAt } from "./lag.ts";
 import type { Played } from "./troubles.ts";
-
-/** The times are milliseconds since the epoch. */
-export interface Repeat {
-  readonly token: string;
-  readonly messageId: string;
-  readonly collapseId: string | undefined;
-  readonly at: number;
-  readonly before: {
-    readonly at: number;
-    /** Null: the fake did not answer it. */
-    readonly answeredAt: number | null;
-    /** When its connection ended; null: it has not. */
-    readonly endedAt: number | null;
-  };
-}
 
 /** What a process was answered it stores within a second; after a lost connection to the database it takes longer. */
 const unstoredMs = 3_000;

@@ -2,9 +2,10 @@
  * Introspection as each kind of caller asks: HTTP, native gRPC with the proto file, and the clients of
  * Connect in every protocol. Each answer in one form, so that they can be compared.
  */
+
 import { fileURLToPath } from "node:url";
 import { toJson } from "@bufbuild/protobuf";
-import { createClient, type Transport } from "@connectrpc/connect";
+import { ConnectError, createClient, type Transport } from "@connectrpc/connect";
 import {
   createConnectTransport,
   createGrpcTransport,
@@ -122,4 +123,24 @@ export function introspectors(server: AuthServer): readonly Introspector[] {
     overConnect(server),
     overConnect(server, "JSON"),
   ];
+}
+
+/** gRPC statuses, in the words of each kind of caller. */
+const statuses = { 400: 13, 401: 16, 503: 14 };
+
+/** How a question is refused, as an HTTP status whatever the protocol. */
+export async function refusal(asking: Promise<unknown>): Promise<number> {
+  const error = await asking.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  if (error instanceof HttpError) return error.status;
+  const code = error instanceof ConnectError || hasCode(error) ? error.code : undefined;
+  const found = Object.entries(statuses).find(([, grpc]) => grpc === code);
+  if (!found) throw new Error("it was answered, or refused in an unknown way", { cause: error });
+  return Number(found[0]);
+}
+
+function hasCode(error: unknown): error is Error & { code: unknown } {
+  return error instanceof Error && "code" in error;
 }

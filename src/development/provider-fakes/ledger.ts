@@ -44,7 +44,7 @@ export interface Arrival {
 }
 
 /** A message that arrived again, and what had become of it the time before. Times are milliseconds since the epoch. */
-interface Repeat {
+export interface Repeat {
   readonly token: string;
   readonly messageId: string;
   readonly collapseId: string | undefined;

@@ -7,7 +7,6 @@ import { generateKeyPairSync } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { ConnectError } from "@connectrpc/connect";
 import { decodeJwt, importPKCS8, SignJWT, UnsecuredJWT } from "jose";
 import { beforeAll, describe, expect, test } from "vitest";
 import {
@@ -19,9 +18,8 @@ import { type AuthApi, authApi, basic, internal, mobileApp } from "../../support
 import { withClients } from "../../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
-import { openDatabaseGate } from "../../support/database-gate.ts";
 import { envelope, rawRequest } from "../../support/grpc-client.ts";
-import { HttpError, type Introspector, introspectors } from "../../support/introspectors.ts";
+import { type Introspector, introspectors, refusal } from "../../support/introspectors.ts";
 import { type MovableClock, movableClock } from "../../support/movable-clock.ts";
 import { openapiDocuments } from "../../support/openapi-documents.ts";
 import { otpVerifier } from "../../support/otp.ts";
@@ -46,24 +44,6 @@ const documented = objectOf(
     ?.schemas.find(({ at }) => at.endsWith("/schemas/Introspection"))?.schema["properties"],
 );
 const method = "/auth.v1.IntrospectionService/Introspect";
-/** gRPC statuses, in the words of each kind of caller. */
-const statuses = { 400: 13, 401: 16, 503: 14 };
-
-/** How a question is refused, as an HTTP status whatever the protocol. */
-async function refusal(asking: Promise<unknown>): Promise<number> {
-  const error = await asking.then(
-    () => undefined,
-    (thrown: unknown) => thrown,
-  );
-  if (error instanceof HttpError) return error.status;
-  const code = error instanceof ConnectError || hasCode(error) ? error.code : undefined;
-  const found = Object.entries(statuses).find(([, grpc]) => grpc === code);
-  if (!found) throw new Error("it was answered, or refused in an unknown way", { cause: error });
-  return Number(found[0]);
-}
-function hasCode(error: unknown): error is Error & { code: unknown } {
-  return error instanceof Error && "code" in error;
-}
 
 describe.each(backends)("introspection on %s", (backend) => {
   let store: AuthStore;
@@ -372,41 +352,5 @@ describe.each(backends)("introspection on %s", (backend) => {
       (error) => error,
     );
     expect(JSON.parse(refused.stderr)).toMatchObject({ code: "unauthenticated" });
-  });
-});
-
-describe.runIf(backends.includes("PostgreSQL"))("introspection by several processes on PostgreSQL", () => {
-  test("a process whose clock is a little behind takes a token for active as soon as it is issued", async () => {
-    const store = await createAuthStore("PostgreSQL");
-    const clocks = [movableClock(), movableClock()] as const;
-    clocks[0].move(5);
-    const ahead = await startAuthServer("PostgreSQL", { env: store.env, clock: clocks[0] });
-    const behind = await startAuthServer("PostgreSQL", { env: store.env, clock: clocks[1] });
-    const api = authApi(ahead.base);
-    const { access_token } = await api.newPair((await api.newIdentity()).id);
-    for (const asker of introspectors(behind)) {
-      expect(await asker.ask(access_token)).toMatchObject({ active: true });
-      asker.close();
-    }
-    clocks[1].move(905);
-    expect(await authApi(behind.base).introspect(access_token)).toEqual({ active: false });
-    await Promise.all([ahead.stop(), behind.stop()]);
-    await store.drop();
-  });
-
-  test("where the state cannot be read the answer is unavailable, never active", async () => {
-    const store = await createAuthStore("PostgreSQL");
-    const gate = await openDatabaseGate(store.env["DB_HOST"] ?? "", Number(store.env["DB_PORT"]));
-    const env = { ...store.env, DB_HOST: "127.0.0.1", DB_PORT: String(gate.port) };
-    const server = await startAuthServer("PostgreSQL", { env });
-    const api = authApi(server.base);
-    const { access_token } = await api.newPair((await api.newIdentity()).id);
-    const askers = introspectors(server);
-    for (const asker of askers) expect(await asker.ask(access_token)).toMatchObject({ active: true });
-    await gate.close();
-    for (const asker of askers) expect(await refusal(asker.ask(access_token)), asker.protocol).toBe(503);
-    for (const asker of askers) asker.close();
-    await server.stop();
-    await store.drop();
   });
 });

@@ -386,23 +386,4 @@ describe.each(backends)("control of notifications on %s", (backend) => {
       ],
     });
   });
-
-  test("the list has the newest first, page by page, and says how many there are", async () => {
-    expect(await lab.notifications.list({ page: 0, size: 2 })).toEqual({
-      ...{ content: [], number: 0, size: 2, totalElements: 0 },
-    });
-    const ids: string[] = [];
-    for (let index = 0; index < 3; index += 1) {
-      ids.unshift(await lab.accept());
-      lab.clock.move(1);
-    }
-    const pages = await Promise.all([0, 1, 2].map((page) => lab.notifications.list({ page, size: 2 })));
-    expect(pages.map(({ content }) => content.map(({ id }) => id))).toEqual([
-      ids.slice(0, 2),
-      ids.slice(2),
-      [],
-    ]);
-    expect(pages.map(({ totalElements }) => totalElements)).toEqual([3, 3, 3]);
-    expect(pages[0]?.content[0]).toEqual(await progress(ids[0] ?? ""));
-  });
 });
