@@ -118,7 +118,7 @@ async function relayBatch(settings: RelaySettings, part: number, lease?: RelayLe
   const { db, outbox, subscribers, mayDeliver } = settings;
   const batch = await oldestBatch(settings, part);
   if (batch.length > 0) await mayDeliver?.(batch.map(({ event }) => event));
-  // The last delivery and the flush end while the lease lasts, unless a subscriber needs its timeout for both.
+  // Leaves time for a delivery and a flush that each take as long as they may.
   const latest = (lease?.endsAt ?? Number.POSITIVE_INFINITY) - 2 * deliveryTimeoutMs;
   const end = Math.min(performance.now() + batchMs, latest);
   const delivered: number[] = [];

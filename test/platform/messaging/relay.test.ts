@@ -142,6 +142,18 @@ describe.each(backends)("the relay on %s", (backend) => {
     expect(asked).toHaveLength(2);
   });
 
+  test("a batch that was found too late for its lease is an error, and waits", async () => {
+    await write(2);
+    const { subjects, deliver } = recorder();
+    const late = performance.now() + 15_000;
+    // As if the standbys had taken so long.
+    const mayDeliver = async () => void vi.spyOn(performance, "now").mockReturnValue(late);
+    const relaying = relayOnce({ ...settings(deliver), mayDeliver }).finally(() => vi.restoreAllMocks());
+    await expect(relaying).rejects.toThrow("no time was left to deliver them");
+    expect([subjects, await waiting()]).toEqual([[], 2]);
+    expect(await relayOnce(settings(deliver))).toBe(2);
+  });
+
   test("a lease that was given by a clock which is ahead holds nobody up", async () => {
     await write(1);
     const far = sql`clock_timestamp() + interval '1 hour'`;
