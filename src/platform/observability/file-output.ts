@@ -1,10 +1,11 @@
 /**
  * A file as a log's destination. Lines wait in memory until they are flushed, and so does what could not be written, as
- * where the disk is full: each line is written once and whole. The file may be renamed at any time, as logrotate does:
+ * where the disk is full. A line of which only a part could be written is written again as a whole, on a line of its
+ * own, whichever process left that part at the end of the file. The file may be renamed at any time, as logrotate does:
  * what is flushed next goes into a new one under its name. Nothing but a file is written to, since whatever else has a
  * reader, as a FIFO has, keeps the writer waiting for that.
  */
-import { close, constants, fstat, mkdir, open, stat, write } from "node:fs";
+import { close, constants, fstat, mkdir, open, read, stat, write } from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
 import type { DestinationStream } from "pino";
@@ -17,24 +18,34 @@ interface FileOutput extends DestinationStream {
 }
 
 const writeTo: (file: number, bytes: Uint8Array) => Promise<{ bytesWritten: number }> = promisify(write);
+const readFrom: (
+  file: number,
+  into: Uint8Array,
+  offset: number,
+  length: number,
+  position: number,
+) => Promise<unknown> = promisify(read);
+
+const lineFeed = 0x0a;
 
 /** Opens the file for appending, and makes it, and its directory, if it is missing. @throws if it cannot be written, or is no file */
 export async function createFileOutput(path: string): Promise<FileOutput> {
   let file = await openFile(path);
   let lines: string[] = [];
-  /** What is left of lines that have been taken out of `lines`. */
-  let unwritten: Uint8Array = new Uint8Array();
+  /** Lines that have been taken out of `lines`, and are not in the file as a whole. */
+  let unwritten: Buffer = Buffer.alloc(0);
   let writing = Promise.resolve();
 
   async function writeLines(): Promise<void> {
     while (unwritten.length > 0 || lines.length > 0) {
+      await followName();
       if (unwritten.length === 0) {
-        await followName();
         unwritten = Buffer.from(lines.join(""));
         lines = [];
       }
+      if (await endsWithinLine(file)) await writeTo(file, Buffer.of(lineFeed));
       const { bytesWritten } = await writeTo(file, unwritten);
-      unwritten = unwritten.subarray(bytesWritten);
+      unwritten = unwritten.subarray(unwritten.subarray(0, bytesWritten).lastIndexOf(lineFeed) + 1);
     }
   }
 
@@ -59,17 +70,23 @@ export async function createFileOutput(path: string): Promise<FileOutput> {
 }
 
 async function openFile(path: string): Promise<number> {
-  const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK } = constants;
+  const { O_RDWR, O_APPEND, O_CREAT, O_NONBLOCK } = constants;
   await promisify(mkdir)(dirname(path), { recursive: true });
   // Without O_NONBLOCK, opening a FIFO waits for its reader.
-  const file = await promisify(open)(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK, 0o666).catch(
-    (error) => {
-      throw error?.code === "ENXIO" ? notAFile(path) : error;
-    },
-  );
+  const file = await promisify(open)(path, O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK, 0o666).catch((error) => {
+    throw error?.code === "ENXIO" ? notAFile(path) : error;
+  });
   if ((await promisify(fstat)(file)).isFile()) return file;
   await promisify(close)(file);
   throw notAFile(path);
+}
+
+async function endsWithinLine(file: number): Promise<boolean> {
+  const { size } = await promisify(fstat)(file);
+  if (size === 0) return false;
+  const last = Buffer.alloc(1);
+  await readFrom(file, last, 0, 1, size - 1);
+  return last[0] !== lineFeed;
 }
 
 /** ENXIO is what the system says of a FIFO that nobody reads, and of a socket. */

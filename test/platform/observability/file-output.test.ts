@@ -1,6 +1,7 @@
 /** A log in a file that is renamed, replaced, and cannot be written to for a while. */
 import { execFileSync } from "node:child_process";
 import {
+  appendFileSync,
   createReadStream,
   mkdirSync,
   mkdtempSync,
@@ -69,6 +70,40 @@ test("lines that could not be written are kept, and written once they can be", a
   await Promise.all([flushed(), flushed()]);
   await flushed();
   expect(linesOf(path)).toEqual(["one", "two"]);
+});
+
+test("a part of a line that another process left is ended before the next line", async () => {
+  const path = join(newDirectory(), "events.jsonl");
+  const { log, flushed } = await open(path);
+  log.info("one");
+  await flushed();
+  appendFileSync(path, '{"msg":"a part');
+  log.info("two");
+  await flushed();
+  const [one, part, ...rest] = readFileSync(path, "utf8").split("\n");
+  expect([one, ...rest]).toEqual([expect.stringContaining('"one"'), expect.stringContaining('"two"'), ""]);
+  expect(part).toBe('{"msg":"a part');
+});
+
+test("a line that was written in part is written again as a whole", () => {
+  const path = join(newDirectory(), "events.jsonl");
+  const program = `
+    import { renameSync } from "node:fs";
+    import { createFileLogger } from ${JSON.stringify(new URL("../../../src/platform/observability/logger.ts", import.meta.url).href)};
+    const [path] = process.argv.slice(1);
+    const log = await createFileLogger(path);
+    const flushed = () => new Promise((resolve) => log.flush(resolve));
+    for (const letter of "abc") log.info(letter.repeat(1500));
+    const error = await flushed();
+    renameSync(path, path + ".1");
+    process.stdout.write(error.code + " " + (await flushed()));`;
+  // The system refuses to let the file grow beyond four blocks of 1,024 bytes.
+  const limited = `trap "" XFSZ; ulimit -f 4; exec "$0" "$@"`;
+  const args = ["-c", limited, process.execPath, "--input-type=module", "-e", program, path];
+  expect(execFileSync("bash", args, { encoding: "utf8" })).toBe("EFBIG undefined");
+  expect(linesOf(path)).toEqual(["c".repeat(1500)]);
+  const whole = readFileSync(`${path}.1`, "utf8").split("\n").slice(0, -1);
+  expect(whole.map((line) => JSON.parse(line).msg[0])).toEqual(["a", "b"]);
 });
 
 test("of several processes that append to one file, every line is whole", async () => {
