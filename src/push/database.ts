@@ -57,6 +57,9 @@ export interface DeliveryJob {
 /** The part of a job's data by which the jobs are found that wait for the end of a pause. */
 export const waitingForProvider = { waits: "provider" } as const satisfies Partial<DeliveryJob>;
 
+/** The priority of chunks that come after everything that has not been tried. Those that have an order are below it. */
+export const lastPriority = -2_000_000;
+
 /** Tries after which a job that throws, or whose worker dies, is a dead letter. */
 const retryLimit = 10;
 

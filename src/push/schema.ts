@@ -8,6 +8,7 @@ import {
   bigint,
   bigserial,
   bit,
+  boolean,
   check,
   customType,
   index,
@@ -224,6 +225,8 @@ export const deliveryChunks = push.table(
     firstAttemptAt: instant("first_attempt_at"),
     /** Why the chunk was retried or given up, in words for an operator. */
     reason: text("reason"),
+    /** Its devices were tried before, so it comes after everything that was not, also if it was parked or given up. */
+    comesLast: boolean("comes_last").notNull().default(false),
     updatedAt: instant("updated_at").notNull(),
   },
   (table) => [

@@ -46,6 +46,8 @@ export interface TakenChunk {
   readonly reason: string | null;
   /** Milliseconds since the chunk's first attempt after its last wait for the provider. */
   readonly ageMs: number;
+  /** Its devices were tried before, so it comes after all that were not. */
+  readonly comesLast: boolean;
   readonly notification: {
     readonly id: string;
     readonly title: string;
@@ -121,6 +123,7 @@ const takenChunk = selection({
   retries: c.retries,
   reason: c.reason,
   ageMs: computed(number, millis(sql`now() - ${c.firstAttemptAt}`)),
+  comesLast: c.comesLast,
 });
 const chunkNotification = selection({
   notificationId: n.id,

@@ -26,7 +26,7 @@ import { nextTries } from "./next-try.ts";
 import type { Outcomes } from "./outcomes.ts";
 import { wholeProvider } from "./provider-pauses.ts";
 import { type SendDependencies, type Sending, startSending } from "./send-chunk.ts";
-import { lastPriority, type Removals, type Settled, settleChunk, storeAnswers } from "./settle-chunk.ts";
+import { type Removals, type Settled, settleChunk, storeAnswers } from "./settle-chunk.ts";
 import type { Tally } from "./tally.ts";
 
 /** Completes a notification if it has nothing left to plan or send. */
@@ -223,8 +223,7 @@ export function createDeliverChunk(dependencies: Dependencies): DeliverChunk {
       counts: { ...chunk.counts, dropped: chunk.counts.dropped + gone },
     };
     const content = contentOf(chunk, imageBaseUrl);
-    const isLast = job.priority <= lastPriority;
-    const sending = startSending(dependencies, chunk, content, devices, { stopping, next, isLast });
+    const sending = startSending(dependencies, chunk, content, devices, { stopping, next });
     await storeMeanwhile(attempt, sending);
     const stop = await sending.ended;
     if (stop === "lost") throw new JobLostError(`another worker has taken chunk ${chunk.id}`);

@@ -8,7 +8,7 @@ import type { Database, Reads } from "../../platform/database/database.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { Metrics } from "../../platform/observability/metrics.ts";
-import { type DeliveryJob, deadLetterQueue, deliveryQueue, type PlanJob } from "../database.ts";
+import { type DeliveryJob, deadLetterQueue, deliveryQueue, lastPriority, type PlanJob } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import type { PushProvider } from "../providers/provider.ts";
 import type { RemoveDeadDevices } from "./dead-reports.ts";
@@ -20,7 +20,6 @@ import { ProviderPauses } from "./provider-pauses.ts";
 import { ProviderRateLimiter } from "./rate-limiter.ts";
 import { startRemovals } from "./removals.ts";
 import { ServiceStates } from "./service-states.ts";
-import { lastPriority } from "./settle-chunk.ts";
 import { Watch } from "./watch.ts";
 
 export interface DeliverySettings {

@@ -57,8 +57,6 @@ interface SendOptions {
   readonly stopping: AbortSignal;
   /** Called, at least once, when the next chunk may be loaded: this one needs less than the budget now. */
   readonly next: () => void;
-  /** Whether the chunk was tried before, and comes after all that was not. */
-  readonly isLast: boolean;
 }
 
 export function startSending(
@@ -90,7 +88,6 @@ class ChunkSending {
   readonly #chunk: TakenChunk;
   readonly #flow: Flow;
   readonly #next: () => void;
-  readonly #isLast: boolean;
   readonly #halted = new AbortController();
   readonly #deadline: number;
   /** As of when the chunk is known to be sendable, by `performance.now()`. */
@@ -109,19 +106,18 @@ class ChunkSending {
     chunk: TakenChunk,
     content: NotificationContent,
     devices: readonly DeliveryDevice[],
-    { next, isLast }: SendOptions,
+    { next }: SendOptions,
   ) {
     this.#deps = deps;
     this.#chunk = chunk;
     this.#next = next;
-    this.#isLast = isLast;
     this.#deadline = performance.now() + deps.rules.maxSendingMs;
     this.#confirmedAsOf = chunk.asOf;
     this.tally = new Tally(devices);
     const send = deps.provider.prepare(content);
     this.#flow = new Flow({
       budget: deps.budget,
-      isLast,
+      isLast: chunk.comesLast,
       mayBegin: () => performance.now() - this.#confirmedAsOf < deps.rules.maxUncheckedMs,
       send: (index) => this.#sendOne(index, content.notificationId, send),
       onException: (err) => this.#onException(err),
@@ -234,7 +230,7 @@ class ChunkSending {
    * other reserves its messages, as what a chunk has reserved is time that no other one gets.
    */
   #yieldRoom(): void {
-    if (this.#isLast && this.#flow.hasReleased) this.#offerNext();
+    if (this.#chunk.comesLast && this.#flow.hasReleased) this.#offerNext();
   }
 
   /** Releases the chunk's first `count` messages, within the rate limit. */

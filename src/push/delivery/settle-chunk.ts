@@ -18,7 +18,7 @@ import {
   selection,
 } from "../../platform/database/statements.ts";
 import { type Job, JobLostError, type Jobs } from "../../platform/messaging/jobs.ts";
-import { type DeliveryJob, deliveryQueue, waitingForProvider } from "../database.ts";
+import { type DeliveryJob, deliveryQueue, lastPriority, waitingForProvider } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks, notifications } from "../schema.ts";
 import type { ChunkCounts, TakenChunk } from "./chunk-repository.ts";
@@ -83,8 +83,6 @@ interface Part extends NextTry {
   readonly jobId: string | null;
 }
 
-/** The priority of what comes after everything that has not been tried. */
-export const lastPriority = -2_000_000;
 /** The shortest wait for services that cannot be sent to, in milliseconds: other messages are probing them. */
 const probedMs = 500;
 
@@ -99,8 +97,16 @@ export async function storeAnswers(
   chunk: TakenChunk,
   { counts, answers, open, rest }: PartialResult,
 ): Promise<Removals> {
-  const { retries, reason } = chunk;
-  const kept: Part = { ...nothingLeft, state: "SENDING", jobId: job.id, devices: open, retries, reason };
+  const { retries, reason, comesLast: isLast } = chunk;
+  const kept: Part = {
+    ...nothingLeft,
+    state: "SENDING",
+    jobId: job.id,
+    devices: open,
+    retries,
+    reason,
+    isLast,
+  };
   const untried: Part = { ...kept, state: "PENDING", ...rest };
   return db.transaction(async (tx) => {
     const isToSplit = rest.devices.length > 0 && (await hasDevices(tx, chunk, rest.devices));
@@ -151,14 +157,14 @@ export async function settleChunk(
     const isClosed = services.length > 0;
     const waitMs = isClosed ? Math.max(probedMs, await lockPauses(tx, provider, services, lock)) : afterMs;
     const data: DeliveryJob = { chunkId, ...(isClosed && waitingForProvider) };
-    const priority = isLast ? lastPriority : job.priority;
+    const priority = isLast ? Math.min(job.priority, lastPriority) : job.priority;
     await jobs.enqueue(tx, queue, [{ id: jobId, data, priority, startAfterSeconds: waitMs / 1000 }]);
   }
 
   return db.transaction(async (tx) => {
     const notification = tries.length > 0 ? await lockNotification(tx, chunk.notification.id) : undefined;
     const ended: Part = { ...nothingLeft, retries: chunk.retries, reason: chunk.reason };
-    const [first = ended, ...others] = partsAfter(tries, notification);
+    const [first = ended, ...others] = partsAfter(chunk, tries, notification);
     const parts: (Part & { readonly chunkId: number })[] = [{ chunkId: chunk.id, ...first }];
     // Before the chunk is written: what is split off takes over since when it has failed.
     for (const part of others) parts.push({ chunkId: await splitChunk(tx, chunk, part), ...part });
@@ -220,18 +226,34 @@ async function lockNotification(tx: Database, id: string): Promise<LockedNotific
   return row ?? { state: "CANCELLED", isExpired: true };
 }
 
-/** What becomes of the devices that are left. One part if the notification has ended or is paused: then it is parked. */
-function partsAfter(tries: readonly NextTry[], notification: LockedNotification | undefined): Part[] {
-  if (tries.length === 0 || !notification) return [];
-  const devices = tries.flatMap((next) => next.devices);
-  if (notification.state === "CANCELLED" || notification.isExpired) return [{ ...nothingLeft, devices }];
-  const reason = tries.findLast((next) => next.reason !== null)?.reason ?? null;
-  if (notification.state === "PAUSED") return [{ ...nothingLeft, state: "PENDING", devices, reason }];
+/** What becomes of the devices that are left. One part if the notification has ended. */
+function partsAfter(
+  { comesLast }: TakenChunk,
+  triesLeft: readonly NextTry[],
+  notification: LockedNotification | undefined,
+): Part[] {
+  if (triesLeft.length === 0 || !notification) return [];
+  const tries = triesLeft.map((next) => ({ ...next, isLast: comesLast || next.isLast }));
+  if (notification.state === "CANCELLED" || notification.isExpired)
+    return [{ ...nothingLeft, devices: tries.flatMap((next) => next.devices) }];
+  if (notification.state === "PAUSED") return parked(tries);
   return tries.map((next) =>
     next.giveUp
       ? { ...next, state: "DEAD", jobId: null }
       : { ...next, state: "PENDING", jobId: randomUUID() },
   );
+}
+
+/** What waits until the notification is resumed: what was not tried, and apart from it what comes last. */
+function parked(tries: readonly NextTry[]): Part[] {
+  const kinds = Map.groupBy(tries, ({ isLast }) => isLast);
+  return [...kinds].map(([isLast, some]) => ({
+    ...nothingLeft,
+    state: "PENDING",
+    isLast,
+    devices: some.flatMap((next) => next.devices),
+    reason: some.findLast((next) => next.reason !== null)?.reason ?? null,
+  }));
 }
 
 const writeParameters = [
@@ -249,6 +271,7 @@ const writeParameters = [
   "startsAnew",
   "jobId",
   "failures",
+  "comesLast",
 ] as const;
 
 const c = names(deliveryChunks, "c");
@@ -267,7 +290,7 @@ const updateChunk = prepared(writeParameters, (parameter) => {
       ${chunk.failed} = ${parameter.failed}::int, ${chunk.dropped} = ${parameter.dropped}::int,
       ${chunk.dead} = ${parameter.dead}::int, ${chunk.failures} = ${parameter.failures}::jsonb,
       ${chunk.retries} = ${parameter.retries}::int, ${chunk.reason} = ${parameter.reason}::text,
-      ${chunk.jobId} = ${parameter.jobId}::uuid,
+      ${chunk.jobId} = ${parameter.jobId}::uuid, ${chunk.comesLast} = ${parameter.comesLast}::boolean,
       ${chunk.firstAttemptAt} = case when ${parameter.startsAnew}::boolean then null
         else ${c.firstAttemptAt} end,
       ${chunk.updatedAt} = now()
@@ -316,6 +339,7 @@ async function writeChunk(
       reason: kept.reason,
       startsAnew: startsAnew(kept),
       jobId: kept.jobId,
+      comesLast: kept.isLast,
       failures: JSON.stringify(Object.fromEntries(failures)),
     }),
   );
@@ -335,11 +359,12 @@ async function splitChunk(tx: Database, { id }: TakenChunk, part: Part): Promise
     sql`
       insert into ${deliveryChunks} (${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${chunk.state},
         ${chunk.deviceIds}, ${chunk.planned}, ${chunk.sent}, ${chunk.failed}, ${chunk.dropped}, ${chunk.dead},
-        ${chunk.attempt}, ${chunk.retries}, ${chunk.firstAttemptAt}, ${chunk.reason}, ${chunk.jobId}, ${chunk.updatedAt})
+        ${chunk.attempt}, ${chunk.retries}, ${chunk.firstAttemptAt}, ${chunk.reason}, ${chunk.jobId}, ${chunk.comesLast},
+        ${chunk.updatedAt})
       select ${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${part.state}, ${ids}::bigint[],
         ${part.devices.length}::int, 0, 0, 0, 0, 0, ${part.retries}::int,
         case when ${startsAnew(part)}::boolean then null else ${chunk.firstAttemptAt} end, ${part.reason}::text, ${part.jobId}::uuid,
-        now()
+        ${part.isLast}::boolean, now()
       from ${deliveryChunks} where ${chunk.id} = ${id}::bigint
       returning ${madeChunk}`,
   );

@@ -6,7 +6,7 @@
  */
 import type { Database } from "../../platform/database/database.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
-import { type DeliveryJob, deliveryQueue } from "../database.ts";
+import { type DeliveryJob, deliveryQueue, lastPriority } from "../database.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
 
 /** A chunk that is to be sent. */
@@ -15,6 +15,8 @@ export interface WaitingChunk {
   readonly provider: ProviderName;
   /** The job that the chunk's row names. */
   readonly jobId: string;
+  /** Its devices were tried before; if not given, they were not. */
+  readonly comesLast?: boolean;
 }
 
 /** Chunks beyond this number all have the same priority. */
@@ -22,7 +24,8 @@ const lastTurn = 1_000_000;
 
 /**
  * Enqueues the jobs of chunks, in the caller's transaction. The n-th chunk of each notification has the same priority,
- * so that a small notification does not wait for a large one. Test runs come before all others.
+ * so that a small notification does not wait for a large one. Test runs come before all others. Chunks whose devices
+ * were tried before come after all that were not, and among themselves in the same order.
  * @param chunks in the order in which they are to be sent
  * @param first number of the notification's chunks that come before these
  */
@@ -33,9 +36,10 @@ export async function enqueueChunks(
   { first, isTest }: { readonly first: number; readonly isTest: boolean },
 ): Promise<void> {
   const byProvider = new Map<ProviderName, { id: string; data: DeliveryJob; priority: number }[]>();
-  for (const [index, { id, provider, jobId }] of chunks.entries()) {
+  for (const [index, { id, provider, jobId, comesLast }] of chunks.entries()) {
     const list = byProvider.get(provider) ?? [];
-    const priority = isTest ? 1 : -Math.min(first + index + 1, lastTurn);
+    const place = Math.min(first + index + 1, lastTurn);
+    const priority = comesLast ? lastPriority - (isTest ? 0 : place) : isTest ? 1 : -place;
     list.push({ id: jobId, data: { chunkId: id }, priority });
     byProvider.set(provider, list);
   }

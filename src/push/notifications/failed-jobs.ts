@@ -58,7 +58,8 @@ async function endChunk(
     sql`
       update ${deliveryChunks}
       set ${chunk.state} = ${fate}, ${fate === "DONE" ? dropped : sql`${chunk.reason} = ${reason}`},
-        ${chunk.jobId} = null, ${chunk.attempt} = ${chunk.attempt} + 1, ${chunk.updatedAt} = now()
+        ${chunk.jobId} = null, ${chunk.attempt} = ${chunk.attempt} + 1, ${chunk.comesLast} = true,
+        ${chunk.updatedAt} = now()
       where ${chunk.id} = ${chunkId}::bigint and ${chunk.jobId} = ${jobId}::uuid
       returning 1 as one`,
   );

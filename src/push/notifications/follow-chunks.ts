@@ -53,6 +53,7 @@ const released = selection({
   id: chunk.id,
   provider: computed(oneOf(providerNames), chunk.provider),
   jobId: computed(text, sql`${chunk.jobId}::text`),
+  comesLast: chunk.comesLast,
 });
 
 /** Gives the next parked chunks a job, in the order in which they were planned. @returns how many */

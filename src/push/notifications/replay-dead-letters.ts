@@ -23,8 +23,8 @@ const locked = selection({ id: notification.id });
 const reopened = selection({ notificationId: chunk.notificationId });
 
 /**
- * Makes dead letters chunks that are to be sent, with all their tries and without a job; a notification that was completed
- * goes on. Those whose notification was cancelled, was recalled or has expired stay. The notifications are locked in this transaction.
+ * Makes dead letters chunks that are to be sent, with all their tries and without a job, after all that was not tried; a
+ * notification that was completed goes on. Those whose notification was cancelled, was recalled or has expired stay. The notifications are locked in this transaction.
  * @param ids of chunks; those that are not dead are left out
  * @returns the notifications of those that are to be sent
  */
@@ -41,7 +41,7 @@ export async function reopenDeadLetters(
       with reopened as (
         update ${deliveryChunks} c
         set ${chunk.state} = 'PENDING', ${chunk.jobId} = null, ${chunk.retries} = 0, ${chunk.firstAttemptAt} = null,
-          ${chunk.reason} = null, ${chunk.updatedAt} = ${now}
+          ${chunk.reason} = null, ${chunk.comesLast} = true, ${chunk.updatedAt} = ${now}
         from ${notifications} n
         where ${c.id} = any(${arrayLiteral(ids.map(String))}::bigint[]) and ${c.state} = 'DEAD'
           and ${n.id} = ${c.notificationId} and ${n.state} <> 'CANCELLED' and ${n.recalledAt} is null

@@ -3,11 +3,11 @@ import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Job } from "../../../src/platform/messaging/jobs.ts";
-import { type DeliveryJob, deliveryQueue } from "../../../src/push/database.ts";
+import { type DeliveryJob, deliveryQueue, lastPriority } from "../../../src/push/database.ts";
 import { type TakenChunk, takeChunk } from "../../../src/push/delivery/chunk-repository.ts";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import type { NextTry } from "../../../src/push/delivery/next-try.ts";
-import { lastPriority, settleChunk, storeAnswers } from "../../../src/push/delivery/settle-chunk.ts";
+import { settleChunk, storeAnswers } from "../../../src/push/delivery/settle-chunk.ts";
 import type { Outcome } from "../../../src/push/providers/provider.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
@@ -45,6 +45,15 @@ describe.each(backends)("slow answers on %s", (backend) => {
     answers.push(answerLate);
     provider.answer = ({ token }) => (isLate(token) ? promise : sent);
     return { provider, answerLate };
+  }
+
+  /** As if all its devices had been tried before. */
+  async function moveBack({ notificationId }: Planned): Promise<void> {
+    await test.db.execute(sql`
+      with tried as (
+        update push.delivery_chunks set comes_last = true where notification_id = ${notificationId}::uuid returning job_id
+      )
+      update push_jobs.job set priority = ${lastPriority}::int where id in (select job_id from tried)`);
   }
 
   it("keep no other message waiting, and those that came are stored", async () => {
@@ -137,9 +146,7 @@ describe.each(backends)("slow answers on %s", (backend) => {
   ])("of devices that were tried before leave room for what is fresh", (what, silentPlan, rules, most) => {
     it(`among the ${what}`, async () => {
       const silent = await test.plan({ ...silentPlan, name: `silent-${what}` });
-      await test.db.execute(sql`
-        update push_jobs.job set priority = ${lastPriority}::int where id in (
-          select job_id from push.delivery_chunks where notification_id = ${silent.notificationId}::uuid)`);
+      await moveBack(silent);
       const { provider, answerLate } = slowProvider(20, (token) => token.startsWith("silent"));
       test.startWorker({ providers: [provider], rules });
       await eventually(() => provider.sent.length === most);
@@ -153,9 +160,7 @@ describe.each(backends)("slow answers on %s", (backend) => {
 
   it("of devices that were tried before reserve no more of the rate than what is sent next", async () => {
     const silent = await test.plan({ devices: 120, chunkSize: 10 });
-    await test.db.execute(sql`
-      update push_jobs.job set priority = ${lastPriority}::int where id in (
-        select job_id from push.delivery_chunks where notification_id = ${silent.notificationId}::uuid)`);
+    await moveBack(silent);
     const provider = recordingProvider(20);
     test.startWorker({ providers: [provider], settings: { maxPerSecond: 20 } });
     const ahead: number[] = [];
@@ -261,6 +266,29 @@ describe.each(backends)("slow answers on %s", (backend) => {
         { retries: 0, hasFailed: false },
         { retries: 1, hasFailed: true },
       ]);
+    });
+
+    it("keeps apart what was tried, which comes last when the notification is resumed, and after that too", async () => {
+      const { planned, job, chunk } = await take(3);
+      const [fresh = 0, ...failing] = planned.deviceIds;
+      await test.pause(planned);
+      const tries: NextTry[] = [
+        { ...nextTry, devices: [fresh], isLast: false },
+        ...failing.map((id) => ({ ...nextTry, devices: [id], retries: 1, reason: "500" })),
+      ];
+      await settleChunk(dependencies(), job, chunk, { counts, answers: undefined, tries });
+      expect(await test.chunks(planned)).toMatchObject([
+        { state: "PARKED", rest: 1, reason: null },
+        { state: "PARKED", rest: 2, reason: "500" },
+      ]);
+      await test.resume(planned);
+      const priorities = await rows<{ priority: number }>(
+        test.db,
+        sql`
+          select j.priority from push.delivery_chunks c join push_jobs.job j on j.id = c.job_id
+          where c.notification_id = ${planned.notificationId}::uuid order by c.id`,
+      );
+      expect(priorities.map(({ priority }) => priority)).toEqual([-1, lastPriority - 2]);
     });
 
     it.runIf(backend === "PostgreSQL")("waits for no lock that waits for its own", async () => {

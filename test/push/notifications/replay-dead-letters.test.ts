@@ -78,6 +78,30 @@ describe.each(backends)("replaying dead letters on %s", (backend) => {
     ).toEqual([{ retries: 0, reason: null, first: null }]);
   });
 
+  test("they come after what was not tried before, each notification's in their order", async () => {
+    const [first, second] = [await allDead(), await allDead()];
+    await lab.notifications.replayAll({});
+    await work();
+    const fresh = await lab.accept([0, 60]);
+    await lab.plan();
+    const ids = async (id: string) =>
+      (await lab.chunks(id)).filter(({ provider }) => provider === "fcm").map((chunk) => Number(chunk.id));
+    const order = (await lab.waiting("deliver-fcm")).map(({ chunkId }) => Number(chunkId));
+    expect(order.slice(0, 2)).toEqual(await ids(fresh));
+    for (const id of [first, second]) {
+      const own = await ids(id);
+      expect(order.filter((chunkId) => own.includes(chunkId))).toEqual(own);
+    }
+    const [one] = await ids(fresh);
+    await lab.db.execute(sql`
+      delete from push_jobs.job where id = (select job_id from push.delivery_chunks where id = ${one}::bigint)`);
+    await lab.db.execute(
+      sql`update push.delivery_chunks set state = 'DEAD', job_id = null where id = ${one}::bigint`,
+    );
+    await lab.notifications.replay(String(one));
+    expect((await lab.waiting("deliver-fcm")).map(({ chunkId }) => chunkId).indexOf(one)).toBeGreaterThan(0);
+  });
+
   test("those of a notification, of a provider, or of both", async () => {
     const [first, second] = [await allDead(), await allDead()];
     await lab.notifications.replayAll({ notificationId: first, provider: "fcm" });

@@ -1,0 +1,1 @@
+ALTER TABLE "push"."delivery_chunks" ADD COLUMN "comes_last" boolean DEFAULT false NOT NULL;
