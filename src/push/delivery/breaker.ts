@@ -23,6 +23,8 @@ export interface Failure {
   /** The longest wait that the provider wanted in a row of failures, in milliseconds; 0 if none. */
   readonly afterMs: number;
   readonly reason: string;
+  /** Only one user's messages have failed since the service last answered, so it may be that user's device. */
+  readonly isDoubtful?: boolean;
 }
 
 /** What the failure of a message says about its service depends on this. */
@@ -99,7 +101,10 @@ export class Breaker {
     const state = this.state(now);
     // It was sent before the pause, and is no probe: it shows nothing of the service as it is now.
     if (state === "probing" && sent.at < this.#pausedUntil) return undefined;
-    if (kind === "retry" && (outcome.isOwn || (outcome.isUnanswered && this.#isItsOwn(userId, sent)))) {
+    if (
+      kind === "retry" &&
+      (outcome.isOwn || (outcome.isUnanswered && this.#isItsOwn(userId, sent, state)))
+    ) {
       if (state === "probing") this.#probes.admitted = Math.max(0, this.#probes.admitted - 1);
       return undefined;
     }
@@ -133,9 +138,11 @@ export class Breaker {
    * and a message that failed before may be the cause itself, as may a user whose messages have failed since the service
    * last answered. So the messages that are left at the end of a send, as they never get an answer, stop no other send;
    * but those that were in flight when the service fell silent count, as it has answered nothing that was sent after them.
+   * So does a probe, whose ever it is: the service has answered nobody since it was paused.
    */
-  #isItsOwn(userId: string, { at, isRetry }: Sent): boolean {
-    return isRetry || at < this.#answeredUpTo || this.#row.users.has(userId);
+  #isItsOwn(userId: string, { at, isRetry }: Sent, state: State): boolean {
+    if (isRetry || at < this.#answeredUpTo) return true;
+    return state !== "probing" && this.#row.users.has(userId);
   }
 
   /** The service has answered. */
@@ -159,7 +166,8 @@ export class Breaker {
     if (state === "probing") {
       this.#probes.failed += 1;
       if (this.#probes.failed < this.#probes.admitted) return undefined;
-      return this.#pause({ ...failure, afterMs: row.afterMs }, now);
+      const isDoubtful = !isCertain && row.users.size === 1;
+      return this.#pause({ ...failure, afterMs: row.afterMs, ...(isDoubtful && { isDoubtful }) }, now);
     }
     if (failure.cause !== "unavailable") return state === "open" ? this.#pause(failure, now) : undefined;
     if (!isCertain && !this.#isRow) return undefined;

@@ -40,6 +40,8 @@ export interface DeliveryRules {
   /** Milliseconds of a service's first pause; doubled with each failure in a row. */
   readonly firstPauseMs: number;
   readonly longestPauseMs: number;
+  /** Milliseconds of the longest pause where one user's messages alone show that the service still fails. */
+  readonly longestDoubtMs: number;
   /** Milliseconds of the pause of a service that refuses us. */
   readonly refusedPauseMs: number;
   /** Messages that are sent first to find out whether a service that was paused works again. */
@@ -82,6 +84,7 @@ export const deliveryRules: DeliveryRules = {
   evidenceMs: 60_000,
   firstPauseMs: 5_000,
   longestPauseMs: 300_000,
+  longestDoubtMs: 60_000,
   refusedPauseMs: 300_000,
   probeMessages: 10,
   leastShare: 0.1,

@@ -5,6 +5,7 @@
 import type { State } from "./breaker.ts";
 import type { TakenChunk } from "./chunk-repository.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
+import { wholeProvider } from "./provider-pauses.ts";
 import type { Left, LeftDevice } from "./tally.ts";
 
 /** The next try of some of a chunk's devices. */
@@ -17,6 +18,8 @@ export interface NextTry {
    * over, whatever `afterMs` says; the wait does not count as time in which they failed.
    */
   readonly services: readonly string[];
+  /** The wait ends with the provider's next answer to anybody, if that comes first. */
+  readonly endsWithAnswer: boolean;
   /** It comes after all that has not been tried yet. */
   readonly isLast: boolean;
   /** Retries so far. */
@@ -58,6 +61,7 @@ export function nextTries(
     devices: ids(waiting),
     afterMs: 0,
     services: services.values().some(isOpen) ? [] : [...services],
+    endsWithAnswer: false,
     isLast: left.untried === 0,
     retries,
     reason: left.untried === waiting.length ? chunk.reason : reason,
@@ -66,15 +70,18 @@ export function nextTries(
   const isOld = chunk.reason !== null && chunk.ageMs > rules.giveUpMs;
   const failed = retries + 1;
   const giveUp = isOld || failed > rules.maxRetries;
-  const backoff = (tries: number) =>
-    withJitter(Math.min(rules.longestRetryMs, rules.firstRetryMs * 2 ** Math.max(0, tries - 1)), random);
-  const retry = { services: [], isLast: true, reason };
+  const atMost = (ms: number) => withJitter(Math.min(rules.longestRetryMs, ms), random);
+  const backoff = (tries: number) => atMost(rules.firstRetryMs * 2 ** Math.max(0, tries - 1));
+  const retry = { services: [], endsWithAnswer: false, isLast: true, reason };
   // No try is counted while nothing shows whose failure it is, but what has failed by itself before has an end.
   const isHopeless = isOld && hasFailed;
+  // To wait as long as it has failed so far doubles the wait each time, as counted tries would.
+  const unclearMs = isHopeless ? Number.POSITIVE_INFINITY : Math.max(backoff(retries), atMost(chunk.ageMs));
+  const endsWithAnswer = unclear.every(({ service }) => service === wholeProvider);
   return [
     ...(waiting.length > 0 ? [wait] : []),
-    ...byWait(unclear, isHopeless ? Number.POSITIVE_INFINITY : backoff(retries)).map((part) => ({
-      ...{ ...part, ...retry, retries, giveUp: isHopeless },
+    ...byWait(unclear, unclearMs).map((part) => ({
+      ...{ ...part, ...retry, endsWithAnswer, retries, giveUp: isHopeless },
     })),
     ...byWait(left.failing, giveUp ? Number.POSITIVE_INFINITY : backoff(failed)).map((part) => ({
       ...{ ...part, ...retry, retries: failed, giveUp },

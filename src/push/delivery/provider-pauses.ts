@@ -9,7 +9,7 @@ import { names } from "../../platform/database/names.ts";
 import { nullable, number, oneOf, text } from "../../platform/database/readers.ts";
 import { computed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
-import { deliveryQueue, waitingForProvider } from "../database.ts";
+import { deliveryQueue, waitingForAnswer, waitingForProvider } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { providerPaces } from "../schema.ts";
 import { causes, type Failure, type SharedState } from "./breaker.ts";
@@ -71,9 +71,14 @@ export async function lockPauses(
   return Math.min(...services.map((service) => byService.get(service) ?? 0));
 }
 
-/** Makes the jobs due that wait for a pause of the provider. */
-function releaseWaiting(tx: Database, jobs: Pick<Jobs, "hasten">, provider: ProviderName): Promise<void> {
-  return jobs.hasten(tx, deliveryQueue(provider), waitingForProvider);
+/** Makes the jobs due that wait for a pause of the provider, or for an answer. */
+async function releaseWaiting(
+  tx: Database,
+  jobs: Pick<Jobs, "hasten">,
+  provider: ProviderName,
+): Promise<void> {
+  for (const waits of [waitingForProvider, waitingForAnswer])
+    await jobs.hasten(tx, deliveryQueue(provider), waits);
 }
 
 /**
@@ -132,11 +137,11 @@ export class ProviderPauses {
   }
 
   /**
-   * Pauses a service for all processes. One that fails is paused for longer with each failure in a row, and gets a
-   * lower rate afterwards. A message that fails during a pause was sent before it, so it only prolongs the pause, if
+   * Pauses a service for all processes. One that fails is paused for longer with each failure in a row, though not for
+   * long on one user's account, and gets a lower rate afterwards. A message that fails during a pause was sent before it, so it only prolongs the pause, if
    * the provider wants a longer one.
    */
-  record(service: string, { cause: why, afterMs, reason }: Failure): Promise<Pause> {
+  record(service: string, { cause: why, afterMs, reason, isDoubtful }: Failure): Promise<Pause> {
     const { db, provider, rules, random } = this.#deps;
     const isService = sql`${columns.provider} = ${provider} and ${columns.service} = ${service}`;
     const missing = () => new Error(`the row of ${provider} in provider_paces is missing`);
@@ -149,7 +154,8 @@ export class ProviderPauses {
       );
       if (!now) throw missing();
       const isNew = now.pausedMs === 0;
-      const backoff = Math.min(rules.firstPauseMs * 2 ** now.failures, rules.longestPauseMs);
+      const longestMs = isDoubtful ? rules.longestDoubtMs : Number.POSITIVE_INFINITY;
+      const backoff = Math.min(rules.firstPauseMs * 2 ** now.failures, rules.longestPauseMs, longestMs);
       const pauseMs = why === "unavailable" ? withJitter(backoff, random) : rules.refusedPauseMs;
       const untilMs = Math.max(now.pausedMs, afterMs, isNew ? pauseMs : 0);
       const failures = isNew ? now.failures + 1 : now.failures;
@@ -176,6 +182,12 @@ export class ProviderPauses {
   recordSuccess(service: string): Promise<boolean> {
     const isOver = sql`(${columns.pausedUntil} is null or ${columns.pausedUntil} <= clock_timestamp())`;
     return this.#reopen(sql`${columns.service} = ${service} and ${isOver}`);
+  }
+
+  /** The provider, which had answered nobody for a while, answers: what waits for that is tried at once. */
+  recordAnswer(): Promise<void> {
+    const { db, jobs, provider } = this.#deps;
+    return jobs.hasten(db, deliveryQueue(provider), waitingForAnswer);
   }
 
   /** Ends a refusal that a self-test shows to be over. @returns whether there was one */

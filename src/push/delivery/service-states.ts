@@ -69,9 +69,14 @@ export class ServiceStates {
   /** @param sent when, on the clock of `performance.now()` */
   report(service: string, userId: string, outcome: Outcome, sent: Sent): void {
     const known = this.#of(service);
-    const verdict = known.breaker.report(outcome, userId, performance.now(), sent);
-    if (verdict === undefined) return;
-    const store = verdict === "works" ? this.#reopen(service) : this.#pause(service, known.breaker, verdict);
+    const { breaker } = known;
+    const now = performance.now();
+    const wasQuiet = !breaker.works(now);
+    const verdict = breaker.report(outcome, userId, now, sent);
+    const isHeard = service === wholeProvider && wasQuiet && breaker.works(now);
+    if (verdict === undefined && !isHeard) return;
+    const store =
+      typeof verdict === "object" ? this.#pause(service, breaker, verdict) : this.#hear(service, verdict);
     const storing = Promise.all([known.storing, store]).then(() => {
       if (known.storing === storing) known.storing = undefined;
     });
@@ -166,10 +171,12 @@ export class ServiceStates {
     }
   }
 
-  async #reopen(service: string): Promise<void> {
+  /** The service answers: after a pause, or after it was not heard for a while. */
+  async #hear(service: string, verdict: "works" | undefined): Promise<void> {
     const { pauses, provider, logger } = this.#deps;
     try {
-      if (await pauses.recordSuccess(service)) this.#logRecovery(service);
+      if (verdict === undefined) await pauses.recordAnswer();
+      else if (await pauses.recordSuccess(service)) this.#logRecovery(service);
     } catch (err) {
       logger.warn({ err, provider: provider.name }, "The end of a push provider's pause could not be stored");
     }

@@ -18,7 +18,13 @@ import {
   selection,
 } from "../../platform/database/statements.ts";
 import { type Job, JobLostError, type Jobs } from "../../platform/messaging/jobs.ts";
-import { type DeliveryJob, deliveryQueue, lastPriority, waitingForProvider } from "../database.ts";
+import {
+  type DeliveryJob,
+  deliveryQueue,
+  lastPriority,
+  waitingForAnswer,
+  waitingForProvider,
+} from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks, notifications } from "../schema.ts";
 import type { ChunkCounts, TakenChunk } from "./chunk-repository.ts";
@@ -152,11 +158,12 @@ export async function settleChunk(
   const lock = answers?.dead.length ? "write" : "share";
 
   async function enqueuePart(tx: Database, part: Part & { readonly chunkId: number }): Promise<void> {
-    const { chunkId, jobId, services, afterMs, isLast } = part;
+    const { chunkId, jobId, services, afterMs, isLast, endsWithAnswer } = part;
     if (jobId === null) return;
     const isClosed = services.length > 0;
     const waitMs = isClosed ? Math.max(probedMs, await lockPauses(tx, provider, services, lock)) : afterMs;
-    const data: DeliveryJob = { chunkId, ...(isClosed && waitingForProvider) };
+    const waits = isClosed ? waitingForProvider : endsWithAnswer && waitingForAnswer;
+    const data: DeliveryJob = { chunkId, ...waits };
     const priority = isLast ? Math.min(job.priority, lastPriority) : job.priority;
     await jobs.enqueue(tx, queue, [{ id: jobId, data, priority, startAfterSeconds: waitMs / 1000 }]);
   }
@@ -203,7 +210,8 @@ function deadPart(parts: readonly (Part & { readonly chunkId: number })[]): Sett
 const nothingLeft: Part = {
   state: "DONE",
   jobId: null,
-  ...{ devices: [], afterMs: 0, services: [], isLast: false, retries: 0, reason: null, giveUp: false },
+  ...{ devices: [], afterMs: 0, services: [], endsWithAnswer: false, isLast: false },
+  ...{ retries: 0, reason: null, giveUp: false },
 };
 
 const notification = names(notifications);

@@ -37,6 +37,11 @@ function seeded(): () => number {
   };
 }
 
+function failureOf(verdict: Failure | "works" | undefined): Failure {
+  if (typeof verdict !== "object") throw new Error(`no failure, but ${verdict}`);
+  return verdict;
+}
+
 function probing(cause: Cause): Breaker {
   const breaker = new Breaker(rules);
   breaker.share({ cause, pausedMs: 0, since: "1" }, 0);
@@ -223,16 +228,28 @@ describe("a service that is probed", () => {
     expect(reported(breaker, [retry, retry])).toMatchObject({ cause: "unavailable" });
   });
 
-  test("is paused again once, and no more, by a user whose messages never get an answer", () => {
+  test.each([
+    ["one user's messages, which is doubtful", silent, ["ann"], true],
+    ["one user's messages with an answer, which is as doubtful", retry, ["ann"], true],
+    ["a few users' messages", silent, ["ann", "bob", "cid"], undefined],
+  ])("is paused again each time that it fails %s, until it answers", (_, outcome, users, doubtful) => {
     const breaker = probing("unavailable");
-    const probe = (now: number, outcome: Outcome) => {
+    let now = 0;
+    const probe = (user: string, what: Outcome) => {
       expect(breaker.admits(now)).toBe(true);
-      return breaker.report(outcome, "ann", now, { at: now, isRetry: false });
+      const verdict = breaker.report(what, user, now, { at: now, isRetry: false });
+      if (typeof verdict !== "object") return verdict;
+      breaker.share({ cause: "unavailable", pausedMs: 1_000, since: `${now}` }, now);
+      now += 1_000;
+      return verdict;
     };
-    expect(probe(0, silent)).toMatchObject({ cause: "unavailable" });
-    breaker.share({ cause: "unavailable", pausedMs: 1_000, since: "2" }, 0);
-    for (const now of [1_000, 2_000, 3_000]) expect(probe(now, silent)).toBeUndefined();
-    expect(probe(4_000, sent)).toBe("works");
+    for (const user of users) probe(user, outcome);
+    for (const user of [...users, ...users]) {
+      const { cause, isDoubtful } = failureOf(probe(user, outcome));
+      expect({ cause, isDoubtful }).toEqual({ cause: "unavailable", isDoubtful: doubtful });
+    }
+    expect(probe("ann", sent)).toBe("works");
+    expect(breaker.state(now)).toBe("open");
   });
 
   test("is not judged by messages that were sent before its pause was over", () => {

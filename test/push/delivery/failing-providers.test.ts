@@ -53,6 +53,26 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     ).toBe(1);
   });
 
+  it("tries later each time what a silent provider does not answer, of however few users, and at once when it answers", async () => {
+    const silent = await test.plan({ devices: 3, users: 2 });
+    provider.answer = ({ token }) =>
+      silent.tokens.includes(token)
+        ? { kind: "retry", isUnanswered: true, reason: "no response within 10 s" }
+        : { kind: "sent" };
+    test.startWorker({ providers: [provider], rules: { firstRetryMs: 100, longestRetryMs: 60_000 } });
+    const tries = () => provider.sent.filter(({ token }) => token === silent.tokens[0]).map(({ at }) => at);
+    await eventually(() => tries().length === 5);
+    const [first = 0, , , , last = 0] = tries();
+    // Waits of 100 ms each would be over after 400 ms, and 200 ms for the polls.
+    expect(last - first).toBeGreaterThan(1_000);
+    expect(await test.chunks(silent)).toMatchObject([{ state: "PENDING", retries: 0, rest: 3 }]);
+    await test.db.execute(sql`
+      update push_jobs.job set start_after = now() + interval '10 minutes' where name = 'deliver-fcm' and state = 'created'`);
+    await test.until(await test.plan({ devices: 1 }), ["DONE"]);
+    await eventually(() => tries().length > 5);
+    await test.setState(silent, "CANCELLED");
+  });
+
   it("waits with a retry as long as the provider asks", async () => {
     const planned = await test.plan({ devices: 1 });
     provider.answer = (_, nth) =>

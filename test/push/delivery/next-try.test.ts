@@ -122,9 +122,19 @@ describe("the next try", () => {
       [{ devices: [1], retries: 1, giveUp: true }],
     ],
     [
-      "as before, within that hour, or where it has not",
+      "of what nothing shows whose failure it is, with the next answer or later each time, and never given up",
+      { chunk: { retries: 0, reason: "500", ageMs: 30 }, left: { unclear: [1] } },
+      [{ devices: [1], afterMs: 30, endsWithAnswer: true, retries: 0, giveUp: false }],
+    ],
+    [
+      "of such a failure within bounds, however long it has been so",
       { chunk: { retries: 0, reason: "500", ageMs: 1_001 }, left: { unclear: [1] } },
-      [{ devices: [1], afterMs: 10, retries: 0, giveUp: false }],
+      [{ devices: [1], afterMs: 40, retries: 0, giveUp: false }],
+    ],
+    [
+      "of such a failure of one of many services when its own wait is over",
+      { chunk: { retries: 0, reason: "500", ageMs: 30 }, left: { unclear: [[1, 0, "quiet"]] } },
+      [{ devices: [1], afterMs: 30, endsWithAnswer: false }],
     ],
     [
       "of a probe that has failed by itself before when its own wait is over",

@@ -171,6 +171,17 @@ describe.each(backends)("the rate limiter on %s", (backend) => {
     expect(row?.share).toBeCloseTo(0.1);
   });
 
+  it("pauses longer for one user's failures too, though never for long", async () => {
+    const pauses = pausesOf();
+    const lengths: number[] = [];
+    for (let failure = 1; failure <= 6; failure += 1) {
+      await test.db.execute(sql`update push.provider_paces set paused_until = now() - interval '1 second'`);
+      const { pausedMs } = await pauses.record("", { ...unavailable(), isDoubtful: true });
+      lengths.push(Math.round(pausedMs / 1000));
+    }
+    expect(lengths).toEqual([5, 10, 20, 40, 60, 60]);
+  });
+
   it("is a success that ends failures, not one that was on its way before the pause", async () => {
     const limiter = rateLimiterOf({ maxPerSecond: 100 });
     const pauses = pausesOf();

@@ -184,7 +184,10 @@ describe.each(backends)("slow answers on %s", (backend) => {
       ...{ db: test.db, jobs: test.jobs, provider: "fcm" as const },
       limits: { ...deliveryRules, maxDeadPercent: 0, leastDead: 0 },
     });
-    const nextTry = { afterMs: 0, services: [], isLast: true, retries: 0, reason: null, giveUp: false };
+    const nextTry = {
+      ...{ afterMs: 0, services: [], endsWithAnswer: false, isLast: true, retries: 0 },
+      ...{ reason: null, giveUp: false },
+    };
     const counts = { sent: 0, failed: 0, dropped: 0, dead: 0, failures: new Map() };
 
     /** Plans a chunk and takes it, as a worker does that has fetched its job. */
