@@ -101,7 +101,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const { settings, logger, eventLog, metrics, validateResponses } = dependencies;
   const { issuer } = settings;
   const [database, keys, document] = await Promise.all([
-    openDatabase(settings.database, authMigrations, metrics.database("auth")),
+    openDatabase(settings.database, authMigrations, metrics.database("auth"), logger),
     createKeyStore(settings.signing),
     loadContract(contractTexts("auth", "auth")),
   ]);

@@ -87,7 +87,7 @@ interface Dependencies {
 export async function createPushService(dependencies: Dependencies): Promise<PushService> {
   const { settings, logger, eventLog, metrics, validateResponses, clock = systemClock } = dependencies;
   const [database, document] = await Promise.all([
-    openDatabase(settings.database, pushMigrations, metrics.database("push")),
+    openDatabase(settings.database, pushMigrations, metrics.database("push"), logger),
     loadContract(contractTexts("push-orchestration", "push")),
   ]);
   const { db } = database;

@@ -33,13 +33,14 @@ export interface TestDatabase {
 export type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 
 /** The settings of a service on this database. */
-export function postgresSettings(database: Omit<TestDatabase, "drop">): PostgresSettings {
+export function postgresSettings({ host, port, ...database }: Omit<TestDatabase, "drop">): PostgresSettings {
+  const hosts = [{ host, port }];
   return {
     kind: "postgres",
     ...database,
+    hosts,
     readHosts: undefined,
-    migrationHost: database.host,
-    migrationPort: database.port,
+    migrationHosts: hosts,
     ssl: "disable",
     sslCa: undefined,
     pooler: "none",

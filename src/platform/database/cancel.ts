@@ -1,4 +1,5 @@
 import { connect } from "node:net";
+import type { Address } from "./settings.ts";
 
 /** What PostgreSQL has called a connection (BackendKeyData), to recognise who may cancel what it does. */
 export interface BackendKey {
@@ -15,10 +16,7 @@ const timeoutMs = 2_000;
  * Asks PostgreSQL to cancel what a connection is doing, over a connection of its own; whether it does is not said. As
  * libpq does before version 17, it is sent in the clear: the key is good for nothing else, and for this connection only.
  */
-export function requestCancel(
-  { host, port }: { readonly host: string; readonly port: number },
-  { pid, secret }: BackendKey,
-): void {
+export function requestCancel({ host, port }: Address, { pid, secret }: BackendKey): void {
   const request = Buffer.alloc(16);
   request.writeInt32BE(request.length, 0);
   request.writeInt32BE(cancelRequestCode, 4);

@@ -9,6 +9,8 @@ import { drizzle } from "drizzle-orm/postgres-js";
 import postgres from "postgres";
 import { Deadlines } from "../base/deadlines.ts";
 import { type BackendKey, requestCancel } from "./cancel.ts";
+import type { Standing } from "./choose-primary.ts";
+import type { Address } from "./settings.ts";
 
 /** Options of postgres.js that say where and as whom to connect. */
 export type ClientOptions = postgres.Options<Record<string, never>>;
@@ -17,8 +19,7 @@ export type ClientOptions = postgres.Options<Record<string, never>>;
 export type Result = readonly unknown[] & { readonly command?: string; readonly state?: BackendKey };
 
 export interface ConnectionOptions {
-  readonly host: string;
-  readonly port: number;
+  readonly address: Address;
   /** Encryption, authentication, and parameters of the session. */
   readonly client: ClientOptions;
   /** Whether statements are prepared once and run by their names. */
@@ -29,9 +30,14 @@ export interface ConnectionOptions {
   readonly connectTimeoutMs: number;
   /** Milliseconds that `check` may take later. */
   readonly checkTimeoutMs: number;
-  /** Rejects if the server at the other end is not one to use. */
-  readonly check: (query: (text: string) => Promise<Result>) => Promise<void>;
+  /** Rejects if the server at the other end is not one to use. Resolves to what it says of itself, if it was asked. */
+  readonly check: (query: (text: string) => Promise<Result>) => Promise<Standing | undefined>;
+  /** Whether an error of a statement raises doubts about the server, so that the connection is ended; none unless given. */
+  readonly isDoubtful?: (error: unknown) => boolean;
 }
+
+/** Called once when a connection has ended. @param error why, unless it was said goodbye to */
+export type OnClose = (connection: Connection, error?: Error) => void;
 
 /** The values of a statement's parameters. */
 export type Parameters = postgres.ParameterOrJSON<never>[];
@@ -64,14 +70,14 @@ export class Connection {
   readonly #options: ConnectionOptions;
   readonly #client: postgres.Sql;
   readonly #inFlight = new Deadlines<InFlight>();
-  readonly #onClose: (connection: Connection) => void;
+  readonly #onClose: OnClose;
+  #standing: Standing | undefined;
   #socket: Socket | undefined;
   #backend: BackendKey | undefined;
   #isUnconfirmed = false;
   #isClosed = false;
 
-  /** @param onClose called once, however it ends */
-  constructor(options: ConnectionOptions, onClose: (connection: Connection) => void) {
+  constructor(options: ConnectionOptions, onClose: OnClose) {
     this.#options = options;
     this.#onClose = onClose;
     const driverOptions = {
@@ -100,6 +106,15 @@ export class Connection {
     return this.#isClosed;
   }
 
+  get address(): Address {
+    return this.#options.address;
+  }
+
+  /** What the server said of itself at the last check. */
+  get standing(): Standing | undefined {
+    return this.#standing;
+  }
+
   /** Connects, logs in and checks the server. */
   async open(): Promise<void> {
     try {
@@ -113,7 +128,7 @@ export class Connection {
   /** Rejects, and ends the connection, if the server does not respond soon or is not one to use. */
   async check(timeoutMs = this.#options.checkTimeoutMs): Promise<void> {
     try {
-      await this.#options.check((text) => this.query(text, { timeoutMs, isScript: true }));
+      this.#standing = await this.#options.check((text) => this.query(text, { timeoutMs, isScript: true }));
     } catch (error) {
       this.close(connectionLost("its check failed"));
       throw error;
@@ -131,9 +146,7 @@ export class Connection {
         expire: () => {
           const late = connectionLost("the database did not respond in time");
           reject(late);
-          // PostgreSQL does not notice that nobody waits for a commit: it would wait for its standbys for ever.
-          if (this.#backend) requestCancel(this.#options, this.#backend);
-          this.close(late);
+          this.abandon(late);
         },
         fail: reject,
       };
@@ -146,13 +159,19 @@ export class Connection {
         };
       };
       const query = this.#client.unsafe(text, parameters, { prepare: !isScript && this.#options.prepare });
+      const fail = (error: unknown) => {
+        reject(error);
+        if (this.#options.isDoubtful?.(error))
+          this.close(connectionLost("it is not known which server is the primary"));
+      };
       const succeed = (result: Result) => {
         this.#backend ??= result.state;
-        if (this.#isUnconfirmed) reject(unconfirmed());
-        else resolve(result);
+        const wasUnconfirmed = this.#isUnconfirmed;
         this.#isUnconfirmed = false;
+        if (wasUnconfirmed) fail(unconfirmed());
+        else resolve(result);
       };
-      (asLists ? query.values() : query).then(settle(succeed), settle(reject));
+      (asLists ? query.values() : query).then(settle(succeed), settle(fail));
     });
   }
 
@@ -162,7 +181,14 @@ export class Connection {
     this.#isClosed = true;
     this.#socket?.destroy();
     for (const inFlight of this.#inFlight) inFlight.fail(error);
-    this.#onClose(this);
+    this.#onClose(this, error);
+  }
+
+  /** Ends it as {@link close} does, where the server may go on with what is in flight: it is told not to. */
+  abandon(error: Error): void {
+    // PostgreSQL does not notice that nobody waits for a commit: it would wait for its standbys for ever.
+    if (this.#backend) requestCancel(this.address, this.#backend);
+    this.close(error);
   }
 
   /** Says goodbye. Only for a connection on which nothing is in flight. */
@@ -176,7 +202,7 @@ export class Connection {
   /** Called by the driver when it connects, which it may do once. */
   async #openSocket(): Promise<Socket> {
     if (this.#isClosed || this.#socket) throw connectionLost("a connection is used once");
-    const { host, port } = this.#options;
+    const { host, port } = this.address;
     const socket = connect({ host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 });
     this.#socket = socket;
     const connected = Promise.withResolvers<void>();

@@ -1,5 +1,7 @@
 import { setTimeout } from "node:timers/promises";
-import { Connection, type ConnectionOptions } from "./connection.ts";
+import { Connection, type ConnectionOptions, type OnClose } from "./connection.ts";
+import type { Hosts } from "./hosts.ts";
+import type { Address } from "./settings.ts";
 
 /** Milliseconds between two attempts after a failure: at first, and at most. */
 const shortestPauseMs = 50;
@@ -11,6 +13,7 @@ const longestPauseMs = 1_000;
  * many processes do not try at once.
  */
 export class Connector {
+  readonly #hosts: Hosts;
   readonly #failed: () => void;
   #previous: Promise<unknown> = Promise.resolve();
   #failures = 0;
@@ -19,7 +22,8 @@ export class Connector {
   #failure: unknown;
 
   /** @param failed called after each attempt that failed */
-  constructor(failed: () => void) {
+  constructor(hosts: Hosts, failed: () => void) {
+    this.#hosts = hosts;
     this.#failed = failed;
   }
 
@@ -29,18 +33,22 @@ export class Connector {
   }
 
   /** A connection that is ready for use. Those who want one get it, or the error of their attempt, in turn. */
-  connect(options: ConnectionOptions, onClose: (connection: Connection) => void): Promise<Connection> {
+  connect(options: (address: Address) => ConnectionOptions, onClose: OnClose): Promise<Connection> {
     const attempt = this.#previous.then(() => this.#attempt(options, onClose));
     this.#previous = attempt.catch(() => undefined);
     return attempt;
   }
 
-  async #attempt(options: ConnectionOptions, onClose: (connection: Connection) => void): Promise<Connection> {
+  async #attempt(options: (address: Address) => ConnectionOptions, onClose: OnClose): Promise<Connection> {
     const pauseMs = this.#notBefore - performance.now();
     if (pauseMs > 0) await setTimeout(pauseMs, undefined, { ref: false });
-    const connection = new Connection(options, onClose);
     try {
+      const connection = new Connection(options(await this.#hosts.locate()), (closed, error) => {
+        this.#hosts.closed(closed, error);
+        onClose(closed, error);
+      });
       await connection.open();
+      this.#hosts.opened(connection);
       this.#failures = 0;
       this.#failure = undefined;
       return connection;

@@ -10,11 +10,12 @@ import { Deadlines } from "../base/deadlines.ts";
 import type { DatabaseObserver } from "../base/observers.ts";
 import { type Connection, type ConnectionOptions, connectionLost } from "./connection.ts";
 import type { Connector } from "./connector.ts";
+import type { Address } from "./settings.ts";
 
 interface LaneOptions {
   /** For the metrics. */
   readonly name: string;
-  readonly connection: ConnectionOptions;
+  readonly connection: (address: Address) => ConnectionOptions;
   /** Connections, at most. */
   readonly size: number;
   /** How much work shares a connection: 1, or more for statements that are short and may follow each other. */

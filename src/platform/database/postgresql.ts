@@ -3,27 +3,23 @@
  * for nobody's locks; they follow each other closely on a few connections. Everything else has a connection to itself
  * while it runs.
  */
-import { isIP } from "node:net";
 import { sql } from "drizzle-orm";
 import { drizzle, type PostgresJsDatabase } from "drizzle-orm/postgres-js";
 import { migrate } from "drizzle-orm/postgres-js/migrator";
+import type { Logger } from "pino";
 import postgres from "postgres";
 import { sqlState } from "../base/database-errors.ts";
 import type { DatabaseObserver } from "../base/observers.ts";
 import { Turns } from "../base/turns.ts";
-import {
-  type ClientOptions,
-  Connection,
-  type ConnectionOptions,
-  type Parameters,
-  type QueryOptions,
-  type Result,
-} from "./connection.ts";
+import { checkTimeoutMs, clientOptions, connectTimeoutMs, type SessionParameters } from "./client-options.ts";
+import type { ConnectionOptions, Parameters, QueryOptions, Result } from "./connection.ts";
 import { Connector } from "./connector.ts";
 import { isReachable, type OpenDatabase } from "./database.ts";
+import { type Hosts, oneHost } from "./hosts.ts";
 import { Lane, noConnection } from "./lane.ts";
 import { whoHoldsLocks } from "./lock-holders.ts";
 import { isMigrated, MigrationBlockedError, type Migrations, migrationConfig } from "./migrations.ts";
+import { openHosts } from "./open-hosts.ts";
 import { requireOrdinaryUser } from "./privileges.ts";
 import { checkSession } from "./session.ts";
 import type { Address, DatabaseSettings } from "./settings.ts";
@@ -31,9 +27,6 @@ import { type Query, runScript, runTransaction } from "./transaction.ts";
 
 type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 
-/** Milliseconds that connecting may take, and the check of a connection. */
-const connectTimeoutMs = 3_000;
-const checkTimeoutMs = 2_000;
 /** Any fixed number. A migrating process holds it as an advisory lock. */
 const migrationLock = 7_214_033;
 /**
@@ -71,44 +64,9 @@ export function divide(poolSize: number): { reads: number; writes: number; trans
   return { reads, writes, transactions: Math.max(1, Math.floor(writes / 2)) };
 }
 
-/** Names of PostgreSQL's settings, for the session. */
-type SessionParameters = Readonly<Record<string, string | number>>;
-
 function sessionOf(timeouts: typeof readTimeouts, session: SessionParameters): SessionParameters {
   // Our statements are short. If the planner overestimates their cost, JIT compilation takes longer than they do.
   return { statement_timeout: timeouts.statement, jit: "off", ...session };
-}
-
-/** The ordinary user's connections: whom, where, and how. */
-function clientOptions(
-  settings: Pick<PostgresSettings, "host" | "port" | "name" | "ssl" | "sslCa">,
-  { user, password }: { readonly user: string; readonly password: string | undefined },
-  session: SessionParameters,
-): ClientOptions {
-  const { host, port, name, ssl, sslCa } = settings;
-  return {
-    host,
-    port,
-    database: name,
-    username: user,
-    ...(password !== undefined && { password }),
-    ssl:
-      ssl === "disable"
-        ? false
-        : {
-            // The driver does not know the name at the other end of a socket of ours.
-            host,
-            ...(isIP(host) === 0 && { servername: host }),
-            rejectUnauthorized: ssl === "verify-full" || sslCa !== undefined,
-            ...(sslCa && { ca: sslCa }),
-            // As in libpq: with a certificate authority, "require" checks the chain, but not the name.
-            ...(ssl === "require" && { checkServerIdentity: () => undefined }),
-          },
-    // Drizzle parses arrays by itself. And if the connection ends while the driver fetches the types, the driver
-    // throws an error that cannot be caught.
-    fetch_types: false,
-    connection: { application_name: "gatepost", ...session },
-  };
 }
 
 /** Opens the database as the ordinary user. Connections are made when they are needed. */
@@ -116,25 +74,29 @@ export function openPostgresql(
   settings: PostgresSettings,
   migrations: Migrations,
   observer: DatabaseObserver,
+  logger?: Logger,
 ): OpenDatabase {
-  const { host, port, name } = settings;
-  const newConnector = () => new Connector(() => observer.connectFailed());
-  const connector = newConnector();
+  const hosts = openHosts(settings, settings.hosts, settings, logger);
+  const connectorTo = (where: Hosts) => new Connector(where, () => observer.connectFailed());
+  const connector = connectorTo(hosts);
   const size = divide(settings.poolSize);
   // Nothing may be kept in a session that serves somebody else next.
   const isPooled = settings.pooler === "transaction";
 
-  function connection(timeouts: typeof readTimeouts, session: SessionParameters): ConnectionOptions {
-    return {
-      host,
-      port,
-      client: clientOptions(settings, settings, isPooled ? {} : sessionOf(timeouts, session)),
+  function connection(timeouts: typeof readTimeouts, session: SessionParameters) {
+    return (address: Address): ConnectionOptions => ({
+      address,
+      client: clientOptions(settings, address, settings, isPooled ? {} : sessionOf(timeouts, session)),
       prepare: !isPooled,
       timeoutMs: timeouts.client,
       connectTimeoutMs,
       checkTimeoutMs,
-      check: (query) => checkSession(query, isPooled),
-    };
+      async check(query) {
+        await checkSession(query, isPooled);
+        return hosts.check(query);
+      },
+      isDoubtful: (error) => hosts.isDoubtful(error),
+    });
   }
 
   const reads = new Lane({
@@ -163,21 +125,21 @@ export function openPostgresql(
     const session = sessionOf(standbyTimeouts, { default_transaction_read_only: "on" });
     return new Lane({
       name: `reads ${address.host}:${address.port}`,
-      connection: {
-        ...address,
-        client: clientOptions({ ...settings, ...address }, settings, session),
+      connection: () => ({
+        address,
+        client: clientOptions(settings, address, settings, session),
         prepare: true,
         timeoutMs: standbyTimeouts.client,
         connectTimeoutMs,
         checkTimeoutMs,
         // What kind of server it is, each statement says.
-        check: async (query) => void (await query("select 1")),
-      },
+        check: responds,
+      }),
       size: standbySize,
       sharing: readsSharing,
       maxTransactions: 0,
       waitMs: standbyTimeouts.wait,
-      connector: newConnector(),
+      connector: connectorTo(oneHost(address)),
       observer,
     });
   }
@@ -191,7 +153,7 @@ export function openPostgresql(
       sharing: 1,
       maxTransactions: 0,
       waitMs: leaseTimeouts.wait,
-      connector: newConnector(),
+      connector: connectorTo(hosts),
       observer,
     });
   const standbys = settings.readHosts?.map((address) => ({ address, lane: standbyLane(address) })) ?? [];
@@ -223,7 +185,7 @@ export function openPostgresql(
         reads: drizzleOver((text, options) => lane.use((one) => one.query(text, options))),
       })),
     },
-    description: `PostgreSQL at ${host}:${port}/${name}`,
+    description: `PostgreSQL at ${settings.hosts.map(({ host, port }) => `${host}:${port}`).join(",")}/${settings.name}`,
     migrate: () => migrateAsOwner(settings, migrations),
     isMigrated: () => isMigrated(db, migrations),
     requireOrdinaryUser: () => requireOrdinaryUser(db, migrations),
@@ -239,6 +201,11 @@ export function openPostgresql(
       await Promise.all(lanes.map((lane) => lane?.close()));
     },
   };
+}
+
+/** The least that a check asks for. */
+async function responds(query: (text: string) => Promise<Result>): Promise<undefined> {
+  await query("select 1");
 }
 
 /** A statement's rows, once it is known how they are wanted. As the driver's queries, it is run when it is awaited. */
@@ -291,15 +258,17 @@ function drizzleOver(
  * @throws MigrationBlockedError if a table is locked by somebody else
  */
 async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations): Promise<void> {
-  const { migrationHost: host, migrationPort: port } = settings;
-  const { migrationUser: owner, migrationPassword: password } = settings;
-  const options = {
-    ...{ host, port, prepare: false, timeoutMs: Number.POSITIVE_INFINITY, connectTimeoutMs, checkTimeoutMs },
-    client: clientOptions({ ...settings, host, port }, { user: owner, password }, { jit: "off" }),
-    check: async (query: Query) => void (await query("select 1")),
-  };
-  const connection = new Connection(options, () => undefined);
-  await connection.open();
+  const owner = { user: settings.migrationUser, password: settings.migrationPassword };
+  const hosts = openHosts(settings, settings.migrationHosts, owner);
+  const options = (address: Address): ConnectionOptions => ({
+    ...{ address, prepare: false, timeoutMs: Number.POSITIVE_INFINITY, connectTimeoutMs, checkTimeoutMs },
+    client: clientOptions(settings, address, owner, { jit: "off" }),
+    async check(query) {
+      await responds(query);
+      return hosts.check(query);
+    },
+  });
+  const connection = await new Connector(hosts, () => undefined).connect(options, () => undefined);
   const db = drizzleOver(
     (text, options) => connection.query(text, options),
     (work) => runTransaction(connection, work, { lock: migrationLockTimeoutMs, idle: 0 }),

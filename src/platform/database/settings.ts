@@ -7,7 +7,6 @@ import type { EnvironmentVariables } from "../settings/environment.ts";
 import {
   fixedPort,
   type HostAndPort,
-  host,
   hostAndPort,
   integer,
   listOf,
@@ -30,11 +29,16 @@ const password = matching("a password without control characters", /^\P{Cc}+$/u)
 
 const identifier = matching("1 to 63 characters, none of them a control character", /^\P{Cc}{1,63}$/u);
 
+const hosts = listOf(hostAndPort, "a host or a comma-separated list of hosts, with or without a port");
+
 /** The database and its ordinary user, row by row. */
 export const databaseTable = {
   DB_HOST: {
-    description: "The host of PostgreSQL; without it, development mode uses an embedded database.",
-    kind: host,
+    description:
+      "The host of PostgreSQL, or the hosts of a primary and its standbys, of which whichever is the primary is used " +
+      "(docs/operate/failover.md), with their ports unless those are DB_PORT; without it, development mode uses an " +
+      "embedded database.",
+    kind: hosts,
     required: true,
     example: "postgres.internal",
   },
@@ -101,8 +105,9 @@ export const databaseTable = {
 /** The user that migrates; read after {@link databaseTable}, whose user it is unless set in development. */
 export const migrationTable = {
   DB_HOST_MIGRATION: {
-    description: "The host of PostgreSQL for migrations, where DB_HOST is a pooler's; DB_HOST unless set.",
-    kind: host,
+    description:
+      "The host or hosts of PostgreSQL for migrations, where DB_HOST is a pooler's; DB_HOST unless set.",
+    kind: hosts,
     example: "postgres.internal",
   },
   DB_PORT_MIGRATION: {
@@ -141,16 +146,16 @@ export type DatabaseSettings =
     }
   | {
       readonly kind: "postgres";
-      readonly host: string;
-      readonly port: number;
+      /** One, or several of which one is the primary. */
+      readonly hosts: readonly Address[];
       /** Standbys that may be read from; undefined if no process reads from any. */
       readonly readHosts: readonly Address[] | undefined;
       readonly name: string;
       readonly user: string;
       /** Undefined only in development: the server needs no password. */
       readonly password: string | undefined;
-      readonly migrationHost: string;
-      readonly migrationPort: number;
+      /** As `hosts`, for the user that migrates. */
+      readonly migrationHosts: readonly Address[];
       readonly migrationUser: string;
       /** Undefined in development if there is none, in production except in the migrate task. */
       readonly migrationPassword: string | undefined;
@@ -202,14 +207,15 @@ export function resolveDatabaseSettings(
   }
   const value: DatabaseSettings = {
     kind: "postgres",
-    host: settings.DB_HOST,
-    port: settings.DB_PORT,
+    hosts: addresses(settings.DB_HOST, settings.DB_PORT),
     readHosts: settings.DB_READ_HOSTS && readHosts(settings.DB_READ_HOSTS, settings.DB_PORT),
     name: settings.DB_NAME,
     user: settings.DB_USER,
     password: settings.DB_PASSWORD,
-    migrationHost: settings.DB_HOST_MIGRATION ?? settings.DB_HOST,
-    migrationPort: settings.DB_PORT_MIGRATION ?? settings.DB_PORT,
+    migrationHosts: addresses(
+      settings.DB_HOST_MIGRATION ?? settings.DB_HOST,
+      settings.DB_PORT_MIGRATION ?? settings.DB_PORT,
+    ),
     migrationUser: settings.DB_USER_MIGRATION,
     migrationPassword: settings.DB_PASSWORD_MIGRATION,
     ssl: settings.DB_SSL,
@@ -224,6 +230,11 @@ export function resolveDatabaseSettings(
 function readHosts(named: readonly HostAndPort[], port: number): readonly Address[] {
   const [first] = named;
   if (named.length === 1 && first?.host === "none" && first.port === undefined) return [];
-  const addresses = named.map((one) => ({ host: one.host, port: one.port ?? port }));
-  return [...new Map(addresses.map((one) => [`${one.host}:${one.port}`, one])).values()];
+  return addresses(named, port);
+}
+
+/** Each once. @param port of those that name none */
+function addresses(named: readonly HostAndPort[], port: number): readonly Address[] {
+  const all = named.map((one) => ({ host: one.host, port: one.port ?? port }));
+  return [...new Map(all.map((one) => [`${one.host}:${one.port}`, one])).values()];
 }

@@ -269,14 +269,15 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
     });
 
     test("errors of an unavailable database are distinguished from errors of a statement", async () => {
-      const elsewhere = async (settings: { host?: string; port?: number }) => ask(await own.open(settings));
+      const elsewhere = async (host: string, port: number) =>
+        ask(await own.open({ hosts: [{ host, port }] }));
       const inTransaction = (...statements: string[]) =>
         database.db.transaction(async (tx) => {
           for (const statement of statements) await tx.execute(sql.raw(statement));
         });
       const failures: Record<string, [() => Promise<unknown>, string?]> = {
-        "nothing listens": [() => elsewhere({ port: closedPort })],
-        "the name is unknown": [() => elsewhere({ host: "nowhere.invalid" })],
+        "nothing listens": [() => elsewhere("127.0.0.1", closedPort)],
+        "the name is unknown": [() => elsewhere("nowhere.invalid", 5432)],
         "the connection is ended by an operator": [
           async () => rows((await own.open()).db, sql`select pg_terminate_backend(pg_backend_pid())`),
         ],
@@ -314,7 +315,10 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
     ])("what %s is no database: neither a query nor a migration waits for it", async (_, behave) => {
       const impostor = createServer((socket) => behave(socket.on("error", () => undefined)));
       const port = await listening(impostor, "127.0.0.1", 0);
-      const elsewhere = await own.open({ port, migrationPort: port });
+      const elsewhere = await own.open({
+        hosts: [{ host: "127.0.0.1", port }],
+        migrationHosts: [{ host: "127.0.0.1", port }],
+      });
       const failures = await Promise.all([errorOf(elsewhere.migrate()), errorOf(ask(elsewhere))]);
       expect(failures.map(isDatabaseUnavailable)).toEqual([true, true]);
       await elsewhere.close();

@@ -3,6 +3,7 @@ import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { authMigrations } from "../../../src/auth/service.ts";
 import { Connector } from "../../../src/platform/database/connector.ts";
+import { oneHost } from "../../../src/platform/database/hosts.ts";
 import { Lane } from "../../../src/platform/database/lane.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { createTestDatabase, postgresSettings } from "../../support/backends.ts";
@@ -55,13 +56,16 @@ describe.runIf(backends.includes("PostgreSQL"))("the lifetime of a connection: P
       const { host, port, name: database, user: username, password } = own;
       const lane = new Lane({
         name: "reads",
-        connection: {
-          ...{ host, port, prepare: true, timeoutMs: 1_500, connectTimeoutMs: 3_000, checkTimeoutMs: 2_000 },
+        connection: (address) => ({
+          ...{ address, prepare: true, timeoutMs: 1_500, connectTimeoutMs: 3_000, checkTimeoutMs: 2_000 },
           client: { host, port, database, username, password, ssl: false, fetch_types: false },
-          check: async (query) => void (await query("select 1")),
-        },
+          check: async (query) => {
+            await query("select 1");
+            return undefined;
+          },
+        }),
         ...{ size, sharing: 8, maxTransactions: 0, waitMs: 1_500, lifetimeMs: 1_000 },
-        connector: new Connector(() => undefined),
+        connector: new Connector(oneHost({ host, port }), () => undefined),
         observer: { lane() {}, waited() {}, connectFailed() {} },
       });
       cleanup.defer(() => lane.close());

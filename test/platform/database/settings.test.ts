@@ -23,14 +23,12 @@ describe("development", () => {
   test("with DB_HOST the rest has defaults, and the ordinary user migrates", () => {
     expect(read({ DB_HOST: "localhost", DB_PASSWORD: "p" }, development)).toEqual({
       kind: "postgres",
-      host: "localhost",
-      port: 5432,
+      hosts: [{ host: "localhost", port: 5432 }],
       readHosts: undefined,
       name: "gatepost",
       user: "gatepost",
       password: "p",
-      migrationHost: "localhost",
-      migrationPort: 5432,
+      migrationHosts: [{ host: "localhost", port: 5432 }],
       migrationUser: "gatepost",
       migrationPassword: "p",
       ssl: "disable",
@@ -69,14 +67,12 @@ describe("production", () => {
   test("encrypts connections unless the settings disable it", () => {
     expect(read(complete, production)).toEqual({
       kind: "postgres",
-      host: "db.internal",
-      port: 5432,
+      hosts: [{ host: "db.internal", port: 5432 }],
       readHosts: undefined,
       name: "gatepost",
       user: "app",
       password: "hunter2",
-      migrationHost: "db.internal",
-      migrationPort: 5432,
+      migrationHosts: [{ host: "db.internal", port: 5432 }],
       migrationUser: "gatepost_migration",
       migrationPassword: undefined,
       ssl: "require",
@@ -102,8 +98,8 @@ describe("production", () => {
       DB_PORT_MIGRATION: "5433",
     };
     expect(read({ ...complete, ...env }, production)).toMatchObject({
-      ...{ host: "db.internal", port: 5432, pooler: "transaction" },
-      ...{ migrationHost: "primary.internal", migrationPort: 5433 },
+      ...{ hosts: [{ host: "db.internal", port: 5432 }], pooler: "transaction" },
+      migrationHosts: [{ host: "primary.internal", port: 5433 }],
     });
   });
 
@@ -120,6 +116,33 @@ test("a service's own names override the plain ones", () => {
   expect(read(env, { ...production, service: "push" })).toMatchObject({
     name: "push",
     user: "app",
+  });
+});
+
+describe("the hosts", () => {
+  const hosts = (env: EnvironmentVariables) => {
+    const { hosts, migrationHosts } = Object(read({ ...complete, ...env }, production));
+    return { hosts, migrationHosts };
+  };
+  const one = (port: number) => ({ host: "one.internal", port });
+  const two = (port: number) => ({ host: "two.internal", port });
+
+  test("may be several, each there once, and migrations are run on the same", () => {
+    const env = { DB_HOST: "one.internal, two.internal:6000,one.internal:5433,[::1]:7000", DB_PORT: "5433" };
+    const all = [one(5433), two(6000), { host: "::1", port: 7000 }];
+    expect(hosts(env)).toEqual({ hosts: all, migrationHosts: all });
+  });
+
+  test("of a pooler are not those of migrations, and each has its own port", () => {
+    const env = { DB_HOST: "one.internal,two.internal", DB_PORT: "6432", DB_PORT_MIGRATION: "5432" };
+    expect(hosts(env)).toEqual({
+      hosts: [one(6432), two(6432)],
+      migrationHosts: [one(5432), two(5432)],
+    });
+    expect(hosts({ ...env, DB_HOST_MIGRATION: "two.internal:5434,one.internal" }).migrationHosts).toEqual([
+      two(5434),
+      one(5432),
+    ]);
   });
 });
 
@@ -150,10 +173,20 @@ describe("the standbys", () => {
 
 describe("hostile values", () => {
   test.each([
-    ["DB_HOST", "postgres://app:hunter2@db/gatepost", "must be a host name or an IP address"],
-    ["DB_HOST", "app:hunter2@db", "must be a host name or an IP address"],
-    ["DB_HOST", "app:hunter2/@db", "must be a host name or an IP address"],
-    ["DB_HOST", "db;drop", "must be a host name or an IP address"],
+    [
+      "DB_HOST",
+      "postgres://app:hunter2@db/gatepost",
+      "[0] must be a host name or an IP address, with or without a port",
+    ],
+    ["DB_HOST", "app:hunter2@db", "[0] must be a host name or an IP address, with or without a port"],
+    ["DB_HOST", "app:hunter2/@db", "[0] must be a host name or an IP address, with or without a port"],
+    ["DB_HOST", "db;drop", "[0] must be a host name or an IP address, with or without a port"],
+    ["DB_HOST", "one,,two", "[1] must be a host name or an IP address, with or without a port"],
+    [
+      "DB_HOST",
+      "one, postgres://app:hunter2@two",
+      "[1] must be a host name or an IP address, with or without a port",
+    ],
     ["DB_PORT", "65536", "must be an integer from 1 to 65535"],
     ["DB_READ_HOSTS", "one,,two", "[1] must be a host name or an IP address, with or without a port"],
     ["DB_READ_HOSTS", "app:hunter2@one", "[0] must be a host name or an IP address, with or without a port"],

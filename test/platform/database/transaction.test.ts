@@ -173,8 +173,8 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
 
   test("one whose connection is half-open holds its locks for a few seconds only", async () => {
     if (settings.kind !== "postgres") throw new Error("not PostgreSQL");
-    const wire = await openDatabaseWire(settings.host, settings.port);
-    const stranded = await open({ host: "127.0.0.1", port: wire.port });
+    const wire = await openDatabaseWire("127.0.0.1", settings.hosts[0]?.port ?? 0);
+    const stranded = await open({ hosts: [{ host: "127.0.0.1", port: wire.port }] });
     await admin`insert into public.entries values (1)`;
     const given = stranded.db.transaction(async (tx) => {
       await tx.execute(sql`update public.entries set id = 2`);

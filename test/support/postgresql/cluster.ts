@@ -9,9 +9,9 @@ export interface Cluster {
   readonly url: string;
   /**
    * Ends the server; its data stays. It may also have ended by itself, where {@link ClusterPlace.mayEnd} says so.
-   * @param mode `fast` closes what is open; `immediate` does not, as in a crash
+   * @param mode `fast` closes what is open; `immediate` does not, as in a crash; `kill` is kill -9 of all its processes
    */
-  halt(mode: "fast" | "immediate"): Promise<void>;
+  halt(mode: "fast" | "immediate" | "kill"): Promise<void>;
   /** Starts the server again after {@link halt}. @throws if it does not start */
   resume(): Promise<void>;
   /** Resolves when the server has ended and its folder is removed. */
@@ -24,6 +24,8 @@ export interface ClusterPlace {
   readonly parent?: string;
   /** The server may end by itself, as where its disk is full; otherwise that is a failure. */
   readonly mayEnd?: boolean;
+  /** Where it listens; any free port where it is not given. */
+  readonly port?: number;
   /** The processor that all its processes run on, by taskset; any where it is not given. */
   readonly core?: number;
 }

@@ -4,7 +4,7 @@
  * that the cluster is for. Run as `node keeper.ts JSON`, with the arguments of `startCluster`.
  *
  * Its first line on standard output is the superuser's URL. Then it takes commands, one a line, and answers each
- * with `done` or `failed`: `fast` and `immediate` shut the server down, `start` starts it again.
+ * with `done` or `failed`: `fast` and `immediate` shut the server down, `kill` kills it, `start` starts it again.
  */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { randomInt } from "node:crypto";
@@ -13,6 +13,7 @@ import { chownSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { codeOf } from "../../../src/platform/base/error-code.ts";
 import { serverUser } from "./binaries.ts";
 import type { ClusterPlace } from "./cluster.ts";
 
@@ -67,15 +68,31 @@ async function halt(mode: string): Promise<boolean> {
   halting = true;
   if (server && server.exitCode === null && server.signalCode === null) {
     const gone = once(server, "exit");
-    server.kill(mode === "fast" ? "SIGINT" : "SIGQUIT");
+    if (mode === "kill") killAll(server);
+    else server.kill(mode === "fast" ? "SIGINT" : "SIGQUIT");
     await gone;
   }
   halting = false;
   return true;
 }
 
+/** All processes of the server at once, as where its machine is gone: none of them can say anything any more. */
+function killAll(postmaster: ChildProcess): void {
+  postmaster.kill("SIGSTOP");
+  const children = execFileSync("pgrep", ["-P", String(postmaster.pid)], { encoding: "utf8" });
+  postmaster.kill("SIGKILL");
+  for (const pid of children.trim().split("\n")) {
+    try {
+      process.kill(Number(pid), "SIGKILL");
+    } catch (error) {
+      if (codeOf(error) !== "ESRCH") throw error;
+    }
+  }
+}
+
 /** PostgreSQL takes no port 0: it is given ports outside of those that connections use, until one is free. */
 async function start(): Promise<number | undefined> {
+  if (options.port !== undefined) return (await listens(options.port)) ? options.port : undefined;
   for (let attempt = 0; attempt < 20 && !ending; attempt += 1) {
     const port = randomInt(12_000, 30_000);
     if (await listens(port)) return port;

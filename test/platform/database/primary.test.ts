@@ -1,0 +1,249 @@
+/** Which of several hosts is used: by what they say, and where some say nothing. */
+import { describe, expect, test } from "vitest";
+import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
+import { choosePrimary, type Standing } from "../../../src/platform/database/choose-primary.ts";
+import { Connection } from "../../../src/platform/database/connection.ts";
+import { Primary } from "../../../src/platform/database/primary.ts";
+import type { Address } from "../../../src/platform/database/settings.ts";
+
+const a: Address = { host: "a", port: 1 };
+const b: Address = { host: "b", port: 2 };
+const c: Address = { host: "c", port: 3 };
+const standby = (cluster = "x"): Standing => ({ cluster, timeline: undefined });
+const primary = (timeline: number, cluster = "x"): Standing => ({ cluster, timeline });
+
+describe("of what the hosts say", () => {
+  const nothing = { cluster: undefined, timeline: 0 };
+  const second = { cluster: "x", timeline: 2 };
+  type Hosts = readonly (readonly [Address, Standing])[];
+  type Row = readonly [
+    what: string,
+    hosts: Hosts,
+    known: typeof nothing | typeof second,
+    last: Address | undefined,
+    used: Address | undefined,
+    roles: string,
+  ];
+
+  test.each<Row>([
+    [
+      "the only primary",
+      [
+        [a, standby()],
+        [b, primary(1)],
+      ],
+      nothing,
+      undefined,
+      b,
+      "standby primary",
+    ],
+    [
+      "the one that was promoted",
+      [
+        [a, primary(1)],
+        [b, primary(2)],
+      ],
+      nothing,
+      a,
+      b,
+      "outdated primary",
+    ],
+    [
+      "of two promotions the later",
+      [
+        [a, primary(3)],
+        [b, primary(2)],
+      ],
+      second,
+      b,
+      a,
+      "primary outdated",
+    ],
+    [
+      "never an older one than was used",
+      [
+        [a, primary(1)],
+        [b, standby()],
+      ],
+      second,
+      b,
+      undefined,
+      "outdated standby",
+    ],
+    ["nor if it is alone", [[a, primary(1)]], second, a, undefined, "outdated"],
+    [
+      "the same again after its restart",
+      [
+        [a, primary(2)],
+        [b, standby()],
+      ],
+      second,
+      a,
+      a,
+      "primary standby",
+    ],
+    [
+      "of several alike the first",
+      [
+        [a, primary(2)],
+        [b, primary(2)],
+      ],
+      nothing,
+      undefined,
+      a,
+      "primary primary",
+    ],
+    [
+      "of several alike the last used",
+      [
+        [a, primary(2)],
+        [b, primary(2)],
+      ],
+      second,
+      b,
+      b,
+      "primary primary",
+    ],
+    [
+      "none of another cluster",
+      [
+        [a, primary(7, "y")],
+        [b, primary(2)],
+      ],
+      second,
+      undefined,
+      b,
+      "foreign primary",
+    ],
+    ["nor if it is alone", [[a, primary(7, "y")]], second, undefined, undefined, "foreign"],
+    [
+      "none where it is not known which cluster is meant",
+      [
+        [a, primary(7, "y")],
+        [b, primary(2)],
+      ],
+      nothing,
+      undefined,
+      undefined,
+      "foreign foreign",
+    ],
+    [
+      "nor by a standby",
+      [
+        [a, primary(7)],
+        [b, standby("y")],
+      ],
+      nothing,
+      undefined,
+      undefined,
+      "foreign foreign",
+    ],
+    [
+      "none among standbys",
+      [
+        [a, standby()],
+        [b, standby()],
+      ],
+      second,
+      a,
+      undefined,
+      "standby standby",
+    ],
+    ["none where nobody responds", [], nothing, undefined, undefined, ""],
+  ])("%s is used", (_, hosts, known, last, used, roles) => {
+    const found = hosts.map(([address, standing]) => ({ address, standing }));
+    const choice = choosePrimary(found, known, last);
+    expect(choice.primary?.address).toBe(used);
+    expect(choice.roles.map(({ role }) => role).join(" ")).toBe(roles);
+  });
+});
+
+describe("a search", () => {
+  /** Hosts that say this, one question after the other; the last is repeated, and undefined is said never. */
+  function hostsThatSay(says: readonly (readonly [Address, (Standing | Error | undefined)[]])[]) {
+    const asked: Address[] = [];
+    const lines: string[] = [];
+    const log = (_: object, message: string) => void lines.push(message);
+    const sayings = new Map(says);
+    async function ask(address: Address): Promise<Standing> {
+      asked.push(address);
+      const own = sayings.get(address) ?? [];
+      const said = own.length > 1 ? own.shift() : own[0];
+      if (said instanceof Error) throw said;
+      return said ?? (await new Promise<never>(() => undefined));
+    }
+    const hosts = new Primary({
+      hosts: says.map(([address]) => address),
+      ask,
+      logger: { info: log, warn: log },
+    });
+    return { hosts, asked, lines };
+  }
+
+  /** A connection to the address fails. */
+  function lose(hosts: Primary, address: Address): void {
+    const options = {
+      ...{ address, client: {}, prepare: false, timeoutMs: 1, connectTimeoutMs: 1, checkTimeoutMs: 1 },
+      check: async () => undefined,
+    };
+    hosts.closed(new Connection(options, () => undefined), refused);
+  }
+
+  const refused = Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
+  const full = Object.assign(new Error("sorry, too many clients already"), { code: "53300" });
+
+  test("is shared by those who need it at the same time, and what it found is kept", async () => {
+    const { hosts, asked } = hostsThatSay([
+      [a, [standby()]],
+      [b, [primary(1)]],
+    ]);
+    expect(await Promise.all([hosts.locate(), hosts.locate()])).toEqual([b, b]);
+    expect(await hosts.locate()).toBe(b);
+    expect(asked).toEqual([a, b]);
+  });
+
+  test("does not wait for a host that says nothing, and asks it no second time meanwhile", async () => {
+    const { hosts, asked } = hostsThatSay([
+      [a, [undefined]],
+      [b, [standby(), primary(2)]],
+    ]);
+    await expect(hosts.locate()).rejects.toThrow(
+      "no host is the primary: a:1 has not responded, b:2 is a standby",
+    );
+    expect(await hosts.locate()).toBe(b);
+    expect(asked).toEqual([a, b, b]);
+  });
+
+  test("that finds none means that the database is unavailable, and says what each host is", async () => {
+    const { hosts } = hostsThatSay([
+      [a, [refused]],
+      [b, [standby()]],
+      [c, [full]],
+    ]);
+    const error = await hosts.locate().catch((reason: unknown) => reason);
+    expect(isDatabaseUnavailable(error)).toBe(true);
+    expect(error).toMatchObject({
+      message:
+        "no host is the primary: a:1 (connect ECONNREFUSED), b:2 is a standby, c:3 (sorry, too many clients already)",
+      cause: full,
+    });
+  });
+
+  test("says what should not be, once for as long as it lasts", async () => {
+    const { hosts, lines } = hostsThatSay([
+      [a, [primary(1), primary(1), primary(1), standby()]],
+      [b, [primary(2), refused, refused, primary(2)]],
+    ]);
+    expect(await hosts.locate()).toBe(b);
+    const old = "A host takes writes on an old timeline, and is not used";
+    const found = "The primary of the database was found";
+    expect(lines).toEqual([old, found]);
+    for (let round = 0; round < 2; round += 1) {
+      lose(hosts, b);
+      await expect(hosts.locate()).rejects.toThrow("a:1 writes an old timeline, b:2 (connect ECONNREFUSED)");
+    }
+    lose(hosts, b);
+    expect(await hosts.locate()).toBe(b);
+    expect(lines).toEqual([old, found]);
+  });
+});
