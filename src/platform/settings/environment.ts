@@ -30,6 +30,20 @@ export function findText(name: string, env: EnvironmentVariables, prefix = ""): 
   return undefined;
 }
 
+/**
+ * Matches the variables that Kubernetes sets for each Service of a namespace, such as `DB_SERVICE_HOST` and
+ * `DB_PORT_5432_TCP_ADDR`.
+ */
+const serviceLink = /_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$/;
+
+/**
+ * Whether Kubernetes has set the variable, as it does for each Service of the namespace where the Pod does not forbid
+ * it. `DB_PORT` is then the address of a Service that is called db, such as `tcp://10.0.0.1:5432`.
+ */
+export function isServiceLink(variable: string, text: string): boolean {
+  return serviceLink.test(variable) || (variable.endsWith("_PORT") && /^(tcp|udp|sctp):/.test(text));
+}
+
 /** Far more than any setting needs, but less than a log file that is named by mistake. */
 const maxFileBytes = 1024 * 1024;
 

@@ -4,7 +4,7 @@
  * correct all of them at once.
  */
 import type * as v from "valibot";
-import { type EnvironmentVariables, findText, quoted } from "./environment.ts";
+import { type EnvironmentVariables, findText, isServiceLink, quoted } from "./environment.ts";
 import {
   type Environment,
   expectationOf,
@@ -192,6 +192,9 @@ export function exampleOf(name: string, row: Setting<unknown> | undefined, varia
     : `${prefix}${name}=${example ?? ""}`;
 }
 
+const kubernetesSetsIt =
+  "Kubernetes sets it so for a Service of that name, unless the Pod has enableServiceLinks: false";
+
 interface Resolved {
   /** The variable that sets the row; undefined if none does. */
   readonly variable?: string;
@@ -218,8 +221,9 @@ function resolve(
   if ("value" in parsed) return { variable, value: parsed.value, problems: [] };
   const isShown = "text" in found && !row.secret && isQuotable(row.kind);
   const but = isShown ? `, but is ${quoted(found.text)}` : "";
+  const why = "text" in found && isServiceLink(variable, found.text) ? `; ${kubernetesSetsIt}` : "";
   const { value } = defaultOf(name, row, options);
-  return { variable, value, problems: parsed.problems.map((what) => problem(what + but)) };
+  return { variable, value, problems: parsed.problems.map((what) => problem(what + but + why)) };
 }
 
 function defaultOf(name: string, row: Setting<unknown>, options: ReadOptions): Resolved {

@@ -1,5 +1,5 @@
 /** Finds variables without effect: unused settings and misspelled names. Values are never shown. */
-import type { EnvironmentVariables } from "./environment.ts";
+import { type EnvironmentVariables, isServiceLink } from "./environment.ts";
 
 /** A setting of this version, for one of its uses. */
 export interface KnownSetting {
@@ -8,12 +8,6 @@ export interface KnownSetting {
   /** Why the process does not use it, as in "SERVICES does not name push"; undefined if it does. */
   readonly unused?: string | undefined;
 }
-
-/**
- * Matches the variables that Kubernetes sets for each service of a namespace, such as `DB_SERVICE_HOST` and
- * `DB_PORT_5432_TCP_ADDR`. It also sets `DB_PORT` to an address.
- */
-const serviceLink = /_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$/;
 
 /**
  * One sentence for each variable that has no effect:
@@ -31,7 +25,7 @@ export function settingWarnings(
   const uses = Map.groupBy(known, ({ name }) => name);
   const warnings: string[] = [];
   for (const [variable, value] of Object.entries(env)) {
-    if (!value || !/^\w+$/.test(variable) || isOfKubernetes(variable, value)) continue;
+    if (!value || !/^\w+$/.test(variable) || isServiceLink(variable, value)) continue;
     const usesOf = uses.get(variable) ?? uses.get(variable.replace(/_FILE$/, ""));
     if (usesOf) {
       const isUsed = usesOf.some(({ unused }) => unused === undefined);
@@ -44,10 +38,6 @@ export function settingWarnings(
     else if (isOurs) warnings.push(`${variable} is set, but is no setting of this version`);
   }
   return warnings;
-}
-
-function isOfKubernetes(variable: string, value: string): boolean {
-  return serviceLink.test(variable) || (variable.endsWith("_PORT") && /^(tcp|udp|sctp):/.test(value));
 }
 
 /** Whether one edit makes the variable the name: to insert, delete or replace a character, or to swap two neighbours. */

@@ -179,6 +179,20 @@ describe("problems", () => {
     }
   });
 
+  test("the address of a Service, which Kubernetes puts into variables, is told from a typing error", async () => {
+    const ports = { DB_PORT: { description: "A port.", kind: integer(1, 65_535), default: "5432" } } as const;
+    const lines = (env: Record<string, string>) =>
+      problemLines(() => valueOrThrow(resolveSettings(ports, env, production)));
+    const why =
+      "Kubernetes sets it so for a Service of that name, unless the Pod has enableServiceLinks: false";
+    const must = "must be an integer from 1 to 65535, but is";
+    for (const name of ["DB_PORT", "AUTH_DB_PORT"])
+      expect(await lines({ [name]: "tcp://10.0.0.1:5432" })).toEqual([
+        `${name} ${must} "tcp://10.0.0.1:5432"; ${why}`,
+      ]);
+    expect(await lines({ DB_PORT: "5432a" })).toEqual([`DB_PORT ${must} "5432a"`]);
+  });
+
   test.each([
     ["newlines", "1\n  DB_HOST is fine", String.raw`"1\n  DB_HOST is fine"`],
     ["escape sequences", "\u001b[31m", String.raw`"\u001b[31m"`],
