@@ -1,5 +1,6 @@
 /** NATS with JetStream for tests: the server's program, on any free port, with a disk of its own. */
 import { type ChildProcess, spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -32,12 +33,44 @@ export function findNats(): string | undefined {
     .find((program) => existsSync(program));
 }
 
-export async function startNats({ isSecure = false, user }: NatsOptions = {}): Promise<Nats> {
+export async function startNats(options: NatsOptions = {}): Promise<Nats> {
+  return startMember(options);
+}
+
+/** Three servers that keep together what they are told, each with a URL of its own. */
+export async function startNatsCluster(): Promise<readonly [Nats, Nats, Nats]> {
+  for (let attempt = 0; attempt < 20; attempt += 1) {
+    // They have to know each other's ports before they start: outside of those that connections use.
+    const routes = [0, 1, 2].map(() => `nats://127.0.0.1:${randomInt(12_000, 30_000)}`);
+    const settled = await Promise.allSettled(
+      routes.map((route, index) =>
+        startMember({}, [
+          ...["--name", `nats-${index + 1}`, "--cluster_name", "gatepost"],
+          ...["--cluster", route, "--routes", routes.join(",")],
+        ]),
+      ),
+    );
+    const started = settled.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+    const [first, second, third] = started;
+    if (first && second && third) return [first, second, third];
+    await Promise.all(started.map((one) => one.stop()));
+    const reasons = settled.flatMap((one) => (one.status === "rejected" ? [String(one.reason)] : []));
+    if (!reasons.every((reason) => reason.includes("address already in use")))
+      throw new Error(reasons.join("\n"));
+  }
+  throw new Error("NATS did not start.");
+}
+
+/** @param ofCluster options of the program, beside those of a server alone */
+async function startMember(
+  { isSecure = false, user }: NatsOptions,
+  ofCluster: readonly string[] = [],
+): Promise<Nats> {
   const program = findNats();
   if (program === undefined) throw new Error("nats-server is not on this machine.");
   const directory = mkdtempSync(join(tmpdir(), "gatepost-test-"));
   const disk = join(directory, "disk");
-  const options = ["--addr", "127.0.0.1", "--jetstream", "--store_dir", disk];
+  const options = ["--addr", "127.0.0.1", "--jetstream", "--store_dir", disk, ...ofCluster];
   if (user) options.push("--user", user.name, "--pass", user.password);
   if (isSecure) {
     const [certificate, key] = [join(directory, "certificate.pem"), join(directory, "key.pem")];

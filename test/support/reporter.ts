@@ -5,6 +5,7 @@
 import { rmSync } from "node:fs";
 import type { Reporter, SerializedError, TestModule } from "vitest/node";
 import { BACKENDS_FILE, exercisedBackends } from "./backends.ts";
+import { findHaproxy } from "./haproxy.ts";
 import { findGo, findNghttpd } from "./http2-programs.ts";
 import { findNats } from "./nats.ts";
 import { findPgbouncer } from "./pgbouncer.ts";
@@ -32,6 +33,10 @@ const programs = [
   {
     find: findRedis,
     without: "Redis was not found on this machine, and is not tested (apt-get install redis-server).",
+  },
+  {
+    find: findHaproxy,
+    without: "HAProxy was not found on this machine, and is not tested (apt-get install haproxy).",
   },
   {
     find: findPromtool,

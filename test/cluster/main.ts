@@ -1,0 +1,75 @@
+/**
+ * `npm run cluster`: all of a deployment on this machine, until Ctrl+C. `-- --roll` restarts each process of it, one
+ * after the other, while a client that never tries again makes 100,000 requests (`--requests N`: so many), and fails
+ * if one of them does.
+ */
+import { parseArgs } from "node:util";
+import { ROOT, say } from "../../scripts/command.ts";
+import { endChildrenAtExit, interruption } from "../chaos/ending.ts";
+import { type Cluster, startCluster } from "./cluster.ts";
+import { missingPrograms } from "./programs.ts";
+import { rollOut } from "./roll-out.ts";
+
+/** What runs where, and what to try. */
+function screen({ directory, primary, standby, nats, redis, balancer, members }: Cluster): string {
+  const row = (name: string, where: string, what: string) =>
+    `    ${name.padEnd(12)} ${where.padEnd(18)} ${what}`;
+  const addressOf = (url: string) => new URL(url).host;
+  const rows = [
+    row("HAProxy", addressOf(balancer.origin), "HTTP, Connect, gRPC-Web"),
+    row("", balancer.grpc, "gRPC"),
+    ...members.map(({ name, process: { origin, grpc, management } }) =>
+      row(name, addressOf(origin), `gRPC ${grpc}, health and metrics ${addressOf(management)}`),
+    ),
+    row("PostgreSQL", addressOf(primary.url), "primary, user postgres"),
+    row("", addressOf(standby.url), "standby, which introspection reads from"),
+    ...nats.map(({ url }, index) => row(index === 0 ? "NATS" : "", addressOf(url), "")),
+    row("Redis", `${redis.settings.host}:${redis.settings.port}`, ""),
+  ];
+  return `
+  A cluster of gatepost is ready (development mode)
+
+${rows.map((line) => line.trimEnd()).join("\n")}
+
+    All that it keeps, with its logs: ${directory}
+
+  Try it, in another terminal:
+
+    GATEPOST_URL=${balancer.origin} GATEPOST_GRPC=${balancer.grpc} npm run demo
+
+  Ctrl+C ends it, and removes all of it.
+
+`;
+}
+
+const { values } = parseArgs({ options: { roll: { type: "boolean" }, requests: { type: "string" } } });
+const requests = Number(values.requests ?? 100_000);
+if (!(requests > 0)) throw new Error("--requests is greater than 0.");
+
+process.chdir(ROOT);
+const missing = missingPrograms();
+if (missing !== undefined) {
+  say(missing);
+  process.exit(1);
+}
+endChildrenAtExit();
+const interrupted = interruption().then(
+  () => false,
+  () => true,
+);
+say(
+  "Starting PostgreSQL, a standby, three servers of NATS, Redis, HAProxy, and two processes of each service.",
+);
+const cluster = await startCluster();
+try {
+  if (values.roll) {
+    const isRight = await Promise.race([rollOut(cluster, { requests, say }), interrupted.then(() => false)]);
+    process.exitCode = isRight ? 0 : 1;
+  } else {
+    process.stdout.write(screen(cluster));
+    await interrupted;
+  }
+} finally {
+  await cluster.stop();
+}
+process.exit();

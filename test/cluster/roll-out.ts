@@ -1,0 +1,47 @@
+/** Restarts every process of a cluster, one after the other, while a client that never tries again is served. */
+import { Client } from "./client.ts";
+import type { Cluster } from "./cluster.ts";
+import { Journeys } from "./journey.ts";
+
+/** Users at once. */
+const users = 12;
+/** So many failures say enough. */
+const enoughFailures = 50;
+
+interface Options {
+  /** At least so many are made, and at least one round of restarts. */
+  readonly requests: number;
+  readonly say: (line: string) => void;
+}
+
+/** @returns whether no request failed; what was seen has been said */
+export async function rollOut({ balancer, members }: Cluster, { requests, say }: Options): Promise<boolean> {
+  const client = new Client(balancer.origin, balancer.grpc);
+  const journeys = new Journeys(client);
+  let operator = await journeys.newOperator();
+  const isOver = () => journeys.requests >= requests || journeys.failed >= enoughFailures;
+  let restarts = 0;
+  let isStopping = false;
+  const serving = Array.from({ length: users }, async () => {
+    while (!isStopping) await journeys.walk(operator);
+  });
+  try {
+    do {
+      // Its access token lasts for fifteen minutes.
+      operator = await journeys.newOperator();
+      for (const member of members) {
+        await member.restart();
+        restarts += 1;
+        say(`${member.name} was restarted; ${journeys.requests} requests, ${journeys.failed} failed`);
+      }
+    } while (!isOver());
+  } finally {
+    isStopping = true;
+    await Promise.all(serving);
+    client.close();
+  }
+  for (const [kind, count] of journeys.made) say(`${kind.padEnd(28)}${String(count).padStart(8)}`);
+  for (const [what, count] of journeys.failures) say(`FAILED ${count} × ${what}`);
+  say(`${restarts} restarts, ${journeys.requests} requests, ${journeys.failed} failed`);
+  return journeys.failed === 0;
+}

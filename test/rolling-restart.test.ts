@@ -1,0 +1,84 @@
+/** Processes behind HAProxy, with the configuration of deploy/, are restarted one after the other. */
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
+import { beforeAll, describe, expect, test } from "vitest";
+import { Client } from "./cluster/client.ts";
+import { Journeys } from "./cluster/journey.ts";
+import { findHaproxy, type Haproxy, haproxyConfiguration, startHaproxy } from "./support/haproxy.ts";
+import { createMigratedDatabase } from "./support/migrated-database.ts";
+import { backends, databaseEnvironment, type Server, startOwnServer } from "./support/servers.ts";
+import { suiteCleanup } from "./support/suite-cleanup.ts";
+
+const haproxy = findHaproxy() ?? "";
+
+describe.skipIf(haproxy === "")("HAProxy", () => {
+  test("has nothing to say against the configuration", () => {
+    const check = ["-c", "-V", "-f", haproxyConfiguration];
+    expect(execFileSync(haproxy, check, { encoding: "utf8" })).toContain("Configuration file is valid");
+  });
+});
+
+describe.skipIf(haproxy === "" || !backends.includes("PostgreSQL"))("behind HAProxy", () => {
+  const cleanup = suiteCleanup();
+  let balancer: Haproxy;
+  let env: Record<string, string>;
+  beforeAll(async () => {
+    balancer = await startHaproxy();
+    cleanup.defer(() => balancer.stop());
+    const database = await createMigratedDatabase();
+    cleanup.defer(() => database.drop());
+    const dataDir = mkdtempSync(join(tmpdir(), "gatepost-test-"));
+    cleanup.defer(() => rmSync(dataDir, { recursive: true, force: true }));
+    env = {
+      ...databaseEnvironment(database),
+      DATA_DIR: dataDir,
+      OAUTH_SERVER_ISSUER: `${balancer.origin}/api/auth`,
+      PLATFORM_SECURITY_URL: `http://${balancer.grpc}`,
+      // As in production.
+      SHUTDOWN_DELAY_SECONDS: "2",
+    };
+  });
+
+  /** In a place of both services. */
+  async function start(place: number): Promise<Server> {
+    const server = await startOwnServer("PostgreSQL", { env });
+    await balancer.add("auth", place, server);
+    await balancer.add("push", place, server);
+    return server;
+  }
+
+  test("a client that never tries again sees no failed request while each process is restarted", async () => {
+    await using open = new AsyncDisposableStack();
+    const servers = [await start(1), await start(2)];
+    open.defer(async () => void (await Promise.all(servers.map((server) => server.stop()))));
+    const client = new Client(balancer.origin, balancer.grpc);
+    open.defer(() => client.close());
+    const journeys = new Journeys(client);
+    const operator = await journeys.newOperator();
+    let isOver = false;
+    const users = Array.from({ length: 4 }, async () => {
+      while (!isOver) {
+        await journeys.walk(operator);
+        await pause(100);
+      }
+    });
+    try {
+      for (const [index, server] of servers.entries()) {
+        const before = journeys.requests;
+        await server.stop();
+        for (const service of ["auth", "push"] as const) await balancer.remove(service, index + 1);
+        expect(journeys.requests).toBeGreaterThan(before);
+        servers[index] = await start(index + 1);
+      }
+    } finally {
+      isOver = true;
+      await Promise.all(users);
+    }
+    expect([...journeys.failures]).toEqual([]);
+    // Journeys came to their ends.
+    expect(journeys.made.get("identity: delete")).toBeGreaterThan(users.length);
+  });
+});
