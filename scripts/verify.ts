@@ -35,6 +35,11 @@ async function outcomeOf(step: Step): Promise<Outcome> {
 
 const script = (name: string): Step => ({ name, run: () => run("npm", ["run", "--silent", name]) });
 
+const chart: Step = {
+  name: "chart -- --check",
+  run: () => run("npm", ["run", "--silent", "chart", "--", "--check"]),
+};
+
 /** The short form of a suite. */
 const short = (name: string): Step => ({
   name: `${name} -- --short`,
@@ -42,7 +47,7 @@ const short = (name: string): Step => ({
 });
 
 /** Need what continuous integration has, the toolchains of other languages and PostgreSQL, and minutes. */
-const long: readonly Step[] = [short("test:clients"), short("test:faults")];
+const long: readonly Step[] = [chart, short("test:clients"), short("test:faults")];
 
 const STEPS: readonly Step[] = [
   script("gen:check"),

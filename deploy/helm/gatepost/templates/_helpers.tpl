@@ -1,0 +1,55 @@
+{{/* What tells a part from the others: a dict of `root` and `part`. */}}
+{{- define "gatepost.labels" -}}
+app.kubernetes.io/name: gatepost
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .part }}
+{{- end }}
+
+{{/* All environment variables of a part: a dict of `settings`, and of `secrets`, which are files. */}}
+{{- define "gatepost.env" -}}
+- { name: NODE_ENV, value: production }
+{{- range $name, $value := .settings }}
+- { name: {{ $name }}, value: {{ $value | toString | quote }} }
+{{- end }}
+{{- range .secrets }}
+- { name: {{ . }}_FILE, value: /run/secrets/gatepost/{{ . }} }
+{{- end }}
+{{- end }}
+
+{{/* What every Pod has: a dict of `root` and `secrets`. */}}
+{{- define "gatepost.pod" -}}
+automountServiceAccountToken: false
+# Or Kubernetes sets variables for each Service of the namespace, such as DB_PORT for one that is called db.
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  # The user `node` of the image.
+  runAsUser: 1000
+  runAsGroup: 1000
+  fsGroup: 1000
+  seccompProfile: { type: RuntimeDefault }
+volumes:
+  - name: secrets
+    secret:
+      secretName: {{ .root.Values.secretName }}
+      defaultMode: 0440
+      items:
+        {{- range .secrets }}
+        - { key: {{ . }}, path: {{ . }} }
+        {{- end }}
+  - name: tmp
+    emptyDir: {}
+{{- end }}
+
+{{/* What every container has. */}}
+{{- define "gatepost.container" -}}
+image: {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: { drop: [ALL] }
+volumeMounts:
+  - { name: secrets, mountPath: /run/secrets/gatepost, readOnly: true }
+  - { name: tmp, mountPath: /tmp }
+{{- end }}

@@ -1,0 +1,78 @@
+/**
+ * `npm run chart`: writes deploy/kubernetes, which is what Helm makes of deploy/helm with its default values. With
+ * `-- --check` it only says whether it would. Either way the chart has to pass Helm's own checks, and what it makes,
+ * with other values as well, the schemas of Kubernetes.
+ *
+ * Helm's engine and the schemas come as packages of Python, into a virtual environment below .data/.
+ */
+import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { outputOf, ROOT, say } from "./command.ts";
+
+/** The lowest version that Chart.yaml names, and the newest that there is. */
+const kubernetesVersions = ["1.28", "1.37"];
+const manifestsFile = "deploy/kubernetes/gatepost.yaml";
+const header = "# What `npm run chart` makes of deploy/helm/gatepost with its default values. Do not edit.\n";
+const sources = join(ROOT, "scripts/chart");
+const venv = join(ROOT, ".data/chart");
+
+/** What a deployment may set that the default values leave out. */
+const otherValues = {
+  image: { repository: "registry.example.com/gatepost", tag: "1.2.3" },
+  database: { settings: { DB_READ_HOSTS: "standby-1,standby-2", DB_POOL_SIZE: 5 } },
+  services: {
+    settings: { CACHE_HOST: "redis", SHUTDOWN_DELAY_SECONDS: 30 },
+    secrets: ["BROKER_CREDENTIALS", "PLATFORM_SECURITY_API_KEY", "CACHE_PASSWORD"],
+  },
+  networkPolicy: { enabled: false },
+};
+
+/** Of the wrong type for Kubernetes: if this passes, nothing is checked. */
+const wrongValues = { auth: { autoscaling: { minReplicas: "two" } } };
+
+/** The virtual environment is made anew when the requirements have changed. */
+async function install(): Promise<void> {
+  const requirements = join(sources, "requirements.txt");
+  const stamp = join(venv, createHash("sha256").update(readFileSync(requirements)).digest("hex"));
+  if (existsSync(stamp)) return;
+  rmSync(venv, { recursive: true, force: true });
+  await outputOf("python3", "-m", "venv", venv);
+  const pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+  await outputOf(join(venv, "bin/python"), ...pip, "--require-hashes", "--requirement", requirements);
+  writeFileSync(stamp, "");
+}
+
+/** @returns the manifests @throws with what is wrong with them */
+async function render(values: object): Promise<string> {
+  const args = [join(sources, "render.py"), join(ROOT, "deploy/helm/gatepost"), ...kubernetesVersions];
+  const child = spawn(join(venv, "bin/python"), args);
+  child.stdin.end(JSON.stringify(values));
+  const [manifests, errors] = await Promise.all([text(child.stdout), text(child.stderr)]);
+  if (manifests === "") throw new Error(`The chart is not right:\n${errors.trim()}`);
+  return header + manifests;
+}
+
+async function isRefused(values: object): Promise<boolean> {
+  return render(values).then(
+    () => false,
+    () => true,
+  );
+}
+
+process.chdir(ROOT);
+await install();
+const manifests = await render({});
+await render(otherValues);
+if (!(await isRefused(wrongValues))) throw new Error("The check lets wrong manifests pass.");
+const isUpToDate = existsSync(manifestsFile) && readFileSync(manifestsFile, "utf8") === manifests;
+if (isUpToDate) say(`${manifestsFile} is up to date.`);
+else if (process.argv.includes("--check")) {
+  say(`${manifestsFile} has drifted from the chart. Run \`npm run chart\` and commit what it writes.`);
+  process.exitCode = 1;
+} else {
+  writeFileSync(manifestsFile, manifests);
+  say(`Updated ${manifestsFile}`);
+}
