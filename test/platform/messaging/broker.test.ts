@@ -16,7 +16,7 @@ import { startConsuming } from "../../../src/platform/messaging/consume-events.t
 import { publishEvents } from "../../../src/platform/messaging/publish-events.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { localhostCertificate } from "../../support/localhost-certificate.ts";
-import { findNats, type Nats, startNats } from "../../support/nats.ts";
+import { findNats, type Nats, startNats, startNatsCluster } from "../../support/nats.ts";
 import { root } from "../../support/program.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -41,6 +41,21 @@ function deletionOf(subject: string, id: string = randomUUID()): CloudEvent {
     datacontenttype: "application/json",
     data: { identityId: subject },
   };
+}
+
+/** Collects what is consumed. @param refuse decides whether an event fails this time */
+function consumeFrom(
+  broker: Broker,
+  { logger }: ReturnType<typeof captureLog>,
+  refuse: (event: CloudEvent) => boolean = () => false,
+) {
+  const taken: CloudEvent[] = [];
+  const take = async (event: CloudEvent) => {
+    if (refuse(event)) throw new Error("the database is away");
+    taken.push(event);
+  };
+  const loop = startConsuming({ broker, consumer, schema, take, logger });
+  return { taken, subjects: () => taken.map(({ subject }) => subject), stop: () => loop.stop() };
 }
 
 describe.skipIf(findNats() === undefined)("events over NATS", () => {
@@ -93,16 +108,8 @@ describe.skipIf(findNats() === undefined)("events over NATS", () => {
     }
   }
 
-  /** Collects what is consumed. @param refuse decides whether an event fails this time */
-  function consume(broker: Broker, refuse: (event: CloudEvent) => boolean = () => false) {
-    const taken: CloudEvent[] = [];
-    const take = async (event: CloudEvent) => {
-      if (refuse(event)) throw new Error("the database is away");
-      taken.push(event);
-    };
-    const loop = startConsuming({ broker, consumer, schema, take, logger: log.logger });
-    return { taken, subjects: () => taken.map(({ subject }) => subject), stop: () => loop.stop() };
-  }
+  const consume = (broker: Broker, refuse?: (event: CloudEvent) => boolean) =>
+    consumeFrom(broker, log, refuse);
 
   test("an event is a CloudEvent in binary mode, on the subject of its type", async () => {
     const event = deletionOf('a"b/é%');
@@ -260,6 +267,65 @@ describe.skipIf(findNats() === undefined)("events over NATS", () => {
     await stop();
     expect(log.text()).toContain("A message of the broker is no event and was left out");
     expect(log.text()).toContain("An event could not be handled and will come again");
+  });
+});
+
+/** How many replicas have all that the leader of the stream has. */
+async function replicasInStep(servers: string[]): Promise<number | undefined> {
+  const connection = await connect({ servers });
+  try {
+    const { cluster } = await (await jetstreamManager(connection)).streams.info(stream.name);
+    return cluster?.replicas?.filter(({ current, offline }) => current && !offline).length;
+  } finally {
+    await connection.close();
+  }
+}
+
+describe.skipIf(findNats() === undefined)("a cluster of three servers", () => {
+  const log = captureLog();
+  let servers: readonly Nats[];
+  const cleanup = suiteCleanup();
+  beforeAll(async () => {
+    servers = await startNatsCluster();
+    cleanup.defer(async () => void (await Promise.all(servers.map((server) => server.stop()))));
+  });
+
+  test("whichever server is lost, with its disk, every event that was published arrives, once", async () => {
+    const settings = {
+      servers: servers.map(({ url }) => url),
+      credentials: undefined,
+      ca: undefined,
+      replicas: 3,
+      retentionDays: 7,
+    };
+    const broker = createBroker({ settings, name: "test", logger: log.logger });
+    cleanup.defer(() => broker.close());
+    // The servers elect a leader first.
+    await waitFor(() => broker.prepareStream(stream));
+    const reading = consumeFrom(broker, log);
+    const published: string[] = [];
+    const publisher = publishEvents(broker, stream, Object.values(AuthEvents));
+    const publishNext = async () => {
+      const event = deletionOf(`${published.length}`);
+      // As the relay does: again, until it has arrived.
+      await waitFor(async () => {
+        await publisher.deliver(event);
+        await publisher.flush?.();
+      });
+      published.push(event.subject);
+    };
+    for (const server of servers) {
+      await publishNext();
+      await server.kill();
+      await publishNext();
+      await waitFor(() => expect(reading.subjects()).toEqual(published));
+      await server.restart("lost");
+      await publishNext();
+      // Only then may the next one be lost.
+      await waitFor(async () => expect(await replicasInStep(settings.servers)).toBe(2));
+    }
+    await waitFor(() => expect(reading.subjects()).toEqual(published));
+    await reading.stop();
   });
 });
 
