@@ -8,6 +8,8 @@ import type { InFlightBudget } from "./in-flight-budget.ts";
 interface FlowOptions {
   /** Whether a message may begin at the moment. If not, released ones wait until `onRoom` is called. */
   readonly mayBegin: () => boolean;
+  /** Whether a message has missed its time, and may not begin before it is released anew. */
+  readonly isLate: (index: number) => boolean;
   /** Sends a message; undefined: it is not sent now. */
   readonly send: (index: number) => Promise<Outcome> | undefined;
   readonly budget: InFlightBudget;
@@ -41,10 +43,14 @@ export class Flow {
     return this.#next;
   }
 
-  /** Releases the chunk's first `count` messages, counted from its beginning. */
-  release(count: number): void {
+  /**
+   * Releases the chunk's first `count` messages, counted from its beginning.
+   * @returns false if they have missed their time, so that those that have not begun are to be released anew
+   */
+  release(count: number): boolean {
     this.#released = Math.max(this.#released, count);
     this.onRoom();
+    return this.#released >= count;
   }
 
   /** No further message is sent; those in flight finish. */
@@ -53,7 +59,7 @@ export class Flow {
     this.onRoom();
   }
 
-  /** Resolves when every released message is in flight or done, or the flow is stopped. One caller at a time. */
+  /** Resolves when no released message is left that has not begun, or the flow is stopped. One caller at a time. */
   started(): Promise<void> {
     return new Promise((resolve) => {
       this.#whenStarted = resolve;
@@ -69,10 +75,17 @@ export class Flow {
     });
   }
 
-  /** Sends released messages, as far as they may begin and the budget has room. */
+  /**
+   * Sends released messages, as far as they may begin and the budget has room. If they could not before, and have missed
+   * their time, they are not released any more: they would go out all at once.
+   */
   onRoom(): void {
-    const { budget, mayBegin } = this.#options;
+    const { budget, mayBegin, isLate } = this.#options;
     while (this.hasReleased && mayBegin()) {
+      if (budget.hasRoom(this) && isLate(this.#next)) {
+        this.#released = this.#next;
+        break;
+      }
       if (!budget.take(this)) return;
       this.#inFlight += 1;
       void this.#sendOne(this.#next++);

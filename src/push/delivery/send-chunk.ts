@@ -95,10 +95,10 @@ class ChunkSending {
   /** As in `performance.now()`, by the device's place in the chunk. */
   readonly #sentAt: number[] = [];
   readonly tally: Tally;
-  /** Messages that have a time by now, the time of the last of them, and those whose time has come. */
+  /** The times of the chunk's messages from `first` up to `end`; undefined: there is no limit. */
+  #times: Times | undefined;
+  /** Messages that have a time by now. */
   #reserved = 0;
-  #lastAt = 0;
-  #released = 0;
   #stop: Stop | undefined;
 
   constructor(
@@ -119,6 +119,7 @@ class ChunkSending {
       budget: deps.budget,
       isLast: chunk.comesLast,
       mayBegin: () => performance.now() - this.#confirmedAsOf < deps.rules.maxUncheckedMs,
+      isLate: (index) => performance.now() - this.#timeOf(index) > deps.rules.sliceMs,
       send: (index) => this.#sendOne(index, content.notificationId, send),
       onException: (err) => this.#onException(err),
       onOutcome: (index, outcome) => this.#onOutcome(index, outcome),
@@ -148,7 +149,9 @@ class ChunkSending {
   #isNearlyStarted(index: number): boolean {
     const { provider, rules } = this.#deps;
     const { size } = this.tally;
-    const isTimed = this.#reserved === size && performance.now() >= this.#lastAt - rules.loadAheadMs;
+    if (this.#reserved < size) return false;
+    const isTimed =
+      this.#times === undefined || performance.now() >= this.#timeOf(size - 1) - rules.loadAheadMs;
     return isTimed && size - index - 1 <= provider.maxInFlight / 2;
   }
 
@@ -242,30 +245,48 @@ class ChunkSending {
       this.#yieldRoom();
       return;
     }
-    while (this.#released < count && this.#stop === undefined) {
+    while (this.#flow.begun < count && this.#stop === undefined) {
       if (performance.now() > this.#deadline) return this.halt("long");
       const { acceptedAt } = this.#chunk.notification;
-      await this.#spread(await rateLimiter.reserve(count - this.#released, acceptedAt));
+      await this.#spread(await rateLimiter.reserve(count - this.#flow.begun, acceptedAt));
       this.#yieldRoom();
       // If the provider is slower than the rate limit, released messages must not pile up and go out as a burst.
       await this.#flow.started();
     }
   }
 
-  /** Releases the messages of a reservation evenly over its time. */
+  /**
+   * Releases the messages of a reservation evenly over its time. What has missed its time, as the process stood still or
+   * nobody could tell whether it may begin, loses what is left of the reservation: if each process made up for what it
+   * has missed, all of that would go out at once.
+   */
   async #spread({ messages, startMs, endMs }: Reservation): Promise<void> {
-    const first = this.#released;
-    this.#reserved = first + messages;
+    const first = this.#flow.begun;
     const start = performance.now() + startMs;
     const eachMs = (endMs - startMs) / messages;
-    this.#lastAt = start + (messages - 1) * eachMs;
+    this.#times = { first, start, eachMs };
+    this.#reserved = first + messages;
     for (let released = 0; released < messages && this.#stop === undefined; ) {
       const dueInMs = start + released * eachMs - performance.now();
       if (dueInMs > 0) await pause(Math.max(dueInMs, this.#deps.rules.tickMs), this.#halted.signal);
       const due = Math.floor((performance.now() - start) / eachMs) + 1;
       released = Math.max(released, Math.min(messages, due));
-      this.#released = first + released;
-      this.#flow.release(this.#released);
+      if (!this.#flow.release(first + released)) return;
     }
   }
+
+  /** When the message at this place may begin, by `performance.now()`; infinite where there is no limit. */
+  #timeOf(index: number): number {
+    if (this.#times === undefined) return Number.POSITIVE_INFINITY;
+    const { first, start, eachMs } = this.#times;
+    return start + (index - first) * eachMs;
+  }
+}
+
+/** The times of a chunk's messages from `first` on, in milliseconds. */
+interface Times {
+  readonly first: number;
+  /** By `performance.now()`. */
+  readonly start: number;
+  readonly eachMs: number;
 }

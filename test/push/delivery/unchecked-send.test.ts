@@ -71,6 +71,22 @@ describe.runIf(backends.includes("PostgreSQL"))("while no check is answered", ()
     expect(provider.sent).toHaveLength(devices);
   });
 
+  it("what became due meanwhile does not go out at once afterwards", async () => {
+    await test.plan({ devices: 800 });
+    const provider = recordingProvider(800);
+    const rules = { checkIntervalMs: 20, maxUncheckedMs: 100, sliceMs: 1_000 };
+    test.startWorker({ providers: [provider], settings: { maxPerSecond: 200 }, rules });
+    await eventually(() => provider.sent.length > 10);
+    // Until all that was reserved before is late by more than a slice.
+    await withoutChecks(() => elapsed(2_500));
+    const before = provider.sent.length;
+    const over = performance.now();
+    await eventually(() => provider.sent.length > before);
+    await eventually(() => performance.now() - over > 300);
+    // Up to 190 of the slice's 200 messages would go out together.
+    expect(provider.sent.length - before).toBeLessThan(130);
+  });
+
   it("a worker that is stopped gives back what it has not begun", async () => {
     const { planned, provider, standstill } = await startSend();
     const { chunks, stopping } = await withoutChecks(async () => {
