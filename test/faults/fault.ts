@@ -22,6 +22,10 @@ export interface Fault {
   world?(): WorldOptions;
   /** Why it cannot be played on this machine; undefined if it can. */
   impossible?(): string | undefined;
+  /** How often the full form plays it; once unless given. */
+  readonly rounds?: number;
   /** Plays it. Resolves at its end, from which the recovery counts. */
   play(scene: Scene): Promise<void>;
+  /** Under load still, once all has recovered: looks at what it has left behind, and clears up. */
+  settle?(scene: Scene): Promise<void>;
 }

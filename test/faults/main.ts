@@ -9,6 +9,7 @@ import { startBystander } from "./bystander.ts";
 import { callerFaults } from "./caller-faults.ts";
 import { connectionFaults } from "./connection-faults.ts";
 import { databaseFaults } from "./database-faults.ts";
+import { failoverFaults } from "./failover-faults.ts";
 import type { Fault } from "./fault.ts";
 import { grant, HttpClient, introspection, member } from "./http-client.ts";
 import { Ledger } from "./ledger.ts";
@@ -17,7 +18,13 @@ import { legend, measureUsual, objections, play, type Result, type Stage } from 
 import { processFaults } from "./process-faults.ts";
 import { createWorld, type WorldOptions } from "./world.ts";
 
-const faults: readonly Fault[] = [...processFaults, ...databaseFaults, ...connectionFaults, ...callerFaults];
+const faults: readonly Fault[] = [
+  ...processFaults,
+  ...databaseFaults,
+  ...failoverFaults,
+  ...connectionFaults,
+  ...callerFaults,
+];
 /** What the bystander's identity is called. */
 const bystanderId = "bystander";
 
@@ -64,7 +71,9 @@ async function playAll(group: readonly Fault[], isShort: boolean): Promise<Resul
   say(
     `PostgreSQL and ${stage.world.members.length} servers are up and under load (${secondsSince(started)})`,
   );
-  for (const fault of group) {
+  for (const fault of group.flatMap((one) =>
+    Array.from({ length: isShort ? 1 : (one.rounds ?? 1) }, () => one),
+  )) {
     say(`${fault.name}: ${fault.what}`);
     const from = performance.now();
     const result = await play(fault, stage, isShort);

@@ -103,6 +103,7 @@ export async function play(fault: Fault, stage: Stage, isShort: boolean): Promis
   const samples = await bystander.take();
   const { acknowledged, refusals } = ledger;
   const after = await measureUsual(stage, usualMs);
+  await fault.settle?.({ world, ledger, isShort });
   for (const { kind, outcome } of [...samples, ...after])
     if (outcome === "wrong") ledger.wrong.push(`bystander: ${kind}`);
   ledger.wrong.push(...(await load.pause()).map((what) => `still refused: ${what}`));

@@ -16,10 +16,13 @@ import { findPostgresql, installPostgresql } from "../support/postgresql/binarie
 import { type Cluster, type ClusterPlace, startCluster } from "../support/postgresql/cluster.ts";
 import { newSigningKey, productionEnvironment } from "../support/production-environment.ts";
 import { basic } from "./http-client.ts";
+import type { Replicated } from "./replicated.ts";
 
 export interface WorldOptions {
   /** Where PostgreSQL has its data; in the folder for temporary files unless given. */
   readonly place?: ClusterPlace;
+  /** Starts PostgreSQL on several hosts; on one unless given. */
+  readonly replicated?: () => Promise<Replicated>;
   /** Beside the settings that all servers have: one element for each of them. */
   readonly servers?: readonly Readonly<Record<string, string>>[];
 }
@@ -36,9 +39,12 @@ export interface Member {
 }
 
 export interface World {
+  /** PostgreSQL on one host. @throws where it is {@link replicated} */
   readonly cluster: Cluster;
-  /** A superuser's way into the database, which no fault of the network concerns. */
+  readonly replicated: Replicated | undefined;
+  /** A superuser's way into the database, or into that of the present primary, which no fault of the network concerns. */
   readonly admin: postgres.Sql;
+  readonly database: string;
   /** The user that the servers connect as. */
   readonly user: string;
   /** The bystander's server is the first. Faults that concern one server alone concern another. */
@@ -54,7 +60,8 @@ const clientNames = ["application", "other", "guesser", "former"] as const;
 type ClientName = (typeof clientNames)[number];
 const issuer = "http://127.0.0.1:8080/api/auth";
 
-const settings = [
+/** Of PostgreSQL. */
+export const serverSettings = [
   // Nobody cuts the power; crashes of processes lose nothing without it.
   "fsync=off",
   "max_connections=80",
@@ -70,19 +77,35 @@ export function postgresqlPrograms(): string {
 
 export const addressOf = ({ url }: Cluster) => ({ host: "127.0.0.1", port: Number(new URL(url).port) });
 
-export async function createWorld({ place = {}, servers = [{}, {}, {}] }: WorldOptions = {}): Promise<World> {
+export async function createWorld({
+  place = {},
+  servers = [{}, {}, {}],
+  replicated: startReplicated,
+}: WorldOptions = {}): Promise<World> {
   await using cleanup = new AsyncDisposableStack();
-  const cluster = await startCluster(postgresqlPrograms(), settings, "", place);
-  cleanup.defer(() => cluster.stop());
-  const database = await createTestDatabase({ admin: new URL(cluster.url) });
+  const replicated = await startReplicated?.();
+  const cluster = replicated
+    ? undefined
+    : await startCluster(postgresqlPrograms(), serverSettings, "", place);
+  cleanup.defer(async () => (replicated ?? cluster)?.stop());
+  const primaryUrl = () => new URL((replicated ?? cluster)?.url ?? "");
+  const database = await createTestDatabase({ admin: primaryUrl() });
   const opened = await openDatabase(postgresSettings(database), authMigrations);
   await opened.migrate();
   await opened.close();
 
-  const url = new URL(cluster.url);
-  url.pathname = `/${database.name}`;
-  const admin = postgres(url.href, { max: 3, onnotice: () => undefined });
-  cleanup.defer(() => admin.end({ timeout: 1 }));
+  const admins = new Map<string, postgres.Sql>();
+  /** One for each server that has been the primary. */
+  function admin(): postgres.Sql {
+    const url = primaryUrl();
+    url.pathname = `/${database.name}`;
+    const found = admins.get(url.href) ?? postgres(url.href, { max: 3, onnotice: () => undefined });
+    admins.set(url.href, found);
+    return found;
+  }
+  cleanup.defer(async () => {
+    await Promise.all([...admins.values()].map((sql) => sql.end({ timeout: 1 })));
+  });
 
   const directory = mkdtempSync(join(tmpdir(), "gatepost-faults-"));
   cleanup.defer(async () => rmSync(directory, { recursive: true, force: true }));
@@ -114,7 +137,7 @@ export async function createWorld({ place = {}, servers = [{}, {}, {}] }: WorldO
     const name = `server ${index + 1}`;
     const env = {
       ...environment,
-      DB_PORT: String(wire.port),
+      ...(replicated ? { DB_HOST: replicated.hosts } : { DB_PORT: String(wire.port) }),
       EVENT_LOG: join(directory, `events-${index}.ndjson`),
       ...own,
     };
@@ -140,8 +163,15 @@ export async function createWorld({ place = {}, servers = [{}, {}, {}] }: WorldO
 
   const started = cleanup.move();
   return {
-    cluster,
-    admin,
+    get cluster() {
+      if (!cluster) throw new Error("this deployment has PostgreSQL on several hosts");
+      return cluster;
+    },
+    replicated,
+    get admin() {
+      return admin();
+    },
+    database: database.name,
     user: database.user,
     members: [first, second, ...others],
     credentials: {
