@@ -5,6 +5,7 @@ import { authTable } from "../src/auth/settings-table.ts";
 import { cacheTable } from "../src/platform/cache/cache-settings.ts";
 import { databaseTable, migrationTable } from "../src/platform/database/settings.ts";
 import { brokerTable } from "../src/platform/messaging/broker-settings.ts";
+import { tracingTable } from "../src/platform/observability/tracing-settings.ts";
 import { expectationOf } from "../src/platform/settings/kinds.ts";
 import { environmentTable, serverTable } from "../src/platform/settings/server.ts";
 import type { Setting, SettingsTable } from "../src/platform/settings/settings.ts";
@@ -17,6 +18,7 @@ const groups: readonly { readonly title: string; readonly tables: readonly Setti
   { title: "Database", tables: [databaseTable, migrationTable] },
   { title: "Broker", tables: [brokerTable] },
   { title: "Cache", tables: [cacheTable] },
+  { title: "Traces", tables: [tracingTable] },
   { title: "Auth", tables: [authTable] },
   { title: "Push", tables: [pushTable, providerTable] },
 ];

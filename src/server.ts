@@ -9,6 +9,7 @@ import { composeServices, type RunnableService } from "./compose-services.ts";
 import { Admission } from "./platform/base/admission.ts";
 import { type Clock, systemClock } from "./platform/base/clock.ts";
 import { corsPolicy } from "./platform/base/cors-policy.ts";
+import { traceWith } from "./platform/base/tracing.ts";
 import { CachingRouter } from "./platform/http/caching-router.ts";
 import { httpCors } from "./platform/http/cors.ts";
 import { guardOperations } from "./platform/http/gate.ts";
@@ -75,6 +76,8 @@ export async function startServer(
     graceSeconds: server.shutdownGraceSeconds,
     drainDelayMs: server.shutdownDelaySeconds * 1_000,
   });
+  // Added first, so that it stops last.
+  await startTracing(settings, lifecycle, logger);
   const draining = new AbortController();
   const stopping = draining.signal;
 
@@ -189,5 +192,26 @@ async function openEventLog(path: string): Promise<Logger> {
   return createFileLogger(path).catch((error: Error) => {
     const what = `cannot be written to: ${error.message}`;
     throw new SettingsError([{ name: "EVENT_LOG", what, example: "EVENT_LOG=/var/log/events.jsonl" }]);
+  });
+}
+
+/** OpenTelemetry is loaded here, and nowhere else. */
+async function startTracing(
+  { tracing, auth, push }: Settings,
+  lifecycle: Lifecycle,
+  logger: Logger,
+): Promise<void> {
+  if (!tracing) return;
+  const { createOtlpTracer } = await import("./platform/observability/otlp-tracer.ts");
+  const serviceName = auth && push ? programName : `${programName}-${auth ? "auth" : "push"}`;
+  const program = { name: programName, version: manifest.version };
+  const tracer = createOtlpTracer({ settings: tracing, serviceName, program, logger });
+  traceWith(tracer);
+  lifecycle.add({
+    name: "traces",
+    async stop(graceMs) {
+      traceWith(undefined);
+      await tracer.close(graceMs);
+    },
   });
 }

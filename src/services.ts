@@ -4,6 +4,7 @@
  */
 import type { AuthSettings } from "./auth/settings.ts";
 import type { DevelopmentSecrets } from "./development/secrets.ts";
+import { resolveTracingSettings, type TracingSettings } from "./platform/observability/tracing-settings.ts";
 import type { EnvironmentVariables } from "./platform/settings/environment.ts";
 import { listOf, oneOf } from "./platform/settings/kinds.ts";
 import { resolveServerSettings, type ServerSettings } from "./platform/settings/server.ts";
@@ -32,6 +33,8 @@ export interface Settings {
   readonly server: ServerSettings;
   readonly auth?: AuthSettings | undefined;
   readonly push?: PushSettings | undefined;
+  /** Undefined: nothing is traced. */
+  readonly tracing?: TracingSettings | undefined;
   /**
    * The settings of a server that listens on these ports. If the system chose a port (0), the addresses that
    * development mode derives from it, such as the issuer's, have the actual number.
@@ -73,12 +76,17 @@ export async function readSettings(env: EnvironmentVariables): Promise<Settings>
         generated,
       })
     : undefined;
-  const together = { value: true, problems: typeProblems(auth?.value, push?.value) };
+  const tracing = resolveTracingSettings(env, server.value);
+  const together = {
+    value: true,
+    problems: [...typeProblems(auth?.value, push?.value), ...tracing.problems],
+  };
   joinReadings({ server, services, ...(auth && { auth }), ...(push && { push }), together });
   return {
     server: server.value,
     auth: auth?.value,
     push: push?.value,
+    tracing: tracing.value,
     async listeningOn({ http, grpc }) {
       if (http === server.value.port && grpc === server.value.grpcPort) return this;
       const { SERVER_PORT_FILE: _http, GRPC_PORT_FILE: _grpc, ...others } = env;

@@ -6,6 +6,7 @@ import { authTable } from "./auth/settings-table.ts";
 import { cacheTable } from "./platform/cache/cache-settings.ts";
 import { databaseTable, migrationTable } from "./platform/database/settings.ts";
 import { brokerTable } from "./platform/messaging/broker-settings.ts";
+import { tracingTable } from "./platform/observability/tracing-settings.ts";
 import type { EnvironmentVariables } from "./platform/settings/environment.ts";
 import { environmentTable, serverTable } from "./platform/settings/server.ts";
 import { type SettingsTable, servicePrefix } from "./platform/settings/settings.ts";
@@ -52,6 +53,10 @@ export function warningsOf(env: EnvironmentVariables, settings: Settings): reado
     name,
     unused: name === "DATA_DIR" && environment === "production" ? "NODE_ENV is production" : undefined,
   }));
+  const ofTraces = Object.keys(tracingTable).map((name) => ({
+    name,
+    unused: settings.tracing ? undefined : "OTEL_EXPORTER_OTLP_ENDPOINT is not set",
+  }));
   // For a name that both services have, the warning is about the service that runs.
   const services = serviceNames.toSorted((a, b) => Number(!settings[a]) - Number(!settings[b]));
   const ofServices = services.flatMap((service) =>
@@ -66,7 +71,7 @@ export function warningsOf(env: EnvironmentVariables, settings: Settings): reado
       return [name, servicePrefix(service) + name].map((variable) => ({ name: variable, unused }));
     }),
   );
-  const known: readonly KnownSetting[] = [...ofProcess, ...ofServices];
+  const known: readonly KnownSetting[] = [...ofProcess, ...ofTraces, ...ofServices];
   return [...settingWarnings(env, known, prefixes), ...missing(settings)];
 }
 

@@ -4,6 +4,7 @@
  */
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
+import { readTraceparent, type Span, type SpanAttributes, startSpan } from "./tracing.ts";
 
 /** 1 to 128 visible ASCII characters. */
 const requestIdPattern = /^[\x21-\x7e]{1,128}$/;
@@ -13,9 +14,9 @@ const traceparentPattern = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/
 export class RequestContext {
   /** Returned as `X-Request-Id` and written in every log line of this request. */
   readonly requestId: string;
-  /** Passed on to every service that is called for this request. */
-  readonly traceparent: string | undefined;
   readonly #logger: Logger;
+  readonly #caller: string | undefined;
+  #span: Span | undefined;
   #log: Logger | undefined;
 
   /**
@@ -26,15 +27,38 @@ export class RequestContext {
   constructor(logger: Logger, requestId?: string | null, traceparent?: string | null) {
     this.#logger = logger;
     this.requestId = requestId && requestIdPattern.test(requestId) ? requestId : randomUUID();
-    this.traceparent = traceparent && traceparentPattern.test(traceparent) ? traceparent : undefined;
+    this.#caller = traceparent && traceparentPattern.test(traceparent) ? traceparent : undefined;
+  }
+
+  /** Of this request's span or, where nothing is traced, the caller's. Passed on to every service that is called for it. */
+  get traceparent(): string | undefined {
+    return this.#span?.context.traceparent ?? this.#caller;
+  }
+
+  /**
+   * Begins the span of this request, a part of the caller's; the binding ends it. Undefined where nothing is traced.
+   * @param tracestate as the caller sent it
+   */
+  begin(name: string, attributes: SpanAttributes, tracestate?: string | null): Span | undefined {
+    const parent = this.#caller === undefined ? undefined : { traceparent: this.#caller };
+    const withState = parent && tracestate ? { ...parent, tracestate } : parent;
+    this.#span = startSpan({ name, kind: "server", attributes, parent: withState });
+    return this.#span;
   }
 
   /** Created at first use, because most requests log nothing. */
   get log(): Logger {
     this.#log ??= this.#logger.child({
       requestId: this.requestId,
-      ...(this.traceparent && { traceparent: this.traceparent }),
+      ...traceFields(this.#span?.context.traceparent, this.#caller),
     });
     return this.#log;
   }
+}
+
+function traceFields(span: string | undefined, caller: string | undefined): Readonly<Record<string, string>> {
+  const ids = span === undefined ? undefined : readTraceparent(span);
+  // OpenTelemetry's names, by which collectors find the lines of a trace.
+  if (ids) return { trace_id: ids.traceId, span_id: ids.spanId };
+  return caller === undefined ? {} : { traceparent: caller };
 }

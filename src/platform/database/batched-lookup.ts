@@ -5,6 +5,8 @@
  * look-ups wait for its end to share the next query, unless they fill one or the running query takes long.
  */
 import { unavailable } from "../base/errors.ts";
+import { currentSpan, type Span } from "../base/tracing.ts";
+import { inSharedSpan, maxLinks } from "./statement-spans.ts";
 
 interface BatchOptions<K, V> {
   /** One query for all keys; a key without an entry in the result gets undefined. */
@@ -20,6 +22,8 @@ interface BatchOptions<K, V> {
 /** Keys that will share a query. */
 interface Batch<K, V> {
   readonly keys: Set<K>;
+  /** Some of the requests that it is for, where they are traced. */
+  readonly requests: Span[];
   readonly result: PromiseWithResolvers<ReadonlyMap<K, V>>;
 }
 
@@ -48,7 +52,7 @@ export function batched<K, V>(options: BatchOptions<K, V>): BatchedLookup<K, V> 
     const keysWaiting = last ? (waiting.length - 1) * maxKeys + last.keys.size : 0;
     if (keysWaiting >= maxWaiting) return undefined;
     if (last && last.keys.size < maxKeys) return last;
-    const batch = { keys: new Set<K>(), result: Promise.withResolvers<ReadonlyMap<K, V>>() };
+    const batch = { keys: new Set<K>(), requests: [], result: Promise.withResolvers<ReadonlyMap<K, V>>() };
     waiting.push(batch);
     return batch;
   }
@@ -77,10 +81,10 @@ export function batched<K, V>(options: BatchOptions<K, V>): BatchedLookup<K, V> 
     schedule();
   }
 
-  async function run({ keys, result }: Batch<K, V>): Promise<void> {
+  async function run({ keys, requests, result }: Batch<K, V>): Promise<void> {
     running += 1;
     try {
-      result.resolve(await load([...keys]));
+      result.resolve(await inSharedSpan(requests, keys.size, () => load([...keys])));
     } catch (error) {
       result.reject(error);
     } finally {
@@ -93,6 +97,8 @@ export function batched<K, V>(options: BatchOptions<K, V>): BatchedLookup<K, V> 
     const batch = batchOf(key);
     if (!batch) return Promise.reject(unavailable("The database", new Error("too many look-ups wait")));
     batch.keys.add(key);
+    const request = currentSpan();
+    if (request && batch.requests.length < maxLinks) batch.requests.push(request);
     schedule();
     return batch.result.promise.then((found) => found.get(key));
   };

@@ -1,12 +1,13 @@
 import { mkdirSync } from "node:fs";
 import { setFlagsFromString } from "node:v8";
-import { PGlite } from "@electric-sql/pglite";
+import { PGlite, type Transaction } from "@electric-sql/pglite";
 import { sql } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/pglite";
 import { migrate } from "drizzle-orm/pglite/migrator";
 import { isReachable, type OpenDatabase } from "./database.ts";
 import { lockDirectory } from "./directory-lock.ts";
 import { isMigrated, type Migrations, migrationConfig } from "./migrations.ts";
+import { inStatementSpan, inTransactionSpan } from "./statement-spans.ts";
 
 /**
  * PostgreSQL's default of 128 MiB of buffers is memory that this process takes and never releases, for each
@@ -30,7 +31,7 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     release();
     throw error;
   });
-  const db = drizzle({ client });
+  const db = drizzle({ client: traced(client) });
   const script = async (text: string) => (await client.exec(text)).flatMap(({ rows }) => rows);
   return {
     db,
@@ -49,4 +50,21 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     isReachable: () => isReachable(() => db.execute(sql`select 1`).then(() => true)),
     close: () => client.close().finally(release),
   };
+}
+
+/** With spans of what is run by the two methods that Drizzle calls. */
+function traced(client: PGlite): PGlite {
+  const query = client.query.bind(client);
+  const transaction = client.transaction.bind(client);
+  client.query = (text, ...rest) => inStatementSpan(text, () => query(text, ...rest));
+  client.transaction = (work) => inTransactionSpan(() => transaction((tx) => work(tracedIn(tx))));
+  return client;
+}
+
+function tracedIn(tx: Transaction): Transaction {
+  const query = tx.query.bind(tx);
+  return Object.assign(tx, {
+    query: ((text, ...rest) =>
+      inStatementSpan(text, () => query(text, ...rest))) satisfies Transaction["query"],
+  });
 }

@@ -23,6 +23,7 @@ import { openHosts } from "./open-hosts.ts";
 import { requireOrdinaryUser } from "./privileges.ts";
 import { checkSession } from "./session.ts";
 import type { Address, DatabaseSettings } from "./settings.ts";
+import { inStatementSpan, inTransactionSpan } from "./statement-spans.ts";
 import { type Query, runScript, runTransaction } from "./transaction.ts";
 
 type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
@@ -234,7 +235,7 @@ class PendingRows implements PromiseLike<Result> {
 function clientOver(query: Query) {
   return {
     unsafe: (text: string, parameters: Parameters = []) =>
-      new PendingRows((asLists) => query(text, { parameters, asLists })),
+      new PendingRows((asLists) => inStatementSpan(text, () => query(text, { parameters, asLists }))),
   };
 }
 
@@ -247,7 +248,7 @@ function drizzleOver(
   Object.defineProperty(client, "begin", {
     value: <T>(work: (client: object) => Promise<T>) => {
       if (!transaction) throw new Error("a transaction needs the connections for writing");
-      return transaction((inside) => work(clientOver(inside)));
+      return inTransactionSpan(() => transaction((inside) => work(clientOver(inside))));
     },
   });
   return drizzle({ client });

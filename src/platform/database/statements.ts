@@ -12,6 +12,7 @@ import {
   sql,
 } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
+import { untraced } from "../base/tracing.ts";
 import type { Executor } from "./database.ts";
 import { type ReadBy, type Reader, UnexpectedValueError } from "./readers.ts";
 
@@ -120,7 +121,8 @@ export function prepared<const Name extends string>(
 ): Prepared<Name> {
   let rendered: { readonly texts: StringChunk[]; readonly params: unknown[] } | undefined;
   return (values) => {
-    rendered ??= render(write(placeholdersOf(parameters)));
+    // Nothing of the request that comes first may stay in it.
+    rendered ??= untraced(() => render(write(placeholdersOf(parameters))));
     const { texts, params } = rendered;
     const filled = fillPlaceholders(params, values);
     return new SQL(

@@ -12,6 +12,7 @@ import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
 import type { HttpObserver } from "../base/observers.ts";
 import { problem, type ResponseParts, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
+import { isTracing, type Span, within } from "../base/tracing.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
 import { routeOf } from "./guarded.ts";
@@ -192,10 +193,13 @@ function bindOperation<O, Caller>(
     return responses.error(context, asServiceError(new Error("the response violates the contract")));
   }
 
-  return async (c: NodeContext): Promise<Response> => {
+  async function respond(
+    c: NodeContext,
+    context: RequestContext,
+    header: HeaderReader,
+    span?: Span,
+  ): Promise<Response> {
     const started = performance.now();
-    const header = headerReader(c.env.incoming);
-    const context = contextOf(logger, header);
     let parts: ResponseParts;
     let response: Response | undefined;
     try {
@@ -219,7 +223,25 @@ function bindOperation<O, Caller>(
     if (logger.isLevelEnabled("debug")) {
       context.log.debug({ operation: operation.id, status: parts.status, durationMs }, "A request completed");
     }
+    span?.set({ "http.response.status_code": parts.status });
+    span?.end(parts.status >= 500 ? `${parts.status}` : undefined);
     return response ?? toResponse(parts);
+  }
+
+  const spanName = `${operation.method.toUpperCase()} ${operation.path}`;
+  const spanAttributes = {
+    "http.request.method": operation.method.toUpperCase(),
+    "http.route": operation.path,
+    // What a caller writes in place of a parameter may be anything.
+    ...(!operation.path.includes("{") && { "url.path": operation.path }),
+  };
+
+  return (c: NodeContext): Promise<Response> => {
+    const header = headerReader(c.env.incoming);
+    const context = contextOf(logger, header);
+    if (!isTracing()) return respond(c, context, header);
+    const span = context.begin(spanName, spanAttributes, header("tracestate"));
+    return within(span, () => respond(c, context, header, span));
   };
 }
 

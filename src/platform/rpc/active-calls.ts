@@ -14,19 +14,23 @@ export interface RpcPipelineOptions {
   readonly observer: RpcObserver;
   /** Of a unary call whose caller gave no deadline, in milliseconds. */
   readonly defaultDeadlineMs?: number;
+  /** False for probes, which come all the time and tell nothing of anybody's request. */
+  readonly isTraced?: boolean;
 }
 
 export class RpcPipeline {
   readonly #logger: Logger;
   readonly #observer: RpcObserver;
   readonly #defaultDeadlineMs: number;
+  readonly #isTraced: boolean;
   readonly #active = new Deadlines<ActiveCall>();
   #draining = false;
 
-  constructor({ logger, observer, defaultDeadlineMs = 10_000 }: RpcPipelineOptions) {
+  constructor({ logger, observer, defaultDeadlineMs = 10_000, isTraced = true }: RpcPipelineOptions) {
     this.#logger = logger;
     this.#observer = observer;
     this.#defaultDeadlineMs = defaultDeadlineMs;
+    this.#isTraced = isTraced;
   }
 
   /** Announces the methods of a service to the observer. */
@@ -41,6 +45,7 @@ export class RpcPipeline {
       logger: this.#logger,
       observer: this.#observer,
       defaultDeadlineMs: this.#defaultDeadlineMs,
+      isTraced: this.#isTraced,
       ended: () => this.#active.release(slot, call),
     });
     const slot = this.#active.take(call);

@@ -17,6 +17,8 @@ import type { Timed } from "../base/deadlines.ts";
 import { asServiceError, ErrorKinds, type ServiceError } from "../base/errors.ts";
 import type { RpcObserver, RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
+import { isTracing, type Span, within } from "../base/tracing.ts";
+import { beginCallSpan, endCallSpan } from "./call-span.ts";
 import type { RpcCall, ServerStreamingMethod, UnaryMethod } from "./service.ts";
 
 export interface CallOrigin {
@@ -35,6 +37,7 @@ interface CallOptions {
   readonly observer: RpcObserver;
   /** Of a unary call whose caller gave no deadline, in milliseconds. */
   readonly defaultDeadlineMs: number;
+  readonly isTraced: boolean;
   /** Called once, when the call has ended. */
   readonly ended: () => void;
 }
@@ -52,6 +55,7 @@ export class ActiveCall implements RpcCall, Timed {
   readonly #method: DescMethod;
   readonly #protocol: RpcProtocol;
   readonly #ended: () => void;
+  readonly #span: Span | undefined;
   #finished = false;
   /** The error that the caller gets, once the call has failed or been stopped. */
   #failure: ConnectError | undefined;
@@ -60,7 +64,7 @@ export class ActiveCall implements RpcCall, Timed {
   #interrupt: ((reason: ConnectError) => void) | undefined;
   #closeStream: (() => void) | undefined;
 
-  constructor(origin: CallOrigin, { logger, observer, defaultDeadlineMs, ended }: CallOptions) {
+  constructor(origin: CallOrigin, { logger, observer, defaultDeadlineMs, isTraced, ended }: CallOptions) {
     this.metadata = origin.metadata;
     this.context =
       origin.context ??
@@ -72,6 +76,7 @@ export class ActiveCall implements RpcCall, Timed {
     this.deadline = isEndless ? Number.POSITIVE_INFINITY : this.startedAt + defaultDeadlineMs;
     this.#protocol = origin.protocol;
     this.#ended = ended;
+    this.#span = isTracing() && isTraced ? beginCallSpan(this.context, origin) : undefined;
   }
 
   get streams(): boolean {
@@ -125,11 +130,15 @@ export class ActiveCall implements RpcCall, Timed {
       this.#interrupt = reject;
       try {
         if (this.#failure) reject(this.#failure);
-        else method.run(request, this).then(succeed).catch(fail);
+        else this.#run(method, request).then(succeed).catch(fail);
       } catch (thrown) {
         fail(thrown);
       }
     });
+  }
+
+  #run(method: UnaryMethod, request: Message): ReturnType<UnaryMethod["run"]> {
+    return this.#span ? within(this.#span, () => method.run(request, this)) : method.run(request, this);
   }
 
   /**
@@ -200,6 +209,7 @@ export class ActiveCall implements RpcCall, Timed {
     const { service, operation } = this.#operation();
     const protocol = this.#protocol;
     const code = failure === undefined ? "ok" : codeToString(failure);
+    if (this.#span) endCallSpan(this.#span, protocol, code);
     const durationMs = performance.now() - this.startedAt;
     this.#observer.completed({ service, method: operation, protocol, code, seconds: durationMs / 1000 });
     if (this.#logger.isLevelEnabled("debug")) {

@@ -65,7 +65,11 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
     "grpc.enable_channelz": 0,
   });
   // Probes are kept out of the metrics, and a watch that ends with the server would count there as a failure.
-  const probes = new RpcPipeline({ ...options, observer: { serves() {}, completed() {} } });
+  const probes = new RpcPipeline({
+    ...options,
+    observer: { serves() {}, completed() {} },
+    isTraced: false,
+  });
   let health: HealthService | undefined;
   let endReflection = (): void => undefined;
   let closing: Promise<void> | undefined;

@@ -5,6 +5,7 @@ import { authTable } from "../../../src/auth/settings-table.ts";
 import { cacheTable } from "../../../src/platform/cache/cache-settings.ts";
 import { databaseTable, migrationTable } from "../../../src/platform/database/settings.ts";
 import { brokerTable } from "../../../src/platform/messaging/broker-settings.ts";
+import { tracingTable } from "../../../src/platform/observability/tracing-settings.ts";
 import type { EnvironmentVariables } from "../../../src/platform/settings/environment.ts";
 import { parse } from "../../../src/platform/settings/kinds.ts";
 import {
@@ -208,6 +209,7 @@ describe("every row", () => {
     migrationTable,
     brokerTable,
     cacheTable,
+    tracingTable,
     authTable,
     pushTable,
     providerTable,

@@ -1,0 +1,117 @@
+/**
+ * Traces: what is done for one request, over processes, as spans (OpenTelemetry). Nothing is traced, and nothing is
+ * done for it but a look at a variable, until {@link traceWith} is given a tracer. That is the one thing here that is
+ * not handed to those who use it: a trace runs through all of them, as a call stack does.
+ */
+import { AsyncLocalStorage } from "node:async_hooks";
+
+/** Names a span for others, as W3C Trace Context writes it. */
+export interface TraceContext {
+  readonly traceparent: string;
+  readonly tracestate?: string | undefined;
+}
+
+/** By the names of OpenTelemetry's semantic conventions. None says anything that a caller has sent, or of a person. */
+export type SpanAttributes = Readonly<Record<string, string | number>>;
+
+export interface SpanStart {
+  /** One of few. */
+  readonly name: string;
+  readonly kind: "server" | "client" | "producer" | "consumer" | "internal";
+  readonly attributes?: SpanAttributes | undefined;
+  /**
+   * The span that this one is a part of. Unless given it is the one around, or none for a server's or a consumer's:
+   * their work comes from outside.
+   */
+  readonly parent?: TraceContext | undefined;
+  /** Others that it is done for, too. */
+  readonly links?: readonly TraceContext[] | undefined;
+}
+
+export interface Span {
+  readonly context: TraceContext;
+  set(attributes: SpanAttributes): void;
+  /** @param error what went wrong, in a word; undefined if nothing did */
+  end(error?: string): void;
+}
+
+export interface Tracer {
+  start(span: SpanStart): Span;
+}
+
+/** A version, the ids of a trace and of a span, and flags. Later versions begin alike. */
+const traceparentPattern =
+  /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/;
+
+let tracer: Tracer | undefined;
+const around = new AsyncLocalStorage<Span | undefined>();
+
+/** Traces from now on; with undefined, no more. */
+export function traceWith(one: Tracer | undefined): void {
+  tracer = one;
+}
+
+/** Whether anything is traced. To be asked first where even the making of a closure counts. */
+export function isTracing(): boolean {
+  return tracer !== undefined;
+}
+
+/** The span around the caller; undefined where nothing is traced. */
+export function currentSpan(): Span | undefined {
+  return tracer && around.getStore();
+}
+
+/** Begins a span, which the caller ends; undefined where nothing is traced. */
+export function startSpan(start: SpanStart): Span | undefined {
+  if (!tracer) return undefined;
+  const isFromOutside = start.kind === "server" || start.kind === "consumer";
+  const parent = start.parent ?? (isFromOutside ? undefined : around.getStore()?.context);
+  return tracer.start({ ...start, parent });
+}
+
+/** Does the work with the span around it, if there is one. */
+export function within<T>(span: Span | undefined, work: () => T): T {
+  return span ? around.run(span, work) : work();
+}
+
+/** Does the work with no span around it. */
+export function untraced<T>(work: () => T): T {
+  return tracer ? around.run(undefined, work) : work();
+}
+
+/**
+ * Does the work in a span that ends with it, as failed if the work rejects.
+ * @param errorType a word for an error. Not its message, which may quote what a caller has sent
+ */
+export async function inSpan<T>(
+  start: SpanStart,
+  work: (span?: Span) => Promise<T>,
+  errorType: (error: unknown) => string = nameOf,
+): Promise<T> {
+  const span = startSpan(start);
+  if (!span) return work();
+  try {
+    const result = await around.run(span, () => work(span));
+    span.end();
+    return result;
+  } catch (error) {
+    span.end(errorType(error));
+    throw error;
+  }
+}
+
+function nameOf(error: unknown): string {
+  return error instanceof Error ? error.name : "unknown";
+}
+
+/** The parts of a `traceparent`, flags as a number; undefined if it is not valid. */
+export function readTraceparent(text: string) {
+  const [, traceId, spanId, flags] = traceparentPattern.exec(text) ?? [];
+  if (traceId === undefined || spanId === undefined || flags === undefined) return undefined;
+  return { traceId, spanId, flags: Number.parseInt(flags, 16) };
+}
+
+/** Whether spans of this trace are recorded. */
+export function isSampled({ traceparent }: TraceContext): boolean {
+  return ((readTraceparent(traceparent)?.flags ?? 0) & 1) === 1;
+}
