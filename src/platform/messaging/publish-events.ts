@@ -20,6 +20,7 @@ export function publishEvents(
   /** The last publication of each subject, since the last flush. */
   let last = new Map<string, Promise<void>>();
   return {
+    types: [...schemas.keys()],
     async deliver(event) {
       const schema = schemas.get(event.type);
       if (!schema) throw new Error(`this version has no event ${event.type}`);

@@ -5,10 +5,10 @@
  * part at a time: several processes relay at once, and what holds up one part holds up no other. While a subscriber
  * takes its time, no connection to the database is held.
  */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { Logger } from "pino";
 import { type Loop, startLoop } from "../base/loop.ts";
-import type { Database } from "../database/database.ts";
+import { arrayLiteral, type Database } from "../database/database.ts";
 import { names } from "../database/names.ts";
 import { boolean, listOf, text } from "../database/readers.ts";
 import { computed, rows, selection } from "../database/statements.ts";
@@ -22,6 +22,11 @@ export interface Subscriber {
   deliver(event: CloudEvent): Promise<void> | void;
   /** Resolves once what was delivered so far has arrived; called before a batch and after it. */
   flush?(): Promise<void>;
+  /**
+   * The types of events that it can deliver; all unless given. Events of others, which a newer version has written, wait
+   * for such a version; those after them do not, even of the same subject.
+   */
+  readonly types?: readonly string[];
 }
 
 interface RelaySettings {
@@ -137,8 +142,18 @@ async function relayBatch(settings: RelaySettings, part: number, lease?: RelayLe
   return delivered.length;
 }
 
+/** Whether all subscribers can deliver an event of the outbox. */
+function isKnown({ outbox, subscribers }: Pick<RelaySettings, "outbox" | "subscribers">): SQL {
+  const { type } = names(outbox);
+  const conditions = subscribers.flatMap(({ types }) =>
+    types ? [sql`${type} = any(${arrayLiteral(types)}::text[])`] : [],
+  );
+  return conditions.length > 0 ? sql.join(conditions, sql` and `) : sql`true`;
+}
+
 /** The oldest events of an outbox, or of a part of it, with their positions. */
-async function oldestBatch({ db, outbox, source, inParts }: RelaySettings, part: number) {
+async function oldestBatch(settings: RelaySettings, part: number) {
+  const { db, outbox, source, inParts } = settings;
   const { position, id, type, subject, data, occurredAt } = names(outbox);
   const time = sql`to_char(${occurredAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
   const pending = selection({ position, id, type, subject, data, time: computed(text, time) });
@@ -147,14 +162,17 @@ async function oldestBatch({ db, outbox, source, inParts }: RelaySettings, part:
     events: computed(listOf(pending), sql`coalesce(json_agg(event order by event.${position}), '[]')`),
   });
   // The index of parts has this order. With `=` the planner could as well go through all parts by their positions.
-  const own = sql`where ${partOf(subject)} between ${part}::int and ${part}::int order by ${partOf(subject)}, ${position}`;
+  const own = sql`
+    where ${partOf(subject)} between ${part}::int and ${part}::int and ${isKnown(settings)}
+    order by ${partOf(subject)}, ${position}`;
+  const all = sql`where ${isKnown(settings)} order by ${position}`;
   const [found] = await rows(
     db,
     batch,
     sql`
       select ${batch}
       from (
-        select ${pending} from ${outbox} ${inParts ? own : sql`order by ${position}`} limit ${batchSize}
+        select ${pending} from ${outbox} ${inParts ? own : all} limit ${batchSize}
       ) as event`,
   );
   const common = { specversion: "1.0", source, datacontenttype: "application/json" } as const;
@@ -177,6 +195,7 @@ export function startRelay(settings: RelaySettings): Loop {
   const { logger, delivered: report, intervalMs = 1000, inParts = false } = settings;
   const count = inParts ? outboxParts : 1;
   const parts: Part[] = Array.from({ length: count }, (_, number) => ({ number, failures: 0, dueAt: 0 }));
+  let hasUnknown = false;
 
   /** @returns the error, if it failed */
   async function relay(part: Part): Promise<unknown> {
@@ -198,9 +217,19 @@ export function startRelay(settings: RelaySettings): Loop {
 
   /** One look in place of a lease for each part; a database that does not answer is for the parts to tell. */
   async function isEmpty(): Promise<boolean> {
-    const any = selection({ isAny: computed(boolean, sql`exists (select from ${settings.outbox})`) });
-    const found = await rows(settings.db, any, sql`select ${any}`).catch(() => []);
-    return found[0]?.isAny === false;
+    const { db, outbox } = settings;
+    const look = selection({
+      isAny: computed(boolean, sql`exists (select from ${outbox})`),
+      isAnyKnown: computed(boolean, sql`exists (select from ${outbox} where ${isKnown(settings)})`),
+    });
+    const [found] = await rows(db, look, sql`select ${look}`).catch(() => []);
+    if (!found || found.isAnyKnown) return false;
+    if (found.isAny && !hasUnknown)
+      logger.warn(
+        "Events of a newer version wait in the outbox until a process of that version delivers them",
+      );
+    hasUnknown = found.isAny;
+    return true;
   }
 
   return startLoop(async (stopping) => {

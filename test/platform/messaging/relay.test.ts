@@ -142,6 +142,34 @@ describe.each(backends)("the relay on %s", (backend) => {
     expect(asked).toHaveLength(2);
   });
 
+  test.each([false, true])(
+    "an event of a newer version waits, and holds up none of another type (in parts: %s)",
+    async (inParts) => {
+      const ids = await write(3);
+      await database.db.execute(sql`
+      update auth.outbox set type = 'auth.identity.renamed.v1', subject = ${ids[1]}
+      where position = (select min(position) from auth.outbox)`);
+      const own = captureLog();
+      const { subjects, deliver } = recorder();
+      const known = {
+        ...settings(deliver),
+        logger: own.logger,
+        inParts,
+        subscribers: [{ deliver, types: ["auth.identity.created.v1"] }],
+      };
+      const relay = startRelay({ ...known, intervalMs: 20 });
+      await waitFor(() => expect(own.text()).toContain("Events of a newer version wait in the outbox"));
+      await relay.stop();
+      expect(subjects.toSorted()).toEqual(ids.slice(1).toSorted());
+      expect(await waiting()).toBe(1);
+      // Where all types are known, as after the update, it is delivered.
+      const newer = startRelay({ ...known, subscribers: [{ deliver }], intervalMs: 20 });
+      await waitFor(async () => expect(await waiting()).toBe(0));
+      await newer.stop();
+      expect(subjects.at(-1)).toBe(ids[1]);
+    },
+  );
+
   test("a batch that was found too late for its lease is an error, and waits", async () => {
     await write(2);
     const { subjects, deliver } = recorder();
