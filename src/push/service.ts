@@ -161,7 +161,8 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
       },
     },
     async prepare() {
-      await jobs.start();
+      // Before the process is ready: the first caller would wait for it otherwise.
+      await Promise.all([jobs.start(), callers.prepare()]);
       isPrepared = true;
     },
     startWorkers() {

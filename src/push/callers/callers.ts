@@ -41,8 +41,15 @@ interface Dependencies {
 /** RFC 6750 section 2.1, with one space; the scheme is case-insensitive (RFC 9110 section 11.1). */
 const bearer = /^bearer ([A-Za-z0-9._~+/-]+=*)$/i;
 
-/** `close` ends the connection to the introspection service. */
-export function createCallers(dependencies: Dependencies): Callers & { close(): void } {
+/** Beside what callers ask for. */
+interface CallersOfProcess extends Callers {
+  /** Connects to the introspection service, where that is there. */
+  prepare(): Promise<void>;
+  /** Ends the connection to it. */
+  close(): void;
+}
+
+export function createCallers(dependencies: Dependencies): CallersOfProcess {
   const { issuer, audience, userAppClientId, backofficeClientId, security, clock, logger } = dependencies;
   const keySet = createKeySet({ issuer, clock, logger });
   const verify = createVerifyAccessToken({ issuer, audience, keySet, clock, logger });
@@ -75,6 +82,7 @@ export function createCallers(dependencies: Dependencies): Callers & { close(): 
       const claims = await callerOf(authorization, backofficeClientId);
       return claims && { clientId: claims.clientId };
     },
+    prepare: async () => introspection?.prepare(),
     close: () => introspection?.close(),
   };
 }

@@ -46,6 +46,8 @@ export function createIntrospectionEndpoint(
         throw unavailable("The identity provider", error);
       }
     },
+    // Its caller waits for discovery in any case, for the key set.
+    prepare: async () => undefined,
     close: () => undefined,
   };
 }

@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import { systemClock } from "../../../src/platform/base/clock.ts";
-import { type Callers, createCallers } from "../../../src/push/callers/callers.ts";
+import { createCallers } from "../../../src/push/callers/callers.ts";
 import { type AuthApi, authApi, internal } from "../../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { captureLog } from "../../support/captured-log.ts";
@@ -104,7 +104,7 @@ describe("the auth service on another machine", () => {
   }
 
   type Security = Parameters<typeof createCallers>[0]["security"];
-  function callersOf(security: Security): Callers {
+  function callersOf(security: Security): ReturnType<typeof createCallers> {
     const callers = createCallers({
       issuer: server.settings.issuer,
       audience: "push",
@@ -138,6 +138,24 @@ describe("the auth service on another machine", () => {
         clientId: "mobile-app",
       });
     expect(await callers.user(`Bearer ${revoked}`)).toBeUndefined();
+  });
+
+  test("is connected to before the first caller comes, if that is possible", async () => {
+    const port = Number(new URL(`http://${server.grpc}`).port);
+    // Addresses of their own: channels share the connections to one.
+    await using fronts = new AsyncDisposableStack();
+    const [here, away] = [await openFront(), await openFront()];
+    for (const front of [here, away]) fronts.defer(() => front.close());
+    here.leadTo(port);
+    const prepared = callersOf({ url: here.origin, apiKey: apiKey() });
+    const late = callersOf({ url: away.origin, apiKey: apiKey() });
+    await Promise.all([prepared.prepare(), late.prepare()]);
+    // Connections that there are stay.
+    here.leadTo(undefined);
+    expect(await prepared.user(`Bearer ${token}`)).toBeDefined();
+    await expect(late.user(`Bearer ${token}`)).rejects.toMatchObject(unavailable);
+    away.leadTo(port);
+    await expect.poll(() => late.user(`Bearer ${token}`).catch(() => undefined)).toBeDefined();
   });
 
   test("one that takes connections and says nothing is given up after two seconds", async () => {
