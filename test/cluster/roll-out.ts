@@ -33,6 +33,7 @@ export async function rollOut({ balancer, members }: Cluster, { requests, say }:
         await member.restart();
         restarts += 1;
         say(`${member.name} was restarted; ${journeys.requests} requests, ${journeys.failed} failed`);
+        for (const [what, count] of journeys.failures) say(`    ${count} × ${what}`);
       }
     } while (!isOver());
   } finally {
