@@ -12,12 +12,12 @@ export interface Standing {
   readonly timeline: number | undefined;
 }
 
-/** What is known of the cluster, by the primaries that have been used. */
-export interface KnownCluster {
-  /** Undefined before the first. */
+/** What is known by the primaries that have been used. */
+export interface Known {
+  /** The cluster that is meant; undefined before the first of them. */
   readonly cluster: string | undefined;
-  /** The highest one; 0 before the first. */
-  readonly timeline: number;
+  /** The highest timeline of each cluster. */
+  readonly timelines: ReadonlyMap<string, number>;
 }
 
 /** `outdated`: a primary of an earlier timeline; `foreign`: of another cluster, or it is not known whose it is. */
@@ -35,30 +35,30 @@ export interface Choice {
   readonly roles: readonly (Found & { readonly role: Role })[];
 }
 
-export function roleOf({ cluster, timeline }: Standing, known: KnownCluster): Role {
+export function roleOf({ cluster, timeline }: Standing, known: Known): Role {
   if (cluster !== known.cluster) return "foreign";
   if (timeline === undefined) return "standby";
-  return timeline < known.timeline ? "outdated" : "primary";
+  return timeline < highest(known) ? "outdated" : "primary";
+}
+
+/** The highest known timeline of the cluster that is meant; 0 where none is known. */
+export function highest({ cluster = "", timelines }: Known): number {
+  return timelines.get(cluster) ?? 0;
 }
 
 /**
  * Chooses the primary of the highest timeline, which is none that is lower than a known one. Of several, which are
  * for the cluster manager to prevent, it is the one that was used last, or else the first of the list.
  */
-export function choosePrimary(
-  found: readonly Found[],
-  known: KnownCluster,
-  last: Address | undefined,
-): Choice {
+export function choosePrimary(found: readonly Found[], known: Known, last: Address | undefined): Choice {
   const clusters = new Set(found.map(({ standing }) => standing.cluster));
   // Where they do not agree at first, nobody can say which of them is meant.
   const [only] = clusters.size === 1 ? clusters : [];
   const cluster = known.cluster ?? only;
-  const timelines = found.map(({ standing }) =>
-    standing.cluster === cluster && standing.timeline !== undefined ? standing.timeline : 0,
-  );
-  const timeline = Math.max(known.timeline, ...timelines);
-  const roles = found.map((one) => ({ ...one, role: roleOf(one.standing, { cluster, timeline }) }));
+  const written = found.map(({ standing }) => (standing.cluster === cluster ? (standing.timeline ?? 0) : 0));
+  const newest = Math.max(highest({ ...known, cluster }), ...written);
+  const judged = { cluster, timelines: new Map([[cluster ?? "", newest]]) };
+  const roles = found.map((one) => ({ ...one, role: roleOf(one.standing, judged) }));
   const primaries = roles.filter(({ role }) => role === "primary");
   return { primary: primaries.find(({ address }) => address === last) ?? primaries[0], roles };
 }

@@ -7,6 +7,9 @@ import { Primary } from "./primary.ts";
 import type { Address, DatabaseSettings } from "./settings.ts";
 import { askStanding } from "./standing.ts";
 
+/** The services of a process may be on one cluster. */
+const timelines = new Map<string, number>();
+
 /** Where a user's connections go. With one host, nobody asks it what it is. */
 export function openHosts(
   settings: Extract<DatabaseSettings, { kind: "postgres" }>,
@@ -29,5 +32,5 @@ export function openHosts(
     if (!standing) throw new Error("a server did not say what it is");
     return standing;
   }
-  return new Primary({ hosts, ask, logger });
+  return new Primary({ hosts, timelines, ask, logger });
 }

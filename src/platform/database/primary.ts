@@ -10,7 +10,8 @@ import {
   type Choice,
   choosePrimary,
   type Found,
-  type KnownCluster,
+  highest,
+  type Known,
   type Role,
   roleOf,
   type Standing,
@@ -25,6 +26,8 @@ const patienceMs = 500;
 
 interface Dependencies {
   readonly hosts: readonly Address[];
+  /** The highest timeline that this process has seen of each cluster: whoever holds connections adds to it. */
+  readonly timelines: Map<string, number>;
   /** Asks a host what it is, on a connection of its own, which takes a few seconds at most. */
   readonly ask: (address: Address) => Promise<Standing>;
   /** Undefined in commands, which end before the primary changes. */
@@ -43,15 +46,19 @@ export class Primary implements Hosts {
   readonly #connections = new Set<Connection>();
   /** Questions without a reply, and replies that came too late for the search before. */
   readonly #asked = new Map<Address, Promise<Reply>>();
-  #known: KnownCluster = { cluster: undefined, timeline: 0 };
+  readonly #timelines: Map<string, number>;
+  /** Of the primary that was used last. */
+  #cluster: string | undefined;
+  #timeline = 0;
   #last: Address | undefined;
   #isInDoubt = true;
   #search: Promise<Address> | undefined;
   /** The last complaint, which is not repeated. */
   #said = "";
 
-  constructor({ hosts, ask, logger }: Dependencies) {
+  constructor({ hosts, timelines, ask, logger }: Dependencies) {
     this.#hosts = hosts;
+    this.#timelines = timelines;
     this.#ask = (address) =>
       ask(address).then(
         (standing) => ({ address, standing }),
@@ -94,6 +101,10 @@ export class Primary implements Hosts {
     if (error && connection.address === this.#last && sqlState(error) !== "53300") this.#isInDoubt = true;
   }
 
+  get #known(): Known {
+    return { cluster: this.#cluster, timelines: this.#timelines };
+  }
+
   async #find(): Promise<Address> {
     const replies = await this.#askAll();
     const found = replies.filter((reply) => "standing" in reply);
@@ -102,7 +113,7 @@ export class Primary implements Hosts {
     if (!choice.primary) throw this.#failure(replies, choice);
     const { address, standing } = choice.primary;
     const { timeline } = standing;
-    if (address !== this.#last || timeline !== this.#known.timeline)
+    if (address !== this.#last || timeline !== this.#timeline)
       this.#logger?.info({ primary: nameOf(address), timeline }, "The primary of the database was found");
     this.#asked.clear();
     this.#last = address;
@@ -132,14 +143,16 @@ export class Primary implements Hosts {
   }
 
   #learn({ cluster, timeline = 0 }: Standing): void {
-    this.#known = { cluster, timeline: Math.max(timeline, this.#known.timeline) };
+    this.#cluster = cluster;
+    this.#timeline = timeline;
+    this.#timelines.set(cluster, timeline);
     this.#endOutdated();
   }
 
   #endOutdated(): void {
     for (const connection of [...this.#connections]) {
       const { address, standing } = connection;
-      if (address === this.#last && standing?.timeline === this.#known.timeline) continue;
+      if (address === this.#last && standing?.timeline === highest(this.#known)) continue;
       connection.abandon(connectionLost("another server is the primary now"));
     }
   }

@@ -1,7 +1,7 @@
 /** Which of several hosts is used: by what they say, and where some say nothing. */
 import { describe, expect, test } from "vitest";
 import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
-import { choosePrimary, type Standing } from "../../../src/platform/database/choose-primary.ts";
+import { choosePrimary, type Known, type Standing } from "../../../src/platform/database/choose-primary.ts";
 import { Connection } from "../../../src/platform/database/connection.ts";
 import { Primary } from "../../../src/platform/database/primary.ts";
 import type { Address } from "../../../src/platform/database/settings.ts";
@@ -13,13 +13,15 @@ const standby = (cluster = "x"): Standing => ({ cluster, timeline: undefined });
 const primary = (timeline: number, cluster = "x"): Standing => ({ cluster, timeline });
 
 describe("of what the hosts say", () => {
-  const nothing = { cluster: undefined, timeline: 0 };
-  const second = { cluster: "x", timeline: 2 };
+  const nothing: Known = { cluster: undefined, timelines: new Map() };
+  const second: Known = { cluster: "x", timelines: new Map([["x", 2]]) };
+  /** Another service of the process has used the cluster. */
+  const others: Known = { ...second, cluster: undefined };
   type Hosts = readonly (readonly [Address, Standing])[];
   type Row = readonly [
     what: string,
     hosts: Hosts,
-    known: typeof nothing | typeof second,
+    known: Known,
     last: Address | undefined,
     used: Address | undefined,
     roles: string,
@@ -149,6 +151,7 @@ describe("of what the hosts say", () => {
       undefined,
       "standby standby",
     ],
+    ["none older than another service used", [[a, primary(1)]], others, undefined, undefined, "outdated"],
     ["none where nobody responds", [], nothing, undefined, undefined, ""],
   ])("%s is used", (_, hosts, known, last, used, roles) => {
     const found = hosts.map(([address, standing]) => ({ address, standing }));
@@ -174,6 +177,7 @@ describe("a search", () => {
     }
     const hosts = new Primary({
       hosts: says.map(([address]) => address),
+      timelines: new Map(),
       ask,
       logger: { info: log, warn: log },
     });
