@@ -81,9 +81,21 @@ async function playAll(group: readonly Fault[], isShort: boolean): Promise<Resul
     const found = objections(result);
     say(`${found.length === 0 ? "ok    " : "FAILED"} ${fault.name} (${secondsSince(from)})`);
     for (const objection of found) say(`       ${objection}`);
+    if (found.length > 0) for (const line of defects(stage)) say(`       ${line}`);
   }
   await stage.load.pause();
   return results;
+}
+
+/** What the servers have logged as their own defects. */
+function defects({ world: { members } }: Stage): string[] {
+  return members.flatMap(({ name, process }) =>
+    process
+      .logs()
+      .split("\n")
+      .filter((line) => line.includes('"level":"error"'))
+      .map((line) => `${name}: ${line}`),
+  );
 }
 
 const secondsSince = (from: number) => `${((performance.now() - from) / 1_000).toFixed(1)} s`;
