@@ -2,11 +2,9 @@
  * Compares three things when all is over: what the fakes accepted, what the service's tables say, and what the harness
  * wrote down itself. What is wrong is a red line.
  */
-import type postgres from "postgres";
 import type { Repeat } from "../../src/development/provider-fakes/ledger.ts";
 import { messageId } from "../../src/push/delivery/message-id.ts";
-import { isHealthy, ledgerToken } from "./audience.ts";
-import { type Fakes, type Provider, providers } from "./fakes.ts";
+import type { LedgerEntry, Provider } from "./fakes.ts";
 import type { LagAt } from "./lag.ts";
 import { explanation } from "./repeats.ts";
 import type { Played } from "./troubles.ts";
@@ -25,9 +23,17 @@ export interface Verdict {
   readonly red: ReadonlyMap<string, { count: number; readonly first: string[] }>;
 }
 
-interface Device {
+/** What was played meanwhile, and how late the machine was. */
+export interface Circumstances {
+  readonly played: readonly Played[];
+  readonly lagAt: LagAt;
+}
+
+export interface Device {
   readonly id: number;
   readonly provider: Provider;
+  /** What the ledger knows it by. */
+  readonly token: string;
   readonly utcOffset: number;
   readonly isHealthy: boolean;
   readonly isDeleted: boolean;
@@ -35,17 +41,22 @@ interface Device {
   readonly wasFirst: boolean;
 }
 
-/** What a notification's rows say. */
-interface Account {
+/** What the tables say of a notification. */
+export interface Account {
   readonly planned: number;
   readonly sent: number;
   readonly failed: number;
   readonly dropped: number;
-  readonly left: number;
   /** Devices of dead letters. */
   readonly dead: ReadonlySet<number>;
   readonly isCancelled: boolean;
+  /** The devices that it was planned for, as triggers have written them down. */
+  readonly devices: readonly number[];
+  /** Users whose history has no entry of it, and should, or the reverse. */
+  readonly historyWrong: number;
 }
+
+type LedgerMessage = LedgerEntry["messages"][number];
 
 /**
  * Milliseconds after the answer to a pause or cancelling in which messages may still arrive: a second until no process
@@ -56,10 +67,10 @@ const stopMs = 2_000;
 /** Milliseconds in which a process that stood still writes what it had begun. */
 const thawMs = 500;
 /**
- * Messages within a second beyond the limit: what each of the four processes has reserved and kept waiting while it, or
- * what it checks with, stood still goes out at once.
+ * Messages within a second beyond the limit: what had its time before goes out up to half a second late, and the fakes
+ * count late what arrives while they have no processor.
  */
-const burst = 4 * (maxPerSecond / 2);
+const burst = maxPerSecond;
 const shown = 5;
 
 export const redKinds = [
@@ -76,203 +87,162 @@ export const redKinds = [
 ] as const;
 type RedKind = (typeof redKinds)[number];
 
-export async function judge(
-  admin: postgres.Sql,
-  fakes: Fakes,
-  sent: readonly Sent[],
-  played: readonly Played[],
-  lagAt: LagAt,
-): Promise<Verdict> {
-  const red = new Map<string, { count: number; first: string[] }>();
-  const byToken = await loadDevices(admin);
-  const byId = new Map(byToken.values().map((device) => [device.id, device]));
-  const bySend = new Map(sent.map((one) => [one.id, one]));
-  const got = new Map<string, Set<number>>(sent.map(({ id }) => [id, new Set()]));
-  const repeats = new Map<string, number>();
-  const freezes = played.filter(({ trouble }) => trouble.breaks === "time");
-  let [messages, peakPerSecond, latestAfterStop] = [0, 0, 0];
+/** Is told everything, messages before accounts, and then has a verdict. */
+export class Judge {
+  readonly #byToken: ReadonlyMap<string, Device>;
+  readonly #byId: ReadonlyMap<number, Device>;
+  readonly #bySend: ReadonlyMap<string, Sent>;
+  /** Devices that got a notification, by its id. */
+  readonly #got: ReadonlyMap<string, Set<number>>;
+  readonly #circumstances: Circumstances;
+  readonly #freezes: readonly Played[];
+  readonly #repeats = new Map<string, number>();
+  readonly #red = new Map<string, { count: number; first: string[] }>();
+  #messages = 0;
+  #peakPerSecond = 0;
+  #latestAfterStop = 0;
 
-  function mark(kind: RedKind, what: string): void {
-    const line = red.get(kind) ?? { count: 0, first: [] };
-    line.count += 1;
-    if (line.first.length < shown) line.first.push(what);
-    red.set(kind, line);
+  constructor(devices: readonly Device[], sent: readonly Sent[], circumstances: Circumstances) {
+    this.#byToken = new Map(devices.map((device) => [`${device.provider} ${device.token}`, device]));
+    this.#byId = new Map(devices.map((device) => [device.id, device]));
+    this.#bySend = new Map(sent.map((one) => [one.id, one]));
+    this.#got = new Map(sent.map(({ id }) => [id, new Set()]));
+    this.#circumstances = circumstances;
+    this.#freezes = circumstances.played.filter(({ trouble }) => trouble.breaks === "time");
   }
 
-  /** Whether it may have been begun before the stop by a process that stood still, and was written when that went on. */
-  const isThawed = (at: number, from: number) =>
-    freezes.some(
-      ({ startedAt, endedAt }) =>
-        startedAt <= from + stopMs && at >= endedAt && at <= endedAt + thawMs + lagAt(at),
-    );
-
-  function checkStops(one: Sent, at: number, what: string): void {
-    const stops = one.cancelledAt === undefined ? [] : [{ from: one.cancelledAt, to: Infinity }];
-    for (const { from, to } of [...one.pauses, ...stops]) {
-      if (at < from || at >= to) continue;
-      const after = at - from;
-      if (isThawed(at, from)) continue;
-      latestAfterStop = Math.max(latestAfterStop, after);
-      if (after > stopMs && after > stopMs + lagAt(at))
-        mark("after a stop", `${what}: ${after} ms after ${iso(from)}`);
+  /** A message that a fake has accepted, however often. */
+  message(provider: Provider, token: string, message: LedgerMessage): void {
+    this.#messages += message.count;
+    const device = this.#byToken.get(`${provider} ${token}`);
+    const one = this.#bySend.get(message.collapseId ?? "");
+    if (!device || !one) {
+      this.#mark("not in the audience", `${provider} ${token}: ${message.collapseId}`);
+      return;
     }
-  }
-
-  function checkMessage(
-    device: Device,
-    one: Sent,
-    message: { readonly messageId: string; count: number; firstAt: number; lastAt: number },
-  ): void {
     const what = `${one.id} to device ${device.id}`;
-    if (!one.utcOffsets.includes(device.utcOffset)) mark("not in the audience", what);
-    if (message.messageId !== messageId(one.id, device.id)) mark("under another id", what);
-    got.get(one.id)?.add(device.id);
-    checkStops(one, message.firstAt, what);
-    if (message.count > 1) checkStops(one, message.lastAt, what);
+    if (!one.utcOffsets.includes(device.utcOffset)) this.#mark("not in the audience", what);
+    if (message.messageId !== messageId(one.id, device.id)) this.#mark("under another id", what);
+    this.#got.get(one.id)?.add(device.id);
+    this.#checkStops(one, message.firstAt, what);
+    if (message.count > 1) this.#checkStops(one, message.lastAt, what);
   }
 
-  function checkRepeat(repeat: Repeat): void {
-    const why = explanation(repeat, played, lagAt);
+  repeat(provider: Provider, repeat: Repeat): void {
+    const { played, lagAt } = this.#circumstances;
+    const why = explanation(provider, repeat, played, lagAt);
     if (why !== undefined) {
-      repeats.set(why, (repeats.get(why) ?? 0) + 1);
+      this.#repeats.set(why, (this.#repeats.get(why) ?? 0) + 1);
       return;
     }
     const { at, token, collapseId, before } = repeat;
     const times = [before.at, before.answeredAt, before.endedAt, at].map((time) => time && iso(time));
-    mark("twice", `${collapseId} to ${token}: came, was answered, lost its connection, came: ${times}`);
+    const story = before.isPending ? "came while its sender waited for the answer" : "came";
+    this.#mark(
+      "twice",
+      `${collapseId} to ${token}: came, was answered, lost its connection, ${story}: ${times}`,
+    );
   }
 
-  for (const provider of providers) {
-    for await (const entry of fakes.entries(provider)) {
-      messages += entry.count;
-      const device = byToken.get(`${provider} ${entry.token}`);
-      for (const message of entry.messages) {
-        const one = bySend.get(message.collapseId ?? "");
-        if (device && one) checkMessage(device, one, message);
-        else mark("not in the audience", `${provider} ${entry.token}: ${message.collapseId}`);
-      }
+  account(one: Sent, account: Account): void {
+    const accepted = this.#got.get(one.id) ?? new Set();
+    const { dead, isCancelled, historyWrong } = account;
+    const planned = new Set(account.devices);
+    if (planned.size !== account.planned)
+      this.#mark("planned twice", `${one.id}: ${account.planned} planned, ${planned.size} devices`);
+    for (const id of accepted)
+      if (!planned.has(id)) this.#mark("not in the audience", `${one.id} to device ${id}`);
+    // A device is given up after an hour of failures, or if its job fails each time: neither happens in such a run.
+    if (dead.size > 0) this.#mark("given up", `${one.id}: ${dead.size} devices`);
+    if (!isCancelled) this.#checkLost(one, planned, accepted, dead);
+    const devices = account.devices.flatMap((id) => this.#byId.get(id) ?? []);
+    for (const problem of countsWrong(account, devices, accepted)) {
+      const figures = JSON.stringify({ ...account, dead: dead.size, devices: planned.size });
+      this.#mark("counted wrongly", `${one.id}: ${problem}; ${figures}`);
     }
-    for (const repeat of await fakes.repeats(provider)) checkRepeat(repeat);
+    if (historyWrong > 0) this.#mark("history wrong", `${one.id}: of ${historyWrong} users`);
+  }
+
+  /** Most messages to a provider within a second. */
+  peak(provider: string, peakPerSecond: number): void {
+    this.#peakPerSecond = Math.max(this.#peakPerSecond, peakPerSecond);
+    if (peakPerSecond > maxPerSecond + burst)
+      this.#mark("faster than the limit", `${provider}: ${peakPerSecond} within a second`);
+  }
+
+  verdict(): Verdict {
+    return {
+      messages: this.#messages,
+      repeats: this.#repeats,
+      peakPerSecond: this.#peakPerSecond,
+      latestAfterStop: this.#latestAfterStop,
+      red: this.#red,
+    };
+  }
+
+  #mark(kind: RedKind, what: string): void {
+    const line = this.#red.get(kind) ?? { count: 0, first: [] };
+    line.count += 1;
+    if (line.first.length < shown) line.first.push(what);
+    this.#red.set(kind, line);
+  }
+
+  #checkStops(one: Sent, at: number, what: string): void {
+    const { lagAt } = this.#circumstances;
+    const stops = one.cancelledAt === undefined ? [] : [{ from: one.cancelledAt, to: Infinity }];
+    for (const { from, to } of [...one.pauses, ...stops]) {
+      if (at < from || at >= to || this.#isThawed(at, from)) continue;
+      const after = at - from;
+      this.#latestAfterStop = Math.max(this.#latestAfterStop, after);
+      if (after > stopMs && after > stopMs + lagAt(at))
+        this.#mark("after a stop", `${what}: ${after} ms after ${iso(from)}`);
+    }
+  }
+
+  /** Whether it may have been begun before the stop by a process that stood still, and was written when that went on. */
+  #isThawed(at: number, from: number): boolean {
+    const latestMs = thawMs + this.#circumstances.lagAt(at);
+    return this.#freezes.some(
+      ({ startedAt, endedAt }) => startedAt <= from + stopMs && at >= endedAt && at <= endedAt + latestMs,
+    );
   }
 
   /** Of a notification that was not cancelled: each device that was there has its message, or its place in the counts. */
-  function checkLost(one: Sent, planned: ReadonlySet<number>, has: (device: Device) => boolean): void {
-    for (const device of byId.values()) {
-      const { id, provider, isDeleted } = device;
-      if (isDeleted || has(device)) continue;
-      const isMeant = device.wasFirst && one.utcOffsets.includes(device.utcOffset);
-      if (planned.has(id)) mark("lost", `${one.id} to device ${id} (${provider})`);
-      else if (isMeant) mark("lost", `${one.id} was not planned for device ${id}`);
+  #checkLost(
+    one: Sent,
+    planned: ReadonlySet<number>,
+    accepted: ReadonlySet<number>,
+    dead: ReadonlySet<number>,
+  ): void {
+    for (const { id, provider, isHealthy, isDeleted, wasFirst, utcOffset } of this.#byId.values()) {
+      if (isDeleted || (isHealthy ? accepted.has(id) || dead.has(id) : planned.has(id))) continue;
+      if (planned.has(id)) this.#mark("lost", `${one.id} to device ${id} (${provider})`);
+      else if (wasFirst && one.utcOffsets.includes(utcOffset))
+        this.#mark("lost", `${one.id} was not planned for device ${id}`);
     }
   }
-
-  async function checkSend(one: Sent): Promise<void> {
-    const [account, ids] = await Promise.all([accountOf(admin, one.id), plannedOf(admin, one.id)]);
-    const accepted = got.get(one.id) ?? new Set();
-    const planned = new Set(ids);
-    if (planned.size !== account.planned)
-      mark("planned twice", `${one.id}: ${account.planned} planned, ${planned.size} devices`);
-    for (const id of accepted) if (!planned.has(id)) mark("not in the audience", `${one.id} to device ${id}`);
-    // A device is given up after an hour of failures, or if its job fails each time: neither happens in such a run.
-    if (account.dead.size > 0) mark("given up", `${one.id}: ${account.dead.size} devices`);
-    if (!account.isCancelled) {
-      const { dead } = account;
-      checkLost(one, planned, ({ id, isHealthy }) =>
-        isHealthy ? accepted.has(id) || dead.has(id) : planned.has(id),
-      );
-    }
-    const devices = ids.flatMap((id) => byId.get(id) ?? []);
-    for (const problem of countsWrong(account, devices, accepted))
-      mark(
-        "counted wrongly",
-        `${one.id}: ${problem}; ${JSON.stringify({ ...account, dead: account.dead.size })}`,
-      );
-    const wrong = await historyWrong(admin, one.id);
-    if (wrong > 0) mark("history wrong", `${one.id}: of ${wrong} users`);
-  }
-
-  for (const one of sent) await checkSend(one);
-  for (const [provider, summary] of Object.entries(await fakes.summary())) {
-    peakPerSecond = Math.max(peakPerSecond, summary.peakPerSecond);
-    if (summary.peakPerSecond > maxPerSecond + burst)
-      mark("faster than the limit", `${provider}: ${summary.peakPerSecond} within a second`);
-  }
-  return { messages, repeats, peakPerSecond, latestAfterStop, red };
 }
 
 /** What of the counts the ledger and the devices' fates do not explain. */
 function countsWrong(
-  { sent, failed, dropped, left, dead, isCancelled }: Account,
-  planned: readonly Device[],
+  { planned, sent, failed, dropped, dead, isCancelled }: Account,
+  devices: readonly Device[],
   accepted: ReadonlySet<number>,
 ): string[] {
-  const unhealthy = planned.filter((device) => !device.isHealthy);
-  const deleted = planned.filter(({ isDeleted }) => isDeleted);
+  const left = planned - sent - failed - dropped;
+  const unhealthy = devices.filter((device) => !device.isHealthy);
+  const deleted = devices.filter(({ isDeleted }) => isDeleted);
   const certain = unhealthy.filter(({ id, isDeleted }) => !isDeleted && !dead.has(id) && !accepted.has(id));
   return [
     ...(left > dead.size ? [`${left - dead.size} are left`] : []),
-    ...(sent > accepted.size ? [`${accepted.size} were accepted`] : []),
-    // Broken connections are the fakes' first concern: they accept what they would have refused. And what was accepted without an answer may have been dropped or given up afterwards.
+    ...(sent > accepted.size ? [`only ${accepted.size} were accepted`] : []),
+    // Broken connections are the fakes' first concern: they accept what they would have refused. And what was accepted
+    // without an answer may have been dropped or given up afterwards.
     ...(accepted.size - sent > dropped + dead.size + failed ? [`${accepted.size} were accepted`] : []),
     ...(failed > unhealthy.length ? [`only ${unhealthy.length} had to fail`] : []),
     ...(!isCancelled && failed < certain.length ? [`${certain.length} had to fail`] : []),
     ...(!isCancelled && dropped > deleted.length ? [`only ${deleted.length} were deleted meanwhile`] : []),
   ];
-}
-
-async function loadDevices(admin: postgres.Sql): Promise<Map<string, Device>> {
-  const rows = await admin<(Omit<Device, "isHealthy"> & { readonly token: string })[]>`
-    select id::float8 as id, provider, token, utc_offset as "utcOffset", deleted_at is not null as "isDeleted",
-      was_first as "wasFirst"
-    from chaos.devices`;
-  return new Map(
-    rows.map(({ token, ...device }) => {
-      const name = ledgerToken(device.provider, token);
-      return [`${device.provider} ${name}`, { ...device, isHealthy: isHealthy(device.provider, name) }];
-    }),
-  );
-}
-
-async function accountOf(admin: postgres.Sql, id: string): Promise<Account> {
-  const [sums] = await admin<{ planned: number; sent: number; failed: number; dropped: number }[]>`
-    select coalesce(sum(planned), 0)::int as planned, coalesce(sum(sent), 0)::int as sent,
-      coalesce(sum(failed), 0)::int as failed, coalesce(sum(dropped), 0)::int as dropped
-    from push.delivery_chunks where notification_id = ${id}`;
-  const dead = await admin<{ id: number }[]>`
-    select unnest(device_ids)::float8 as id from push.delivery_chunks
-    where notification_id = ${id} and state = 'DEAD'`;
-  const [row] = await admin<{ isCancelled: boolean }[]>`
-    select state = 'CANCELLED' as "isCancelled" from push.notifications where id = ${id}`;
-  if (sums === undefined || row === undefined) throw new Error(`notification ${id} is not there`);
-  const left = sums.planned - sums.sent - sums.failed - sums.dropped;
-  return { ...sums, ...row, left, dead: new Set(dead.map((one) => one.id)) };
-}
-
-async function plannedOf(admin: postgres.Sql, id: string): Promise<number[]> {
-  const rows = await admin<{ id: number }[]>`
-    select device_id::float8 as id from chaos.planned where notification_id = ${id}`;
-  return rows.map((row) => row.id);
-}
-
-/**
- * Users who have a planned device and no entry, or an entry and no planned device. Users without any device left may
- * have been forgotten, and their entries with them.
- */
-async function historyWrong(admin: postgres.Sql, id: string): Promise<number> {
-  const [found] = await admin<{ wrong: number }[]>`
-    with planned as (
-      select d.user_id, bool_or(d.deleted_at is null) as has_device
-      from chaos.planned p join chaos.devices d on d.id = p.device_id where p.notification_id = ${id}
-      group by d.user_id
-    ), entry as (
-      select u.user_id from push.history_blocks b
-      join push.history_users u on u.user_number / 512 = b.user_block
-        and get_bit(b.recipient_bits, (u.user_number % 512)::int) = 1
-      where b.notification_id = ${id}
-    )
-    select count(*)::int as wrong from planned full join entry using (user_id)
-    where planned.user_id is null or (entry.user_id is null and planned.has_device)`;
-  return found?.wrong ?? 0;
 }
 
 const iso = (at: number) => new Date(at).toISOString();

@@ -9,8 +9,9 @@ import { parseArgs } from "node:util";
 import { ROOT, say } from "../../scripts/command.ts";
 import { createCalls } from "./calls.ts";
 import { endChildrenAtExit, interruption } from "./ending.ts";
+import { judgeRun } from "./evidence.ts";
 import { type Fakes, providers } from "./fakes.ts";
-import { judge, redKinds, type Verdict } from "./judge.ts";
+import { redKinds, type Verdict } from "./judge.ts";
 import { watchLag } from "./lag.ts";
 import { Chance } from "./random.ts";
 import { type Played, startTroubles, troubles } from "./troubles.ts";
@@ -85,12 +86,12 @@ async function play(world: World, seconds: number, seed: number): Promise<Run> {
     await calls.send({ method: "POST", path: `/providers/${provider}/resume` });
   }
   say(`The troubles are over after ${played.length}; ${work.sent.length} notifications were sent.`);
-  for (const { trouble, startedAt, endedAt } of played)
-    say(`  ${iso(startedAt)} to ${iso(endedAt)}: ${trouble.name}`);
+  for (const { trouble, provider, startedAt, endedAt } of played)
+    say(`  ${iso(startedAt)} to ${iso(endedAt)}: ${trouble.name}${provider ? `, ${provider}` : ""}`);
   const unsettled = await settle(work.sent);
   await watch.end();
   await lag.end();
-  const verdict = await judge(world.admin, world.fakes, work.sent, played, lag.at);
+  const verdict = await judgeRun(world.admin, world.fakes, work.sent, { played, lagAt: lag.at });
   return { work, watch, played, problems: running.problems, unsettled, longestLag: lag.longest(), verdict };
 }
 

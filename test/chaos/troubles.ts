@@ -11,36 +11,42 @@ export interface Trouble {
   readonly weight: number;
   /**
    * What it breaks, so that a message may come again: a process for good at the beginning, connections to a provider
-   * meanwhile, or the time of a process, which stands still meanwhile.
+   * meanwhile, the time of a process, which stands still meanwhile, or connections to the database at the beginning.
    */
-  readonly breaks?: "process" | "connections" | "time";
-  /** Plays it to its end. @returns false if it could not be played now */
-  play(world: World, chance: Chance): Promise<boolean>;
+  readonly breaks?: "process" | "connections" | "time" | "database";
+  /** Plays it to its end. @returns whom it concerned; undefined if it could not be played now */
+  play(world: World, chance: Chance): Promise<Concerned | undefined>;
+}
+
+/** Whom a trouble concerned. */
+interface Concerned {
+  /** The only provider that it concerned. */
+  readonly provider?: Provider;
 }
 
 /** A time in which a trouble was played. Milliseconds since the epoch. */
-export interface Played {
+export interface Played extends Concerned {
   readonly trouble: Trouble;
   readonly startedAt: number;
-  endedAt: number;
+  readonly endedAt: number;
 }
 
 /** Processes that no trouble may have, so that work goes on. */
 const spared = 1;
 
-/** Has a process that no other trouble has. @returns false if too few are left */
+/** Has a process that no other trouble has. @returns undefined if too few are left */
 async function withMember(
   { members }: World,
   chance: Chance,
   work: (member: Member) => Promise<void>,
-): Promise<boolean> {
+): Promise<Concerned | undefined> {
   const free = members.filter(({ isTaken }) => !isTaken);
-  if (free.length <= spared) return false;
+  if (free.length <= spared) return undefined;
   const member = chance.one(free);
   member.isTaken = true;
   try {
     await work(member);
-    return true;
+    return {};
   } finally {
     member.isTaken = false;
   }
@@ -85,12 +91,13 @@ const processTroubles: readonly Trouble[] = [
   {
     name: "database connections ended",
     weight: 3,
+    breaks: "database",
     async play({ admin }, chance) {
       await admin`
         select pg_terminate_backend(pid) from pg_stat_activity
         where datname = current_database() and application_name <> 'chaos' and backend_type = 'client backend'
           and random() < ${chance.between(0.1, 1)}`;
-      return true;
+      return {};
     },
   },
 ];
@@ -111,7 +118,7 @@ function scenario(
       const drawn = draw(chance, provider);
       await fakes.play(provider, drawn);
       await pause(drawn.seconds * 1_000);
-      return true;
+      return { provider };
     },
   };
 }
@@ -179,7 +186,7 @@ const providerTroubles: readonly Trouble[] = [
     weight: 1,
     async play({ fakes }) {
       await fakes.expireAccessTokens();
-      return true;
+      return { provider: "fcm" };
     },
   },
 ];
@@ -201,14 +208,12 @@ export function startTroubles(world: World, chance: Chance): Troubles {
   const bag = troubles.flatMap((trouble) => Array.from({ length: trouble.weight }, () => trouble));
 
   async function playOne(trouble: Trouble): Promise<void> {
-    const one: Played = { trouble, startedAt: Date.now(), endedAt: Number.POSITIVE_INFINITY };
-    played.push(one);
-    const wasPlayed = await trouble.play(world, chance).catch((error: unknown) => {
+    const startedAt = Date.now();
+    const concerned = await trouble.play(world, chance).catch((error: unknown) => {
       problems.add(`${trouble.name}: ${error}`);
-      return true;
+      return {};
     });
-    one.endedAt = Date.now();
-    if (!wasPlayed) played.splice(played.indexOf(one), 1);
+    if (concerned) played.push({ trouble, startedAt, endedAt: Date.now(), ...concerned });
   }
 
   async function run(): Promise<void> {
@@ -227,7 +232,7 @@ export function startTroubles(world: World, chance: Chance): Troubles {
       over.abort();
       await running;
       await Promise.all(open);
-      return played;
+      return played.toSorted((a, b) => a.startedAt - b.startedAt);
     },
   };
 }

@@ -33,6 +33,8 @@ export interface Exchange {
   /** The first 64 KiB. */
   readonly body: Buffer;
   readonly connection: Connection;
+  /** Whether the client waits for a response. */
+  readonly isOpen: boolean;
   /** @returns false if the client has given the request up, or is gone */
   respond(response: FakeResponse): boolean;
   /** Sends the response's head and half of its body, then cuts the connection. */
@@ -71,9 +73,13 @@ class Http2Exchange implements Exchange {
     return String(this.headers[":path"]);
   }
 
+  get isOpen(): boolean {
+    return !this.#stream.destroyed && !this.#stream.closed;
+  }
+
   respond({ status, headers, body }: FakeResponse): boolean {
     const stream = this.#stream;
-    if (stream.destroyed || stream.closed) return false;
+    if (!this.isOpen) return false;
     stream.respond({ ":status": status, ...headers }, { endStream: body === undefined });
     if (body !== undefined) stream.end(body);
     return true;
@@ -81,7 +87,7 @@ class Http2Exchange implements Exchange {
 
   respondHalf({ status, headers, body = halfBody }: FakeResponse): void {
     const stream = this.#stream;
-    if (stream.destroyed || stream.closed) return;
+    if (!this.isOpen) return;
     stream.respond({ ":status": status, ...headers });
     stream.write(firstHalf(body));
     setTimeout(() => this.disconnect(), flushMs).unref();
@@ -176,6 +182,9 @@ function http1Exchange(
     headers: request.headers,
     body,
     connection,
+    get isOpen() {
+      return !response.destroyed && !response.writableEnded;
+    },
     respond({ status, headers, body: text }) {
       if (response.destroyed) return false;
       response.writeHead(status, headers).end(text);

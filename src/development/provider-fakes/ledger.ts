@@ -4,7 +4,7 @@
  * message.
  */
 
-import type { Connection } from "./exchange.ts";
+import type { Connection, Exchange } from "./exchange.ts";
 
 /** How many of the newest messages are kept with their payload. */
 const maxRecent = 100;
@@ -41,7 +41,12 @@ export interface Arrival {
   answeredAt: number;
   /** Undefined: it came over none. */
   connection: Connection | undefined;
+  /** Kept until it is answered: one for each message would take a lot of memory. */
+  request: ArrivedRequest | undefined;
 }
+
+/** The request that a message came with. */
+type ArrivedRequest = Pick<Exchange, "connection" | "isOpen">;
 
 /** A message that arrived again, and what had become of it the time before. Times are milliseconds since the epoch. */
 export interface Repeat {
@@ -55,6 +60,8 @@ export interface Repeat {
     readonly answeredAt: number | null;
     /** When its connection ended; null: it has not. Up to then the answer may have been lost. */
     readonly endedAt: number | null;
+    /** Its sender still waited for an answer when the message came again: so two were sending it at once. */
+    readonly isPending: boolean;
   };
 }
 
@@ -86,7 +93,7 @@ interface LedgerSummary {
 }
 
 export interface Ledger {
-  record(message: AcceptedMessage, connection?: Connection): Arrival;
+  record(message: AcceptedMessage, request?: ArrivedRequest): Arrival;
   /** The message was answered. */
   answered(arrival: Arrival): void;
   /** Counts a response or fault, by its name. */
@@ -132,7 +139,7 @@ interface KeptRepeat {
   readonly messageId: string;
   readonly collapseId: string | undefined;
   readonly at: number;
-  readonly before: Readonly<Arrival>;
+  readonly before: Readonly<Omit<Arrival, "request">> & { readonly isPending: boolean };
 }
 
 /** An empty ledger. */
@@ -161,19 +168,21 @@ class TokenLedger implements Ledger {
     this.#clock = clock;
   }
 
-  record(message: AcceptedMessage, connection?: Connection): Arrival {
+  record(message: AcceptedMessage, request?: ArrivedRequest): Arrival {
     const at = this.#time(this.#clock.now());
     this.#recent[this.#messages % maxRecent] = message;
     this.#messages += 1;
     const { token, messageId } = message;
     const collapseId = this.#interned(message.collapseId);
     const entry = this.#byToken.get(token);
-    if (entry === undefined) return this.#addToken(token, messageId, { collapseId, at, connection });
-    return this.#addMessage(entry, messageId, { collapseId, at, connection });
+    const arriving: Arriving = { collapseId, at, connection: request?.connection, request };
+    if (entry === undefined) return this.#addToken(token, messageId, arriving);
+    return this.#addMessage(entry, messageId, arriving);
   }
 
   answered(arrival: Arrival): void {
     arrival.answeredAt = this.#clock.now() - (this.#firstAt ?? 0);
+    arrival.request = undefined;
   }
 
   countResponse(name: string): void {
@@ -205,13 +214,14 @@ class TokenLedger implements Ledger {
 
   repeats(): Repeat[] {
     const start = this.#firstAt ?? 0;
-    return this.#repeats.map(({ at, before: { lastAt, answeredAt, connection }, ...repeat }) => ({
+    return this.#repeats.map(({ at, before: { lastAt, answeredAt, connection, isPending }, ...repeat }) => ({
       ...repeat,
       at: start + at,
       before: {
         at: start + lastAt,
         answeredAt: answeredAt < 0 ? null : start + answeredAt,
         endedAt: connection?.endedAt ?? null,
+        isPending,
       },
     }));
   }
@@ -254,7 +264,7 @@ class TokenLedger implements Ledger {
   }
 
   #addToken(token: string, messageId: string | undefined, arriving: Arriving): Entry {
-    const { collapseId, at, connection } = arriving;
+    const { collapseId, at, connection, request } = arriving;
     const entry: Entry = {
       index: this.#entries.length,
       token,
@@ -263,7 +273,7 @@ class TokenLedger implements Ledger {
       collapseId,
       firstCount: 1,
       firstAt: at,
-      ...{ lastAt: at, answeredAt: -1, connection },
+      ...{ lastAt: at, answeredAt: -1, connection, request },
       more: undefined,
       isNotifiedTwice: false,
     };
@@ -290,7 +300,7 @@ class TokenLedger implements Ledger {
   }
 
   #addOtherMessage(entry: Entry, messageId: string, arriving: Arriving): Arrival {
-    const { collapseId, at, connection } = arriving;
+    const { collapseId, at, connection, request } = arriving;
     entry.more ??= [];
     const known = entry.more.find((message) => message.messageId === messageId);
     if (known) {
@@ -305,16 +315,17 @@ class TokenLedger implements Ledger {
     }
     const message: Message = {
       ...{ messageId, collapseId, count: 1, firstAt: at },
-      ...{ lastAt: at, answeredAt: -1, connection },
+      ...{ lastAt: at, answeredAt: -1, connection, request },
     };
     entry.more.push(message);
     return message;
   }
 
   #addRepeat(token: string, messageId: string, known: Arrival, arriving: Arriving): void {
-    const { lastAt, answeredAt, connection } = known;
+    const { lastAt, answeredAt, connection, request } = known;
     const { collapseId, at } = arriving;
-    this.#repeats.push({ token, messageId, collapseId, at, before: { lastAt, answeredAt, connection } });
+    const before = { lastAt, answeredAt, connection, isPending: request?.isOpen ?? false };
+    this.#repeats.push({ token, messageId, collapseId, at, before });
     arrive(known, arriving);
   }
 
@@ -336,10 +347,12 @@ interface Arriving {
   readonly collapseId: string | undefined;
   readonly at: number;
   readonly connection: Connection | undefined;
+  readonly request: ArrivedRequest | undefined;
 }
 
-function arrive(known: Arrival, { at, connection }: Arriving): void {
+function arrive(known: Arrival, { at, connection, request }: Arriving): void {
   known.lastAt = at;
   known.answeredAt = -1;
   known.connection = connection;
+  known.request = request;
 }

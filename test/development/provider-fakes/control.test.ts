@@ -51,7 +51,7 @@ describe("the control port", () => {
     const [line = "", ...more] = (await call("GET", "/ledger/repeats?provider=fcm")).text
       .trimEnd()
       .split("\n");
-    const before = { answeredAt: null, endedAt: null };
+    const before = { answeredAt: null, endedAt: null, isPending: false };
     expect(JSON.parse(line)).toMatchObject({ token: "a", messageId: "m-a", collapseId: "n", before });
     expect(more).toEqual([]);
     expect((await call("GET", "/ledger/repeats")).status).toBe(400);

@@ -76,14 +76,19 @@ describe("the ledger", () => {
     const connection = { endedAt: undefined as number | undefined, reset() {} };
     for (const messageId of ["1", "2", "1", "1", "2"]) {
       const message = { token: "a", messageId, collapseId: `n${messageId}`, payload: undefined };
-      const arrival = ledger.record(message, connection);
+      const arrival = ledger.record(message, { connection, isOpen: messageId === "2" });
       clock.move(1);
       if (messageId === "1") ledger.answered(arrival);
     }
     connection.endedAt = start + 9_000;
     const repeat = (messageId: string, at: number, before: number, answeredAt: number | null) => ({
       ...{ token: "a", messageId, collapseId: `n${messageId}`, at: start + at },
-      before: { at: start + before, answeredAt: answeredAt && start + answeredAt, endedAt: start + 9_000 },
+      before: {
+        at: start + before,
+        answeredAt: answeredAt && start + answeredAt,
+        endedAt: start + 9_000,
+        isPending: messageId === "2",
+      },
     });
     expect(ledger.repeats()).toEqual([
       repeat("1", 2_000, 0, 1_000),

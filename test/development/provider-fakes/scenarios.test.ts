@@ -52,10 +52,17 @@ describe("a message that comes again", () => {
     if (expected.ended) await waitFor(() => client.destroyed);
     await post("device-1", client.destroyed ? session(fake.origin) : client, "1");
     const [repeat] = fake.ledger.repeats();
-    const { answeredAt, endedAt } = repeat?.before ?? {};
-    expect({ answered: typeof answeredAt === "number", ended: typeof endedAt === "number" }).toEqual(
-      expected,
-    );
+    const { answeredAt, endedAt, isPending } = repeat?.before ?? {};
+    const [answered, ended] = [answeredAt, endedAt].map((at) => typeof at === "number");
+    expect({ answered, ended, isPending }).toEqual({ ...expected, isPending: false });
+  });
+
+  it("is told from others: while its sender still waits", async () => {
+    fake.play({ delayMs: 60_000, times: 1 });
+    void post("device-1", session(fake.origin), "1").catch(() => undefined);
+    await waitFor(() => messages() === 1);
+    await post("device-1", session(fake.origin), "1");
+    expect(fake.ledger.repeats()).toMatchObject([{ before: { answeredAt: null, isPending: true } }]);
   });
 });
 

@@ -142,7 +142,7 @@ function apns({ topic, ledger, player, providerTokens }: Dependencies): (exchang
     const messageId = idOf(exchange.headers) ?? randomUUID();
     return player.respond(exchange, token, () => {
       const collapseId = header(exchange.headers, "apns-collapse-id");
-      const arrival = ledger.record({ token, messageId, collapseId, payload }, exchange.connection);
+      const arrival = ledger.record({ token, messageId, collapseId, payload }, exchange);
       return { response: { status: 200, headers: { "apns-id": messageId } }, arrival };
     });
   };

@@ -164,7 +164,7 @@ function fcm({
           collapseId: typeof tag === "string" ? tag : undefined,
           payload: message,
         },
-        exchange.connection,
+        exchange,
       );
       accepted += 1;
       const name = `${namePrefix}${accepted.toString(16).padStart(16, "0")}`;

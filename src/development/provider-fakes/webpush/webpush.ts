@@ -149,7 +149,7 @@ function webPush(dependencies: Dependencies): (exchange: Exchange) => void {
     return player.respond(exchange, id, () => {
       const { messageId, tag } = membersOf(text);
       const message = { token: id, messageId, collapseId: tag, payload: text };
-      const arrival = ledger.record(message, exchange.connection);
+      const arrival = ledger.record(message, exchange);
       accepted += 1;
       const headers = { location: `${origin()}/message/${accepted}`, ttl: String(exchange.headers["ttl"]) };
       return { response: { status: 201, headers }, arrival };
