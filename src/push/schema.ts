@@ -317,7 +317,10 @@ export const deadReports = push.table(
   ],
 );
 
-/** What providers answered of late: a row for each attempt at a chunk. The safety stop looks back on the newest. */
+/**
+ * What providers answered of late: a row each time that results of a chunk are stored. The safety stop looks back on the
+ * newest, and takes each user once, from the newest row that has the user.
+ */
 export const providerAnswers = push.table(
   "provider_answers",
   {
@@ -328,6 +331,9 @@ export const providerAnswers = push.table(
     users: integer("answered_users").notNull(),
     /** Those of whom no device was accepted. */
     deadUsers: integer("answered_dead").notNull(),
+    /** Hashes of the others' ids, and of theirs. */
+    aliveHashes: integer("alive_hashes").array().notNull().default([]),
+    deadHashes: integer("dead_hashes").array().notNull().default([]),
   },
   (table) => [index("provider_answers_newest").on(table.provider, table.id)],
 );

@@ -1,8 +1,8 @@
 /**
  * The safety stop of removals. A token that its provider reports dead is removed after a delay. If a provider reports
  * an unusual share of the users dead whom it answered last, over all notifications, the reports are more likely wrong
- * than right: then no token is removed until an operator decides. Users are counted, not devices, and many of them
- * must be concerned, so that no single user's registrations can stop removal.
+ * than right: then no token is removed until an operator decides. Users are counted, each once and with the last answer,
+ * and many of them must be concerned, so that no single user's registrations can stop removal.
  */
 import { sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
@@ -15,6 +15,7 @@ import type { ProviderName } from "../provider-settings.ts";
 import { deadReports, devices, notifications, providerAnswers, providerPaces } from "../schema.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
 import { insertPace, wholeProvider } from "./provider-pauses.ts";
+import { userHash } from "./user-hash.ts";
 
 const report = names(deadReports);
 const owned = names(devices);
@@ -23,6 +24,8 @@ const pace = names(providerPaces);
 
 /** How long the safety stop looks back at most. */
 const memory = sql`interval '1 day'`;
+/** On how many answers it looks back at most, for each user that it judges: the newest may be of few users. */
+const answersPerUser = 4;
 
 /** Removes devices unless they were registered or renewed at `asOf` or later. */
 export type RemoveDeadDevices = (tx: Database, dead: readonly DeadDevice[]) => Promise<unknown>;
@@ -48,15 +51,17 @@ export interface StoppedAt {
 }
 
 const insertAnswers = prepared(
-  ["provider", "users", "deadUsers", "sent"],
+  ["provider", "users", "deadUsers", "aliveHashes", "deadHashes", "sent"],
   (parameter) => sql`
     with alive as (
       delete from ${deadReports}
       where ${report.deviceId} = any(${parameter.sent}::bigint[]) and ${report.provider} = ${parameter.provider}
         and ${report.state} = 'WAITING'
     )
-    insert into ${providerAnswers} (${answer.provider}, ${answer.at}, ${answer.users}, ${answer.deadUsers})
-    values (${parameter.provider}, now(), ${parameter.users}::int, ${parameter.deadUsers}::int)`,
+    insert into ${providerAnswers} (${answer.provider}, ${answer.at}, ${answer.users}, ${answer.deadUsers},
+      ${answer.aliveHashes}, ${answer.deadHashes})
+    values (${parameter.provider}, now(), ${parameter.users}::int, ${parameter.deadUsers}::int,
+      ${parameter.aliveHashes}::int[], ${parameter.deadHashes}::int[])`,
 );
 
 /** Records what a provider answered. A device that it accepts is alive, whatever it reported before. */
@@ -66,9 +71,16 @@ export async function recordAnswers(
   { users, sent }: Answers,
 ): Promise<void> {
   if (users.size === 0) return;
-  const deadUsers = users.values().reduce((sum, isAlive) => sum + (isAlive ? 0 : 1), 0);
-  const parameters = { provider, users: users.size, deadUsers, sent: arrayLiteral(sent.map(String)) };
-  await tx.execute(insertAnswers(parameters));
+  const hashes: Record<"alive" | "dead", string[]> = { alive: [], dead: [] };
+  for (const [userId, isAlive] of users) hashes[isAlive ? "alive" : "dead"].push(String(userHash(userId)));
+  await tx.execute(
+    insertAnswers({
+      ...{ provider, users: users.size, deadUsers: hashes.dead.length },
+      aliveHashes: arrayLiteral(hashes.alive),
+      deadHashes: arrayLiteral(hashes.dead),
+      sent: arrayLiteral(sent.map(String)),
+    }),
+  );
 }
 
 const held = selection({ isHeld: computed(boolean, sql`${pace.removalsHeldAt} is not null`) });
@@ -119,7 +131,10 @@ export async function recordDead(
 const isWholeProvider = (provider: ProviderName) =>
   sql`${pace.provider} = ${provider} and ${pace.service} = ${wholeProvider}`;
 
-/** Stops the removals of the provider if it reports too many dead. @returns by what, if it was done just now */
+/**
+ * Stops the removals of the provider if it reports too many dead. Users are only told apart if the answers, counted as
+ * they are, could be too many of them dead: mostly they could not. @returns by what, if it was done just now
+ */
 async function holdIfTooMany(
   tx: Database,
   provider: ProviderName,
@@ -129,16 +144,27 @@ async function holdIfTooMany(
     tx,
     stopped,
     sql`
-      with newest as (
-        select ${answer.users} as users, ${answer.deadUsers} as dead_users,
-          sum(${answer.users}) over (order by ${answer.id} desc) - ${answer.users} as before
+      with last as (
+        select *, sum(${answer.users}) over (order by ${answer.id} desc) - ${answer.users} as before
         from (
           select * from ${providerAnswers}
           where ${answer.provider} = ${provider} and ${answer.at} > now() - ${memory}
           order by ${answer.id} desc limit ${judgedUsers}::int
-        ) as last
+        ) as recent
+      ), newest as (
+        select ${answer.id} as nth, ${answer.users} as users, ${answer.deadUsers} as dead_users,
+          ${answer.aliveHashes} as alive, ${answer.deadHashes} as gone
+        from last where before < ${judgedUsers * answersPerUser}::int
+      ), one_each as (
+        select distinct on (one) one, is_dead, nth
+        from newest cross join lateral (
+          select unnest(alive), false union all select unnest(gone), true
+        ) as answered (one, is_dead)
+        where (select sum(dead_users) * 100 > max(users) * ${maxDeadPercent}::int from newest)
+        order by one, nth desc
       ), judged as (
-        select sum(users)::int as users, sum(dead_users)::int as dead_users from newest where before < ${judgedUsers}::int
+        select count(*)::int as users, (count(*) filter (where is_dead))::int as dead_users
+        from (select is_dead from one_each order by nth desc, one limit ${judgedUsers}::int) as last_users
       )
       update ${providerPaces} set ${pace.removalsHeldAt} = now()
       from judged

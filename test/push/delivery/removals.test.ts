@@ -129,11 +129,31 @@ describe.each(backends)("removals on %s", (backend) => {
     for (let chunk = 0; chunk < 5; chunk += 1) {
       await test.db.transaction((tx) => recordAnswers(tx, "fcm", answered(1_000, undefined)));
     }
-    const planned = await test.plan({ devices: 301 });
-    // Of the last thousand users and more, not of the last five thousand.
+    const planned = await test.plan({ devices: 300 });
     expect((await record(answered(0, planned))).isHeld).toBe(false);
-    const more = await test.plan({ devices: 200 });
-    expect((await record(answered(0, more))).stoppedAt).toEqual({ users: 1_501, deadUsers: 501 });
+    const more = await test.plan({ devices: 1 });
+    expect((await record(answered(0, more))).stoppedAt).toEqual({ users: 1_000, deadUsers: 301 });
+  });
+
+  it("count each user once, however many answers are about that user's devices", async () => {
+    const planned = await test.plan({ devices: 60 });
+    await test.db.transaction((tx) => recordAnswers(tx, "fcm", answered(200, undefined)));
+    // 300 of 500 answers, but 60 of 260 users.
+    for (let send = 0; send < 5; send += 1) expect((await record(answered(0, planned))).isHeld).toBe(false);
+    for (let send = 0; send < 5; send += 1)
+      await test.db.transaction((tx) => recordAnswers(tx, "fcm", answered(150, undefined)));
+    // 340 of 1,290 answers, but 100 of 300 users.
+    const more = await test.plan({ devices: 40 });
+    const { stoppedAt } = await record(answered(0, more));
+    expect(stoppedAt).toEqual({ users: 300, deadUsers: 100 });
+  });
+
+  it("go by the last answer about a user", async () => {
+    const planned = await test.plan({ devices: 60 });
+    const { users } = answered(0, planned);
+    const alive = { users: new Map([...users.keys()].map((user) => [user, true])), sent: [], dead: [] };
+    await test.db.transaction((tx) => recordAnswers(tx, "fcm", alive));
+    expect((await record(answered(0, planned))).stoppedAt).toEqual({ users: 60, deadUsers: 60 });
   });
 
   it("do not stop for one user, however many dead tokens that user has", async () => {

@@ -1,0 +1,2 @@
+ALTER TABLE "push"."provider_answers" ADD COLUMN "alive_hashes" integer[] DEFAULT '{}' NOT NULL;--> statement-breakpoint
+ALTER TABLE "push"."provider_answers" ADD COLUMN "dead_hashes" integer[] DEFAULT '{}' NOT NULL;
