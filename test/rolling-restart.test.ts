@@ -59,7 +59,7 @@ describe.skipIf(haproxy === "" || !backends.includes("PostgreSQL"))("behind HAPr
     const journeys = new Journeys(client);
     const operator = await journeys.newOperator();
     let isOver = false;
-    const users = Array.from({ length: 4 }, async () => {
+    const users = Array.from({ length: 2 }, async () => {
       while (!isOver) {
         await journeys.walk(operator);
         await pause(100);

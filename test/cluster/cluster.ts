@@ -86,10 +86,10 @@ export async function startCluster(): Promise<Cluster> {
   cleanup.defer(() => redis.stop());
   const nats = await startNatsCluster();
   for (const server of nats) cleanup.defer(() => server.stop());
-  const primary = await startPostgresql(binaries, postgresqlSettings);
+  const primary = await startPostgresql(binaries, postgresqlSettings, "", { mayEnd: true });
   cleanup.defer(() => primary.stop());
   const database = await createTestDatabase({ admin: new URL(primary.url) });
-  const standby = await startPostgresql(binaries, postgresqlSettings, primary.url);
+  const standby = await startPostgresql(binaries, postgresqlSettings, primary.url, { mayEnd: true });
   cleanup.defer(() => standby.stop());
   await waitForStandby(primary);
 
@@ -98,6 +98,8 @@ export async function startCluster(): Promise<Cluster> {
   const common: Environment = {
     ...databaseEnvironment(database),
     ...redis.env,
+    // Whichever of them is the primary.
+    DB_HOST: [primary, standby].map(({ url }) => new URL(url).host).join(),
     DB_READ_HOSTS: new URL(standby.url).host,
     BROKER_URL: nats.map(({ url }) => url).join(","),
     BROKER_REPLICAS: String(nats.length),
@@ -106,11 +108,9 @@ export async function startCluster(): Promise<Cluster> {
     SHUTDOWN_DELAY_SECONDS: "2",
   };
   const issuer = `${balancer.origin}/api/auth`;
-  // The balancer leads to the first process of auth, which has the codes.
-  const ofAuth: Environment = {
-    OAUTH_SERVER_ISSUER: issuer,
-    OTP_VERIFIER_URL: `${balancer.origin}/otp-verifier`,
-  };
+  const ofAuth: Environment = { OAUTH_SERVER_ISSUER: issuer };
+  // The first process of auth has the built-in verifier of one-time codes, which the balancer leads to.
+  const ofOtherAuth: Environment = { ...ofAuth, OTP_VERIFIER_URL: `${balancer.origin}/otp-verifier` };
   const ofPush: Environment = {
     IDENTITY_PROVIDER_ISSUER_URI: issuer,
     TOKEN_AUDIENCE: "push",
@@ -121,7 +121,8 @@ export async function startCluster(): Promise<Cluster> {
   mkdirSync(logs, { mode: 0o700 });
 
   async function startMember(service: Service, place: number): Promise<Member> {
-    const env = { ...common, ...(service === "auth" ? ofAuth : ofPush), SERVICES: service };
+    const own = service === "push" ? ofPush : place === 1 ? ofAuth : ofOtherAuth;
+    const env = { ...common, ...own, SERVICES: service };
     async function start(): Promise<ServerProcess> {
       const server = await spawnServer("PostgreSQL", { env });
       const log = createWriteStream(join(logs, `${service}-${place}.log`), { flags: "a" });
@@ -139,7 +140,11 @@ export async function startCluster(): Promise<Cluster> {
         member.process = await start();
       },
     };
-    cleanup.defer(() => member.process.stop());
+    cleanup.defer(async () => {
+      // Nobody waits for what is in flight.
+      await member.process.kill();
+      await member.process.stop();
+    });
     return member;
   }
 
