@@ -58,7 +58,7 @@ function redOf(change: (run: Run) => void): string[] {
   change(run);
   const { healthy, other, unhealthy, elsewhere, newcomer, deleted, sent, account, played, lagMs } = run;
   const devices = [healthy, other, unhealthy, elsewhere, newcomer, deleted];
-  const judge = new Judge(devices, [sent], { played, lagAt: () => lagMs });
+  const judge = new Judge(devices, [sent], { played, lagAt: () => lagMs, longestLagMs: lagMs });
   for (const { provider, token, ...one } of run.messages) judge.message(provider, token, one);
   judge.account(sent, account);
   judge.peak("fcm", run.peak);
@@ -162,9 +162,16 @@ describe("nothing is wrong", () => {
       },
     ],
     [
-      "up to twice the limit",
+      "up to half a second above the limit",
       (run) => {
-        run.peak = 2 * maxPerSecond;
+        run.peak = 1.5 * maxPerSecond;
+      },
+    ],
+    [
+      "where the fakes counted at once what came while the machine was late",
+      (run) => {
+        run.lagMs = 1_000;
+        run.peak = 2.5 * maxPerSecond;
       },
     ],
   ])("%s", (_, change) => {
@@ -355,10 +362,18 @@ describe("something is wrong", () => {
       },
     ],
     [
-      "more came than twice the limit",
+      "more came than in half a second above the limit",
       ["faster than the limit"],
       (run) => {
-        run.peak = 2 * maxPerSecond + 1;
+        run.peak = 1.5 * maxPerSecond + 1;
+      },
+    ],
+    [
+      "more came than what the machine was late by explains",
+      ["faster than the limit"],
+      (run) => {
+        run.lagMs = 1_000;
+        run.peak = 2.5 * maxPerSecond + 1;
       },
     ],
   ])("%s", (_, kinds, change) => {
@@ -366,7 +381,7 @@ describe("something is wrong", () => {
   });
 
   it("a message came twice", () => {
-    const judge = new Judge([], [], { played: [], lagAt: () => 0 });
+    const judge = new Judge([], [], { played: [], lagAt: () => 0, longestLagMs: 0 });
     const before = { at: start, answeredAt: null, endedAt: null, isPending: false };
     const repeat = { token: "device-1", messageId: "1", collapseId: id, at: start + 10_000, before };
     judge.repeat("fcm", repeat);

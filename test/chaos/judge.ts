@@ -27,6 +27,8 @@ export interface Verdict {
 export interface Circumstances {
   readonly played: readonly Played[];
   readonly lagAt: LagAt;
+  /** Milliseconds that the machine was late at most. */
+  readonly longestLagMs: number;
 }
 
 export interface Device {
@@ -67,10 +69,10 @@ const stopMs = 2_000;
 /** Milliseconds in which a process that stood still writes what it had begun. */
 const thawMs = 500;
 /**
- * Messages within a second beyond the limit: what had its time before goes out up to half a second late, and the fakes
- * count late what arrives while they have no processor.
+ * Milliseconds by which messages may go out late, so that in one second come so many more. So late as the machine is, so
+ * late the fakes count what has arrived.
  */
-const burst = maxPerSecond;
+const lateMs = 500;
 const shown = 5;
 
 export const redKinds = [
@@ -166,7 +168,8 @@ export class Judge {
   /** Most messages to a provider within a second. */
   peak(provider: string, peakPerSecond: number): void {
     this.#peakPerSecond = Math.max(this.#peakPerSecond, peakPerSecond);
-    if (peakPerSecond > maxPerSecond + burst)
+    const { longestLagMs } = this.#circumstances;
+    if (peakPerSecond > maxPerSecond * (1 + (lateMs + longestLagMs) / 1_000))
       this.#mark("faster than the limit", `${provider}: ${peakPerSecond} within a second`);
   }
 

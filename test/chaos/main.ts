@@ -91,7 +91,9 @@ async function play(world: World, seconds: number, seed: number): Promise<Run> {
   const unsettled = await settle(work.sent);
   await watch.end();
   await lag.end();
-  const verdict = await judgeRun(world.admin, world.fakes, work.sent, { played, lagAt: lag.at });
+  const verdict = await judgeRun(world.admin, world.fakes, work.sent, {
+    ...{ played, lagAt: lag.at, longestLagMs: lag.longest() },
+  });
   return { work, watch, played, problems: running.problems, unsettled, longestLag: lag.longest(), verdict };
 }
 
