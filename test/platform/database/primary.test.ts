@@ -3,8 +3,12 @@ import { describe, expect, test } from "vitest";
 import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
 import { choosePrimary, type Known, type Standing } from "../../../src/platform/database/choose-primary.ts";
 import { Connection } from "../../../src/platform/database/connection.ts";
+import { Connector } from "../../../src/platform/database/connector.ts";
 import { Primary } from "../../../src/platform/database/primary.ts";
 import type { Address } from "../../../src/platform/database/settings.ts";
+import { createTestDatabase } from "../../support/backends.ts";
+import { backends, closedPort } from "../../support/servers.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const a: Address = { host: "a", port: 1 };
 const b: Address = { host: "b", port: 2 };
@@ -251,3 +255,54 @@ describe("a search", () => {
     expect(lines).toEqual([old, found]);
   });
 });
+
+describe.runIf(backends.includes("PostgreSQL"))(
+  "a statement that meets a read-only server: PostgreSQL",
+  () => {
+    const cleanup = suiteCleanup();
+
+    test("ends its connection, and all hosts are asked again", async () => {
+      const own = await createTestDatabase();
+      cleanup.defer(() => own.drop());
+      const { host, port, name: database, user: username, password } = own;
+      const address = { host, port };
+      let asked = 0;
+      const hosts = new Primary({
+        hosts: [address, { host, port: closedPort }],
+        timelines: new Map(),
+        async ask() {
+          asked += 1;
+          return primary(1);
+        },
+        logger: undefined,
+      });
+      const connector = new Connector(hosts, () => undefined);
+      const connect = () =>
+        connector.connect(
+          (at) => ({
+            ...{
+              address: at,
+              prepare: true,
+              timeoutMs: 5_000,
+              connectTimeoutMs: 5_000,
+              checkTimeoutMs: 5_000,
+            },
+            client: { host, port, database, username, password, ssl: false, fetch_types: false },
+            check: async () => primary(1),
+            isDoubtful: (error) => hosts.isDoubtful(error),
+          }),
+          () => undefined,
+        );
+      const connection = await connect();
+      await connection.query("select 1 / 0").catch(() => undefined);
+      expect(connection.isClosed).toBe(false);
+      expect(await hosts.locate()).toBe(address);
+      expect(asked).toBe(2);
+      const write = connection.query("begin read only; create table refused ()", { isScript: true });
+      await expect(write).rejects.toMatchObject({ code: "25006" });
+      expect(connection.isClosed).toBe(true);
+      await (await connect()).end();
+      expect(asked).toBe(4);
+    });
+  },
+);
