@@ -50,6 +50,10 @@ const headers = {
       description: "What the event is about. Events of one subject come in order.",
     },
     "ce-time": { type: "string", format: "date-time", description: "When it happened." },
+    "ce-traceparent": {
+      type: "string",
+      description: "Where traces are made: the span in which the event came to be (W3C Trace Context).",
+    },
     "content-type": { type: "string", const: "application/protobuf" },
     "Nats-Msg-Id": { type: "string", format: "uuid", description: "The same as ce-id, for the broker." },
   },

@@ -1,10 +1,14 @@
 /** Traces of whole requests, as a collector gets them. */
 import { randomBytes } from "node:crypto";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { startFcmFake } from "../src/development/provider-fakes/fcm/fcm.ts";
+import { fcmSettings } from "./push/end-to-end/world.ts";
 import { authApi, internal, mobileApp, newPhone, type TokenPair } from "./support/auth-api.ts";
 import { spawnAuthServer, startAuthServer } from "./support/auth-server.ts";
 import { overConnect, overNativeGrpc } from "./support/introspectors.ts";
+import { findNats, startNats } from "./support/nats.ts";
 import { type OtlpReceiver, startOtlpReceiver } from "./support/otlp-receiver.ts";
+import { startPushApart } from "./support/push-server.ts";
 import { findSecrets, type Secret } from "./support/secret-search.ts";
 import { backends, closedPort } from "./support/servers.ts";
 import { suiteCleanup } from "./support/suite-cleanup.ts";
@@ -96,7 +100,9 @@ describe.each(backends)("on %s", (backend) => {
     for (const { parentId } of statements) expect(parentId).toBe(request.spanId);
   });
 
-  test("a request that fails here says so in its span", () => {
+  test("a request that fails here says so in its span, and so does the call that failed", () => {
+    const call = traceOf(callers.failed).statements.find(({ name }) => name === "POST");
+    expect(call).toMatchObject({ isError: true, parentId: traceOf(callers.failed).request.spanId });
     expect(traceOf(callers.failed).request).toMatchObject({
       parentId: callers.failed.spanId,
       isError: true,
@@ -168,5 +174,113 @@ describe("the modules of OpenTelemetry", () => {
     expect(server.logs()).toContain("LOADED");
     await server.stop();
     expect(server.child.exitCode).toBe(0);
+  });
+});
+
+/** The database that production has, where this machine has one. */
+const production = backends.at(-1) ?? "PGlite";
+
+describe.skipIf(findNats() === undefined)("between services apart, with NATS between them", () => {
+  const cleanup = suiteCleanup();
+  const caller = { send: new Caller(), deletion: new Caller() };
+  const secrets: Secret[] = [];
+  let receiver: OtlpReceiver;
+
+  beforeAll(async () => {
+    receiver = await startOtlpReceiver();
+    cleanup.defer(() => receiver.stop());
+    const [nats, fcm] = [await startNats(), await startFcmFake()];
+    cleanup.defer(() => nats.stop());
+    cleanup.defer(() => fcm.close());
+    const env = { BROKER_URL: nats.url, OTEL_EXPORTER_OTLP_ENDPOINT: receiver.endpoint };
+    const auth = await startAuthServer(production, { env });
+    cleanup.defer(() => auth.stop());
+    const push = await startPushApart(production, auth, { env: { ...env, ...fcmSettings(fcm) } });
+    cleanup.defer(() => push.stop());
+
+    async function call(token: string, path: string, headers: object, json: object): Promise<void> {
+      const response = await fetch(`${push.base}/v1/pushprovider/${path}`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${token}`, "content-type": "application/json", ...headers },
+        body: JSON.stringify(json),
+      });
+      expect(response.ok, await response.text()).toBe(true);
+    }
+    const [userToken, operatorToken] = [await push.userToken("u-15553331111"), await push.backofficeToken()];
+    const device = {
+      token: "device-735153735153",
+      expiration: new Date(Date.now() + 3_600_000).toISOString(),
+    };
+    await call(userToken, "token", { "barrier-user-utc-offset": "0" }, device);
+    const content = { title: "Hello Anna", message: "How are you, Anna?", utcOffsets: [0] };
+    await call(operatorToken, "push", caller.send.headers, content);
+    await waitFor(() => expect(fcm.ledger.token(device.token)).toBeDefined());
+    const deletion = { method: "DELETE", headers: { authorization: internal, ...caller.deletion.headers } };
+    expect((await fetch(`${auth.base}/v1/identities/u-15553331111`, deletion)).ok).toBe(true);
+    await waitFor(() => expect(spanOf(caller.deletion, "process auth.identity.deleted.v1")).toBeDefined());
+    await waitFor(() => expect(spanOf(caller.send, "process deliver-fcm")).toBeDefined());
+    secrets.push(
+      { kind: "access_token", text: userToken },
+      { kind: "access_token", text: operatorToken },
+      { kind: "device token", text: device.token },
+      { kind: "user", text: "u-15553331111" },
+      ...[content.title, content.message].map((text) => ({ kind: "content", text })),
+      { kind: "api key", text: auth.settings.platformSecurityApiKey ?? "" },
+    );
+  });
+
+  const spanOf = ({ traceId }: Caller, name: string) =>
+    receiver.spans.find((span) => span.traceId === traceId && span.name === name);
+
+  /** The names of the spans from one up to its trace's caller. */
+  function way(of: Caller, name: string): string[] {
+    const span = spanOf(of, name);
+    if (!span) throw new Error(`there is no span ${name} in ${receiver.spans.map((one) => one.name)}`);
+    const names = [span.name];
+    for (let parent = span.parentId; parent !== of.spanId; ) {
+      const around = receiver.spans.find(({ spanId }) => spanId === parent);
+      if (!around) throw new Error(`the parent of ${names.at(-1)} was not sent`);
+      expect(around.traceId).toBe(of.traceId);
+      names.push(around.name);
+      parent = around.parentId;
+    }
+    return names;
+  }
+
+  test("the check of a token at the other service is a part of the request", () => {
+    const name = "auth.v1.IntrospectionService/Introspect";
+    const both = receiver.spans.filter((span) => span.traceId === caller.send.traceId && span.name === name);
+    expect(both.map(({ kind }) => kind).toSorted()).toEqual(["client", "server"]);
+    const [asked, asking] = both.toSorted((a, b) => b.kind.localeCompare(a.kind));
+    expect(asked?.parentId).toBe(asking?.spanId);
+  });
+
+  test("a message to a provider is a part of the request that sent it, through two jobs", () => {
+    expect(way(caller.send, "send fcm")).toEqual([
+      "send fcm",
+      "process deliver-fcm",
+      ...["transaction", "process plan", "transaction"],
+      "POST /api/push-orchestration/v1/pushprovider/push",
+    ]);
+    expect(spanOf(caller.send, "send fcm")).toMatchObject({ kind: "client", isError: false });
+  });
+
+  test("what push does for a deleted identity is a part of the request that deleted it, through the broker", () => {
+    const deletion = ["transaction", "DELETE /api/auth/v1/identities/{id}"];
+    const type = "auth.identity.deleted.v1";
+    expect(way(caller.deletion, `publish ${type}`)).toEqual([`publish ${type}`, ...deletion]);
+    expect(way(caller.deletion, `process ${type}`)).toEqual([`process ${type}`, ...deletion]);
+    const removal = receiver.spans.find(
+      ({ traceId, name }) => traceId === caller.deletion.traceId && name.includes("DELETE push.devices"),
+    );
+    expect(way(caller.deletion, removal?.name ?? "no removal")).toContain(`process ${type}`);
+    expect(spanOf(caller.deletion, `publish ${type}`)).toMatchObject({
+      kind: "producer",
+      attributes: { "messaging.system": "nats", "messaging.destination.name": type },
+    });
+  });
+
+  test("nothing that leaves has a secret in it", () => {
+    expect(findSecrets(secrets, Buffer.concat([...receiver.bytes]))).toEqual([]);
   });
 });

@@ -30,8 +30,11 @@ export function recordSpans(): RecordedSpan[] {
         set(attributes) {
           span.attributes = { ...span.attributes, ...attributes };
         },
+        fail(error) {
+          span.error = error;
+        },
         end(error) {
-          span.error = error ?? null;
+          span.error = error ?? span.error ?? null;
         },
       };
     },

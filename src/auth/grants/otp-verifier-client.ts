@@ -3,6 +3,7 @@ import type { paths } from "../../../gen/openapi/otp-verifier.ts";
 import { BoundedWork, type Room } from "../../platform/base/bounded-work.ts";
 import { ErrorKinds, ServiceError, unavailable } from "../../platform/base/errors.ts";
 import type { RequestContext } from "../../platform/base/request-context.ts";
+import { inSpan, traceHeaders } from "../../platform/base/tracing.ts";
 import { UnknownVerdict } from "../limits/guessing.ts";
 
 /** Milliseconds that the OTP verification service may take. */
@@ -41,23 +42,25 @@ export interface OtpChecks {
 export function createOtpChecks(verifierUrl: string): OtpChecks {
   const client = createClient<paths>({ baseUrl: verifierUrl.replace(/\/$/, "") });
 
+  const { hostname } = new URL(verifierUrl);
+  const attributes = { "http.request.method": "POST", "server.address": hostname };
+
   async function check(phone: string, code: string | undefined, context: RequestContext): Promise<boolean> {
-    const { requestId, traceparent } = context;
     const service = "The OTP verification service";
-    const result = await client
-      .POST("/v1/verifications/check", {
+    const result = await inSpan({ name: "POST", kind: "client", attributes }, (span) =>
+      client.POST("/v1/verifications/check", {
         body: { phone, ...(code !== undefined && { code }) },
-        headers: { "X-Request-Id": requestId, ...(traceparent && { traceparent }) },
+        headers: { "X-Request-Id": context.requestId, ...traceHeaders(span?.context ?? context) },
         signal: AbortSignal.timeout(timeoutMs),
         redirect: "error",
-      })
-      .catch((cause) => {
-        const error = unavailable(service, cause);
-        // By then it has the code, and may judge it, and let the phone pass, whether or not anybody waits for it.
-        throw cause instanceof DOMException && cause.name === "TimeoutError"
-          ? new UnknownVerdict(error)
-          : error;
-      });
+      }),
+    ).catch((cause) => {
+      const error = unavailable(service, cause);
+      // By then it has the code, and may judge it, and let the phone pass, whether or not anybody waits for it.
+      throw cause instanceof DOMException && cause.name === "TimeoutError"
+        ? new UnknownVerdict(error)
+        : error;
+    });
     if (result.response.status === 400) return false;
     if (typeof result.data?.verified !== "boolean") {
       throw unavailable(service, new Error(`its response ${result.response.status} has no result`));

@@ -1,5 +1,6 @@
 /** Work that is repeated in the background: one round at a time, with a pause between two. */
 import { setTimeout } from "node:timers/promises";
+import { untraced } from "./tracing.ts";
 
 /** @returns milliseconds to the next round */
 type Round = (stopping: AbortSignal) => Promise<number>;
@@ -26,7 +27,8 @@ export async function repeat(stopping: AbortSignal, round: Round, firstAfterMs =
 /** @param round handles its own errors */
 export function startLoop(round: Round, firstAfterMs = 0): Loop {
   const stopping = new AbortController();
-  const running = repeat(stopping.signal, round, firstAfterMs);
+  // Whoever starts it may be a part of a trace; what it does later is none.
+  const running = untraced(() => repeat(stopping.signal, round, firstAfterMs));
   return {
     async stop() {
       stopping.abort();

@@ -31,6 +31,8 @@ export interface SpanStart {
 export interface Span {
   readonly context: TraceContext;
   set(attributes: SpanAttributes): void;
+  /** What it stands for has failed, in a word, though nothing is thrown. */
+  fail(error: string): void;
   /** @param error what went wrong, in a word; undefined if nothing did */
   end(error?: string): void;
 }
@@ -109,6 +111,17 @@ export function readTraceparent(text: string) {
   const [, traceId, spanId, flags] = traceparentPattern.exec(text) ?? [];
   if (traceId === undefined || spanId === undefined || flags === undefined) return undefined;
   return { traceId, spanId, flags: Number.parseInt(flags, 16) };
+}
+
+/** The fields of a request by which another service goes on with the trace. */
+export function traceHeaders({
+  traceparent,
+  tracestate,
+}: {
+  readonly traceparent?: string | undefined;
+  readonly tracestate?: string | undefined;
+}): Record<string, string> {
+  return { ...(traceparent && { traceparent }), ...(tracestate && { tracestate }) };
 }
 
 /** Whether spans of this trace are recorded. */

@@ -3,6 +3,7 @@
  * headers, and the data in the binary format of Protobuf (CloudEvents, NATS protocol binding).
  */
 import { type DescMessage, fromBinary, fromJsonString, toBinary, toJsonString } from "@bufbuild/protobuf";
+import { readTraceparent } from "../base/tracing.ts";
 
 /** A CloudEvent 1.0 whose data is a message of proto/, in its JSON form. */
 export interface CloudEvent {
@@ -16,6 +17,8 @@ export interface CloudEvent {
   readonly time: string;
   readonly datacontenttype: "application/json";
   readonly data: Readonly<Record<string, unknown>>;
+  /** Names the span in which it came to be, where that was traced (CloudEvents' extension for distributed tracing). */
+  readonly traceparent?: string;
 }
 
 /** An event as it goes over the broker. */
@@ -40,6 +43,7 @@ export function encodeEvent(event: CloudEvent, schema: DescMessage): EncodedEven
     headers: new Map([
       [header("specversion"), specversion],
       ...attributes.map((name) => [header(name), escaped(event[name])] as const),
+      ...(event.traceparent === undefined ? [] : [[header("traceparent"), event.traceparent] as const]),
       ["content-type", contentType],
     ]),
     payload: toBinary(
@@ -69,8 +73,11 @@ export function decodeEvent(
   if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id)) throw new Error("its id is no UUID");
   if (/\p{Cc}/u.test(value("subject"))) throw new Error("its subject has control characters");
   if (Number.isNaN(Date.parse(value("time")))) throw new Error("its time is none");
+  const traceparent = get(header("traceparent")) ?? "";
   return {
     specversion,
+    // One that is not valid says nothing, and is no reason to leave the event out.
+    ...(readTraceparent(traceparent) && { traceparent }),
     id,
     source: value("source"),
     type: value("type"),

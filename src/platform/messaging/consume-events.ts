@@ -4,6 +4,7 @@ import type { Logger } from "pino";
 import { type Loop, startLoop } from "../base/loop.ts";
 import type { Broker, DurableConsumer } from "./broker.ts";
 import { type CloudEvent, decodeEvent } from "./cloud-event.ts";
+import { processed } from "./event-spans.ts";
 
 interface Consumption {
   readonly broker: Broker;
@@ -73,7 +74,7 @@ async function handle(message: JsMsg, { schema, take, logger }: Consumption): Pr
     return true;
   }
   try {
-    await take(event);
+    await processed("nats", event, () => take(event));
     message.ack();
     return true;
   } catch (err) {

@@ -12,10 +12,12 @@ import { SQL, sql } from "drizzle-orm";
 import { fromDrizzle, PgBoss } from "pg-boss";
 import type { Logger } from "pino";
 import { type Loop, pause, startLoop } from "../base/loop.ts";
+import { currentSpan } from "../base/tracing.ts";
 import type { Database, ScriptedDatabase } from "../database/database.ts";
 import type { LibrarySchema } from "../database/migrations.ts";
 import { text } from "../database/readers.ts";
 import { computed, rawRows, rows, selection } from "../database/statements.ts";
+import { inJobSpan } from "./event-spans.ts";
 
 /** A queue, and how its failed jobs are retried. */
 interface Queue {
@@ -151,7 +153,7 @@ export function createJobs({
       if (jobs.length === 0) return;
       const inserts = jobs.map(({ id, data, startAfterSeconds, priority }) => ({
         ...(id !== undefined && { id }),
-        data,
+        data: withTrace(data),
         ...(startAfterSeconds !== undefined && { startAfter: startAfterSeconds }),
         ...(priority !== undefined && { priority }),
       }));
@@ -229,6 +231,16 @@ function asParameter(value: unknown): unknown {
   return isRecord ? JSON.stringify(value) : value;
 }
 
+/** The data of a job, with the span in which it is enqueued; it may be continued in another process. */
+function withTrace(data: object): object {
+  const traceparent = currentSpan()?.context.traceparent;
+  return traceparent === undefined ? data : { ...data, traceparent };
+}
+
+function traceOf(data: object): string | undefined {
+  return "traceparent" in data && typeof data.traceparent === "string" ? data.traceparent : undefined;
+}
+
 /** Ends a worker's pause. */
 class Alarm {
   #ringing = new AbortController();
@@ -264,7 +276,7 @@ function startWorker<Data extends object>(
 
   async function workOn(job: Job<Data>, stopping: AbortSignal, next: () => void): Promise<void> {
     try {
-      await handle(job, stopping, next);
+      await inJobSpan(queue, job.id, traceOf(job.data), () => handle(job, stopping, next));
     } catch (err) {
       if (err instanceof JobLostError) {
         logger.warn({ queue, jobId: job.id }, "A job was taken over by another worker");

@@ -24,6 +24,8 @@ export function outboxTable<const Name extends string>(schema: PgSchema<Name>) {
       occurredAt: instant("occurred_at").notNull(),
       /** When the event was written, by the database's clock. */
       writtenAt: instant("written_at").notNull().defaultNow(),
+      /** Names the span in which it was written, where that was traced. */
+      traceparent: text("traceparent"),
     },
     (table) => [index("outbox_parts").on(partOf(table.subject), table.position)],
   );

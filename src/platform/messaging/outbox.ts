@@ -5,6 +5,7 @@
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { type SQL, sql } from "drizzle-orm";
 import type { OutboxBacklog } from "../base/observers.ts";
+import { currentSpan } from "../base/tracing.ts";
 import type { Executor } from "../database/database.ts";
 import { names } from "../database/names.ts";
 import { number } from "../database/readers.ts";
@@ -52,9 +53,18 @@ export function insertEvents<Message extends DescMessage>(
   const { kind, subject, fields, at, from = sql`` } = writing;
   const members = Object.entries<SQL>(fields).map(([name, value]) => sql`${name}::text, ${value}`);
   const event = names(outbox);
+  const columns: SQL[] = [event.id, event.type, event.subject, event.data, event.occurredAt];
+  const data = sql`jsonb_build_object(${sql.join(members, sql`, `)})`;
+  const values = [sql`gen_random_uuid()`, sql`${kind.type}::text`, subject, data, at];
+  // A statement that is prepared for many requests is written outside of any span.
+  const traceparent = currentSpan()?.context.traceparent;
+  if (traceparent !== undefined) {
+    columns.push(event.traceparent);
+    values.push(sql`${traceparent}::text`);
+  }
   return sql`
-    insert into ${outbox} (${event.id}, ${event.type}, ${event.subject}, ${event.data}, ${event.occurredAt})
-    select gen_random_uuid(), ${kind.type}::text, ${subject}, jsonb_build_object(${sql.join(members, sql`, `)}), ${at}
+    insert into ${outbox} (${sql.join(columns, sql`, `)})
+    select ${sql.join(values, sql`, `)}
     ${from}
     returning 1 as one`;
 }

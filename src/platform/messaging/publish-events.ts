@@ -1,6 +1,7 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import type { Broker, EventStream } from "./broker.ts";
 import { encodeEvent } from "./cloud-event.ts";
+import { published as inPublishSpan } from "./event-spans.ts";
 import type { EventKind } from "./outbox.ts";
 import { inTime, type Subscriber } from "./relay.ts";
 
@@ -26,7 +27,7 @@ export function publishEvents(
       if (!schema) throw new Error(`this version has no event ${event.type}`);
       const encoded = encodeEvent(event, schema);
       await last.get(event.subject);
-      const published = broker.publish(stream, event.type, event.id, encoded);
+      const published = inPublishSpan(event, () => broker.publish(stream, event.type, event.id, encoded));
       // It is the flush that tells of a failure.
       published.catch(() => undefined);
       last.set(event.subject, published);

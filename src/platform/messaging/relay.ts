@@ -13,6 +13,7 @@ import { names } from "../database/names.ts";
 import { boolean, listOf, text } from "../database/readers.ts";
 import { computed, rows, selection } from "../database/statements.ts";
 import type { CloudEvent } from "./cloud-event.ts";
+import { processed } from "./event-spans.ts";
 import { type OutboxTable, outboxParts, partOf } from "./outbox-table.ts";
 import { type RelayLease, type RelayLeaseTable, takeRelayLease } from "./relay-leases.ts";
 
@@ -60,7 +61,14 @@ const deliveryTimeoutMs = 5_000;
 
 /** A subscriber with a timeout; after a timeout the event is delivered again. */
 export function subscriberInTime(deliver: (event: CloudEvent) => Promise<void>): Subscriber {
-  return { deliver: (event) => inTime(deliver(event), `a subscriber took too long for ${event.type}`) };
+  const problem = (event: CloudEvent) => `a subscriber took too long for ${event.type}`;
+  return {
+    deliver: (event) =>
+      inTime(
+        processed("in-process", event, () => deliver(event)),
+        problem(event),
+      ),
+  };
 }
 
 /** Rejects with the problem after a timeout. With a timer of its own: an aborted signal would make an error with its stack for each event. */
@@ -154,9 +162,9 @@ function isKnown({ outbox, subscribers }: Pick<RelaySettings, "outbox" | "subscr
 /** The oldest events of an outbox, or of a part of it, with their positions. */
 async function oldestBatch(settings: RelaySettings, part: number) {
   const { db, outbox, source, inParts } = settings;
-  const { position, id, type, subject, data, occurredAt } = names(outbox);
+  const { position, id, type, subject, data, occurredAt, traceparent } = names(outbox);
   const time = sql`to_char(${occurredAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
-  const pending = selection({ position, id, type, subject, data, time: computed(text, time) });
+  const pending = selection({ position, id, type, subject, data, time: computed(text, time), traceparent });
   // All events in one row: with a row for each, the driver takes several times as long.
   const batch = selection({
     events: computed(listOf(pending), sql`coalesce(json_agg(event order by event.${position}), '[]')`),
@@ -176,9 +184,9 @@ async function oldestBatch(settings: RelaySettings, part: number) {
       ) as event`,
   );
   const common = { specversion: "1.0", source, datacontenttype: "application/json" } as const;
-  return (found?.events ?? []).map(({ position: place, ...own }) => ({
+  return (found?.events ?? []).map(({ position: place, traceparent: parent, ...own }) => ({
     place,
-    event: { ...common, ...own } satisfies CloudEvent,
+    event: { ...common, ...own, ...(parent !== null && { traceparent: parent }) } satisfies CloudEvent,
   }));
 }
 

@@ -86,14 +86,16 @@ export function createOtlpTracer({ settings, serviceName, program, logger }: Opt
         },
         parentContext ? trace.setSpanContext(ROOT_CONTEXT, parentContext) : ROOT_CONTEXT,
       );
+      const fail = (error: string) => {
+        span.setStatus({ code: SpanStatusCode.ERROR });
+        span.setAttribute("error.type", error);
+      };
       return {
         context: contextOf(span.spanContext()),
         set: (more) => void span.setAttributes(more),
+        fail,
         end(error) {
-          if (error !== undefined) {
-            span.setStatus({ code: SpanStatusCode.ERROR });
-            span.setAttribute("error.type", error);
-          }
+          if (error !== undefined) fail(error);
           span.end();
         },
       };

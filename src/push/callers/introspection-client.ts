@@ -8,6 +8,7 @@ import {
   IntrospectResponseSchema,
 } from "../../../gen/proto/auth/v1/introspection_pb.ts";
 import { unavailable } from "../../platform/base/errors.ts";
+import { inSpan, type Span, traceHeaders } from "../../platform/base/tracing.ts";
 
 /** Milliseconds that a call may take. */
 const deadlineMs = 2_000;
@@ -52,10 +53,23 @@ export function createIntrospectionClient(url: string, apiKey: string): Introspe
     },
   );
   const path = `/${IntrospectionService.typeName}/${IntrospectionService.method.introspect.name}`;
-  const metadata = new Metadata();
-  metadata.set("x-api-key", apiKey);
+  const common = new Metadata();
+  common.set("x-api-key", apiKey);
+  const name = path.slice(1);
+  const attributes = { "rpc.system.name": "grpc", "rpc.method": name, "server.address": hostname };
+
+  function metadataFor(span: Span | undefined): Metadata {
+    if (!span) return common;
+    const metadata = common.clone();
+    for (const [key, value] of Object.entries(traceHeaders(span.context))) metadata.set(key, value);
+    return metadata;
+  }
 
   function call(token: string): Promise<IntrospectResponse> {
+    return inSpan({ name, kind: "client", attributes }, (span) => send(token, metadataFor(span)));
+  }
+
+  function send(token: string, metadata: Metadata): Promise<IntrospectResponse> {
     return new Promise((resolve, reject) => {
       client.makeUnaryRequest(
         path,

@@ -4,6 +4,7 @@
  * no message begins. Stores nothing itself.
  */
 import { pause } from "../../platform/base/loop.ts";
+import { currentSpan, inSpan, type Span } from "../../platform/base/tracing.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { NotificationContent, Outcome, PushProvider, Recipient } from "../providers/provider.ts";
 import type { DeliveryDevice, TakenChunk } from "./chunk-repository.ts";
@@ -53,6 +54,9 @@ export interface SendDependencies {
   readonly metrics: DeliveryMetrics;
 }
 
+/** Messages of a chunk that have a span of their own: the others say the same, and a send to millions is one trace. */
+const maxTraced = 32;
+
 interface SendOptions {
   readonly stopping: AbortSignal;
   /** Called, at least once, when the next chunk may be loaded: this one needs less than the budget now. */
@@ -88,6 +92,8 @@ class ChunkSending {
   readonly #chunk: TakenChunk;
   readonly #flow: Flow;
   readonly #next: () => void;
+  /** Of the chunk's job, where that is traced. */
+  readonly #span: Span | undefined = currentSpan();
   readonly #halted = new AbortController();
   readonly #deadline: number;
   /** As of when the chunk is known to be sendable, by `performance.now()`. */
@@ -140,9 +146,22 @@ class ChunkSending {
     }
     if (this.#isNearlyStarted(index)) this.#offerNext();
     this.#sentAt[index] = performance.now();
-    const sent = send({ token, messageId: messageId(notificationId, id) });
+    const recipient = { token, messageId: messageId(notificationId, id) };
+    const sent = this.#span && index < maxTraced ? this.#traced(() => send(recipient)) : send(recipient);
     if (provider.selfTest === undefined) return sent;
     return sent.then((outcome) => (outcome.kind === "refused" ? states.selfTest.confirm(outcome) : outcome));
+  }
+
+  /** What begins a message may be the answer to another chunk's, so the parent is named. */
+  #traced(send: () => Promise<Outcome>): Promise<Outcome> {
+    const { name } = this.#deps.provider;
+    const attributes = { "messaging.system": name, "messaging.operation.type": "send" };
+    const start = { name: `send ${name}`, kind: "client", attributes, parent: this.#span?.context } as const;
+    return inSpan(start, async (span) => {
+      const outcome = await send();
+      if (outcome.kind !== "sent") span?.fail(outcome.kind);
+      return outcome;
+    });
   }
 
   /** Whether the next chunk, which takes a moment to load, is needed soon after the message at this place. */

@@ -3,6 +3,7 @@
  * check says is as old as the check's beginning, however late it is answered.
  */
 import { sql } from "drizzle-orm";
+import { untraced } from "../../platform/base/tracing.ts";
 import type { Executor } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { nullable, oneOf } from "../../platform/database/readers.ts";
@@ -68,7 +69,8 @@ export class Watch {
   }
 
   #schedule(): NodeJS.Timeout {
-    return setTimeout(() => void this.#poll(), this.#everyMs);
+    // It is for all chunks, and no part of the trace of the first one.
+    return untraced(() => setTimeout(() => void this.#poll(), this.#everyMs));
   }
 
   async #poll(): Promise<void> {

@@ -1,7 +1,9 @@
+import { sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
-import { inSpan, within } from "../../../src/platform/base/tracing.ts";
+import { currentSpan, inSpan, within } from "../../../src/platform/base/tracing.ts";
 import { batched } from "../../../src/platform/database/batched-lookup.ts";
 import { inStatementSpan, inTransactionSpan } from "../../../src/platform/database/statement-spans.ts";
+import { prepared } from "../../../src/platform/database/statements.ts";
 import { recordSpans } from "../../support/recorded-spans.ts";
 
 const request = { name: "request", kind: "server" } as const;
@@ -64,7 +66,7 @@ describe("the span of a statement", () => {
     );
     await failing.catch(() => undefined);
     expect(spans[1]?.error).toBe("23505");
-    expect(JSON.stringify(spans)).not.toContain("1555");
+    expect(JSON.stringify(spans)).not.toContain("+1555");
   });
 });
 
@@ -105,6 +107,17 @@ describe("a statement that requests share", () => {
     ]);
     expect(spans.map(({ name }) => name)).toEqual(["request", "request", "SELECT"]);
     expect(spans[2]?.parent?.traceparent).toBe(spans[1]?.traceparent);
+  });
+
+  test("that is prepared keeps nothing of the request that comes first", async () => {
+    recordSpans();
+    const seen: unknown[] = [];
+    const statement = prepared(["a"], ({ a }) => {
+      seen.push(currentSpan());
+      return sql`select ${a}`;
+    });
+    await inSpan(request, async () => statement({ a: 1 }));
+    expect(seen).toEqual([undefined]);
   });
 
   test("has no span where nobody who asks is recorded", async () => {

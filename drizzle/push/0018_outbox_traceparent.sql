@@ -1,0 +1,1 @@
+ALTER TABLE "push"."outbox" ADD COLUMN "traceparent" text;

@@ -1,0 +1,54 @@
+/** Spans of events and of jobs: parts of the trace of what they were written for, in whatever process. Others have none. */
+import { inSpan, isTracing, type SpanAttributes, type SpanStart } from "../base/tracing.ts";
+import type { CloudEvent } from "./cloud-event.ts";
+
+/** Publishes an event. */
+export function published(event: CloudEvent, publish: () => Promise<void>): Promise<void> {
+  return eventSpan("producer", "publish", "send", "nats", event, publish);
+}
+
+/** Acts on an event. @param system through which it came */
+export function processed(system: string, event: CloudEvent, act: () => Promise<void>): Promise<void> {
+  return eventSpan("consumer", "process", "process", system, event, act);
+}
+
+function eventSpan(
+  kind: SpanStart["kind"],
+  operation: string,
+  operationType: string,
+  system: string,
+  { id, type, traceparent }: CloudEvent,
+  work: () => Promise<void>,
+): Promise<void> {
+  if (!isTracing() || traceparent === undefined) return work();
+  const attributes = messagingAttributes(system, operation, operationType, type, id);
+  return inSpan({ name: `${operation} ${type}`, kind, attributes, parent: { traceparent } }, work);
+}
+
+/** Does a job. @param traceparent names the span that has enqueued it; undefined: none */
+export function inJobSpan(
+  queue: string,
+  id: string,
+  traceparent: string | undefined,
+  work: () => Promise<void>,
+): Promise<void> {
+  if (!isTracing() || traceparent === undefined) return work();
+  const attributes = messagingAttributes("pg-boss", "process", "process", queue, id);
+  return inSpan({ name: `process ${queue}`, kind: "consumer", attributes, parent: { traceparent } }, work);
+}
+
+function messagingAttributes(
+  system: string,
+  operation: string,
+  operationType: string,
+  destination: string,
+  id: string,
+): SpanAttributes {
+  return {
+    "messaging.system": system,
+    "messaging.operation.name": operation,
+    "messaging.operation.type": operationType,
+    "messaging.destination.name": destination,
+    "messaging.message.id": id,
+  };
+}

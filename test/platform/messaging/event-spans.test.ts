@@ -1,0 +1,62 @@
+import { describe, expect, test } from "vitest";
+import { IdentityDeletedSchema } from "../../../gen/proto/auth/v1/events_pb.ts";
+import { type CloudEvent, decodeEvent, encodeEvent } from "../../../src/platform/messaging/cloud-event.ts";
+import { inJobSpan } from "../../../src/platform/messaging/event-spans.ts";
+import { subscriberInTime } from "../../../src/platform/messaging/relay.ts";
+import { recordSpans } from "../../support/recorded-spans.ts";
+
+const traceparent = `00-${"a".repeat(32)}-${"b".repeat(16)}-01`;
+const event: CloudEvent = {
+  specversion: "1.0",
+  id: "0190163d-8694-739b-aea5-966c26f8ad90",
+  source: "https://auth.example.com",
+  type: "auth.identity.deleted.v1",
+  subject: "user-1",
+  time: "2026-01-02T03:04:05.678Z",
+  datacontenttype: "application/json",
+  data: { identityId: "user-1" },
+};
+
+describe("an event over the broker", () => {
+  const overBroker = (sent: CloudEvent, headers: Record<string, string> = {}) => {
+    const encoded = encodeEvent(sent, IdentityDeletedSchema);
+    return decodeEvent(
+      (name) => headers[name] ?? encoded.headers.get(name),
+      encoded.payload,
+      IdentityDeletedSchema,
+    );
+  };
+
+  test("keeps the span that it came to be in, and has none where there was none", () => {
+    expect(overBroker({ ...event, traceparent })).toEqual({ ...event, traceparent });
+    expect(overBroker(event)).toEqual(event);
+  });
+
+  test("is an event, whatever somebody else writes there", () => {
+    expect(overBroker(event, { "ce-traceparent": "garbage" })).toEqual(event);
+  });
+});
+
+describe("what is done about an event, and a job", () => {
+  const acting = { deliver: async () => undefined };
+  const process = (one: CloudEvent) => subscriberInTime(acting.deliver).deliver(one);
+
+  test("is a part of the trace that it came to be in", async () => {
+    const spans = recordSpans();
+    await process({ ...event, traceparent });
+    await inJobSpan("plan", "4d6a", traceparent, acting.deliver);
+    const parent = { traceparent };
+    expect(spans).toMatchObject([
+      { name: "process auth.identity.deleted.v1", kind: "consumer", parent, error: null },
+      { name: "process plan", kind: "consumer", parent, error: null },
+    ]);
+  });
+
+  test("has no span where that was not traced, or nothing is traced here", async () => {
+    await process({ ...event, traceparent });
+    const spans = recordSpans();
+    await process(event);
+    await inJobSpan("plan", "4d6a", undefined, acting.deliver);
+    expect(spans).toEqual([]);
+  });
+});
