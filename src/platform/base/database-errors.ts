@@ -18,9 +18,9 @@ function codeOf(thrown: unknown, pattern: RegExp): string | undefined {
   return undefined;
 }
 
-/** The five-character SQLSTATE of an error that PostgreSQL raised. */
+/** The five-character SQLSTATE of an error that PostgreSQL raised. None begins with E, as EPIPE of a socket does. */
 export function sqlState(thrown: unknown): string | undefined {
-  return codeOf(thrown, /^[0-9A-Z]{5}$/);
+  return codeOf(thrown, /^[0-9A-DF-Z][0-9A-Z]{4}$/);
 }
 
 /** Whether PostgreSQL has refused or ended the connection, and not a statement. */
@@ -43,9 +43,10 @@ export function violatedUnique(thrown: unknown): string | undefined {
 
 /**
  * Class 08 connection, 53 resources, 57P shutdown, 57014 cancelled by a timeout, 55P03 a lock that was not released in
- * time, 25P03 a transaction that has paused for too long, 25006 read-only (a standby).
+ * time, 40001 and 40P01 a transaction that got in the way of another one, 25P03 one that has paused for too long, 25006
+ * read-only (a standby).
  */
-const unavailableStates = /^(08\w{3}|53\w{3}|57P\w{2}|57014|55P03|25P03|25006)$/;
+const unavailableStates = /^(08\w{3}|53\w{3}|57P\w{2}|57014|55P03|40001|40P01|25P03|25006)$/;
 /** Codes of Node's sockets and of postgres.js. */
 const unavailableCodes =
   /^(ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|CONNECT_TIMEOUT|CONNECTION_\w+)$/;

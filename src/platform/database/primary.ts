@@ -1,8 +1,10 @@
 /**
  * The primary among several hosts, of which one after the other may be it. Connections go to the host that was found
  * last. As soon as one of them fails, all hosts are asked at once, and choose-primary.ts decides; what is still open to
- * another host, or began on an earlier timeline, is then ended.
+ * another host, or began on an earlier timeline, is then ended. While connections are open, the other hosts are asked
+ * all the time: a primary that another one has replaced may go on as if nothing had happened.
  */
+import { setTimeout as delay } from "node:timers/promises";
 import { sqlState } from "../base/database-errors.ts";
 import { codeOf } from "../base/error-code.ts";
 import { pause } from "../base/loop.ts";
@@ -23,6 +25,10 @@ import { askStanding } from "./standing.ts";
 
 /** Milliseconds that the other hosts have once one has responded: one that is gone does not hold up the rest. */
 const patienceMs = 500;
+/** Milliseconds between two looks at the other hosts. */
+const watchMs = 2_000;
+/** Milliseconds between two searches that nobody waits for. */
+const searchPauseMs = 500;
 
 interface Dependencies {
   readonly hosts: readonly Address[];
@@ -51,7 +57,12 @@ export class Primary implements Hosts {
   #cluster: string | undefined;
   #timeline = 0;
   #last: Address | undefined;
-  #isInDoubt = true;
+  /** How often there was a reason to search, */
+  #doubts = 1;
+  /** and how many of them there were before the last search that found the primary. */
+  #settled = 0;
+  #isWatching = false;
+  #isSearching = false;
   #search: Promise<Address> | undefined;
   /** The last complaint, which is not repeated. */
   #said = "";
@@ -65,6 +76,10 @@ export class Primary implements Hosts {
         (error: unknown) => ({ address, error }),
       );
     this.#logger = logger;
+  }
+
+  get #isInDoubt(): boolean {
+    return this.#doubts > this.#settled;
   }
 
   /** Those who want to know at the same time share a search. */
@@ -93,12 +108,52 @@ export class Primary implements Hosts {
     if (connection.isClosed) return;
     this.#connections.add(connection);
     this.#endOutdated();
+    void this.#watch();
   }
 
   closed(connection: Connection, error: Error | undefined): void {
     this.#connections.delete(connection);
     // 53300: it has no connection left, which says that it is there.
-    if (error && connection.address === this.#last && sqlState(error) !== "53300") this.#isInDoubt = true;
+    if (error && connection.address === this.#last && sqlState(error) !== "53300") this.#doubt();
+  }
+
+  #doubt(): void {
+    this.#doubts += 1;
+    // Those that have connections need none, and would not search.
+    void this.#searchUntilFound();
+  }
+
+  async #searchUntilFound(): Promise<void> {
+    if (this.#isSearching) return;
+    this.#isSearching = true;
+    while (this.#isInDoubt && this.#connections.size > 0) {
+      await this.locate().catch(() => undefined);
+      await delay(searchPauseMs * (0.5 + Math.random()), undefined, { ref: false });
+    }
+    this.#isSearching = false;
+  }
+
+  /** Looks for a primary of a later timeline, for as long as there are connections. */
+  async #watch(): Promise<void> {
+    if (this.#isWatching) return;
+    this.#isWatching = true;
+    while (this.#connections.size > 0) {
+      await delay(watchMs * (0.75 + Math.random() / 2), undefined, { ref: false });
+      const others = this.#isInDoubt ? [] : this.#hosts.filter((address) => address !== this.#last);
+      await Promise.all(others.map((address) => this.#lookAt(address)));
+    }
+    this.#isWatching = false;
+  }
+
+  async #lookAt(address: Address): Promise<void> {
+    const reply = await this.#ask(address);
+    if (!("standing" in reply)) return;
+    const { cluster, timeline = 0 } = reply.standing;
+    if (cluster !== this.#cluster || timeline <= highest(this.#known)) return;
+    // Whether or not it can be used yet, the one before it cannot.
+    this.#timelines.set(cluster, timeline);
+    this.#doubt();
+    this.#endOutdated();
   }
 
   get #known(): Known {
@@ -106,18 +161,22 @@ export class Primary implements Hosts {
   }
 
   async #find(): Promise<Address> {
+    const doubts = this.#doubts;
     const replies = await this.#askAll();
     const found = replies.filter((reply) => "standing" in reply);
     const choice = choosePrimary(found, this.#known, this.#last);
     this.#complain(choice);
-    if (!choice.primary) throw this.#failure(replies, choice);
+    if (!choice.primary) {
+      this.#endOutdated();
+      throw this.#failure(replies, choice);
+    }
     const { address, standing } = choice.primary;
     const { timeline } = standing;
     if (address !== this.#last || timeline !== this.#timeline)
       this.#logger?.info({ primary: nameOf(address), timeline }, "The primary of the database was found");
     this.#asked.clear();
     this.#last = address;
-    this.#isInDoubt = false;
+    this.#settled = doubts;
     this.#learn(standing);
     return address;
   }

@@ -27,8 +27,9 @@ export async function runTransaction<T>(
   { lock, idle } = defaultLimits,
 ): Promise<T> {
   const begin = `begin; set local lock_timeout = ${lock}; set local idle_in_transaction_session_timeout = ${idle}`;
-  await connection.query(begin, { isScript: true });
   try {
+    // Within: what is cancelled after its first statement has begun a transaction.
+    await connection.query(begin, { isScript: true });
     const result = await work((text, options) => connection.query(text, options));
     const { command } = await connection.query("commit");
     // After a failed statement PostgreSQL rolls back on commit, without an error.

@@ -9,6 +9,7 @@ import type { Address } from "../../../src/platform/database/settings.ts";
 import { createTestDatabase } from "../../support/backends.ts";
 import { backends, closedPort } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
 const a: Address = { host: "a", port: 1 };
 const b: Address = { host: "b", port: 2 };
@@ -256,53 +257,75 @@ describe("a search", () => {
   });
 });
 
-describe.runIf(backends.includes("PostgreSQL"))(
-  "a statement that meets a read-only server: PostgreSQL",
-  () => {
-    const cleanup = suiteCleanup();
+describe.runIf(backends.includes("PostgreSQL"))("connections to PostgreSQL that stay open", () => {
+  const cleanup = suiteCleanup();
 
-    test("ends its connection, and all hosts are asked again", async () => {
-      const own = await createTestDatabase();
-      cleanup.defer(() => own.drop());
-      const { host, port, name: database, user: username, password } = own;
-      const address = { host, port };
-      let asked = 0;
-      const hosts = new Primary({
-        hosts: [address, { host, port: closedPort }],
-        timelines: new Map(),
-        async ask() {
-          asked += 1;
-          return primary(1);
-        },
-        logger: undefined,
-      });
-      const connector = new Connector(hosts, () => undefined);
-      const connect = () =>
-        connector.connect(
-          (at) => ({
-            ...{
-              address: at,
-              prepare: true,
-              timeoutMs: 5_000,
-              connectTimeoutMs: 5_000,
-              checkTimeoutMs: 5_000,
-            },
-            client: { host, port, database, username, password, ssl: false, fetch_types: false },
-            check: async () => primary(1),
-            isDoubtful: (error) => hosts.isDoubtful(error),
-          }),
-          () => undefined,
-        );
-      const connection = await connect();
-      await connection.query("select 1 / 0").catch(() => undefined);
-      expect(connection.isClosed).toBe(false);
-      expect(await hosts.locate()).toBe(address);
-      expect(asked).toBe(2);
-      const write = connection.query("begin read only; create table refused ()", { isScript: true });
-      await expect(write).rejects.toMatchObject({ code: "25006" });
-      expect(connection.isClosed).toBe(true);
-      await (await connect()).end();
-      expect(asked).toBe(4);
+  /** A server that says at first that it is the primary, and another host that says of itself what it is told to. */
+  async function openedHosts() {
+    const own = await createTestDatabase();
+    cleanup.defer(() => own.drop());
+    const { host, port, name: database, user: username, password } = own;
+    const address = { host, port };
+    const other = { host, port: closedPort };
+    let asked = 0;
+    let saysOther: Standing = standby();
+    const hosts = new Primary({
+      hosts: [address, other],
+      timelines: new Map(),
+      async ask(at) {
+        asked += 1;
+        return at === address ? primary(1) : saysOther;
+      },
+      logger: undefined,
     });
-  },
-);
+    const connector = new Connector(hosts, () => undefined);
+    const connect = () =>
+      connector.connect(
+        (at) => ({
+          ...{ address: at, prepare: true },
+          ...{ timeoutMs: 5_000, connectTimeoutMs: 5_000, checkTimeoutMs: 5_000 },
+          client: { host, port, database, username, password, ssl: false, fetch_types: false },
+          check: async () => primary(1),
+          isDoubtful: (error) => hosts.isDoubtful(error),
+        }),
+        () => undefined,
+      );
+    const promoteOther = () => {
+      saysOther = primary(2);
+    };
+    return { hosts, address, other, connect, promoteOther, asked: () => asked };
+  }
+
+  const write = "begin read only; create table refused ()";
+
+  test("a statement that meets a read-only server ends its connection, and all hosts are asked again", async () => {
+    const { hosts, address, connect, asked } = await openedHosts();
+    const connection = await connect();
+    await connection.query("select 1 / 0").catch(() => undefined);
+    expect(connection.isClosed).toBe(false);
+    expect(await hosts.locate()).toBe(address);
+    expect(asked()).toBe(2);
+    await expect(connection.query(write, { isScript: true })).rejects.toMatchObject({ code: "25006" });
+    expect(connection.isClosed).toBe(true);
+    await (await connect()).end();
+    expect(asked()).toBe(4);
+  });
+
+  test("end as soon as one of them fails and another host is the primary, though nobody needs a new one", async () => {
+    const { hosts, other, connect, promoteOther } = await openedHosts();
+    const [reading, writing] = [await connect(), await connect()];
+    promoteOther();
+    await expect(writing.query(write, { isScript: true })).rejects.toMatchObject({ code: "25006" });
+    await waitFor(() => expect(reading.isClosed).toBe(true));
+    expect(await hosts.locate()).toBe(other);
+  });
+
+  test("end soon after another host was promoted, though nothing fails", async () => {
+    const { hosts, other, connect, promoteOther } = await openedHosts();
+    const reading = await connect();
+    promoteOther();
+    await waitFor(() => expect(reading.isClosed).toBe(true));
+    await expect(reading.query("select 1")).rejects.toThrow();
+    expect(await hosts.locate()).toBe(other);
+  });
+});

@@ -4,8 +4,10 @@ import postgres from "postgres";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { authMigrations } from "../../../src/auth/service.ts";
 import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
+import { Connection } from "../../../src/platform/database/connection.ts";
 import type { Database } from "../../../src/platform/database/database.ts";
 import { divide } from "../../../src/platform/database/postgresql.ts";
+import { runTransaction } from "../../../src/platform/database/transaction.ts";
 import { openDatabaseWire } from "../../support/database-wire.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { rows } from "../../support/rows.ts";
@@ -39,6 +41,28 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
 
   const stored = async () => (await admin`select id from public.entries order by id`).map(({ id }) => id);
   const insert = (tx: Database, id: number) => tx.execute(sql`insert into public.entries values (${id})`);
+
+  test("one that fails while it begins leaves none open on its connection", async () => {
+    if (settings.kind !== "postgres") throw new Error("not PostgreSQL");
+    const { name: database, user: username, password } = settings;
+    const [{ host, port } = { host: "", port: 0 }] = settings.hosts;
+    const connection = new Connection(
+      {
+        ...{ address: { host, port }, prepare: false },
+        ...{ timeoutMs: 5_000, connectTimeoutMs: 5_000, checkTimeoutMs: 5_000 },
+        client: { host, port, database, username, ...(password !== undefined && { password }), ssl: false },
+        check: async () => undefined,
+      },
+      () => undefined,
+    );
+    await connection.open();
+    cleanup.defer(() => connection.end());
+    // Refused by the second statement of three.
+    const begun = runTransaction(connection, async () => undefined, { lock: -1, idle: 0 });
+    await expect(begun).rejects.toMatchObject({ code: "22023" });
+    await connection.query("insert into public.entries values (1)");
+    expect(await stored()).toEqual([1]);
+  });
 
   /** Ends the connection of a transaction from the side of the server. */
   async function terminate(tx: Database): Promise<void> {
