@@ -27,6 +27,8 @@ export class Flow {
   #released = 0;
   #inFlight = 0;
   #isStopped = false;
+  /** Whether messages could not begin when they were to, and none has begun since. */
+  #wasBarred = false;
   #whenStarted: (() => void) | undefined;
   #whenIdle: (() => void) | undefined;
 
@@ -76,16 +78,22 @@ export class Flow {
   }
 
   /**
-   * Sends released messages, as far as they may begin and the budget has room. If they could not before, and have missed
-   * their time, they are not released any more: they would go out all at once.
+   * Sends released messages, as far as they may begin and the budget has room. What could not begin for a while, and has
+   * missed its time, is released no more: all that has become due meanwhile would go out at once. What waits for room
+   * keeps its time, since room comes bit by bit, and other processes could not have used that time.
    */
   onRoom(): void {
     const { budget, mayBegin, isLate } = this.#options;
-    while (this.hasReleased && mayBegin()) {
-      if (budget.hasRoom(this) && isLate(this.#next)) {
+    while (this.hasReleased) {
+      if (!mayBegin()) {
+        this.#wasBarred = true;
+        break;
+      }
+      if (this.#wasBarred && isLate(this.#next)) {
         this.#released = this.#next;
         break;
       }
+      this.#wasBarred = false;
       if (!budget.take(this)) return;
       this.#inFlight += 1;
       void this.#sendOne(this.#next++);

@@ -16,13 +16,13 @@ export class InFlightBudget {
     this.#freeForLast = Math.ceil(messages * lastShare);
   }
 
-  hasRoom({ isLast }: Waiting): boolean {
+  #hasRoom({ isLast }: Waiting): boolean {
     return this.#free > 0 && !(isLast && this.#freeForLast === 0);
   }
 
   /** Takes room for a message. @returns whether there was any; otherwise `waiting` is told once there is */
   take(waiting: Waiting): boolean {
-    if (!this.hasRoom(waiting)) {
+    if (!this.#hasRoom(waiting)) {
       this.#queueOf(waiting).add(waiting);
       return false;
     }
