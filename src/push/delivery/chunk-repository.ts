@@ -15,7 +15,7 @@ import {
 } from "../../platform/database/readers.ts";
 import { computed, prepared, rawRows, rows, selection } from "../../platform/database/statements.ts";
 import type { Job } from "../../platform/messaging/jobs.ts";
-import type { DeliveryJob } from "../database.ts";
+import { type DeliveryJob, lastPriority } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks, devices, notifications, providerPaces } from "../schema.ts";
 import { lockPauses, shortenPause, wholeProvider } from "./provider-pauses.ts";
@@ -90,7 +90,7 @@ const n = names(notifications, "n");
 const p = names(providerPaces, "p");
 
 /** What of a job decides whether it may take a chunk. */
-type ChunkJob = Pick<Job<DeliveryJob>, "id" | "retryCount" | "data">;
+type ChunkJob = Pick<Job<DeliveryJob>, "id" | "retryCount" | "priority" | "data">;
 
 /**
  * Whether a try of a job may take the chunk: the chunk names the job, and no other try of it has the chunk, or only
@@ -160,15 +160,18 @@ const updateTaken = prepared(
 export async function takeChunk(
   db: Database,
   provider: ProviderName,
-  { id: jobId, retryCount: jobTry, data }: ChunkJob,
+  { id: jobId, retryCount: jobTry, priority, data }: ChunkJob,
 ): Promise<TakenChunk | undefined> {
   const asOf = performance.now();
   const [row] = await rawRows(db, updateTaken({ provider, id: data.chunkId, jobId, jobTry }));
   if (!row) return undefined;
   const { notificationId, ...notification } = chunkNotification.read(row);
   const rate = providerRate.readJoined(row, "share") ?? { share: 1 };
+  const taken = takenChunk.read(row);
   return {
-    ...takenChunk.read(row),
+    ...taken,
+    // Of chunks that an older version has written, only their job's priority says so.
+    comesLast: taken.comesLast || priority <= lastPriority,
     asOf,
     counts: takenCounts.read(row),
     notification: { id: notificationId, ...notification },

@@ -67,21 +67,24 @@ export function nextTries(
     reason: left.untried === waiting.length ? chunk.reason : reason,
     giveUp: false,
   };
-  const isOld = chunk.reason !== null && chunk.ageMs > rules.giveUpMs;
+  // While nothing shows whose failure it is no try is counted, and only what has failed by itself before has an end.
+  const isOld = hasFailed && chunk.reason !== null && chunk.ageMs > rules.giveUpMs;
   const failed = retries + 1;
   const giveUp = isOld || failed > rules.maxRetries;
   const atMost = (ms: number) => withJitter(Math.min(rules.longestRetryMs, ms), random);
   const backoff = (tries: number) => atMost(rules.firstRetryMs * 2 ** Math.max(0, tries - 1));
   const retry = { services: [], endsWithAnswer: false, isLast: true, reason };
-  // No try is counted while nothing shows whose failure it is, but what has failed by itself before has an end.
-  const isHopeless = isOld && hasFailed;
   // To wait as long as it has failed so far doubles the wait each time, as counted tries would.
-  const unclearMs = isHopeless ? Number.POSITIVE_INFINITY : Math.max(backoff(retries), atMost(chunk.ageMs));
-  const endsWithAnswer = unclear.every(({ service }) => service === wholeProvider);
+  const unclearMs = isOld ? Number.POSITIVE_INFINITY : Math.max(backoff(retries), atMost(chunk.ageMs));
+  // What the provider wants a wait for waits, whoever is answered meanwhile.
+  const wanted = unclear.filter(({ afterMs }) => afterMs > 0);
+  const unanswered = unclear.filter(({ afterMs }) => afterMs === 0);
+  const endsWithAnswer = unanswered.every(({ service }) => service === wholeProvider);
   return [
     ...(waiting.length > 0 ? [wait] : []),
-    ...byWait(unclear, unclearMs).map((part) => ({
-      ...{ ...part, ...retry, endsWithAnswer, retries, giveUp: isHopeless },
+    ...byWait(wanted, unclearMs).map((part) => ({ ...part, ...retry, retries, giveUp: isOld })),
+    ...byWait(unanswered, unclearMs).map((part) => ({
+      ...{ ...part, ...retry, endsWithAnswer, retries, giveUp: isOld },
     })),
     ...byWait(left.failing, giveUp ? Number.POSITIVE_INFINITY : backoff(failed)).map((part) => ({
       ...{ ...part, ...retry, retries: failed, giveUp },

@@ -113,8 +113,21 @@ describe("the next try", () => {
     ],
     [
       "none after an hour of failures",
-      { chunk: { reason: "500", ageMs: 1_001 }, left: { failing: [1] } },
-      [{ retries: 1, giveUp: true }],
+      { chunk: { retries: 1, reason: "500", ageMs: 1_001 }, left: { failing: [1] } },
+      [{ retries: 2, giveUp: true }],
+    ],
+    [
+      "after the first failure of its own, however long nothing has shown whose failures they were",
+      { chunk: { retries: 0, reason: "500", ageMs: 1_001 }, left: { failing: [1] } },
+      [{ afterMs: 10, retries: 1, giveUp: false }],
+    ],
+    [
+      "not before the provider wants it, whoever is answered meanwhile",
+      { chunk: { retries: 0, reason: "503", ageMs: 30 }, left: { unclear: [[1, 25], 2] } },
+      [
+        { devices: [1], afterMs: 30, endsWithAnswer: false },
+        { devices: [2], afterMs: 30, endsWithAnswer: true },
+      ],
     ],
     [
       "none after an hour in which nothing shows whose failure it is, of what has failed by itself before",
