@@ -131,6 +131,9 @@ describe.skipIf(findNats() === undefined || !backends.includes("PostgreSQL"))("e
     for (const user of users) await addDevice(push, user);
     expect(await repeatDeletions()).toBe(users.length);
     await waitFor(async () => expect(await areAllTaken()).toBe(true), 500);
+    await call(push, "", "POST", "push", { title: "Again", message: "Are you back?", utcOffsets: [0] });
+    for (const user of users)
+      await waitFor(async () => expect(await historyOf(push, user), user).toBeGreaterThan(0));
     expect(await removals()).toBe(users.length);
   });
 });
