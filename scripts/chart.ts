@@ -27,6 +27,7 @@ const otherValues = {
     settings: { CACHE_HOST: "redis", SHUTDOWN_DELAY_SECONDS: 30 },
     secrets: ["BROKER_CREDENTIALS", "PLATFORM_SECURITY_API_KEY", "CACHE_PASSWORD"],
   },
+  push: { settings: { PUSH_TTL_SECONDS: 2_419_200 } },
   networkPolicy: { enabled: false },
 };
 
@@ -65,7 +66,8 @@ async function isRefused(values: object): Promise<boolean> {
 process.chdir(ROOT);
 await install();
 const manifests = await render({});
-await render(otherValues);
+if (!(await render(otherValues)).includes('value: "2419200"'))
+  throw new Error("The chart writes a large number with an exponent.");
 if (!(await isRefused(wrongValues))) throw new Error("The check lets wrong manifests pass.");
 const isUpToDate = existsSync(manifestsFile) && readFileSync(manifestsFile, "utf8") === manifests;
 if (isUpToDate) say(`${manifestsFile} is up to date.`);

@@ -60,7 +60,9 @@ describe.each(backends)("the first scrape on %s", (backend) => {
     for (const method of methods) {
       for (const protocol of ["grpc", "connect", "grpc-web"]) {
         const labels = { ...method, protocol, code: "ok" };
-        expect(valuesOf(families, "gatepost_rpc_duration_seconds_count", labels)).toEqual([0]);
+        // Push makes a call to auth before it is ready.
+        const isMade = method.method === "Introspect" && protocol === "grpc";
+        expect(valuesOf(families, "gatepost_rpc_duration_seconds_count", labels)).toEqual([isMade ? 1 : 0]);
       }
     }
   });

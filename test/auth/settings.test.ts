@@ -126,7 +126,7 @@ describe("production", () => {
     const env = production();
     const settings = await read(env);
     expect(settings).toMatchObject({
-      database: { kind: "postgres", host: "db.internal" },
+      database: { kind: "postgres", hosts: [{ host: "db.internal" }] },
       issuer: "https://auth.example.com/api/auth",
       internalClient: { clientId: "internal", clientSecret: "a-long-enough-internal-secret" },
       platformSecurityApiKey: undefined,

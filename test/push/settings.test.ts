@@ -221,7 +221,7 @@ describe("in production mode", () => {
     });
     const { auth, push } = await readSettings(names);
     expect(push).toMatchObject({
-      database: { kind: "postgres", host: "push-db" },
+      database: { kind: "postgres", hosts: [{ host: "push-db" }] },
       janitorIntervalSeconds: 90,
       security: { apiKey: "0123456789abcdef" },
     });

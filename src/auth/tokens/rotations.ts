@@ -5,6 +5,7 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
+import { untraced } from "../../platform/base/tracing.ts";
 import { uuidv7 } from "../../platform/crypto/uuid.ts";
 import { batched } from "../../platform/database/batched-lookup.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
@@ -89,7 +90,7 @@ export function createRotations(db: Database, unstamped: (error: unknown) => voi
   }
 
   function stampLater(): void {
-    if (seen.length > 0) timer ??= setTimeout(() => void stamp(), stampAfterMs).unref();
+    if (seen.length > 0) timer ??= untraced(() => setTimeout(() => void stamp(), stampAfterMs).unref());
   }
 
   async function stamp(): Promise<void> {

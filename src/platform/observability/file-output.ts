@@ -7,6 +7,7 @@
  */
 import { close, constants, fstat, mkdir, open, read, stat, write } from "node:fs";
 import { dirname } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { promisify } from "node:util";
 import type { DestinationStream } from "pino";
 
@@ -27,6 +28,8 @@ const readFrom: (
 ) => Promise<unknown> = promisify(read);
 
 const lineFeed = 0x0a;
+/** Milliseconds after which a line that has no end was written in part. */
+const tornAfterMs = 20;
 
 /** Opens the file for appending, and makes it, and its directory, if it is missing. @throws if it cannot be written, or is no file */
 export async function createFileOutput(path: string): Promise<FileOutput> {
@@ -81,7 +84,14 @@ async function openFile(path: string): Promise<number> {
   throw notAFile(path);
 }
 
+/** Whether it does so for a moment: another process may be about to end its line. */
 async function endsWithinLine(file: number): Promise<boolean> {
+  if (!(await lacksLineEnd(file))) return false;
+  await setTimeout(tornAfterMs);
+  return lacksLineEnd(file);
+}
+
+async function lacksLineEnd(file: number): Promise<boolean> {
   const { size } = await promisify(fstat)(file);
   if (size === 0) return false;
   const last = Buffer.alloc(1);

@@ -5,11 +5,16 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .part }}
 {{- end }}
 
+{{/* A value as text. Numbers of a file of values are floating-point, of which large ones would get an exponent. */}}
+{{- define "gatepost.text" -}}
+{{- if and (kindIs "float64" .) (eq (toString (floor .)) (toString .)) }}{{ printf "%.0f" . }}{{ else }}{{ toString . }}{{ end }}
+{{- end }}
+
 {{/* All environment variables of a part: a dict of `settings`, and of `secrets`, which are files. */}}
 {{- define "gatepost.env" -}}
 - { name: NODE_ENV, value: production }
 {{- range $name, $value := .settings }}
-- { name: {{ $name }}, value: {{ $value | toString | quote }} }
+- { name: {{ $name }}, value: {{ include "gatepost.text" $value | quote }} }
 {{- end }}
 {{- range .secrets }}
 - { name: {{ . }}_FILE, value: /run/secrets/gatepost/{{ . }} }
