@@ -141,9 +141,13 @@ try {
   say(`${world.members.length} processes are up.`);
   isFine = report(await Promise.race([play(world, seconds, seed), interrupted]));
 } finally {
-  if (logs !== undefined)
-    for (const { name, process, formerLogs } of world.members)
-      writeFileSync(`${logs}-${name}.log`, formerLogs + process.logs());
+  for (const { name, process, formerLogs } of world.members) {
+    const log = formerLogs + process.logs();
+    if (logs !== undefined) writeFileSync(`${logs}-${name}.log`, log);
+    // What was answered 500 is said there only.
+    const errors = log.split("\n").filter((line) => line.includes('"level":"error"'));
+    if (!isFine) for (const line of errors.slice(0, 20)) say(`${name}: ${line}`);
+  }
   await world.close();
 }
 process.exit(isFine ? 0 : 1);
