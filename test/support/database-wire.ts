@@ -16,6 +16,8 @@ export interface DatabaseWire {
   strand(): void;
   /** The connections of now are reset, at both ends. */
   reset(): void;
+  /** PostgreSQL's end of the connections of now is closed (FIN); it reads on. Resolves at the moment they are sent. */
+  end(): Promise<void>;
   /** Everything takes so many milliseconds longer, each way; 0 ends that. */
   delay(ms: number): void;
   close(): Promise<void>;
@@ -24,6 +26,7 @@ export interface DatabaseWire {
 /** Listens on a port of its own and passes everything on to this one. */
 export async function openDatabaseWire(host: string, port: number): Promise<DatabaseWire> {
   const sockets = new Set<Socket>();
+  const clients = new Set<Socket>();
   const stranded = new WeakSet<Socket>();
   let isHanging = false;
   let delayMs = 0;
@@ -31,6 +34,8 @@ export async function openDatabaseWire(host: string, port: number): Promise<Data
 
   function pass(client: Socket): void {
     const database = connect(target.port, target.host);
+    clients.add(client);
+    client.once("close", () => clients.delete(client));
     for (const [from, to] of [
       [client, database],
       [database, client],
@@ -99,6 +104,9 @@ export async function openDatabaseWire(host: string, port: number): Promise<Data
     },
     reset() {
       for (const socket of sockets) socket.resetAndDestroy();
+    },
+    async end() {
+      await Promise.all([...clients].map((client) => new Promise<void>((sent) => client.end(sent))));
     },
     delay(ms) {
       delayMs = ms;

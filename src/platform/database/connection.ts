@@ -205,11 +205,12 @@ export class Connection {
     const { host, port } = this.address;
     const socket = connect({ host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 });
     this.#socket = socket;
-    const connected = Promise.withResolvers<void>();
-    socket.once("connect", connected.resolve).once("error", connected.reject);
-    socket.once("close", () => connected.reject(connectionLost("the connection was not made")));
-    await connected.promise;
-    socket.removeAllListeners();
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const lost = () => reject(connectionLost("the connection was not made"));
+    socket.once("connect", resolve).once("error", reject).once("close", lost);
+    await promise;
+    // Node has listeners of its own: by them, what is written after the other end has closed fails as a lost connection.
+    socket.off("error", reject).off("close", lost);
     return socket;
   }
 }
