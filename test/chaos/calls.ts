@@ -22,9 +22,12 @@ interface Call {
 export interface Calls {
   /** Calls once. @returns undefined if there was no answer */
   once(call: Call): Promise<Answer | undefined>;
-  /** Calls until it is answered and not with 429 or 503, at another process each time. Harmless calls only. */
+  /** Calls until it is answered and not to try again, at another process each time. Harmless calls only. */
   send(call: Call): Promise<Answer>;
 }
+
+/** Whether the caller is to try again: also where a process stood still until the request seemed to have taken too long. */
+export const isToBeRepeated = ({ status }: Answer) => status === 408 || status === 429 || status === 503;
 
 const path = "/api/push-orchestration/v1/pushprovider";
 /** Milliseconds; a process may be stopped. */
@@ -71,7 +74,7 @@ export function createCalls({ members, auth }: Pick<World, "members" | "auth">, 
     async send(call) {
       for (;;) {
         const answer = await once(call);
-        if (answer && answer.status !== 429 && answer.status !== 503) return answer;
+        if (answer && !isToBeRepeated(answer)) return answer;
         await pause(200);
       }
     },

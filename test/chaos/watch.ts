@@ -1,7 +1,7 @@
 /** Looks at the progress of every notification all the time: do the sums add up, and does no figure go back? */
 import { setTimeout as pause } from "node:timers/promises";
 import type { components } from "../../gen/openapi/push-orchestration.ts";
-import type { Calls } from "./calls.ts";
+import { type Calls, isToBeRepeated } from "./calls.ts";
 import type { Sent, Work } from "./work.ts";
 
 type Progress = components["schemas"]["NotificationProgress"];
@@ -49,7 +49,7 @@ export function watchProgress({ sent }: Pick<Work, "sent">, calls: Calls): Progr
   async function look(one: Sent): Promise<void> {
     const before = seen.get(one.id);
     const answer = await calls.once({ method: "GET", path: `/notifications/${one.id}` });
-    if (answer === undefined || answer.status === 503 || answer.status === 429) return;
+    if (answer === undefined || isToBeRepeated(answer)) return;
     if (answer.status !== 200) {
       wrong.add(`progress of ${one.id} was answered ${answer.status}: ${answer.text}`);
       return;

@@ -67,7 +67,8 @@ async function startMember(
   ofCluster: readonly string[] = [],
 ): Promise<Nats> {
   const program = findNats();
-  if (program === undefined) throw new Error("nats-server is not on this machine.");
+  if (program === undefined)
+    throw new Error("nats-server is not on this machine. Debian: apt-get install nats-server");
   const directory = mkdtempSync(join(tmpdir(), "gatepost-test-"));
   const disk = join(directory, "disk");
   const options = ["--addr", "127.0.0.1", "--jetstream", "--store_dir", disk, ...ofCluster];
