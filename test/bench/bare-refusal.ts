@@ -30,9 +30,11 @@ const ready = () => process.stdout.write("ready\n");
 if (protocol === "grpc") {
   const server = createHttp2Server();
   // A response that ends before its request costs clients the connection (src/platform/base/early-responses.ts).
-  server.on("stream", (stream) =>
-    stream.resume().once("end", () => stream.respond(trailers, { endStream: true })),
-  );
+  server.on("stream", (stream) => {
+    // Of a request that its client has given up there is nobody to tell.
+    stream.on("error", () => undefined);
+    stream.resume().once("end", () => stream.respond(trailers, { endStream: true }));
+  });
   server.listen(Number(port), "127.0.0.1", ready);
 } else {
   const server = createServer((_request, response) => response.writeHead(503, headers).end(body));
