@@ -75,6 +75,10 @@ export class ProviderRateLimiter {
       endMs: computed(number, fromNow(p.nextAt)),
       lengthMs: computed(number, lengthMs),
     });
+    // The clock is read once the row is ours: what has passed during the wait for it is nobody's any more.
+    const held = sql`
+      select from ${providerPaces}
+      where ${columns.provider} = ${provider} and ${columns.service} = ${wholeProvider} for update`;
     const next = await this.#row(
       db,
       reserved,
@@ -83,7 +87,7 @@ export class ProviderRateLimiter {
         set ${columns.nextAt} = case
             when ${p.nextAt} > t.at + ${maxReservationAhead} then t.at + make_interval(secs => ${lengthMs} / 1000)
             else greatest(${p.nextAt}, t.at) + make_interval(secs => ${lengthMs} / 1000) end
-        from (select clock_timestamp() as at) t
+        from (select clock_timestamp() as at from (${held}) held) t
         where ${p.provider} = ${provider} and ${p.service} = ${wholeProvider}
         returning ${reserved}`,
     );

@@ -1,4 +1,5 @@
 /** The rate limiter: its limit, its ramp, and the effect of failures. */
+import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
@@ -8,6 +9,7 @@ import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { stopwatch } from "../../support/stopwatch.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
 import { createDeliveryTest, type DeliveryTest, recordingProvider } from "./delivery-fixture.ts";
 
 /** What waits for a check of its notification, on a machine that has no time for it, goes out together afterwards. */
@@ -113,6 +115,29 @@ describe.each(backends)("the rate limiter on %s", (backend) => {
       sql`select extract(epoch from next_at)::float8 as at from push.provider_paces`,
     );
     expect((ended?.at ?? 0) - (begun?.at ?? 0)).toBeCloseTo(2, 3);
+  });
+
+  // The embedded database runs one transaction at a time: nothing waits for its row.
+  it.runIf(backend === "PostgreSQL")("gives out no moment that passed while it waited", async () => {
+    const limiter = rateLimiterOf({ maxPerSecond: 100 });
+    await limiter.reserve(1, 0);
+    const other = await test.database.open();
+    let reserving: ReturnType<typeof limiter.reserve> | undefined;
+    await other.db.transaction(async (tx) => {
+      await tx.execute(sql`select 1 from push.provider_paces for update`);
+      reserving = limiter.reserve(10, 0);
+      await waitFor(async () => {
+        const waiting = sql`select 1 as one from pg_stat_activity where wait_event_type = 'Lock'`;
+        expect(await rows(tx, waiting)).toHaveLength(1);
+      });
+      await setTimeout(800);
+    });
+    const { endMs } = (await reserving) ?? {};
+    const ahead = sql`(extract(epoch from next_at - clock_timestamp()) * 1000)::float8 as ahead`;
+    const [row] = await rows<{ ahead: number }>(test.db, sql`select ${ahead} from push.provider_paces`);
+    // Others get what comes after these 100 ms.
+    expect(row?.ahead).toBeGreaterThan(-500);
+    expect(endMs).toBeCloseTo(100, -1.3);
   });
 
   it("gives no more out at once than a slice of time holds, and something however slow it is", async () => {
