@@ -8,6 +8,7 @@ import { connect, type Socket } from "node:net";
 import { drizzle } from "drizzle-orm/postgres-js";
 import postgres from "postgres";
 import { Deadlines } from "../base/deadlines.ts";
+import { codeOf } from "../base/error-code.ts";
 import { type BackendKey, requestCancel } from "./cancel.ts";
 import type { Standing } from "./choose-primary.ts";
 import type { Address } from "./settings.ts";
@@ -26,7 +27,7 @@ export interface ConnectionOptions {
   readonly prepare: boolean;
   /** Milliseconds that a statement may take before the connection is ended: longer than the server's own limit. */
   readonly timeoutMs: number;
-  /** Milliseconds from the first packet to the end of `check`. */
+  /** Milliseconds from the first packet to the end of `check`, all in all. */
   readonly connectTimeoutMs: number;
   /** Milliseconds that `check` may take later. */
   readonly checkTimeoutMs: number;
@@ -74,6 +75,8 @@ export class Connection {
   #standing: Standing | undefined;
   #socket: Socket | undefined;
   #backend: BackendKey | undefined;
+  /** Whether there is somebody at the other end; perhaps nobody who responds. */
+  #isConnected = false;
   #isUnconfirmed = false;
   #isClosed = false;
 
@@ -127,8 +130,11 @@ export class Connection {
 
   /** Rejects, and ends the connection, if the server does not respond soon or is not one to use. */
   async check(timeoutMs = this.#options.checkTimeoutMs): Promise<void> {
+    const deadline = performance.now() + timeoutMs;
+    const query = (text: string) =>
+      this.query(text, { timeoutMs: deadline - performance.now(), isScript: true });
     try {
-      this.#standing = await this.#options.check((text) => this.query(text, { timeoutMs, isScript: true }));
+      this.#standing = await this.#options.check(query);
     } catch (error) {
       this.close(connectionLost("its check failed"));
       throw error;
@@ -144,7 +150,9 @@ export class Connection {
       const inFlight: InFlight = {
         deadline: performance.now() + timeoutMs,
         expire: () => {
-          const late = connectionLost("the database did not respond in time");
+          const late = this.#isConnected
+            ? connectionLost("the database did not respond in time")
+            : Object.assign(new Error("no connection was made in time"), { code: "CONNECT_TIMEOUT" });
           reject(late);
           this.abandon(late);
         },
@@ -206,13 +214,22 @@ export class Connection {
     const socket = connect({ host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 });
     this.#socket = socket;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const failed = (error: Error) => reject(inOneLine(error));
     const lost = () => reject(connectionLost("the connection was not made"));
-    socket.once("connect", resolve).once("error", reject).once("close", lost);
+    socket.once("connect", resolve).once("error", failed).once("close", lost);
     await promise;
+    this.#isConnected = true;
     // Node has listeners of its own: by them, what is written after the other end has closed fails as a lost connection.
-    socket.off("error", reject).off("close", lost);
+    socket.off("error", failed).off("close", lost);
     return socket;
   }
+}
+
+/** A host may have several addresses, none of which could be connected to. The error of all has no message. */
+function inOneLine(error: Error): Error {
+  if (!(error instanceof AggregateError)) return error;
+  const message = error.errors.map((one) => (one instanceof Error ? one.message : String(one))).join("; ");
+  return Object.assign(new Error(message, { cause: error }), { code: codeOf(error) ?? "ECONNREFUSED" });
 }
 
 /** An error with the driver's code, by which callers recognise that the database is unavailable. */

@@ -2,7 +2,8 @@
  * The primary among several hosts, of which one after the other may be it. Connections go to the host that was found
  * last. As soon as one of them fails, all hosts are asked at once, and choose-primary.ts decides; what is still open to
  * another host, or began on an earlier timeline, is then ended. While connections are open, the other hosts are asked
- * all the time: a primary that another one has replaced may go on as if nothing had happened.
+ * all the time: a primary that another one has replaced may go on as if nothing had happened. For as long as a process
+ * may not have noticed, nobody uses its successor, so that what is acknowledged there is not denied here.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { sqlState } from "../base/database-errors.ts";
@@ -14,6 +15,7 @@ import {
   type Found,
   highest,
   type Known,
+  newestOf,
   type Role,
   roleOf,
   type Standing,
@@ -23,18 +25,28 @@ import type { Hosts } from "./hosts.ts";
 import type { Address } from "./settings.ts";
 import { askStanding } from "./standing.ts";
 
-/** Milliseconds that the other hosts have once one has responded: one that is gone does not hold up the rest. */
+/**
+ * Milliseconds that the other hosts have once one has responded, so that one that is gone does not hold up the rest.
+ * It does where it may be a newer primary than the one that was found.
+ */
 const patienceMs = 500;
-/** Milliseconds between two looks at the other hosts. */
-const watchMs = 2_000;
+/** Milliseconds between two looks at the other hosts, a quarter more or less. */
+const watchMs = 800;
 /** Milliseconds between two searches that nobody waits for. */
 const searchPauseMs = 500;
+/**
+ * Milliseconds after which every process that reaches a new primary has left the old one: by its next look, which takes
+ * two seconds at most.
+ */
+const leftMs = 3_250;
+/** Milliseconds between two doubts because of a read-only transaction. */
+const readOnlyPauseMs = 5_000;
 
 interface Dependencies {
   readonly hosts: readonly Address[];
-  /** The highest timeline that this process has seen of each cluster: whoever holds connections adds to it. */
+  /** The highest timeline of each cluster of which this process knows: whoever holds connections adds to it. */
   readonly timelines: Map<string, number>;
-  /** Asks a host what it is, on a connection of its own, which takes a few seconds at most. */
+  /** Asks a host what it is, on a connection of its own, which takes two seconds at most. */
   readonly ask: (address: Address) => Promise<Standing>;
   /** Undefined in commands, which end before the primary changes. */
   readonly logger: Readonly<Record<"info" | "warn", (fields: object, message: string) => void>> | undefined;
@@ -42,6 +54,8 @@ interface Dependencies {
 
 /** What became of asking a host. */
 type Reply = Found | { readonly address: Address; readonly error: unknown };
+
+type Replies = ReadonlyMap<Address, Reply>;
 
 const nameOf = ({ host, port }: Address) => `${host}:${port}`;
 
@@ -57,6 +71,12 @@ export class Primary implements Hosts {
   #cluster: string | undefined;
   #timeline = 0;
   #last: Address | undefined;
+  /** What each host said last, unless it has been away since. */
+  readonly #before = new Map<Address, Standing>();
+  /** When each timeline of a primary was found first, by performance.now(). */
+  readonly #firstFound = new Map<number, number>();
+  /** When a read-only transaction raises doubts again, by performance.now(). */
+  #readOnlyUntil = 0;
   /** How often there was a reason to search, */
   #doubts = 1;
   /** and how many of them there were before the last search that found the primary. */
@@ -72,8 +92,14 @@ export class Primary implements Hosts {
     this.#timelines = timelines;
     this.#ask = (address) =>
       ask(address).then(
-        (standing) => ({ address, standing }),
-        (error: unknown) => ({ address, error }),
+        (standing) => {
+          this.#before.set(address, standing);
+          return { address, standing };
+        },
+        (error: unknown) => {
+          if (isAway(error)) this.#before.delete(address);
+          return { address, error };
+        },
       );
     this.#logger = logger;
   }
@@ -101,7 +127,13 @@ export class Primary implements Hosts {
 
   /** It takes no writes, or no standby confirms its commits, perhaps as they follow another primary. */
   isDoubtful(error: unknown): boolean {
-    return sqlState(error) === "25006" || codeOf(error) === "CONNECTION_UNCONFIRMED";
+    if (codeOf(error) === "CONNECTION_UNCONFIRMED") return true;
+    if (sqlState(error) !== "25006") return false;
+    // A primary may be set to read-only transactions. Each write meets that, and each search would find it again.
+    const now = performance.now();
+    if (now < this.#readOnlyUntil) return false;
+    this.#readOnlyUntil = now + readOnlyPauseMs;
+    return true;
   }
 
   opened(connection: Connection): void {
@@ -148,11 +180,15 @@ export class Primary implements Hosts {
   async #lookAt(address: Address): Promise<void> {
     const reply = await this.#ask(address);
     if (!("standing" in reply)) return;
-    const { cluster, timeline = 0 } = reply.standing;
-    if (cluster !== this.#cluster || timeline <= highest(this.#known)) return;
-    // Whether or not it can be used yet, the one before it cannot.
-    this.#timelines.set(cluster, timeline);
+    const { cluster } = reply.standing;
+    if (cluster !== this.#cluster || newestOf(reply.standing) <= highest(this.#known)) return;
+    this.#hearOf(cluster, newestOf(reply.standing));
     this.#doubt();
+  }
+
+  /** Whether or not the primary of a later timeline can be used yet, the one before it cannot. */
+  #hearOf(cluster: string, timeline: number): void {
+    this.#timelines.set(cluster, Math.max(timeline, this.#timelines.get(cluster) ?? 0));
     this.#endOutdated();
   }
 
@@ -162,14 +198,11 @@ export class Primary implements Hosts {
 
   async #find(): Promise<Address> {
     const doubts = this.#doubts;
-    const replies = await this.#askAll();
-    const found = replies.filter((reply) => "standing" in reply);
-    const choice = choosePrimary(found, this.#known, this.#last);
+    const { replies, choice } = await this.#askAll();
     this.#complain(choice);
-    if (!choice.primary) {
-      this.#endOutdated();
-      throw this.#failure(replies, choice);
-    }
+    if (choice.cluster !== undefined) this.#hearOf(choice.cluster, choice.newest);
+    if (!choice.primary) throw this.#failure(replies, choice);
+    await this.#othersHaveLeft(replies, choice.primary);
     const { address, standing } = choice.primary;
     const { timeline } = standing;
     if (address !== this.#last || timeline !== this.#timeline)
@@ -181,31 +214,63 @@ export class Primary implements Hosts {
     return address;
   }
 
-  /** Asks all hosts. @returns their replies, in the order of the list, without those that take too long */
-  async #askAll(): Promise<readonly Reply[]> {
+  /**
+   * Asks all hosts. Those that take longer than the first one have no part in the choice, unless it hangs on them:
+   * then it is made once they have responded, or it is certain that they do not.
+   */
+  async #askAll(): Promise<{ readonly replies: Replies; readonly choice: Choice }> {
     const replies = new Map<Address, Reply>();
     const isOver = new AbortController();
-    const all = this.#hosts.map(async (address) => {
-      const asked = this.#asked.get(address) ?? this.#ask(address);
-      this.#asked.set(address, asked);
-      const reply = await asked;
-      if (isOver.signal.aborted) return;
-      this.#asked.delete(address);
-      replies.set(address, reply);
-      if ("standing" in reply) void pause(patienceMs, isOver.signal).then(() => isOver.abort());
-    });
-    const aborted = Promise.withResolvers<void>();
-    isOver.signal.addEventListener("abort", () => aborted.resolve());
-    await Promise.race([Promise.all(all), aborted.promise]);
-    isOver.abort();
-    return this.#hosts.flatMap((address) => replies.get(address) ?? []);
+    const told = Promise.withResolvers<void>();
+    const all = Promise.all(
+      this.#hosts.map(async (address) => {
+        const asked = this.#asked.get(address) ?? this.#ask(address);
+        this.#asked.set(address, asked);
+        const reply = await asked;
+        if (isOver.signal.aborted) return;
+        this.#asked.delete(address);
+        replies.set(address, reply);
+        if ("standing" in reply) told.resolve();
+      }),
+    );
+    try {
+      await Promise.race([all, told.promise.then(() => pause(patienceMs, isOver.signal))]);
+      const soon = this.#choose(replies);
+      if (!soon.withheld || replies.size === this.#hosts.length) return { replies, choice: soon };
+      await all;
+      return { replies, choice: this.#choose(replies) };
+    } finally {
+      isOver.abort();
+    }
+  }
+
+  #choose(replies: Replies): Choice {
+    const told = this.#hosts.map((address) => ({ address, reply: replies.get(address) }));
+    const found = told.flatMap(({ reply }) => (reply && "standing" in reply ? [reply] : []));
+    const silent = told
+      .filter(({ reply }) => !reply || ("error" in reply && !isAway(reply.error)))
+      .map(({ address }) => ({ address, before: this.#before.get(address) }));
+    return choosePrimary({ found, silent }, this.#known, this.#last);
+  }
+
+  /** Waits until nobody uses the primary before, where that may be alive. */
+  async #othersHaveLeft(replies: Replies, { address, standing: { timeline = 0 } }: Found): Promise<void> {
+    const foundAt = this.#firstFound.get(timeline) ?? performance.now();
+    this.#firstFound.set(timeline, foundAt);
+    if (address === this.#last && timeline === this.#timeline) return;
+    const mayWrite = (host: Address) => {
+      const reply = replies.get(host);
+      const standing = reply && "standing" in reply ? reply.standing : this.#before.get(host);
+      return standing?.timeline !== undefined && standing.timeline < timeline;
+    };
+    const lastsMs = foundAt + leftMs - performance.now();
+    if (lastsMs > 0 && this.#hosts.some(mayWrite)) await pause(lastsMs);
   }
 
   #learn({ cluster, timeline = 0 }: Standing): void {
     this.#cluster = cluster;
     this.#timeline = timeline;
-    this.#timelines.set(cluster, timeline);
-    this.#endOutdated();
+    this.#hearOf(cluster, timeline);
   }
 
   #endOutdated(): void {
@@ -217,35 +282,49 @@ export class Primary implements Hosts {
   }
 
   /** Says what should not be, once for as long as it lasts. */
-  #complain({ primary, roles }: Choice): void {
+  #complain({ primary, withheld, rivals, roles, newest }: Choice): void {
     const named = (role: string) =>
       roles.filter((one) => one.role === role).map(({ address }) => nameOf(address));
     const [primaries, outdated, foreign] = [named("primary"), named("outdated"), named("foreign")];
-    const said = JSON.stringify([primaries.length > 1 && primaries, outdated, foreign]);
+    const silent = rivals.map(nameOf);
+    const said = JSON.stringify([primaries.length > 1 && primaries, outdated, foreign, silent]);
     if (said === this.#said) return;
     this.#said = said;
     const used = primary && nameOf(primary.address);
+    if (withheld)
+      this.#logger?.warn(
+        { withheld: nameOf(withheld.address), timeline: newest, silent },
+        "A primary is not used, as a host that does not say what it is may be a newer one",
+      );
     if (primaries.length > 1)
       this.#logger?.warn(
         { primaries, used },
         "Several hosts are primaries of the same timeline; one is used",
       );
     if (outdated.length > 0)
-      this.#logger?.warn({ outdated, used }, "A host takes writes on an old timeline, and is not used");
+      this.#logger?.warn(
+        { outdated, timeline: newest, used },
+        "A host takes writes on an old timeline, and is not used",
+      );
     if (foreign.length > 0)
       this.#logger?.warn({ foreign, used }, "The hosts belong to different clusters; only one's are used");
   }
 
-  #failure(replies: readonly Reply[], { roles }: Choice): Error {
-    const errors = replies.flatMap((reply) => ("error" in reply ? [reply] : []));
+  #failure(replies: Replies, { roles, rivals }: Choice): Error {
+    const errors = this.#hosts.flatMap((host) => {
+      const reply = replies.get(host);
+      return reply && "error" in reply ? [reply] : [];
+    });
     const told = this.#hosts.map((host) => {
       const role = roles.find(({ address }) => address === host)?.role;
       const failed = errors.find(({ address }) => address === host);
-      return `${nameOf(host)} ${role ? words[role] : failed ? `(${messageOf(failed.error)})` : "has not responded"}`;
+      const said = role ? words[role] : failed ? `(${messageOf(failed.error)})` : "has not responded";
+      return `${nameOf(host)} ${said}${rivals.includes(host) ? " and may be a newer primary" : ""}`;
     });
     // What a server itself has said comes first: it may just be starting, or have no connection left.
     const said = errors.find(({ error }) => sqlState(error)) ?? (roles.length === 0 ? errors[0] : undefined);
-    return noPrimary(`no host is the primary: ${told.join(", ")}`, said?.error);
+    const what = rivals.length > 0 ? "it is not certain which host is the primary" : "no host is the primary";
+    return noPrimary(`${what}: ${told.join(", ")}`, said?.error);
   }
 }
 
@@ -255,6 +334,14 @@ const words: Readonly<Record<Role, string>> = {
   outdated: "writes an old timeline",
   foreign: "belongs to another cluster",
 };
+
+const awayCodes =
+  /^(ECONNREFUSED|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|CONNECT_TIMEOUT)$/;
+
+/** Whether nobody takes connections there, so that nobody writes there either: 57P03 says a server that is starting. */
+function isAway(error: unknown): boolean {
+  return sqlState(error) === "57P03" || awayCodes.test(codeOf(error) ?? "");
+}
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

@@ -1,68 +1,64 @@
-/** One connection to PostgreSQL: what is said of it once it has ended. */
-import { once } from "node:events";
-import { connect as connectSocket, createServer, type Socket } from "node:net";
+/** A connection on its way to the server, and its checks. */
+import dns from "node:dns";
 import { beforeAll, describe, expect, test } from "vitest";
-import { isDatabaseUnavailable, sqlState } from "../../../src/platform/base/database-errors.ts";
-import { Connection } from "../../../src/platform/database/connection.ts";
-import { listening } from "../../../src/platform/http/server.ts";
-import { type DatabaseWire, openDatabaseWire } from "../../support/database-wire.ts";
-import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
-import { backends } from "../../support/servers.ts";
+import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
+import { Connection, type ConnectionOptions } from "../../../src/platform/database/connection.ts";
+import { createTestDatabase, type TestDatabase } from "../../support/backends.ts";
+import { backends, closedPort } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
-describe.runIf(backends.includes("PostgreSQL"))("a connection that the server ends: PostgreSQL", () => {
+describe.runIf(backends.includes("PostgreSQL"))("a connection to PostgreSQL", () => {
   const cleanup = suiteCleanup();
-  let wire: DatabaseWire;
-  /** What is sent at one end of it arrives at the other. */
-  let bell: readonly [ringer: Socket, rung: Socket];
+  let own: TestDatabase;
   beforeAll(async () => {
-    const { hostname, port } = requiredPostgresUrl();
-    wire = await openDatabaseWire(hostname, Number(port));
-    cleanup.defer(() => wire.close());
-    const server = createServer();
-    cleanup.defer(async () => void server.close());
-    const ringer = connectSocket(await listening(server, "127.0.0.1", 0));
-    const [rung]: Socket[] = await once(server, "connection");
-    cleanup.defer(async () => void ringer.destroy());
-    if (rung) bell = [ringer, rung];
+    own = await createTestDatabase();
+    cleanup.defer(() => own.drop());
   });
 
-  /** A connection as the administrator of the test's cluster. */
-  async function connect(): Promise<Connection> {
-    const { username, password, pathname } = requiredPostgresUrl();
-    const address = { host: "127.0.0.1", port: wire.port };
-    const login = { username, ...(password !== "" && { password }), database: pathname.slice(1), ssl: false };
-    const connection = new Connection(
+  function connection(
+    options: Pick<ConnectionOptions, "check">,
+    address: { host: string; port: number } = own,
+  ) {
+    const { name: database, user: username, password } = own;
+    return new Connection(
       {
-        ...{ address, prepare: false },
-        ...{ timeoutMs: 5_000, connectTimeoutMs: 5_000, checkTimeoutMs: 5_000 },
-        client: { ...address, ...login },
-        check: async (query) => void (await query("select 1")),
+        ...{ address, prepare: true, timeoutMs: 5_000, connectTimeoutMs: 1_000, checkTimeoutMs: 1_000 },
+        client: { ...address, database, username, password, ssl: false, fetch_types: false },
+        ...options,
       },
       () => undefined,
     );
-    await connection.open();
-    return connection;
   }
 
-  test("fails a statement that is sent when its end has arrived, as where it is unavailable", async () => {
-    const connection = await connect();
-    const [ringer, rung] = bell;
-    // Long enough that the driver writes it at once, and not at the end of the turn.
-    const sent = once(rung, "data").then(() => connection.query(`select 1 -- ${"x".repeat(2_000)}`));
-    // Both arrive in one turn of the event loop, the end first: Node closes the socket at the end of that turn.
-    await wire.end();
-    ringer.write("x");
-    const failure = await sent.catch((error: unknown) => error);
-    expect(failure).toBeInstanceOf(Error);
-    expect(isDatabaseUnavailable(failure)).toBe(true);
+  test("is not opened if the statements of its check take longer than it may, all in all", async () => {
+    const opened = connection({
+      async check(query) {
+        await query("select pg_sleep(0.7)");
+        await query("select pg_sleep(0.7)");
+        return undefined;
+      },
+    });
+    await expect(opened.open()).rejects.toThrow("the database did not respond in time");
+    expect(opened.isClosed).toBe(true);
   });
 
-  test("lets what PostgreSQL says of a statement reach its caller", async () => {
-    const connection = await connect();
-    cleanup.defer(() => connection.end());
-    const refused = await connection.query("select 1/0").catch(sqlState);
-    expect(refused).toBe("22012");
-    await expect(connection.query("select 1")).resolves.toHaveLength(1);
+  test("says what each address of the host has said, in one line", async () => {
+    const { lookup } = dns;
+    const both = [
+      { address: "127.0.0.1", family: 4 },
+      { address: "::1", family: 6 },
+    ];
+    type Done = (error: null, addresses: typeof both) => void;
+    Object.assign(dns, { lookup: (_host: string, _options: object, done: Done) => done(null, both) });
+    const refused = connection(
+      { check: async (query) => void (await query("select 1")) },
+      { host: "both.test", port: closedPort },
+    );
+    const error = await refused.open().catch((reason: unknown) => reason);
+    Object.assign(dns, { lookup });
+    expect(isDatabaseUnavailable(error)).toBe(true);
+    expect(error).toMatchObject({
+      message: expect.stringMatching(/^connect ECONNREFUSED 127\.0\.0\.1:\d+; connect \w+ ::1:\d+/),
+    });
   });
 });

@@ -1,4 +1,5 @@
 /** Which of several hosts is used: by what they say, and where some say nothing. */
+import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
 import { choosePrimary, type Known, type Standing } from "../../../src/platform/database/choose-primary.ts";
@@ -16,6 +17,12 @@ const b: Address = { host: "b", port: 2 };
 const c: Address = { host: "c", port: 3 };
 const standby = (cluster = "x"): Standing => ({ cluster, timeline: undefined });
 const primary = (timeline: number, cluster = "x"): Standing => ({ cluster, timeline });
+/** A standby that says how far it knows the timelines; and one that has just received from the last of them. */
+const follower = (followed: number, isReceiving = false): Standing => ({
+  ...standby(),
+  followed,
+  isReceiving,
+});
 
 describe("of what the hosts say", () => {
   const nothing: Known = { cluster: undefined, timelines: new Map() };
@@ -158,17 +165,71 @@ describe("of what the hosts say", () => {
     ],
     ["none older than another service used", [[a, primary(1)]], others, undefined, undefined, "outdated"],
     ["none where nobody responds", [], nothing, undefined, undefined, ""],
+    [
+      "none older than a standby has followed",
+      [
+        [a, primary(1)],
+        [b, follower(2)],
+      ],
+      nothing,
+      a,
+      undefined,
+      "outdated standby",
+    ],
+    [
+      "the one that a standby may not have noticed yet",
+      [
+        [a, primary(2)],
+        [b, follower(1)],
+      ],
+      nothing,
+      undefined,
+      a,
+      "primary standby",
+    ],
   ])("%s is used", (_, hosts, known, last, used, roles) => {
     const found = hosts.map(([address, standing]) => ({ address, standing }));
-    const choice = choosePrimary(found, known, last);
+    const choice = choosePrimary({ found, silent: [] }, known, last);
     expect(choice.primary?.address).toBe(used);
     expect(choice.roles.map(({ role }) => role).join(" ")).toBe(roles);
+  });
+
+  type SilentRow = readonly [
+    what: string,
+    before: Standing | undefined,
+    other: Standing,
+    used: Address | undefined,
+  ];
+
+  test.each<SilentRow>([
+    ["not used beside a host that has never said anything", undefined, standby(), undefined],
+    ["not used beside one that was a standby", follower(1), standby(), undefined],
+    ["not used beside one that wrote the same timeline", primary(2), standby(), undefined],
+    ["used beside one that wrote an older timeline", primary(1), standby(), a],
+    ["used beside one of another cluster", primary(7, "y"), standby(), a],
+    ["used beside any, if a standby receives from it", undefined, follower(2, true), a],
+    ["not used for a standby that received from it some time ago", undefined, follower(2), undefined],
+    ["not used for a standby that receives an older timeline", undefined, follower(1, true), undefined],
+  ])("where a host says nothing, a primary is %s", (_, before, other, used) => {
+    const found = [
+      { address: a, standing: primary(2) },
+      { address: b, standing: other },
+    ];
+    const choice = choosePrimary({ found, silent: [{ address: c, before }] }, second, a);
+    expect(choice.primary?.address).toBe(used);
+    expect(choice.withheld?.address).toBe(used ? undefined : a);
   });
 });
 
 describe("a search", () => {
-  /** Hosts that say this, one question after the other; the last is repeated, and undefined is said never. */
-  function hostsThatSay(says: readonly (readonly [Address, (Standing | Error | undefined)[]])[]) {
+  /**
+   * Hosts that say this, one question after the other; the last is repeated. Those that say undefined have said nothing
+   * after some time.
+   */
+  function hostsThatSay(
+    says: readonly (readonly [Address, Saying[]])[],
+    timelines = new Map<string, number>(),
+  ) {
     const asked: Address[] = [];
     const lines: string[] = [];
     const log = (_: object, message: string) => void lines.push(message);
@@ -177,12 +238,14 @@ describe("a search", () => {
       asked.push(address);
       const own = sayings.get(address) ?? [];
       const said = own.length > 1 ? own.shift() : own[0];
+      if (said === undefined) await delay(silentMs);
       if (said instanceof Error) throw said;
-      return said ?? (await new Promise<never>(() => undefined));
+      if (said === undefined) throw late;
+      return said instanceof Promise ? delay(slowMs, await said) : said;
     }
     const hosts = new Primary({
       hosts: says.map(([address]) => address),
-      timelines: new Map(),
+      timelines,
       ask,
       logger: { info: log, warn: log },
     });
@@ -199,6 +262,14 @@ describe("a search", () => {
   }
 
   const refused = Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
+  /** A promise is said slowly. */
+  type Saying = Standing | Error | Promise<Standing> | undefined;
+  /** Longer than a search waits for a host that does not matter. */
+  const slowMs = 700;
+  const silentMs = 1_000;
+  const late = Object.assign(new Error("the database did not respond in time"), {
+    code: "CONNECTION_CLOSED",
+  });
   const full = Object.assign(new Error("sorry, too many clients already"), { code: "53300" });
 
   test("is shared by those who need it at the same time, and what it found is kept", async () => {
@@ -213,14 +284,82 @@ describe("a search", () => {
 
   test("does not wait for a host that says nothing, and asks it no second time meanwhile", async () => {
     const { hosts, asked } = hostsThatSay([
-      [a, [undefined]],
-      [b, [standby(), primary(2)]],
+      [a, [primary(1), undefined]],
+      [b, [standby(), standby(), primary(2)]],
     ]);
+    expect(await hosts.locate()).toBe(a);
+    lose(hosts, a);
     await expect(hosts.locate()).rejects.toThrow(
       "no host is the primary: a:1 has not responded, b:2 is a standby",
     );
+    // The host before may be alive: another process may rely on it for some time.
+    const from = performance.now();
     expect(await hosts.locate()).toBe(b);
-    expect(asked).toEqual([a, b, b]);
+    expect(performance.now() - from).toBeGreaterThan(3_000);
+    expect(asked).toEqual([a, b, a, b, b]);
+  });
+
+  test.each<[what: string, says: Error | undefined, told: string]>([
+    ["says nothing", undefined, "(the database did not respond in time)"],
+    ["is full", full, "(sorry, too many clients already)"],
+  ])("does not find an old primary while a host that may be newer %s", async (_, says, told) => {
+    const { hosts, lines } = hostsThatSay([
+      [a, [primary(1)]],
+      [b, [standby(), says]],
+    ]);
+    expect(await hosts.locate()).toBe(a);
+    lose(hosts, a);
+    const error = await hosts.locate().catch((reason: unknown) => reason);
+    expect(isDatabaseUnavailable(error)).toBe(true);
+    expect(error).toMatchObject({
+      message: `it is not certain which host is the primary: a:1 is the primary, b:2 ${told} and may be a newer primary`,
+    });
+    expect(lines.at(-1)).toBe(
+      "A primary is not used, as a host that does not say what it is may be a newer one",
+    );
+  });
+
+  test("waits for a host that takes its time, where it may be newer", async () => {
+    const { hosts } = hostsThatSay([
+      [a, [primary(1)]],
+      [b, [Promise.resolve(primary(2))]],
+    ]);
+    expect(await hosts.locate()).toBe(b);
+  });
+
+  test("finds a primary that has never gone away beside one that has", async () => {
+    const { hosts } = hostsThatSay([
+      [a, [primary(1)]],
+      [b, [refused]],
+      [c, [Object.assign(new Error("the database system is starting up"), { code: "57P03" })]],
+    ]);
+    expect(await hosts.locate()).toBe(a);
+  });
+
+  test("finds no primary older than one of which another search of the process has heard", async () => {
+    const timelines = new Map<string, number>();
+    const push = hostsThatSay(
+      [
+        [a, [primary(1)]],
+        [b, [refused, follower(2)]],
+      ],
+      timelines,
+    );
+    const auth = hostsThatSay([[a, [primary(1)]]], timelines);
+    expect(await push.hosts.locate()).toBe(a);
+    expect(await auth.hosts.locate()).toBe(a);
+    lose(push.hosts, a);
+    await expect(push.hosts.locate()).rejects.toThrow("a:1 writes an old timeline, b:2 is a standby");
+    lose(auth.hosts, a);
+    await expect(auth.hosts.locate()).rejects.toThrow("a:1 writes an old timeline");
+  });
+
+  test("follows a read-only transaction once in a while, as a primary may be set to them", () => {
+    const { hosts } = hostsThatSay([[a, [primary(1)]]]);
+    const readOnly = Object.assign(new Error("cannot execute INSERT in a read-only transaction"), {
+      code: "25006",
+    });
+    expect(Array.from({ length: 100 }, () => hosts.isDoubtful(readOnly)).filter(Boolean)).toHaveLength(1);
   });
 
   test("that finds none means that the database is unavailable, and says what each host is", async () => {
@@ -309,6 +448,22 @@ describe.runIf(backends.includes("PostgreSQL"))("connections to PostgreSQL that 
     expect(connection.isClosed).toBe(true);
     await (await connect()).end();
     expect(asked()).toBe(4);
+  });
+
+  test("stay open on a primary that is set to read-only transactions, but for one of them", async () => {
+    const { connect, asked } = await openedHosts();
+    let logins = 0;
+    let connection = await connect();
+    for (let round = 0; round < 20; round += 1) {
+      if (connection.isClosed) {
+        connection = await connect();
+        logins += 1;
+      }
+      await expect(connection.query(write, { isScript: true })).rejects.toMatchObject({ code: "25006" });
+      if (!connection.isClosed) await connection.query("rollback");
+    }
+    expect(logins).toBe(1);
+    expect(asked()).toBeLessThanOrEqual(4 + 3);
   });
 
   test("end as soon as one of them fails and another host is the primary, though nobody needs a new one", async () => {
