@@ -6,7 +6,11 @@ import type { Clock } from "../../platform/base/clock.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import { wrongApplication } from "../errors.ts";
 import { createVerifyAccessToken, type TokenClaims } from "./access-token.ts";
-import { createIntrospectionClient, type Introspection } from "./introspection-client.ts";
+import {
+  createIntrospectionClient,
+  type Introspection,
+  RefusedCredentialsError,
+} from "./introspection-client.ts";
 import { createIntrospectionEndpoint, type IntrospectionCredentials } from "./introspection-endpoint.ts";
 import { createKeySet } from "./key-set.ts";
 
@@ -43,7 +47,7 @@ const bearer = /^bearer ([A-Za-z0-9._~+/-]+=*)$/i;
 
 /** Beside what callers ask for. */
 interface CallersOfProcess extends Callers {
-  /** Connects to the introspection service, where that is there. */
+  /** Connects to the introspection service, where that is there; the log says if it refuses our key. */
   prepare(): Promise<void>;
   /** Ends the connection to it. */
   close(): void;
@@ -82,7 +86,15 @@ export function createCallers(dependencies: Dependencies): CallersOfProcess {
       const claims = await callerOf(authorization, backofficeClientId);
       return claims && { clientId: claims.clientId };
     },
-    prepare: async () => introspection?.prepare(),
+    async prepare() {
+      await introspection?.prepare().catch((err: unknown) => {
+        if (!(err instanceof RefusedCredentialsError)) throw err;
+        logger.error(
+          { err },
+          "The platform security service refuses PLATFORM_SECURITY_API_KEY, so no caller can be checked: set it to the key that auth has, and restart",
+        );
+      });
+    },
     close: () => introspection?.close(),
   };
 }

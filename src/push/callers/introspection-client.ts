@@ -1,6 +1,6 @@
 /** A client of auth.v1.IntrospectionService over native gRPC, which finds out whether a token was revoked. */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { Client, credentials, Metadata } from "@grpc/grpc-js";
+import { Client, credentials, Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import {
   IntrospectionService,
   IntrospectRequestSchema,
@@ -10,6 +10,8 @@ import {
 import { unavailable } from "../../platform/base/errors.ts";
 import { inSpan, type Span, traceHeaders } from "../../platform/base/tracing.ts";
 
+/** What a call is answered with because of its key. */
+const refusals: ReadonlySet<number> = new Set([status.UNAUTHENTICATED, status.PERMISSION_DENIED]);
 /** Milliseconds that a call may take. */
 const deadlineMs = 2_000;
 
@@ -26,9 +28,17 @@ export interface Introspection {
    * @throws unavailable if the call fails
    */
   introspect(token: string): Promise<ActiveToken | undefined>;
-  /** Does once what the first call would keep its caller waiting for; where that fails, the next call does it again. */
+  /**
+   * Does once what the first call would keep its caller waiting for; where that fails, the next call does it again.
+   * @throws RefusedCredentialsError if the service refuses our credentials, which no later call mends
+   */
   prepare(): Promise<void>;
   close(): void;
+}
+
+/** The service that introspects refuses our own credentials. */
+export class RefusedCredentialsError extends Error {
+  override readonly name = "RefusedCredentialsError";
 }
 
 /** @param url scheme, host and port; https is TLS with the certificate authorities that Node.js trusts */
@@ -66,10 +76,22 @@ export function createIntrospectionClient(url: string, apiKey: string): Introspe
   }
 
   function call(token: string): Promise<IntrospectResponse> {
-    return inSpan({ name, kind: "client", attributes }, (span) => send(token, metadataFor(span)));
+    let outcome = status[status.OK];
+    const called = (span?: Span) => {
+      const ended = (error: ServiceError | null) => {
+        outcome = status[error?.code ?? status.OK];
+        span?.set({ "rpc.response.status_code": outcome });
+      };
+      return send(token, metadataFor(span), ended);
+    };
+    return inSpan({ name, kind: "client", attributes }, called, () => outcome);
   }
 
-  function send(token: string, metadata: Metadata): Promise<IntrospectResponse> {
+  function send(
+    token: string,
+    metadata: Metadata,
+    ended: (error: ServiceError | null) => void,
+  ): Promise<IntrospectResponse> {
     return new Promise((resolve, reject) => {
       client.makeUnaryRequest(
         path,
@@ -80,6 +102,7 @@ export function createIntrospectionClient(url: string, apiKey: string): Introspe
         metadata,
         { deadline: Date.now() + deadlineMs },
         (error, response) => {
+          ended(error);
           if (response) resolve(response);
           else reject(unavailable("The platform security service", error));
         },
@@ -92,12 +115,16 @@ export function createIntrospectionClient(url: string, apiKey: string): Introspe
       const { active, sub, clientId } = await call(token);
       return active ? { sub, clientId } : undefined;
     },
-    // It connects, and the token is nobody's.
-    prepare: () =>
-      call("none").then(
+    async prepare() {
+      // It connects, and the token is nobody's.
+      const error = await call("none").then(
         () => undefined,
-        () => undefined,
-      ),
+        (reason: unknown) => reason,
+      );
+      const cause = error instanceof Error ? error.cause : undefined;
+      if (cause instanceof Error && "code" in cause && refusals.has(Number(cause.code)))
+        throw new RefusedCredentialsError("the platform security service refuses the key", { cause });
+    },
     close: () => client.close(),
   };
 }

@@ -187,6 +187,11 @@ export class Breaker {
     return failure;
   }
 
+  /** The service has answered another process, at this moment of our clock. */
+  answeredOthers(at: number): void {
+    this.#workedAt = Math.max(this.#workedAt, at);
+  }
+
   /** Takes over what all processes share. A new state is judged by its own answers; only one that works ends a row. */
   share({ cause, pausedMs, since }: SharedState, now: number): void {
     const isSame = since === this.#since;

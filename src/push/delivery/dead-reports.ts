@@ -158,7 +158,12 @@ async function holdIfTooMany(
       ), one_each as (
         select distinct on (one) one, is_dead, nth
         from newest cross join lateral (
-          select unnest(alive), false union all select unnest(gone), true
+          select unnest(alive)::bigint, false union all select unnest(gone)::bigint, true
+          union all
+          -- Of a row without hashes, which a process of an earlier version wrote, each user counts as another one.
+          select (nth + 4096) * -1048576 - counted, counted <= newest.dead_users
+          from generate_series(1, newest.users) counted
+          where cardinality(alive) + cardinality(gone) = 0
         ) as answered (one, is_dead)
         where (select sum(dead_users) * 100 > max(users) * ${maxDeadPercent}::int from newest)
         order by one, nth desc

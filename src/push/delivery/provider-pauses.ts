@@ -11,7 +11,7 @@ import { computed, prepared, rowCount, rows, selection } from "../../platform/da
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { deliveryQueue, waitingForAnswer, waitingForProvider } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
-import { providerPaces } from "../schema.ts";
+import { providerAnswers, providerPaces } from "../schema.ts";
 import { causes, type Failure, type SharedState } from "./breaker.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
 
@@ -19,6 +19,7 @@ import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts
 export const wholeProvider = "";
 
 const columns = names(providerPaces);
+const answer = names(providerAnswers);
 
 /** No pause lasts longer. A row with a longer one was written before the database's clock was set back. */
 const maxPause = sql`interval '1 hour'`;
@@ -37,6 +38,16 @@ const remaining = selection({ service: columns.service, pausedMs });
 const selectShared = prepared(
   ["provider"],
   ({ provider }) => sql`select ${shared} from ${providerPaces} where ${columns.provider} = ${provider}`,
+);
+
+const answered = selection({
+  agoMs: computed(number, sql`greatest(0, extract(epoch from now() - ${answer.at}) * 1000)::float8`),
+});
+const selectAnswered = prepared(
+  ["provider"],
+  ({ provider }) => sql`
+    select ${answered} from ${providerAnswers} where ${answer.provider} = ${provider}
+    order by ${answer.id} desc limit 1`,
 );
 
 /** Shortens a pause that is longer than the longest one. Called wherever a pause keeps a chunk from being sent. */
@@ -134,6 +145,13 @@ export class ProviderPauses {
     return new Map(
       found.map(({ service, ...state }) => [service, { ...state, cause: state.cause ?? undefined }]),
     );
+  }
+
+  /** Milliseconds since the provider has answered any process about a user, as far as that is stored. */
+  async answeredAgoMs(): Promise<number> {
+    const { db, provider } = this.#deps;
+    const [last] = await rows(db, answered, selectAnswered({ provider }));
+    return last?.agoMs ?? Number.POSITIVE_INFINITY;
   }
 
   /**

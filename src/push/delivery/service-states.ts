@@ -35,6 +35,8 @@ export class ServiceStates {
   readonly #deps: Dependencies;
   readonly #services = new LRUCache<string, Service>({ max: maxServices });
   readonly selfTest: SelfTest;
+  /** What waits for an answer of the provider could not be told of one. */
+  #owesAnswer = false;
 
   constructor(dependencies: Dependencies) {
     this.#deps = dependencies;
@@ -73,7 +75,8 @@ export class ServiceStates {
     const now = performance.now();
     const wasQuiet = !breaker.works(now);
     const verdict = breaker.report(outcome, userId, now, sent);
-    const isHeard = service === wholeProvider && wasQuiet && breaker.works(now);
+    const isNews = wasQuiet || (this.#owesAnswer && known.storing === undefined);
+    const isHeard = service === wholeProvider && isNews && breaker.works(now);
     if (verdict === undefined && !isHeard) return;
     const store =
       typeof verdict === "object" ? this.#pause(service, breaker, verdict) : this.#hear(service, verdict);
@@ -86,8 +89,11 @@ export class ServiceStates {
 
   /** Takes over the states that all processes share, before a chunk is sent. */
   async load(): Promise<void> {
-    const shared = await this.#deps.pauses.load();
+    const { pauses, provider } = this.#deps;
+    const [shared, agoMs] = await Promise.all([pauses.load(), pauses.answeredAgoMs()]);
     const now = performance.now();
+    // It is not stored which of several services it was.
+    if (provider.serviceOf === undefined) this.#of(wholeProvider).breaker.answeredOthers(now - agoMs);
     const others = [...this.#services.keys()].filter((service) => !shared.has(service));
     for (const [service, state] of shared) this.#share(service, state, now);
     for (const service of others) this.#share(service, { cause: undefined, pausedMs: 0, since: "" }, now);
@@ -175,9 +181,12 @@ export class ServiceStates {
   async #hear(service: string, verdict: "works" | undefined): Promise<void> {
     const { pauses, provider, logger } = this.#deps;
     try {
-      if (verdict === undefined) await pauses.recordAnswer();
-      else if (await pauses.recordSuccess(service)) this.#logRecovery(service);
+      if (verdict === undefined) {
+        await pauses.recordAnswer();
+        this.#owesAnswer = false;
+      } else if (await pauses.recordSuccess(service)) this.#logRecovery(service);
     } catch (err) {
+      this.#owesAnswer ||= verdict === undefined;
       logger.warn({ err, provider: provider.name }, "The end of a push provider's pause could not be stored");
     }
   }

@@ -104,7 +104,7 @@ describe("the auth service on another machine", () => {
   }
 
   type Security = Parameters<typeof createCallers>[0]["security"];
-  function callersOf(security: Security): ReturnType<typeof createCallers> {
+  function callersOf(security: Security, log = captureLog()): ReturnType<typeof createCallers> {
     const callers = createCallers({
       issuer: server.settings.issuer,
       audience: "push",
@@ -112,12 +112,24 @@ describe("the auth service on another machine", () => {
       backofficeClientId: "backoffice",
       security,
       clock: systemClock,
-      logger: captureLog().logger,
+      logger: log.logger,
     });
     opened.push(callers);
     return callers;
   }
   const apiKey = () => server.settings.platformSecurityApiKey ?? "";
+
+  test("that refuses our key is named at the start, with what to do; one that is away is not", async () => {
+    const log = captureLog();
+    await callersOf({ url: grpc.origin, apiKey: apiKey() }, log).prepare();
+    await callersOf({ url: "http://127.0.0.1:9", apiKey: apiKey() }, log).prepare();
+    expect(log.lines()).toEqual([]);
+    await callersOf({ url: grpc.origin, apiKey: "not the key of auth" }, log).prepare();
+    expect(log.lines()).toMatchObject([
+      { level: "error", msg: expect.stringMatching(/refuses PLATFORM_SECURITY_API_KEY.*: set it to/) },
+    ]);
+    expect(log.text()).not.toContain("not the key of auth");
+  });
 
   test("while it is away nothing is taken that it has not been asked about; afterwards all is as it was", async () => {
     const callers = callersOf({ url: grpc.origin, apiKey: apiKey() });

@@ -148,6 +148,23 @@ describe.each(backends)("removals on %s", (backend) => {
     expect(stoppedAt).toEqual({ users: 300, deadUsers: 100 });
   });
 
+  it("count each user of an answer that an earlier version has recorded, which told no users apart", async () => {
+    const answers = (users: number, deadUsers: number) =>
+      test.db.execute(sql`
+        insert into push.provider_answers (provider, answered_at, answered_users, answered_dead)
+        values ('fcm', now(), ${users}::int, ${deadUsers}::int)`);
+    const planned = await test.plan({ devices: 60 });
+    await test.db.transaction((tx) => recordAnswers(tx, "fcm", answered(1_000, undefined)));
+    expect((await record(answered(0, planned))).isHeld).toBe(false);
+    await test.db.execute(sql`update push.provider_answers set alive_hashes = '{}', dead_hashes = '{}'`);
+    // The first answer with hashes: all of few users, and 63 of 1,000 in all.
+    const first = await test.plan({ devices: 3 });
+    expect((await record(answered(0, first))).isHeld).toBe(false);
+    await answers(600, 300);
+    const next = await test.plan({ devices: 1 });
+    expect((await record(answered(0, next))).stoppedAt).toEqual({ users: 1_000, deadUsers: 364 });
+  });
+
   it("go by the last answer about a user", async () => {
     const planned = await test.plan({ devices: 60 });
     const { users } = answered(0, planned);
