@@ -16,6 +16,7 @@ import { guardOperations } from "./platform/http/gate.ts";
 import { createManagementApp } from "./platform/http/management.ts";
 import { createHttpServer } from "./platform/http/server.ts";
 import { createFileLogger, type Logger } from "./platform/observability/logger.ts";
+import type { CountLost } from "./platform/observability/lost-spans.ts";
 import { createMetrics } from "./platform/observability/metrics.ts";
 import { apiHeaders } from "./platform/openapi/api-headers.ts";
 import { notFound } from "./platform/openapi/bind.ts";
@@ -77,7 +78,12 @@ export async function startServer(
     drainDelayMs: server.shutdownDelaySeconds * 1_000,
   });
   // Added first, so that it stops last.
-  await startTracing(settings, lifecycle, logger);
+  const lost = metrics.counter(
+    `${programName}_trace_spans_lost_total`,
+    "Spans that were recorded and never arrived at the collector, by what they were lost to.",
+    { reason: ["queue", "collector"] },
+  );
+  await startTracing(settings, lifecycle, logger, (reason, spans) => lost.inc({ reason }, spans));
   const draining = new AbortController();
   const stopping = draining.signal;
 
@@ -200,12 +206,13 @@ async function startTracing(
   { tracing, auth, push }: Settings,
   lifecycle: Lifecycle,
   logger: Logger,
+  countLost: CountLost,
 ): Promise<void> {
   if (!tracing) return;
   const { createOtlpTracer } = await import("./platform/observability/otlp-tracer.ts");
   const serviceName = auth && push ? programName : `${programName}-${auth ? "auth" : "push"}`;
   const program = { name: programName, version: manifest.version };
-  const tracer = createOtlpTracer({ settings: tracing, serviceName, program, logger });
+  const tracer = createOtlpTracer({ settings: tracing, serviceName, program, logger, countLost });
   traceWith(tracer);
   lifecycle.add({
     name: "traces",

@@ -84,6 +84,7 @@ describe.each(backends)("on %s", (backend) => {
       name: "POST /api/auth/oauth2/v1/tokens",
       parentId: callers.http.spanId,
       traceState: "vendor=1",
+      isParentRemote: true,
       isError: false,
       service: "gatepost-auth",
       attributes: {
@@ -97,7 +98,8 @@ describe.each(backends)("on %s", (backend) => {
       "SELECT auth.clients",
       "INSERT auth.redeemed_otp_proofs INSERT auth.authorizations INSERT auth.outbox",
     ]);
-    for (const { parentId } of statements) expect(parentId).toBe(request.spanId);
+    for (const statement of statements)
+      expect(statement).toMatchObject({ parentId: request.spanId, isParentRemote: false });
   });
 
   test("a request that fails here says so in its span, and so does the call that failed", () => {
@@ -111,7 +113,7 @@ describe.each(backends)("on %s", (backend) => {
   });
 
   test.each([
-    ["grpc", { "rpc.system.name": "grpc", "rpc.status_code": "OK" }],
+    ["grpc", { "rpc.system.name": "grpc", "rpc.response.status_code": "OK" }],
     ["connect", { "rpc.system.name": "connectrpc" }],
   ] as const)(
     "a call over %s is a part of its caller's trace, and so is its look-up",
@@ -252,7 +254,11 @@ describe.skipIf(findNats() === undefined)("between services apart, with NATS bet
     const both = receiver.spans.filter((span) => span.traceId === caller.send.traceId && span.name === name);
     expect(both.map(({ kind }) => kind).toSorted()).toEqual(["client", "server"]);
     const [asked, asking] = both.toSorted((a, b) => b.kind.localeCompare(a.kind));
-    expect(asked?.parentId).toBe(asking?.spanId);
+    expect(asked).toMatchObject({ parentId: asking?.spanId, isParentRemote: true });
+    expect(asking).toMatchObject({
+      isParentRemote: false,
+      attributes: { "rpc.response.status_code": "OK" },
+    });
   });
 
   test("a message to a provider is a part of the request that sent it, through two jobs", () => {

@@ -17,6 +17,9 @@ export interface ReceivedSpan {
   readonly attributes: Readonly<Record<string, unknown>>;
   /** Ids of spans. */
   readonly links: readonly string[];
+  /** Whether its parent, or what it links to, is said to be in another process. */
+  readonly isParentRemote: boolean;
+  readonly isLinkRemote: boolean;
   readonly isError: boolean;
   /** `service.name` of the process. */
   readonly service: unknown;
@@ -32,8 +35,8 @@ export interface OtlpReceiver {
   stop(): Promise<void>;
 }
 
-/** @param status of its answers */
-export async function startOtlpReceiver(status = 200): Promise<OtlpReceiver> {
+/** @param status of each of its answers */
+export async function startOtlpReceiver(status = () => 200): Promise<OtlpReceiver> {
   const bytes: Buffer[] = [];
   const headers: IncomingHttpHeaders[] = [];
   const spans: ReceivedSpan[] = [];
@@ -46,7 +49,7 @@ export async function startOtlpReceiver(status = 200): Promise<OtlpReceiver> {
       headers.push(request.headers);
       spans.push(...spansOf(body));
     }
-    response.writeHead(isOtlp ? status : 404).end();
+    response.writeHead(isOtlp ? status() : 404).end();
   });
   const port = await listening(server, "127.0.0.1", 0);
   return {
@@ -72,6 +75,7 @@ function read(message: Buffer): Message {
     if (type === WireType.LengthDelimited) value = Buffer.from(reader.bytes());
     else if (type === WireType.Varint) value = Number(reader.int64());
     else if (type === WireType.Bit64) value = reader.double();
+    else if (type === WireType.Bit32) value = reader.fixed32();
     else reader.skip(type);
     fields.set(field, [...(fields.get(field) ?? []), value]);
   }
@@ -106,11 +110,16 @@ function spanOf(span: Message, service: unknown): ReceivedSpan {
     kind: kinds[number(span, 6)] ?? "internal",
     attributes: attributesOf(span, 9),
     links: parts(span, 13).map((link) => part(read(link), 2).toString("hex")),
+    isParentRemote: isRemote(number(span, 16)),
+    isLinkRemote: parts(span, 13).some((link) => isRemote(number(read(link), 6))),
     // STATUS_CODE_ERROR
     isError: number(read(part(span, 15)), 3) === 2,
     service,
   };
 }
+
+/** SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK, if SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK says that it is known. */
+const isRemote = (flags: number) => (flags & 0x300) === 0x300;
 
 function attributesOf(message: Message, field: number): Record<string, unknown> {
   const pairs = parts(message, field).map(read);

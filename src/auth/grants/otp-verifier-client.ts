@@ -47,14 +47,19 @@ export function createOtpChecks(verifierUrl: string): OtpChecks {
 
   async function check(phone: string, code: string | undefined, context: RequestContext): Promise<boolean> {
     const service = "The OTP verification service";
-    const result = await inSpan({ name: "POST", kind: "client", attributes }, (span) =>
-      client.POST("/v1/verifications/check", {
+    const result = await inSpan({ name: "POST", kind: "client", attributes }, async (span) => {
+      const checked = await client.POST("/v1/verifications/check", {
         body: { phone, ...(code !== undefined && { code }) },
         headers: { "X-Request-Id": context.requestId, ...traceHeaders(span?.context ?? context) },
         signal: AbortSignal.timeout(timeoutMs),
         redirect: "error",
-      }),
-    ).catch((cause) => {
+      });
+      const { status } = checked.response;
+      span?.set({ "http.response.status_code": status });
+      // 400 is how it says that a code cannot be right.
+      if (status > 400) span?.fail(`${status}`);
+      return checked;
+    }).catch((cause) => {
       const error = unavailable(service, cause);
       // By then it has the code, and may judge it, and let the phone pass, whether or not anybody waits for it.
       throw cause instanceof DOMException && cause.name === "TimeoutError"

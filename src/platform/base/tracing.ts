@@ -9,6 +9,8 @@ import { AsyncLocalStorage } from "node:async_hooks";
 export interface TraceContext {
   readonly traceparent: string;
   readonly tracestate?: string | undefined;
+  /** Whether it is a span of this process; those that a caller, an event or a job names are not. */
+  readonly isLocal?: boolean;
 }
 
 /** By the names of OpenTelemetry's semantic conventions. None says anything that a caller has sent, or of a person. */
@@ -33,7 +35,7 @@ export interface Span {
   set(attributes: SpanAttributes): void;
   /** What it stands for has failed, in a word, though nothing is thrown. */
   fail(error: string): void;
-  /** @param error what went wrong, in a word; undefined if nothing did */
+  /** @param error what went wrong, in a word (`error.type`); undefined if nothing did */
   end(error?: string): void;
 }
 
@@ -44,6 +46,9 @@ export interface Tracer {
 /** A version, the ids of a trace and of a span, and flags. Later versions begin alike. */
 const traceparentPattern =
   /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})$/;
+
+/** OpenTelemetry's word for an error that has none. */
+export const otherError = "_OTHER";
 
 let tracer: Tracer | undefined;
 const around = new AsyncLocalStorage<Span | undefined>();
@@ -83,12 +88,13 @@ export function untraced<T>(work: () => T): T {
 
 /**
  * Does the work in a span that ends with it, as failed if the work rejects.
- * @param errorType a word for an error. Not its message, which may quote what a caller has sent
+ * @param errorType a word for an error; undefined if it is no failure. Not its message, which may quote what a caller
+ *   has sent
  */
 export async function inSpan<T>(
   start: SpanStart,
   work: (span?: Span) => Promise<T>,
-  errorType: (error: unknown) => string = nameOf,
+  errorType: (error: unknown) => string | undefined = nameOf,
 ): Promise<T> {
   const span = startSpan(start);
   if (!span) return work();
@@ -103,7 +109,7 @@ export async function inSpan<T>(
 }
 
 function nameOf(error: unknown): string {
-  return error instanceof Error ? error.name : "unknown";
+  return error instanceof Error ? error.name : otherError;
 }
 
 /** The parts of a `traceparent`, flags as a number; undefined if it is not valid. */

@@ -5,8 +5,8 @@
  * look-ups wait for its end to share the next query, unless they fill one or the running query takes long.
  */
 import { unavailable } from "../base/errors.ts";
-import { currentSpan, type Span } from "../base/tracing.ts";
-import { inSharedSpan, maxLinks } from "./statement-spans.ts";
+import { currentSpan, isSampled, type Span } from "../base/tracing.ts";
+import { inSharedSpan } from "./statement-spans.ts";
 
 interface BatchOptions<K, V> {
   /** One query for all keys; a key without an entry in the result gets undefined. */
@@ -22,7 +22,7 @@ interface BatchOptions<K, V> {
 /** Keys that will share a query. */
 interface Batch<K, V> {
   readonly keys: Set<K>;
-  /** Some of the requests that it is for, where they are traced. */
+  /** Of the requests that it is for, those whose traces are recorded. */
   readonly requests: Span[];
   readonly result: PromiseWithResolvers<ReadonlyMap<K, V>>;
 }
@@ -98,7 +98,7 @@ export function batched<K, V>(options: BatchOptions<K, V>): BatchedLookup<K, V> 
     if (!batch) return Promise.reject(unavailable("The database", new Error("too many look-ups wait")));
     batch.keys.add(key);
     const request = currentSpan();
-    if (request && batch.requests.length < maxLinks) batch.requests.push(request);
+    if (request && isSampled(request.context)) batch.requests.push(request);
     schedule();
     return batch.result.promise.then((found) => found.get(key));
   };

@@ -4,10 +4,20 @@
  */
 import { sqlState } from "../base/database-errors.ts";
 import { codeOf } from "../base/error-code.ts";
-import { currentSpan, inSpan, isSampled, isTracing, type Span, untraced, within } from "../base/tracing.ts";
+import {
+  currentSpan,
+  inSpan,
+  isTracing,
+  otherError,
+  type Span,
+  type SpanStart,
+  startSpan,
+  untraced,
+  within,
+} from "../base/tracing.ts";
 
 /** Requests that a shared statement names, at most. */
-export const maxLinks = 32;
+const maxLinks = 32;
 
 /** What statements do, by their texts, which are few. */
 const summaries = new Map<string, Summary>();
@@ -22,36 +32,63 @@ interface Summary {
 /** Runs a statement, in a span if it is a part of a trace. */
 export function inStatementSpan<T>(text: string, run: () => Promise<T>): Promise<T> {
   if (!currentSpan()) return run();
-  return inSpan({ ...summaryOf(text), kind: "client" }, run, errorType);
+  const typeOf = (error: unknown) => errorType(error) ?? otherError;
+  return inDatabaseSpan({ ...summaryOf(text), kind: "client" }, run, typeOf);
 }
 
 /** Runs a transaction, from the wait for a connection to the end of its commit. */
 export function inTransactionSpan<T>(run: () => Promise<T>): Promise<T> {
   if (!currentSpan()) return run();
   const attributes = { "db.system.name": "postgresql" };
-  return inSpan({ name: "transaction", kind: "client", attributes }, run, errorType);
+  // What rolls it back may be the work's own decision, and then nothing has failed.
+  return inDatabaseSpan({ name: "transaction", kind: "client", attributes }, run, errorType);
+}
+
+function inDatabaseSpan<T>(
+  start: SpanStart,
+  run: () => Promise<T>,
+  typeOf: (error: unknown) => string | undefined,
+): Promise<T> {
+  const work = (span?: Span) =>
+    run().catch((error: unknown) => {
+      const state = sqlState(error);
+      if (state !== undefined) span?.set({ "db.response.status_code": state });
+      throw error;
+    });
+  return inSpan(start, work, typeOf);
 }
 
 /**
- * Does what requests share. What is done for one alone is a part of its trace; what is done for several belongs to none
- * of them, and links to all.
- * @param requests {@link maxLinks} of their spans, at most
+ * Does what requests share. It is a part of the first one's trace, which is recorded like those of the others: so it is
+ * seen, whatever share of the traces is. Each of the others has a span that links to it, for as long as it takes.
+ * @param requests spans of those that are recorded
  * @param keys how many things are asked for
  */
 export function inSharedSpan<T>(requests: readonly Span[], keys: number, work: () => Promise<T>): Promise<T> {
   if (!isTracing()) return work();
-  const recorded = requests.filter(({ context }) => isSampled(context));
-  const [first, second] = recorded;
+  const [first, ...others] = requests;
   // Whoever began the batch may be another than the one for whom it is recorded.
-  if (!second) return first ? within(first, work) : untraced(work);
+  if (!first) return untraced(work);
+  if (others.length === 0) return within(first, work);
   const attributes = { "db.system.name": "postgresql", "db.operation.batch.size": keys };
-  const links = recorded.map(({ context }) => context);
-  return untraced(() => inSpan({ name: "batch", kind: "internal", attributes, links }, work, errorType));
+  const start = { name: "batch", kind: "internal", attributes } as const;
+  const links = others.slice(0, maxLinks).map(({ context }) => context);
+  async function shared(span?: Span): Promise<T> {
+    const waits = others.map(({ context }) =>
+      startSpan({ ...start, parent: context, links: span && [span.context] }),
+    );
+    try {
+      return await work();
+    } finally {
+      for (const wait of waits) wait?.end();
+    }
+  }
+  return within(first, () => inSpan({ ...start, links }, shared, errorType));
 }
 
 /** PostgreSQL's code, or the driver's. */
-function errorType(error: unknown): string {
-  return sqlState(error) ?? codeOf(error) ?? "unknown";
+function errorType(error: unknown): string | undefined {
+  return sqlState(error) ?? codeOf(error);
 }
 
 function summaryOf(text: string): Summary {

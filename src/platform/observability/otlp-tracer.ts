@@ -1,6 +1,6 @@
 /**
  * Spans by OpenTelemetry's SDK, which sends them in batches by OTLP over HTTP. Loaded only where something is traced.
- * The SDK reads variables of its own: `OTEL_EXPORTER_OTLP_HEADERS` and its like, and `OTEL_RESOURCE_ATTRIBUTES`.
+ * The SDK reads variables of its own: `OTEL_EXPORTER_OTLP_TIMEOUT` and its like, and `OTEL_RESOURCE_ATTRIBUTES`.
  */
 import {
   createTraceState,
@@ -20,16 +20,15 @@ import {
 import {
   AlwaysOffSampler,
   AlwaysOnSampler,
-  BatchSpanProcessor,
   ParentBasedSampler,
   type Sampler,
-  type SpanExporter,
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from "@opentelemetry/sdk-trace";
 import type { Logger } from "pino";
 import { pause } from "../base/loop.ts";
 import { readTraceparent, type TraceContext, type Tracer } from "../base/tracing.ts";
+import { batches, type CountLost } from "./lost-spans.ts";
 import type { TracingSettings } from "./tracing-settings.ts";
 
 interface OtlpTracer extends Tracer {
@@ -43,14 +42,11 @@ interface Options {
   readonly serviceName: string;
   readonly program: { readonly name: string; readonly version: string };
   readonly logger: Logger;
+  readonly countLost: CountLost;
 }
 
-/** Milliseconds in which spans are gathered for a batch. */
-const batchMs = 1_000;
 /** Milliseconds that the last batches have at the end of the process, at most. */
 const lastBatchesMs = 5_000;
-/** Milliseconds between two lines of the log about what could not be sent. */
-const reportMs = 60_000;
 
 const kinds = {
   server: SpanKind.SERVER,
@@ -60,8 +56,11 @@ const kinds = {
   internal: SpanKind.INTERNAL,
 };
 
-export function createOtlpTracer({ settings, serviceName, program, logger }: Options): OtlpTracer {
-  const exporter = new OTLPTraceExporter({ url: `${settings.endpoint}/v1/traces` });
+export function createOtlpTracer({ settings, serviceName, program, logger, countLost }: Options): OtlpTracer {
+  const exporter = new OTLPTraceExporter({
+    url: `${settings.endpoint}/v1/traces`,
+    headers: { ...settings.headers },
+  });
   const named = settings.serviceName === undefined ? {} : { "service.name": settings.serviceName };
   const provider = new TracerProvider({
     resource: defaultResource()
@@ -69,9 +68,7 @@ export function createOtlpTracer({ settings, serviceName, program, logger }: Opt
       .merge(detectResources({ detectors: [resourceAttributesEnvDetector] }))
       .merge(resourceFromAttributes(named)),
     sampler: samplerOf(settings.sampler),
-    spanProcessors: [
-      new BatchSpanProcessor({ exporter: reporting(exporter, logger), scheduledDelayMillis: batchMs }),
-    ],
+    spanProcessors: [batches(exporter, logger, countLost)],
   });
   const tracer = provider.getTracer(program.name, program.version);
   return {
@@ -110,43 +107,20 @@ export function createOtlpTracer({ settings, serviceName, program, logger }: Opt
   };
 }
 
-/** Says from time to time that spans could not be sent: nothing else would, and a collector may be away for long. */
-function reporting(exporter: SpanExporter, logger: Logger): SpanExporter {
-  let reportedAt = Number.NEGATIVE_INFINITY;
-  let lost = 0;
-  return {
-    export(spans, done) {
-      exporter.export(spans, (result) => {
-        // 0: success; the enum is in a package that is not ours to depend on.
-        if (result.code !== 0) {
-          lost += spans.length;
-          if (performance.now() - reportedAt > reportMs) {
-            logger.warn({ err: result.error, spans: lost }, "Traces could not be sent and are lost");
-            reportedAt = performance.now();
-            lost = 0;
-          }
-        }
-        done(result);
-      });
-    },
-    shutdown: () => exporter.shutdown(),
-    forceFlush: async () => exporter.forceFlush?.(),
-  };
-}
-
 function contextOf({ traceId, spanId, traceFlags, traceState }: SpanContext): TraceContext {
   return {
     traceparent: `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, "0")}`,
     tracestate: traceState?.serialize() || undefined,
+    isLocal: true,
   };
 }
 
-function spanContextOf({ traceparent, tracestate }: TraceContext): SpanContext | undefined {
+function spanContextOf({ traceparent, tracestate, isLocal = false }: TraceContext): SpanContext | undefined {
   const parts = readTraceparent(traceparent);
   if (!parts) return undefined;
   const { traceId, spanId, flags } = parts;
   return {
-    ...{ traceId, spanId, traceFlags: flags & 1, isRemote: true },
+    ...{ traceId, spanId, traceFlags: flags & 1, isRemote: !isLocal },
     ...(tracestate !== undefined && { traceState: createTraceState(tracestate) }),
   };
 }

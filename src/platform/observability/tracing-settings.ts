@@ -1,7 +1,7 @@
 /** Settings of traces, by the names of OpenTelemetry's specification. */
 import * as v from "valibot";
 import type { EnvironmentVariables } from "../settings/environment.ts";
-import { checked, oneOf, plainText } from "../settings/kinds.ts";
+import { checked, must, oneOf, plainText } from "../settings/kinds.ts";
 import { type Reading, type ReadOptions, resolveSettings, type SettingsTable } from "../settings/settings.ts";
 import { baseUrl } from "../settings/urls.ts";
 
@@ -9,6 +9,31 @@ const share = v.pipe(
   checked("a number from 0 to 1", (text) => /^(0?\.\d+|[01](\.0*)?)$/.test(text) && Number(text) <= 1),
   v.transform(Number),
 );
+
+const headerList = "HTTP headers as name=value with commas between them, values in percent-encoding";
+/** A name by RFC 9110, and a value as W3C Baggage writes it. */
+const header = /^\s*([!#$%&'*+.^`|~\w-]+)\s*=\s*([\x21-\x7e]*)\s*$/;
+
+const headers = v.pipe(
+  v.string(),
+  v.rawTransform(({ dataset, addIssue, NEVER }) => {
+    const pairs = dataset.value.split(",").map((pair) => decoded(header.exec(pair)));
+    if (pairs.every((pair) => pair !== undefined)) return Object.fromEntries(pairs);
+    addIssue({ message: must(headerList) });
+    return NEVER;
+  }),
+  v.description(headerList),
+);
+
+function decoded(match: RegExpExecArray | null): readonly [string, string] | undefined {
+  const [, name, value] = match ?? [];
+  if (name === undefined || value === undefined) return undefined;
+  try {
+    return [name, decodeURIComponent(value)];
+  } catch {
+    return undefined;
+  }
+}
 
 const roots = ["always_on", "always_off", "traceidratio"] as const;
 
@@ -19,6 +44,12 @@ export const tracingTable = {
       "Where traces are sent to, by OTLP over HTTP in the binary format: `/v1/traces` below this address. Without it nothing is traced.",
     kind: baseUrl,
     example: "http://collector.internal:4318",
+  },
+  OTEL_EXPORTER_OTLP_HEADERS: {
+    description: "What is sent to the collector with the traces, such as the key that it asks for.",
+    kind: headers,
+    secret: true,
+    exampleFile: "otlp-headers",
   },
   OTEL_SERVICE_NAME: {
     description:
@@ -42,6 +73,7 @@ export const tracingTable = {
 export interface TracingSettings {
   /** Without a trailing slash. */
   readonly endpoint: string;
+  readonly headers: Readonly<Record<string, string>>;
   /** Undefined: that of the program. */
   readonly serviceName: string | undefined;
   readonly sampler: {
@@ -67,6 +99,7 @@ export function resolveTracingSettings(
   return {
     value: {
       endpoint: value.OTEL_EXPORTER_OTLP_ENDPOINT,
+      headers: value.OTEL_EXPORTER_OTLP_HEADERS ?? {},
       serviceName: value.OTEL_SERVICE_NAME,
       sampler: {
         root: roots.find((root) => sampler.endsWith(root)) ?? "always_on",

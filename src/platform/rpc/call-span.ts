@@ -28,6 +28,6 @@ export function beginCallSpan(
 export function endCallSpan(span: Span, protocol: RpcProtocol, code: string): void {
   const status = protocol === "connect" ? code : code.toUpperCase().replace("CANCELED", "CANCELLED");
   // Connect has no word for success.
-  if (status !== "ok") span.set({ "rpc.status_code": status });
+  if (status !== "ok") span.set({ "rpc.response.status_code": status });
   span.end(failures.has(code) ? status : undefined);
 }

@@ -65,9 +65,18 @@ describe("the span of a statement", () => {
       inStatementSpan("select 1", () => Promise.reject(new Error("Failed query", { cause: failure }))),
     );
     await failing.catch(() => undefined);
-    expect(spans[1]?.error).toBe("23505");
+    expect(spans[1]).toMatchObject({ error: "23505", attributes: { "db.response.status_code": "23505" } });
     expect(JSON.stringify(spans)).not.toContain("+1555");
   });
+});
+
+test("a transaction that its work rolls back has not failed; one that the database ends has", async () => {
+  const spans = recordSpans();
+  const deadlock = Object.assign(new Error("deadlock detected"), { code: "40P01" });
+  for (const error of [new Error("the phone is taken"), deadlock])
+    await inSpan(request, () => inTransactionSpan(() => Promise.reject(error))).catch(() => undefined);
+  const ended = spans.filter(({ name }) => name === "transaction").map(({ error }) => error);
+  expect(ended).toEqual([null, "40P01"]);
 });
 
 describe("a statement that requests share", () => {
@@ -76,30 +85,50 @@ describe("a statement that requests share", () => {
       load: (keys) => inStatementSpan("select 1", async () => new Map(keys.map((key) => [key, key]))),
     });
 
-  test("is a part of none of them, and links to all, but to no more than 32", async () => {
+  const flags = (sampled: string) => ({
+    ...request,
+    parent: { traceparent: `00-${"a".repeat(32)}-${"b".repeat(16)}-${sampled}` },
+  });
+
+  test("is a part of the first, and each of the others has a span that links to it", async () => {
     const spans = recordSpans();
     const shared = look();
     const requests = Array.from({ length: 40 }, (_, index) => inSpan(request, () => shared(`${index}`)));
     await Promise.all(requests);
-    const batch = spans.find(({ name }) => name === "batch");
+    const [first, ...others] = spans.slice(0, 40).map(({ traceparent }) => traceparent);
+    const [batch, ...waits] = spans.filter(({ name }) => name === "batch");
     const statement = spans.find(({ kind }) => kind === "client");
-    const first32 = spans.slice(0, 32).map(({ traceparent }) => ({ traceparent }));
     expect(batch).toMatchObject({
-      parent: undefined,
-      links: first32,
+      parent: { traceparent: first },
+      links: others.slice(0, 32).map((traceparent) => ({ traceparent })),
       attributes: { "db.operation.batch.size": 40 },
+      error: null,
     });
     expect(statement?.parent?.traceparent).toBe(batch?.traceparent);
-    expect(spans).toHaveLength(42);
+    expect(waits.map(({ parent, links, error }) => [parent?.traceparent, links, error])).toEqual(
+      others.map((traceparent) => [traceparent, [{ traceparent: batch?.traceparent }], null]),
+    );
+    expect(spans).toHaveLength(81);
+  });
+
+  test("is seen by those that are recorded, however many that are not came before", async () => {
+    const spans = recordSpans();
+    const shared = look();
+    await Promise.all(
+      Array.from({ length: 40 }, (_, index) =>
+        inSpan(flags(index === 35 || index === 39 ? "01" : "00"), () => shared(`${index}`)),
+      ),
+    );
+    const batches = spans.filter(({ name }) => name === "batch");
+    expect(batches.map(({ parent }) => parent?.traceparent)).toEqual([
+      spans[35]?.traceparent,
+      spans[39]?.traceparent,
+    ]);
   });
 
   test("is a part of the only one that is recorded", async () => {
     const spans = recordSpans();
     const shared = look();
-    const flags = (sampled: string) => ({
-      ...request,
-      parent: { traceparent: `00-${"a".repeat(32)}-${"b".repeat(16)}-${sampled}` },
-    });
     await Promise.all([
       inSpan(flags("00"), () => shared("a")),
       inSpan(flags("01"), () => shared("b")),
