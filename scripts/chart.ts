@@ -24,12 +24,45 @@ const otherValues = {
   image: { repository: "registry.example.com/gatepost", tag: "1.2.3" },
   database: { settings: { DB_READ_HOSTS: "standby-1,standby-2", DB_POOL_SIZE: 5 } },
   services: {
-    settings: { CACHE_HOST: "redis", SHUTDOWN_DELAY_SECONDS: 30 },
-    secrets: ["BROKER_CREDENTIALS", "PLATFORM_SECURITY_API_KEY", "CACHE_PASSWORD"],
+    settings: {
+      CACHE_HOST: "redis",
+      SHUTDOWN_DELAY_SECONDS: 30,
+      OTEL_EXPORTER_OTLP_ENDPOINT: "https://collector.example.com",
+    },
+    secrets: [
+      ...["BROKER_CREDENTIALS", "PLATFORM_SECURITY_API_KEY", "CACHE_PASSWORD"],
+      "OTEL_EXPORTER_OTLP_HEADERS",
+    ],
   },
+  pod: {
+    imagePullSecrets: [{ name: "registry" }],
+    annotations: { "example.com/team": "identity" },
+    nodeSelector: { disk: "ssd" },
+    tolerations: [{ key: "dedicated", operator: "Exists", effect: "NoSchedule" }],
+    affinity: {
+      nodeAffinity: {
+        requiredDuringSchedulingIgnoredDuringExecution: {
+          nodeSelectorTerms: [{ matchExpressions: [{ key: "zone", operator: "In", values: ["a", "b"] }] }],
+        },
+      },
+    },
+  },
+  auth: { pod: { nodeSelector: { pool: "auth" } } },
   push: { settings: { PUSH_TTL_SECONDS: 2_419_200 } },
   networkPolicy: { enabled: false },
 };
+
+/** What the manifests of these values have to have, so often, or else this is wrong. */
+const expected: readonly (readonly [text: string, times: number, wrong: string])[] = [
+  ['value: "2419200"', 1, "writes a large number with an exponent"],
+  ["- name: registry", 3, "leaves out a Pod's imagePullSecrets"],
+  ["example.com/team: identity", 3, "leaves out a Pod's annotations"],
+  ["disk: ssd", 3, "does not merge the nodeSelector of a part with that of all"],
+  ["pool: auth", 1, "gives a part the nodeSelector of another"],
+  ["key: dedicated", 3, "leaves out a Pod's tolerations"],
+  ["nodeAffinity:", 3, "leaves out a Pod's affinity"],
+  ["name: OTEL_EXPORTER_OTLP_HEADERS_FILE", 2, "does not hand a further secret to both services"],
+];
 
 /** Of the wrong type for Kubernetes: if this passes, nothing is checked. */
 const wrongValues = { auth: { autoscaling: { minReplicas: "two" } } };
@@ -66,8 +99,9 @@ async function isRefused(values: object): Promise<boolean> {
 process.chdir(ROOT);
 await install();
 const manifests = await render({});
-if (!(await render(otherValues)).includes('value: "2419200"'))
-  throw new Error("The chart writes a large number with an exponent.");
+const others = await render(otherValues);
+for (const [text, times, wrong] of expected)
+  if (others.split(text).length - 1 !== times) throw new Error(`The chart ${wrong}.`);
 if (!(await isRefused(wrongValues))) throw new Error("The check lets wrong manifests pass.");
 const isUpToDate = existsSync(manifestsFile) && readFileSync(manifestsFile, "utf8") === manifests;
 if (isUpToDate) say(`${manifestsFile} is up to date.`);

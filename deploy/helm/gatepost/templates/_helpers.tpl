@@ -21,8 +21,21 @@ app.kubernetes.io/component: {{ .part }}
 {{- end }}
 {{- end }}
 
-{{/* What every Pod has: a dict of `root` and `secrets`. */}}
+{{/*
+How the Pods of a part are run: what is said of all, and above it what is said of the part; as JSON. A dict of `root` and
+`own`. Both are copied, as merging writes into what it is given, which other parts read too.
+*/}}
+{{- define "gatepost.placement" -}}
+{{- mergeOverwrite (deepCopy .root.Values.pod) (deepCopy (.own.pod | default dict)) | toJson }}
+{{- end }}
+
+{{/* What every Pod has: a dict of `root`, `placement` and `secrets`. */}}
 {{- define "gatepost.pod" -}}
+{{- range $name := list "imagePullSecrets" "nodeSelector" "tolerations" "affinity" }}
+{{- with index $.placement $name }}
+{{ $name }}: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
 automountServiceAccountToken: false
 # Or Kubernetes sets variables for each Service of the namespace, such as DB_PORT for one that is called db.
 enableServiceLinks: false
