@@ -199,6 +199,12 @@ export class Connection {
     this.close(error);
   }
 
+  /** Ends it as {@link close} does, and never cancels what is in flight, which may wait at the server for ever. */
+  leave(error: Error): void {
+    this.#backend = undefined;
+    this.close(error);
+  }
+
   /** Says goodbye. Only for a connection on which nothing is in flight. */
   async end(): Promise<void> {
     this.#isClosed = true;

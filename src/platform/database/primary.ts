@@ -277,7 +277,9 @@ export class Primary implements Hosts {
     for (const connection of [...this.#connections]) {
       const { address, standing } = connection;
       if (address === this.#last && standing?.timeline === highest(this.#known)) continue;
-      connection.abandon(connectionLost("another server is the primary now"));
+      // What is in flight is not cancelled: a commit that waits for standbys would be seen by others who are still here,
+      // and acknowledged by them, though nobody has confirmed it.
+      connection.leave(connectionLost("another server is the primary now"));
     }
   }
 

@@ -1,5 +1,6 @@
 /** Which of several hosts is used: by what they say, and where some say nothing. */
 import { setTimeout as delay } from "node:timers/promises";
+import postgres from "postgres";
 import { describe, expect, test } from "vitest";
 import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
 import { choosePrimary, type Known, type Standing } from "../../../src/platform/database/choose-primary.ts";
@@ -432,7 +433,7 @@ describe.runIf(backends.includes("PostgreSQL"))("connections to PostgreSQL that 
     const promoteOther = () => {
       saysOther = primary(2);
     };
-    return { hosts, address, other, connect, promoteOther, asked: () => asked };
+    return { own, hosts, address, other, connect, promoteOther, asked: () => asked };
   }
 
   const write = "begin read only; create table refused ()";
@@ -473,6 +474,25 @@ describe.runIf(backends.includes("PostgreSQL"))("connections to PostgreSQL that 
     await expect(writing.query(write, { isScript: true })).rejects.toMatchObject({ code: "25006" });
     await waitFor(() => expect(reading.isClosed).toBe(true));
     expect(await hosts.locate()).toBe(other);
+  });
+
+  test("end without cancelling what is in flight: a commit that nobody confirms would be seen otherwise", async () => {
+    const { own, connect, promoteOther } = await openedHosts();
+    const { host, port, name: database, user: username, password } = own;
+    const sql = postgres({ host, port, database, username, password, max: 1, onnotice: () => undefined });
+    cleanup.defer(() => sql.end({ timeout: 1 }));
+    const writing = await connect();
+    // Only then is it known what would be cancelled.
+    await writing.query("select 1");
+    // Longer than the statement may take.
+    const script = "select pg_sleep(6); select pg_advisory_lock(735153); select pg_sleep(30)";
+    const inFlight = writing.query(script, { isScript: true });
+    inFlight.catch(() => undefined);
+    promoteOther();
+    await expect(inFlight).rejects.toThrow("another server is the primary now");
+    const locks = () => sql`select from pg_locks where locktype = 'advisory' and objid = 735153`;
+    expect(await locks()).toHaveLength(0);
+    await waitFor(async () => expect(await locks()).toHaveLength(1));
   });
 
   test("end soon after another host was promoted, though nothing fails", async () => {
