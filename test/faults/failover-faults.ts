@@ -17,6 +17,14 @@ const failover: Fault = {
   },
 };
 
+const cutOff: Fault = {
+  ...failover,
+  name: "cut-off",
+  what: "the primary is cut off from its synchronous standby, which is promoted, and lives on within everybody's reach",
+  rounds: 5,
+  world: () => ({ replicated: () => startPair(postgresqlPrograms(), serverSettings, "cut off") }),
+};
+
 const patroni: Fault = {
   ...failover,
   name: "patroni",
@@ -26,4 +34,4 @@ const patroni: Fault = {
   world: () => ({ replicated: () => startPatroni(postgresqlPrograms(), serverSettings) }),
 };
 
-export const failoverFaults: readonly Fault[] = [failover, patroni];
+export const failoverFaults: readonly Fault[] = [failover, cutOff, patroni];

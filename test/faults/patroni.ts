@@ -208,11 +208,16 @@ async function ended(child: ChildProcess, signal: NodeJS.Signals): Promise<void>
   await gone;
 }
 
-/** kill -9 of all its processes at once. */
+/**
+ * kill -9 of all its processes at once. The file outlives a server that was killed, and by then its number may be that
+ * of another program: so only a process that was started with this directory is meant.
+ */
 function killPostgresql(data: string): void {
   const file = join(data, "postmaster.pid");
   if (!existsSync(file)) return;
   const postmaster = readFileSync(file, "utf8").split("\n")[0] ?? "";
+  const command = `/proc/${postmaster}/cmdline`;
+  if (!existsSync(command) || !readFileSync(command, "utf8").split("\0").includes(data)) return;
   const kill = (signal: string, ...pids: readonly string[]) =>
     execFileSync("sh", ["-c", `kill -${signal} ${pids.join(" ")} 2>/dev/null || true`]);
   kill("STOP", postmaster);

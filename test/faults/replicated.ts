@@ -1,9 +1,10 @@
 /**
- * PostgreSQL as a primary and a synchronous standby, which change places: the primary is killed, the standby promoted,
- * and the old primary comes back as it was.
+ * PostgreSQL as a primary and a synchronous standby, which change places: the primary is killed, or cut off from the
+ * standby, which is promoted; and the old primary comes back as it was, or has lived on.
  */
 import { setTimeout } from "node:timers/promises";
 import postgres from "postgres";
+import { openDatabaseWire } from "../support/database-wire.ts";
 import { type Cluster, startCluster } from "../support/postgresql/cluster.ts";
 
 /** Several servers, one of which is the primary. */
@@ -12,7 +13,7 @@ export interface Replicated {
   readonly hosts: string;
   /** A superuser's URL of the present primary. */
   readonly url: string;
-  /** Kills the primary. Resolves as soon as another server accepts writes. */
+  /** Kills the primary, or cuts it off. Resolves as soon as another server accepts writes. */
   failOver(): Promise<void>;
   /** Brings the old primary back. @param database where to look @returns what should not be, in words */
   settle(database: string): Promise<readonly string[]>;
@@ -23,20 +24,34 @@ export interface Replicated {
 const noticedMs = 2_000;
 /** Milliseconds between two looks whether a server accepts writes. */
 const lookMs = 10;
+/** Milliseconds in which the servers have left the old primary, and more. */
+const leaveMs = 10_000;
 /** How often the servers lose their connections while there are two primaries. */
 const losses = 3;
 
-/** @param programs the directory of PostgreSQL's programs */
-export async function startPair(programs: string, settings: readonly string[]): Promise<Replicated> {
+/**
+ * @param programs the directory of PostgreSQL's programs
+ * @param end how the primary ends: it is killed, or lives on within everybody's reach but the standby's
+ */
+export async function startPair(
+  programs: string,
+  settings: readonly string[],
+  end: "killed" | "cut off" = "killed",
+): Promise<Replicated> {
   await using cleanup = new AsyncDisposableStack();
   let primary = await startCluster(programs, settings);
   cleanup.defer(() => primary.stop());
-  let standby = await startCluster(programs, settings, primary.url);
+  const replication = await openDatabaseWire("127.0.0.1", portOf(primary));
+  cleanup.defer(() => replication.close());
+  const source = new URL(primary.url);
+  source.port = String(replication.port);
+  let standby = await startCluster(programs, settings, source.href);
   cleanup.defer(() => standby.stop());
   const hosts = [primary, standby].map(({ url }) => new URL(url).host).join(",");
   await waitsForStandby(primary.url);
   /** The old primary, which comes back. */
   let old: { readonly cluster: Cluster; readonly isBack: Promise<void> } | undefined;
+  let joinReplication: Awaited<ReturnType<typeof replication.cut>> = async () => undefined;
   const started = cleanup.move();
 
   return {
@@ -46,32 +61,37 @@ export async function startPair(programs: string, settings: readonly string[]): 
     },
 
     async failOver() {
-      const killed = primary;
-      await killed.halt("kill");
+      const before = primary;
+      if (end === "killed") await before.halt("kill");
+      joinReplication = await replication.cut();
       await setTimeout(noticedMs);
       await asAdmin(standby.url, async (sql) => {
         await sql`select pg_promote(false)`;
         while ((await sql`select pg_is_in_recovery() as is`)[0]?.["is"]) await setTimeout(lookMs);
       });
       primary = standby;
-      standby = killed;
-      const isBack = killed.resume();
+      standby = before;
+      const isBack = end === "killed" ? before.resume() : Promise.resolve();
       isBack.catch(() => undefined);
-      old = { cluster: killed, isBack };
+      old = { cluster: before, isBack };
     },
 
     async settle(database) {
       if (!old) return [];
       await old.isBack;
       await asAdmin(old.cluster.url, async (sql) => {
+        // Or what waits there to be confirmed would be, by nobody.
+        for (let left = leaveMs; left > 0 && (await usersOf(sql)) > 0; left -= lookMs)
+          await setTimeout(lookMs);
         await sql`alter system set synchronous_standby_names = ''`;
         await sql`select pg_reload_conf()`;
       });
       const objections = await objectionsToWritesAt(old.cluster.url, primary.url, database);
       // A standby anew, at the same address: it would have to be rewound, and has what nobody acknowledged.
-      const port = Number(new URL(old.cluster.url).port);
+      const port = portOf(old.cluster);
       await old.cluster.stop();
-      standby = await startCluster(programs, settings, primary.url, { port });
+      await joinReplication({ host: "127.0.0.1", port: portOf(primary) });
+      standby = await startCluster(programs, settings, source.href, { port });
       old = undefined;
       await waitsForStandby(primary.url);
       return objections;
@@ -83,6 +103,16 @@ export async function startPair(programs: string, settings: readonly string[]): 
     },
   };
 }
+
+/** Connections of the servers, without those that have been left behind in a commit that nobody confirms. */
+async function usersOf(sql: postgres.Sql): Promise<number> {
+  const [row] = await sql<{ n: number }[]>`
+    select count(*)::int as n from pg_stat_activity
+    where application_name = 'gatepost' and wait_event is distinct from 'SyncRep'`;
+  return row?.n ?? 0;
+}
+
+const portOf = ({ url }: Cluster) => Number(new URL(url).port);
 
 /**
  * The old primary takes writes, for which nobody has to wait, and the servers lose their connections to the new one
