@@ -16,7 +16,10 @@ import { type Call, grant, HttpClient, introspection, isActive, isRefusal, membe
 const foreignPhone = () => `+1303${2_000_000 + Math.floor(Math.random() * 7_000_000)}`;
 
 /** Makes an identity at the first server. @returns its id */
-async function newIdentity({ world: { members, credentials } }: Scene, http: HttpClient): Promise<string> {
+export async function newIdentity(
+  { world: { members, credentials } }: Scene,
+  http: HttpClient,
+): Promise<string> {
   const id = randomUUID();
   const json = { id, phone: foreignPhone() };
   const as = credentials.internal;

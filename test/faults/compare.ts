@@ -3,6 +3,7 @@
  * not there is lost; what was ended and still lives is wrong.
  */
 import { setTimeout } from "node:timers/promises";
+import { compareDeletions } from "./deletions.ts";
 import {
   type Call,
   grant,
@@ -97,6 +98,7 @@ export async function compare(world: World, ledger: Ledger): Promise<void> {
   for (const token of ledger.revoked) await expectInactive(token);
   http.close();
   await compareRows(ledger, admin);
+  await compareDeletions(world, ledger);
 }
 
 /** The same in the database, which no cache and no code of the product has a part in. */

@@ -18,7 +18,7 @@ export interface Fault {
   readonly short: boolean;
   /** Whether it concerns everybody, or only others than the bystander. */
   readonly concerns: "everybody" | "others";
-  /** A deployment of its own, if it cannot be played on that of the others. */
+  /** A deployment of its own, if it cannot be played on that of the others. Faults with the same function share one. */
   world?(): WorldOptions;
   /** Why it cannot be played on this machine; undefined if it can. */
   impossible?(): string | undefined;
@@ -26,6 +26,11 @@ export interface Fault {
   readonly rounds?: number;
   /** Plays it. Resolves at its end, from which the recovery counts. */
   play(scene: Scene): Promise<void>;
+  /**
+   * For what no request tells of: called at the fault's end. What it returns is asked again and again, and says whether
+   * that has recovered too.
+   */
+  recovery?(scene: Scene): () => Promise<boolean>;
   /** Under load still, once all has recovered: looks at what it has left behind, and clears up. */
   settle?(scene: Scene): Promise<void>;
 }

@@ -5,7 +5,9 @@
  */
 import { performance } from "node:perf_hooks";
 import { ROOT, say } from "../../scripts/command.ts";
+import { brokerFaults } from "./broker-faults.ts";
 import { startBystander } from "./bystander.ts";
+import { cacheFaults } from "./cache-faults.ts";
 import { callerFaults } from "./caller-faults.ts";
 import { connectionFaults } from "./connection-faults.ts";
 import { databaseFaults } from "./database-faults.ts";
@@ -24,6 +26,8 @@ const faults: readonly Fault[] = [
   ...failoverFaults,
   ...connectionFaults,
   ...callerFaults,
+  ...brokerFaults,
+  ...cacheFaults,
 ];
 /** What the bystander's identity is called. */
 const bystanderId = "bystander";
@@ -160,10 +164,8 @@ const possible = chosen.filter((fault) => {
   if (reason !== undefined) left.push(`${fault.name}: ${reason}`);
   return reason === undefined;
 });
-const common = possible.filter(({ world }) => world === undefined);
-if (common.length > 0) results.push(...(await playAll(common, isShort)));
-for (const fault of possible.filter(({ world }) => world !== undefined))
-  results.push(...(await playAll([fault], isShort)));
+for (const group of Map.groupBy(possible, ({ world }) => world).values())
+  results.push(...(await playAll(group, isShort)));
 
 say();
 for (const line of table(results)) say(line);

@@ -98,7 +98,11 @@ export async function play(fault: Fault, stage: Stage, isShort: boolean): Promis
   const stopWatching = watchReadiness(stage);
   await fault.play({ world, ledger, isShort });
   const endedAt = performance.now();
-  const recoveryMs = await recovered(ledger.refusals, endedAt);
+  const [servedMs, restMs] = await Promise.all([
+    recovered(ledger.refusals, endedAt),
+    recoveredToo(fault.recovery?.({ world, ledger, isShort }), endedAt),
+  ]);
+  const recoveryMs = Math.max(servedMs, restMs);
   stopWatching();
   const samples = await bystander.take();
   const { acknowledged, refusals } = ledger;
@@ -177,4 +181,16 @@ async function recovered(refusals: readonly Refusal[], since: number): Promise<n
     const now = performance.now();
     if (now - last > quietMs || now - since > longestRecoveryMs) return last - since;
   }
+}
+
+/** Waits until it says so, or nobody waits for it any more. @returns milliseconds since then */
+async function recoveredToo(
+  hasRecovered: (() => Promise<boolean>) | undefined,
+  since: number,
+): Promise<number> {
+  while (hasRecovered && performance.now() - since <= longestRecoveryMs) {
+    if (await hasRecovered()) return performance.now() - since;
+    await setTimeout(50);
+  }
+  return hasRecovered ? performance.now() - since : 0;
 }

@@ -12,9 +12,12 @@ import { openDatabase } from "../../src/platform/database/open.ts";
 import { type AuthProcess, spawnAuthServer } from "../support/auth-server.ts";
 import { createTestDatabase, postgresSettings } from "../support/backends.ts";
 import { type DatabaseWire, openDatabaseWire } from "../support/database-wire.ts";
+import type { Nats } from "../support/nats.ts";
 import { findPostgresql, installPostgresql } from "../support/postgresql/binaries.ts";
 import { type Cluster, type ClusterPlace, startCluster } from "../support/postgresql/cluster.ts";
 import { newSigningKey, productionEnvironment } from "../support/production-environment.ts";
+import type { Redis } from "../support/redis.ts";
+import { brokerEnvironment, type Deletions, startDeletions } from "./deletions.ts";
 import { basic } from "./http-client.ts";
 import type { Replicated } from "./replicated.ts";
 
@@ -23,6 +26,10 @@ export interface WorldOptions {
   readonly place?: ClusterPlace;
   /** Starts PostgreSQL on several hosts; on one unless given. */
   readonly replicated?: () => Promise<Replicated>;
+  /** Starts the servers of a broker, and push to read the events; none unless given. */
+  readonly broker?: () => Promise<readonly Nats[]>;
+  /** Starts a cache that the servers share; none unless given. */
+  readonly cache?: () => Promise<Redis>;
   /** Beside the settings that all servers have: one element for each of them. */
   readonly servers?: readonly Readonly<Record<string, string>>[];
 }
@@ -42,6 +49,10 @@ export interface World {
   /** PostgreSQL on one host. @throws where it is {@link replicated} */
   readonly cluster: Cluster;
   readonly replicated: Replicated | undefined;
+  /** What push learns over the broker; undefined where there is none. */
+  readonly deletions: Deletions | undefined;
+  /** @throws where there is none */
+  readonly cache: Redis;
   /** A superuser's way into the database, or into that of the present primary, which no fault of the network concerns. */
   readonly admin: postgres.Sql;
   readonly database: string;
@@ -81,8 +92,14 @@ export async function createWorld({
   place = {},
   servers = [{}, {}, {}],
   replicated: startReplicated,
+  broker: startBroker,
+  cache: startCache,
 }: WorldOptions = {}): Promise<World> {
   await using cleanup = new AsyncDisposableStack();
+  const cache = await startCache?.();
+  cleanup.defer(async () => cache?.stop());
+  const broker = await startBroker?.();
+  cleanup.defer(async () => void (await Promise.all((broker ?? []).map((server) => server.stop()))));
   const replicated = await startReplicated?.();
   const cluster = replicated
     ? undefined
@@ -129,7 +146,11 @@ export async function createWorld({
     // The ports are read from the log.
     LOGGING_LEVEL: "info",
     DATA_DIR: directory,
+    ...cache?.env,
+    ...(broker && brokerEnvironment(broker)),
   };
+  const deletions = broker && (await startDeletions({ admin, broker, database, directory, issuer }));
+  cleanup.defer(async () => deletions?.stop());
 
   async function startMember(own: Readonly<Record<string, string>>, index: number): Promise<Member> {
     const wire = await openDatabaseWire(database.host, database.port);
@@ -168,6 +189,11 @@ export async function createWorld({
       return cluster;
     },
     replicated,
+    deletions,
+    get cache() {
+      if (!cache) throw new Error("this deployment has no cache");
+      return cache;
+    },
     get admin() {
       return admin();
     },
