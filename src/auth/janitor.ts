@@ -8,10 +8,11 @@ import { every, type Loop } from "../platform/base/loop.ts";
 import type { JanitorObserver } from "../platform/base/observers.ts";
 import type { Database } from "../platform/database/database.ts";
 import { names } from "../platform/database/names.ts";
+import { removeKept } from "../platform/messaging/kept-events.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { inBatches, limit } from "./batches.ts";
 import { runningNow } from "./running-time.ts";
-import { attempts, authorizations, redeemedOtpProofs, revokedAccessTokens } from "./schema.ts";
+import { attempts, authorizations, keptEvents, redeemedOtpProofs, revokedAccessTokens } from "./schema.ts";
 import { authorizationIdLength } from "./tokens/access-token.ts";
 import { forgetReplaced } from "./tokens/end-authorizations.ts";
 import {
@@ -35,6 +36,7 @@ export const janitorKinds = [
   "replaced_tokens",
   "rotation_batches",
   "identity_endings",
+  "kept_events",
   "ended_authorizations",
 ] as const;
 type JanitorKind = (typeof janitorKinds)[number];
@@ -43,6 +45,8 @@ interface Dependencies {
   readonly db: Database;
   readonly logger: Logger;
   readonly intervalSeconds: number;
+  /** Hours for which events are kept once they are delivered; 0 unless given. */
+  readonly replayHours?: number;
   readonly observer?: JanitorObserver<JanitorKind> | undefined;
 }
 
@@ -146,7 +150,14 @@ const steps: readonly Step[] = [
   { removes: "identity_endings", run: repeat(removeEndings) },
 ];
 
+const removeKeptEvents = (hours: number): Step => ({
+  removes: "kept_events",
+  run: repeat(removeKept(keptEvents, hours, batch)),
+});
+
 interface RoundOptions {
+  /** 0 unless given. */
+  readonly replayHours?: number;
   readonly stopping?: AbortSignal | undefined;
   readonly observer?: JanitorObserver<JanitorKind> | undefined;
 }
@@ -156,9 +167,12 @@ interface RoundOptions {
  * keeps none of the others from its work.
  * @throws what the first step failed with that did, once all have run
  */
-export async function cleanUp(db: Database, { stopping, observer }: RoundOptions = {}): Promise<void> {
+export async function cleanUp(
+  db: Database,
+  { replayHours = 0, stopping, observer }: RoundOptions = {},
+): Promise<void> {
   const failures: unknown[] = [];
-  for (const { removes, run } of steps) {
+  for (const { removes, run } of [...steps, removeKeptEvents(replayHours)]) {
     try {
       await run(db, stopping, (rows) => removes && observer?.cleaned(removes, rows));
     } catch (error) {
@@ -179,11 +193,11 @@ async function sweep(db: Database, { stopping, observer }: RoundOptions): Promis
 }
 
 /** Runs rounds at an interval, and sweeps in between, until stopped. What failed is logged and tried again. */
-export function startJanitor({ db, logger, intervalSeconds, observer }: Dependencies): Loop {
+export function startJanitor({ db, logger, intervalSeconds, replayHours = 0, observer }: Dependencies): Loop {
   const loops = [
     every(
       intervalSeconds * 1000,
-      (stopping) => cleanUp(db, { stopping, observer }),
+      (stopping) => cleanUp(db, { replayHours, stopping, observer }),
       (err) => logger.warn({ err }, "The janitor could not finish its round; it tries again"),
     ),
     every(

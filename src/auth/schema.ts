@@ -21,7 +21,8 @@ import {
 } from "drizzle-orm/pg-core";
 import { bytea, instant } from "../platform/database/columns.ts";
 import { leaseTable } from "../platform/database/lease-table.ts";
-import { outboxTable } from "../platform/messaging/outbox-table.ts";
+import { brokerStreamTable } from "../platform/messaging/kept-events.ts";
+import { keptEventTable, outboxTable } from "../platform/messaging/outbox-table.ts";
 import { relayLeaseTable } from "../platform/messaging/relay-leases.ts";
 
 export const auth = pgSchema("auth");
@@ -215,6 +216,12 @@ export const readLeases = leaseTable(auth);
 
 /** Events, each written in the transaction of its change and kept until it has been delivered. */
 export const outbox = outboxTable(auth);
+
+/** Events that were delivered, where BROKER_REPLAY_HOURS keeps them. */
+export const keptEvents = keptEventTable(auth);
+
+/** The stream that has taken them. */
+export const brokerStreams = brokerStreamTable(auth);
 
 /** The processes that relay them. */
 export const relayLeases = relayLeaseTable(auth);

@@ -40,7 +40,7 @@ import { createGuessObserver } from "./limits/guess-observer.ts";
 import { createGuessing, guessingRules } from "./limits/guessing.ts";
 import { authRpc } from "./rpc.ts";
 import { startPulse } from "./running-time.ts";
-import { outbox, readLeases, relayLeases } from "./schema.ts";
+import { brokerStreams, keptEvents, outbox, readLeases, relayLeases } from "./schema.ts";
 import type { AuthSettings } from "./settings.ts";
 import { createAccessTokens } from "./tokens/access-token.ts";
 import { createAuthorizationRepository } from "./tokens/authorization-repository.ts";
@@ -193,9 +193,10 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   );
 
   const broker = settings.broker && (await openBroker(settings.broker, "auth", logger));
+  const publisher = broker && publishEvents(broker, authEventStream, Object.values(AuthEvents));
   const subscribers: readonly Subscriber[] = [
     ...(dependencies.subscribers ?? []),
-    ...(broker ? [publishEvents(broker, authEventStream, Object.values(AuthEvents))] : []),
+    ...(publisher ? [publisher] : []),
     ...(eventLog ? [logEvents(eventLog, loggedAsWarnings)] : []),
   ];
 
@@ -216,12 +217,16 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       await awaitStandbys();
     },
     startWorkers() {
-      const intervalSeconds = settings.janitorIntervalSeconds;
+      const { broker: { replayHours } = { replayHours: 0 }, janitorIntervalSeconds: intervalSeconds } =
+        settings;
       if (followsClock) workers.push(clock.start());
       if (!isEmbedded) workers.push(startPulse(db));
       if (standbys) workers.push(standbys.start());
       workers.push(
-        startJanitor({ db, logger, intervalSeconds, observer: metrics.janitor("auth", janitorKinds) }),
+        startJanitor({
+          ...{ db, logger, intervalSeconds, replayHours },
+          observer: metrics.janitor("auth", janitorKinds),
+        }),
         startRelay({
           db,
           outbox,
@@ -236,6 +241,13 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
               if (events.some(({ type }) => endings.has(type))) await standbys.applied();
             },
           }),
+          ...(publisher &&
+            replayHours > 0 && {
+              replay: {
+                ...{ kept: keptEvents, streams: brokerStreams, stream: authEventStream.name },
+                identify: publisher.identify,
+              },
+            }),
           // The log is one, and keeps the order of all events.
           inParts: broker !== undefined,
           isOnlyProcess: isEmbedded,

@@ -10,10 +10,19 @@ import type { Database } from "../platform/database/database.ts";
 import { names } from "../platform/database/names.ts";
 import { boolean, number } from "../platform/database/readers.ts";
 import { computed, rowCount, rows, selection } from "../platform/database/statements.ts";
+import { removeKept } from "../platform/messaging/kept-events.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { removeDevices } from "./devices/remove-devices.ts";
 import { createEntryRemoval, removeViews } from "./history/remove-history.ts";
-import { deliveryChunks, devices, historyBlocks, idempotencyKeys, inbox, notifications } from "./schema.ts";
+import {
+  deliveryChunks,
+  devices,
+  historyBlocks,
+  idempotencyKeys,
+  inbox,
+  keptEvents,
+  notifications,
+} from "./schema.ts";
 
 /** Kinds of rows, for the metrics. */
 export const janitorKinds = [
@@ -25,6 +34,7 @@ export const janitorKinds = [
   "notifications",
   "idempotency_keys",
   "inbox",
+  "kept_events",
 ] as const;
 type JanitorKind = (typeof janitorKinds)[number];
 
@@ -35,6 +45,8 @@ interface Dependencies {
   readonly historyRetentionDays: number;
   /** Days for which the ids of events are kept; 8 unless given. No event may come again afterwards. */
   readonly inboxRetentionDays?: number;
+  /** Hours for which events are kept once they are delivered; 0 unless given. */
+  readonly replayHours?: number;
 }
 
 const dayMs = 24 * 60 * 60 * 1000;
@@ -68,7 +80,10 @@ interface Removed {
 type Step = (tx: Database) => Promise<Removed | undefined>;
 
 /** The steps of a round. They skip locked rows instead of waiting; the next round removes those. */
-function stepsOf(nowMs: number, { historyRetentionDays, inboxRetentionDays = 8 }: Dependencies): Step[] {
+function stepsOf(
+  nowMs: number,
+  { historyRetentionDays, inboxRetentionDays = 8, replayHours = 0 }: Dependencies,
+): Step[] {
   const now = new Date(nowMs).toISOString();
   const oldestKept = lowestId(Math.floor(nowMs - historyRetentionDays * dayMs));
   const entries = createEntryRemoval(oldestKept);
@@ -122,6 +137,7 @@ function stepsOf(nowMs: number, { historyRetentionDays, inboxRetentionDays = 8 }
           )
           delete from ${inbox} using chosen where ${received.eventId} = chosen_id returning 1 as one`,
       ),
+    (tx) => remove("kept_events", tx, removeKept(keptEvents, replayHours, batch)),
   ];
 }
 

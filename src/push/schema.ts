@@ -24,7 +24,8 @@ import {
 } from "drizzle-orm/pg-core";
 import { bytea, instant } from "../platform/database/columns.ts";
 import { inboxTable } from "../platform/messaging/inbox.ts";
-import { outboxTable } from "../platform/messaging/outbox-table.ts";
+import { brokerStreamTable } from "../platform/messaging/kept-events.ts";
+import { keptEventTable, outboxTable } from "../platform/messaging/outbox-table.ts";
 import { relayLeaseTable } from "../platform/messaging/relay-leases.ts";
 
 export const push = pgSchema("push");
@@ -351,6 +352,12 @@ export const testRuns = push.table(
 
 /** Events, written in the transaction of the change that they describe, until they have been delivered. */
 export const outbox = outboxTable(push);
+
+/** Events that were delivered, where BROKER_REPLAY_HOURS keeps them. */
+export const keptEvents = keptEventTable(push);
+
+/** The stream that has taken them. */
+export const brokerStreams = brokerStreamTable(push);
 
 /** The processes that relay them. */
 export const relayLeases = relayLeaseTable(push);

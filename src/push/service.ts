@@ -48,7 +48,7 @@ import { createReplayer } from "./notifications/replay-dead-letters.ts";
 import { createWatchProgress } from "./notifications/watch-progress.ts";
 import { createProviders } from "./providers/create-providers.ts";
 import { pushRpc } from "./rpc.ts";
-import { inbox, outbox, relayLeases } from "./schema.ts";
+import { brokerStreams, inbox, keptEvents, outbox, relayLeases } from "./schema.ts";
 import type { PushSettings } from "./settings.ts";
 
 /** `source` of this service's events. */
@@ -131,8 +131,9 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   );
 
   const broker = settings.broker && (await openBroker(settings.broker, "push", logger));
+  const publisher = broker && publishEvents(broker, pushEventStream, Object.values(PushEvents));
   const subscribers: readonly Subscriber[] = [
-    ...(broker ? [publishEvents(broker, pushEventStream, Object.values(PushEvents))] : []),
+    ...(publisher ? [publisher] : []),
     ...(eventLog ? [logEvents(eventLog)] : []),
   ];
   async function consume({ id, type, subject, time }: CloudEvent): Promise<void> {
@@ -168,6 +169,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     startWorkers() {
       if (stopping) return;
       const { historyRetentionDays, janitorIntervalSeconds: intervalSeconds } = settings;
+      const { replayHours } = settings.broker ?? { replayHours: 0 };
       const planner = createPlanner({ db, jobs, clock, providers: settings.providers.names });
       workers.push(
         jobs.work({ queue: planQueue, handle: planner.handle }),
@@ -190,8 +192,9 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
         startJanitor({
           db,
           historyRetentionDays,
-          // A day longer than the broker keeps an event.
-          ...(settings.broker && { inboxRetentionDays: settings.broker.retentionDays + 1 }),
+          replayHours,
+          // A day longer than the broker keeps an event that was delivered again, at the end of its own retention.
+          ...(settings.broker && { inboxRetentionDays: 2 * settings.broker.retentionDays + 1 }),
           logger,
           intervalSeconds,
           observer: metrics.janitor("push", janitorKinds),
@@ -204,6 +207,13 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
           subscribers,
           logger,
           delivered: metrics.outbox("push", () => outboxBacklog(database.reads, outbox)),
+          ...(publisher &&
+            replayHours > 0 && {
+              replay: {
+                ...{ kept: keptEvents, streams: brokerStreams, stream: pushEventStream.name },
+                identify: publisher.identify,
+              },
+            }),
           // The log is one, and keeps the order of all events.
           inParts: broker !== undefined,
           isOnlyProcess: settings.database.kind === "embedded",

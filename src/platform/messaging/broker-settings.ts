@@ -90,6 +90,12 @@ export const brokerTable = {
     kind: integer(1, 365),
     default: "7",
   },
+  BROKER_REPLAY_HOURS: {
+    description:
+      "For how many hours after its delivery an event is kept in the database, to be delivered again where the broker has lost it with its disk; 0 keeps none. Of use with one server, or one replica.",
+    kind: integer(0, 8760),
+    default: "0",
+  },
 } as const satisfies SettingsTable;
 
 export interface BrokerSettings {
@@ -104,6 +110,8 @@ export interface BrokerSettings {
   readonly ca: string | undefined;
   readonly replicas: number;
   readonly retentionDays: number;
+  /** At most as long as the retention; 0: no event is kept once it is delivered. */
+  readonly replayHours: number;
 }
 
 /** Reads the settings of the broker; the value is undefined too where none is set. */
@@ -111,8 +119,11 @@ export function resolveBrokerSettings(
   env: EnvironmentVariables,
   options: Pick<ReadOptions, "environment" | "prefix">,
 ): Reading<BrokerSettings> {
-  const { value, problems } = resolveSettings(brokerTable, env, options);
+  const { value, problems, problem } = resolveSettings(brokerTable, env, options);
   if (value?.BROKER_URL === undefined) return { value: undefined, problems };
+  const longestReplay = value.BROKER_RETENTION_DAYS * 24;
+  const what = `must be at most ${longestReplay}, the hours of BROKER_RETENTION_DAYS`;
+  const isTooLong = value.BROKER_REPLAY_HOURS > longestReplay;
   return {
     value: {
       servers: value.BROKER_URL,
@@ -120,8 +131,9 @@ export function resolveBrokerSettings(
       ca: value.BROKER_CA,
       replicas: value.BROKER_REPLICAS,
       retentionDays: value.BROKER_RETENTION_DAYS,
+      replayHours: value.BROKER_REPLAY_HOURS,
     },
-    problems,
+    problems: isTooLong ? [...problems, problem("BROKER_REPLAY_HOURS", what)] : problems,
   };
 }
 

@@ -14,7 +14,7 @@ import {
   ReplayPolicy,
   RetentionPolicy,
   StorageType,
-  type StreamConfig,
+  type StreamInfo,
 } from "@nats-io/jetstream";
 import {
   type ConnectionOptions,
@@ -52,10 +52,22 @@ export interface Broker {
   /** Makes the consumer if it is missing, and its stream. */
   ensureConsumer(consumer: DurableConsumer): Promise<void>;
   /**
+   * When the stream was made, as the broker says it, which tells it from one of the same name that was made anew and has
+   * none of its messages. Makes it if it is missing.
+   */
+  identify(stream: EventStream): Promise<string>;
+  /**
    * Resolves once the stream keeps the message, on most of its replicas. A message with the id of one that was
    * published within ten minutes is not kept again.
+   * @param created only to the stream that was made then; rejects if it is another one by now
    */
-  publish(stream: EventStream, subject: string, id: string, event: EncodedEvent): Promise<void>;
+  publish(
+    stream: EventStream,
+    subject: string,
+    id: string,
+    event: EncodedEvent,
+    created?: string,
+  ): Promise<void>;
   /** Messages, each to be acknowledged within 30 seconds; ends after five seconds, or when there are ten. */
   pull(consumer: DurableConsumer): Promise<ConsumerMessages>;
   close(): Promise<void>;
@@ -93,8 +105,8 @@ export function createBroker({ settings, name, logger }: Options): Broker {
   let connecting: Promise<NatsConnection> | undefined;
   let connected: NatsConnection | undefined;
   let isClosed = false;
-  /** What has been made sure of since the last failure, by name. */
-  const ensured = new Map<string, Promise<void>>();
+  /** What has been made sure of since the last failure, by name: when its stream was made. */
+  const ensured = new Map<string, Promise<string>>();
 
   /** The connection; while it is lost, the library makes it anew. */
   function connection(): Promise<NatsConnection> {
@@ -123,6 +135,8 @@ export function createBroker({ settings, name, logger }: Options): Broker {
     for await (const { type } of made.status()) {
       if (type === "disconnect" && !isLost) {
         isLost = true;
+        // What is published from now on goes to whatever will be there.
+        ensured.clear();
         logger.warn("The connection to the broker was lost");
       }
       if (type === "reconnect" && isLost) {
@@ -137,34 +151,49 @@ export function createBroker({ settings, name, logger }: Options): Broker {
   const manager = async () => jetstreamManager(await connection(), { checkAPI: false, timeout: timeoutMs });
 
   /** Does what needs something of the broker. After a failure, nothing is taken for granted. */
-  async function using<T>(what: string, ensure: () => Promise<void>, work: () => Promise<T>): Promise<T> {
+  async function using<T>(
+    what: string,
+    ensure: () => Promise<string>,
+    work: (created: string) => Promise<T>,
+  ): Promise<T> {
     try {
       const ensuring = ensured.get(what) ?? ensure();
       ensured.set(what, ensuring);
-      await ensuring;
-      return await work();
+      return await work(await ensuring);
     } catch (error) {
       ensured.clear();
       throw error;
     }
   }
 
-  const ensureStream = async (stream: EventStream) => {
-    await findOrMakeStream(await manager(), stream, settings);
-  };
-  async function ensureConsumer(consumer: DurableConsumer): Promise<void> {
-    await ensureStream(consumer.stream);
+  const ensureStream = async (stream: EventStream) =>
+    (await findOrMakeStream(await manager(), stream, settings)).created;
+  async function ensureConsumer(consumer: DurableConsumer): Promise<string> {
+    const created = await ensureStream(consumer.stream);
     await makeConsumer(await manager(), consumer);
+    return created;
   }
 
   return {
     prepareStream: async (stream) => prepareStream(await manager(), stream, settings),
-    ensureConsumer,
-    publish: (stream, subject, id, event) =>
+    async ensureConsumer(consumer) {
+      await ensureConsumer(consumer);
+    },
+    identify(stream) {
+      ensured.delete(stream.name);
+      return using(
+        stream.name,
+        () => ensureStream(stream),
+        async (created) => created,
+      );
+    },
+    publish: (stream, subject, id, event, wanted) =>
       using(
         stream.name,
         () => ensureStream(stream),
-        async () => {
+        async (created) => {
+          if (wanted !== undefined && created !== wanted)
+            throw new Error(`the stream ${stream.name} is another one: the broker has lost its events`);
           const fields = headers();
           for (const [key, value] of event.headers) fields.set(key, value);
           await (await manager()).jetstream().publish(subject, event.payload, {
@@ -215,25 +244,23 @@ function connectionOptions({ servers, credentials, ca }: BrokerSettings, name: s
   };
 }
 
-/** @returns the stream's settings if it was there */
 async function findOrMakeStream(
   { streams }: JetStreamManager,
   { name, subjects }: EventStream,
   settings: BrokerSettings,
-): Promise<StreamConfig | undefined> {
+): Promise<Pick<StreamInfo, "config" | "created">> {
   try {
-    return (await streams.info(name)).config;
+    return await streams.info(name);
   } catch (error) {
     if (!isMissing(error, JetStreamApiCodes.StreamNotFound)) throw error;
   }
-  await streams.add({
+  return streams.add({
     name,
     subjects: [subjects],
     storage: StorageType.File,
     retention: RetentionPolicy.Limits,
     ...ofSettings(settings),
   });
-  return undefined;
 }
 
 const ofSettings = ({ replicas, retentionDays }: BrokerSettings) => ({
@@ -248,8 +275,7 @@ async function prepareStream(
   stream: EventStream,
   settings: BrokerSettings,
 ): Promise<void> {
-  const config = await findOrMakeStream(manager, stream, settings);
-  if (!config) return;
+  const { config } = await findOrMakeStream(manager, stream, settings);
   const wanted = ofSettings(settings);
   const isAsWanted =
     config.subjects.includes(stream.subjects) &&

@@ -7,6 +7,15 @@ import { inTime, type Subscriber } from "./relay.ts";
 
 const tooLate = "the broker did not take the events in time";
 
+/** Delivers to a stream. */
+interface StreamSubscriber extends Subscriber {
+  /**
+   * When the stream was made: another one of its name has none of the events that were delivered. From then on events are
+   * delivered to this one alone, until this is called again.
+   */
+  identify(): Promise<string>;
+}
+
 /**
  * Publishes events, each to the subject that its type is. Those of one subject are published one
  * after the other, so that their order holds even where one of them fails; those of different subjects at once.
@@ -16,18 +25,26 @@ export function publishEvents(
   broker: Broker,
   stream: EventStream,
   kinds: Iterable<EventKind<DescMessage>>,
-): Subscriber {
+): StreamSubscriber {
   const schemas = new Map([...kinds].map(({ type, message }) => [type, message]));
   /** The last publication of each subject, since the last flush. */
   let last = new Map<string, Promise<void>>();
+  /** Of the stream that may be published to; undefined: any. */
+  let created: string | undefined;
   return {
+    async identify() {
+      created = await broker.identify(stream);
+      return created;
+    },
     types: [...schemas.keys()],
     async deliver(event) {
       const schema = schemas.get(event.type);
       if (!schema) throw new Error(`this version has no event ${event.type}`);
       const encoded = encodeEvent(event, schema);
       await last.get(event.subject);
-      const published = inPublishSpan(event, () => broker.publish(stream, event.type, event.id, encoded));
+      const published = inPublishSpan(event, () =>
+        broker.publish(stream, event.type, event.id, encoded, created),
+      );
       // It is the flush that tells of a failure.
       published.catch(() => undefined);
       last.set(event.subject, published);

@@ -14,6 +14,7 @@ import { boolean, listOf, text } from "../database/readers.ts";
 import { computed, rows, selection } from "../database/statements.ts";
 import type { CloudEvent } from "./cloud-event.ts";
 import { processed } from "./event-spans.ts";
+import { type KeptEvents, keepDelivered, takeBackLost } from "./kept-events.ts";
 import { type OutboxTable, outboxParts, partOf } from "./outbox-table.ts";
 import { type RelayLease, type RelayLeaseTable, takeRelayLease } from "./relay-leases.ts";
 
@@ -28,6 +29,12 @@ export interface Subscriber {
    * for such a version; those after them do not, even of the same subject.
    */
   readonly types?: readonly string[];
+}
+
+/** What keeps events that were delivered, and how their stream is told from another one. */
+interface Replay extends KeptEvents {
+  /** When the stream was made. From then on subscribers deliver to this one alone. */
+  readonly identify: () => Promise<string>;
 }
 
 interface RelaySettings {
@@ -46,6 +53,8 @@ interface RelaySettings {
   readonly intervalMs?: number;
   /** No other process uses the database: the relay needs no lease. */
   readonly isOnlyProcess?: boolean;
+  /** Keeps events that were delivered, and delivers them again where their stream has lost them. None are kept unless given. */
+  readonly replay?: Replay;
   /** Shares the events out into parts. Unless set, the order of all events is kept, and not only of those of a subject. */
   readonly inParts?: boolean;
 }
@@ -112,11 +121,12 @@ function flushed(log: Logger): Promise<void> {
 export async function relayOnce(settings: RelaySettings, part = 0): Promise<number> {
   const { db, leases, isOnlyProcess: alone = false } = settings;
   await flush(settings);
-  if (alone) return relayBatch(settings, part);
+  const { created } = await followStream(settings);
+  if (alone) return relayBatch(settings, part, created);
   const lease = await takeRelayLease(db, leases, part);
   if (!lease) return 0;
   try {
-    return await relayBatch(settings, part, lease);
+    return await relayBatch(settings, part, created, lease);
   } finally {
     await lease.release();
   }
@@ -126,9 +136,33 @@ async function flush({ subscribers }: Pick<RelaySettings, "subscribers">): Promi
   for (const subscriber of subscribers) await subscriber.flush?.();
 }
 
-/** @param lease undefined: no other process relays */
-async function relayBatch(settings: RelaySettings, part: number, lease?: RelayLease): Promise<number> {
-  const { db, outbox, subscribers, mayDeliver } = settings;
+/**
+ * Looks which stream takes the events now. If it was made anew, what the one before had taken waits again afterwards.
+ * @returns when it was made, undefined where nothing is kept; and how many events wait again
+ */
+async function followStream({ db, outbox, replay, logger }: RelaySettings) {
+  if (!replay) return { created: undefined, lost: 0 };
+  const created = await replay.identify();
+  const lost = await takeBackLost(db, outbox, replay, created);
+  if (lost > 0)
+    logger.warn(
+      { stream: replay.stream, events: lost },
+      "The broker has lost its events; those that were kept are delivered again",
+    );
+  return { created, lost };
+}
+
+/**
+ * @param created of the stream that takes the events; undefined: nothing is kept
+ * @param lease undefined: no other process relays
+ */
+async function relayBatch(
+  settings: RelaySettings,
+  part: number,
+  created: string | undefined,
+  lease?: RelayLease,
+): Promise<number> {
+  const { subscribers, mayDeliver } = settings;
   const batch = await oldestBatch(settings, part);
   if (batch.length > 0) await mayDeliver?.(batch.map(({ event }) => event));
   // Leaves time for a delivery and a flush that each take as long as they may.
@@ -143,11 +177,24 @@ async function relayBatch(settings: RelaySettings, part: number, lease?: RelayLe
     delivered.push(place);
   }
   await flush({ subscribers });
-  if (delivered.length > 0) {
-    const places = `{${delivered.join(",")}}`;
-    await db.execute(sql`delete from ${outbox} where ${names(outbox).position} = any(${places}::bigint[])`);
-  }
+  if (delivered.length > 0) await leave(settings, delivered, created);
   return delivered.length;
+}
+
+/** Takes delivered events out of the outbox. */
+async function leave(
+  { db, outbox, replay }: RelaySettings,
+  positions: readonly number[],
+  created: string | undefined,
+): Promise<void> {
+  if (replay && created !== undefined) {
+    const kept = await keepDelivered(db, outbox, replay, created, positions);
+    if (kept === 0)
+      throw new Error("the broker has lost what was delivered, or another process has delivered it as well");
+    return;
+  }
+  const places = `{${positions.join(",")}}`;
+  await db.execute(sql`delete from ${outbox} where ${names(outbox).position} = any(${places}::bigint[])`);
 }
 
 /** Whether all subscribers can deliver an event of the outbox. */
@@ -240,8 +287,16 @@ export function startRelay(settings: RelaySettings): Loop {
     return true;
   }
 
+  /** Whether the stream has lost what it had taken. Where nothing waits, nobody else would notice. */
+  const hasLost = () =>
+    followStream(settings).then(
+      ({ lost }) => lost > 0,
+      // A broker that is away is told of once there is something to deliver.
+      () => false,
+    );
+
   return startLoop(async (stopping) => {
-    if (await isEmpty()) return intervalMs;
+    if ((await isEmpty()) && !(await hasLost())) return intervalMs;
     const due = parts.filter(({ dueAt }) => dueAt <= performance.now());
     const failures: unknown[] = [];
     for (const part of due) {

@@ -79,6 +79,7 @@ describe.skipIf(findNats() === undefined)("events over NATS", () => {
       ca: undefined,
       replicas: 1,
       retentionDays: 7,
+      replayHours: 0,
     };
     const broker = createBroker({ settings: { ...defaults, ...settings }, name: "test", logger: log.logger });
     opened.push(broker);
@@ -297,6 +298,7 @@ describe.skipIf(findNats() === undefined)("a cluster of three servers", () => {
       ca: undefined,
       replicas: 3,
       retentionDays: 7,
+      replayHours: 0,
     };
     const broker = createBroker({ settings, name: "test", logger: log.logger });
     cleanup.defer(() => broker.close());
@@ -315,6 +317,7 @@ describe.skipIf(findNats() === undefined)("a cluster of three servers", () => {
       published.push(event.subject);
     };
     await publishNext();
+    const created = await broker.identify(stream);
     const leader = servers[(await leaderOf(settings.servers)) - 1];
     await leader?.kill();
     await publishNext();
@@ -322,6 +325,8 @@ describe.skipIf(findNats() === undefined)("a cluster of three servers", () => {
     await leader?.restart("lost");
     await publishNext();
     expect(published).toHaveLength(3);
+    // It is the stream that it was, so nothing is delivered again.
+    expect(await broker.identify(stream)).toBe(created);
     await waitFor(() => expect(reading.subjects()).toEqual(published));
     await reading.stop();
   });
@@ -339,6 +344,7 @@ test.skipIf(findNats() === undefined)("a broker is signed in to over TLS", async
       ca: localhostCertificate.cert,
       replicas: 1,
       retentionDays: 7,
+      replayHours: 0,
     };
     const broker = createBroker({
       settings: { ...common, ...settings },

@@ -1,0 +1,250 @@
+/** A broker that has lost its disk gets the events of the last hours again, in their order, before anything newer. */
+import { randomUUID } from "node:crypto";
+import { jetstreamManager } from "@nats-io/jetstream";
+import { connect } from "@nats-io/transport-node";
+import { sql } from "drizzle-orm";
+import { beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { AuthEvents } from "../../../src/auth/events.ts";
+import { cleanUp } from "../../../src/auth/janitor.ts";
+import { brokerStreams, keptEvents, outbox, relayLeases } from "../../../src/auth/schema.ts";
+import { authMigrations } from "../../../src/auth/service.ts";
+import type { Database, OpenDatabase } from "../../../src/platform/database/database.ts";
+import { createBroker } from "../../../src/platform/messaging/broker.ts";
+import { keepDelivered, takeBackLost } from "../../../src/platform/messaging/kept-events.ts";
+import { publishEvents } from "../../../src/platform/messaging/publish-events.ts";
+import { startRelay } from "../../../src/platform/messaging/relay.ts";
+import { captureLog } from "../../support/captured-log.ts";
+import { findNats, type Nats, startNats } from "../../support/nats.ts";
+import { rows } from "../../support/rows.ts";
+import { backends } from "../../support/servers.ts";
+import { createMigratedServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
+
+const stream = { name: "gatepost-auth", subjects: "auth.>" };
+const where = { kept: keptEvents, streams: brokerStreams, stream: stream.name };
+
+/** An event as it is told here: whose it is, and the how-manyth of that subject. */
+interface Written {
+  readonly id: string;
+  readonly subject: string;
+}
+
+describe.each(backends)("events that are kept for replay, on %s", (backend) => {
+  let own: ServiceDatabase;
+  let database: OpenDatabase;
+  const cleanup = suiteCleanup();
+  beforeAll(async () => {
+    own = await createMigratedServiceDatabase(backend, authMigrations);
+    cleanup.defer(() => own.drop());
+    database = await own.open();
+  });
+  beforeEach(async () => {
+    for (const table of [outbox, keptEvents, brokerStreams, relayLeases])
+      await database.db.execute(sql`delete from ${table}`);
+  });
+
+  /** Writes an event for each of the subjects, one after the other. */
+  async function write(...subjects: string[]): Promise<Written[]> {
+    const written: Written[] = [];
+    for (const subject of subjects) {
+      const id = randomUUID();
+      const data = JSON.stringify({ identityId: subject });
+      await database.db.execute(sql`
+        insert into auth.outbox (id, type, subject, data, occurred_at)
+        values (${id}::uuid, 'auth.identity.updated.v1', ${subject}, ${data}::jsonb, now())`);
+      written.push({ id, subject });
+    }
+    return written;
+  }
+  async function positions(table: "outbox" | "kept_events"): Promise<number[]> {
+    const found = await rows<{ position: number }>(
+      database.db,
+      sql`select position::int from ${sql.identifier("auth")}.${sql.identifier(table)} order by position`,
+    );
+    return found.map(({ position }) => Number(position));
+  }
+  const created = async () =>
+    (await rows<{ created: string }>(database.db, sql`select created from auth.broker_streams`))[0]?.created;
+
+  test("go back at their old positions once their stream is another one, and no event is kept for one that is gone", async () => {
+    await write("a", "b", "a");
+    expect(await takeBackLost(database.db, outbox, where, "first")).toBe(0);
+    const all = await positions("outbox");
+    expect(await keepDelivered(database.db, outbox, where, "first", all)).toBe(3);
+    expect([await positions("outbox"), await positions("kept_events")]).toEqual([[], all]);
+    expect(await takeBackLost(database.db, outbox, where, "first")).toBe(0);
+    // Delivered to the first stream, by a process that did not notice its end.
+    await write("c");
+    const late = (await positions("outbox")).slice(-1);
+    expect(await takeBackLost(database.db, outbox, where, "second")).toBe(3);
+    expect(await keepDelivered(database.db, outbox, where, "first", late)).toBe(0);
+    expect([await positions("outbox"), await positions("kept_events")]).toEqual([[...all, ...late], []]);
+    expect(await created()).toBe("second");
+  });
+
+  test("keep the moment of their first delivery, so that they go in the end however often the broker loses them", async () => {
+    await write("a");
+    await takeBackLost(database.db, outbox, where, "first");
+    await keepDelivered(database.db, outbox, where, "first", await positions("outbox"));
+    const longAgo = sql`clock_timestamp() - interval '23 hours'`;
+    await database.db.execute(sql`update auth.kept_events set delivered_at = ${longAgo}`);
+    await takeBackLost(database.db, outbox, where, "second");
+    await keepDelivered(database.db, outbox, where, "second", await positions("outbox"));
+    await cleanUp(database.db, { replayHours: 24 });
+    expect(await positions("kept_events")).toHaveLength(1);
+    await cleanUp(database.db, { replayHours: 23 });
+    expect(await positions("kept_events")).toEqual([]);
+  });
+
+  test("are kept no longer once the setting is 0", async () => {
+    await write("a");
+    await takeBackLost(database.db, outbox, where, "first");
+    await keepDelivered(database.db, outbox, where, "first", await positions("outbox"));
+    await cleanUp(database.db);
+    expect(await positions("kept_events")).toEqual([]);
+  });
+
+  test("go back in steps: who dies on the way leaves the rest to others, and newer events wait meanwhile", async () => {
+    await takeBackLost(database.db, outbox, where, "first");
+    await database.db.execute(sql`
+      insert into auth.kept_events (position, id, type, subject, data, occurred_at, delivered_at)
+      select n, gen_random_uuid(), 't', 's', '{}', now(), now() from generate_series(1, 12000) as n`);
+    let steps = 0;
+    const dying = new Proxy(database.db, {
+      get(db, key, receiver) {
+        if (key !== "transaction") return Reflect.get(db, key, receiver);
+        return (work: (tx: Database) => Promise<unknown>) => {
+          steps += 1;
+          return steps > 1 ? Promise.reject(new Error("killed")) : db.transaction(work);
+        };
+      },
+    });
+    await expect(takeBackLost(dying, outbox, where, "second")).rejects.toThrow("killed");
+    expect((await positions("outbox")).length).toBe(5_000);
+    // As long as this is the older one, every relay goes on with the steps first.
+    expect(await created()).toBe("first");
+    const moved = await Promise.all([1, 2].map(() => takeBackLost(database.db, outbox, where, "second")));
+    expect(moved.reduce((sum, one) => sum + one)).toBe(7_000);
+    expect(await positions("outbox")).toEqual(Array.from({ length: 12_000 }, (_, n) => n + 1));
+    expect(await created()).toBe("second");
+  });
+
+  describe.skipIf(findNats() === undefined)("over NATS, the only server", () => {
+    async function ownServer(): Promise<Nats> {
+      const nats = await startNats();
+      onTestFinished(() => nats.stop());
+      return nats;
+    }
+
+    /** A process that relays. @param replays whether the setting is set */
+    async function relaying(nats: Nats, db: Database, replays = true) {
+      const log = captureLog();
+      const settings = { servers: [nats.url], credentials: undefined, ca: undefined };
+      const broker = createBroker({
+        settings: { ...settings, replicas: 1, retentionDays: 7, replayHours: replays ? 24 : 0 },
+        name: "test",
+        logger: log.logger,
+      });
+      const publisher = publishEvents(broker, stream, Object.values(AuthEvents));
+      const relay = startRelay({
+        ...{ db, outbox, leases: relayLeases, logger: log.logger, subscribers: [publisher] },
+        source: "https://id.example.com/api/auth",
+        ...(replays && { replay: { ...where, identify: publisher.identify } }),
+        intervalMs: 20,
+        inParts: true,
+      });
+      return {
+        log,
+        async stop() {
+          await relay.stop();
+          await broker.close();
+        },
+      };
+    }
+
+    /** What the stream has, in its order. */
+    async function received(nats: Nats): Promise<Written[]> {
+      const connection = await connect({ servers: nats.url });
+      try {
+        const { streams } = await jetstreamManager(connection);
+        const { state } = await streams.info(stream.name);
+        const found: Written[] = [];
+        for (let seq = 1; seq <= state.last_seq; seq += 1) {
+          const message = await streams.getMessage(stream.name, { seq });
+          const [id = "", subject = ""] = ["ce-id", "ce-subject"].map((name) => message?.header.get(name));
+          found.push({ id, subject });
+        }
+        return found;
+      } finally {
+        await connection.close();
+      }
+    }
+    const ofSubject = (events: readonly Written[], subject: string) =>
+      events.filter((event) => event.subject === subject).map(({ id }) => id);
+    const isDelivered = () => waitFor(async () => expect(await positions("outbox")).toEqual([]));
+
+    test("they are on the stream again, though nothing else is written", async () => {
+      const nats = await ownServer();
+      const relay = await relaying(nats, database.db);
+      const written = await write("a", "b", "a");
+      await isDelivered();
+      await nats.restart("lost");
+      await waitFor(async () => expect(await received(nats)).toHaveLength(3));
+      expect(ofSubject(await received(nats), "a")).toEqual(ofSubject(written, "a"));
+      expect(relay.log.text()).toContain("The broker has lost its events");
+      await relay.stop();
+    });
+
+    test("a disk that was kept brings none of them back", async () => {
+      const nats = await ownServer();
+      const relay = await relaying(nats, database.db);
+      await write("a", "b");
+      await isDelivered();
+      await nats.restart("kept");
+      await write("c");
+      await isDelivered();
+      await waitFor(async () => expect(await received(nats)).toHaveLength(3));
+      expect(relay.log.text()).not.toContain("The broker has lost its events");
+      await relay.stop();
+    });
+
+    test("they come before what was written since, by whichever process, also if the disk is lost twice", async () => {
+      const nats = await ownServer();
+      const other = backend === "PostgreSQL" ? (await own.open()).db : database.db;
+      const relays = [await relaying(nats, database.db), await relaying(nats, other)];
+      const subjects = Array.from({ length: 20 }, (_, n) => `user-${n}`);
+      const written = await write(...subjects, ...subjects);
+      await isDelivered();
+      for (let turn = 0; turn < 2; turn += 1) {
+        await nats.kill();
+        written.push(...(await write(...subjects)));
+        await nats.restart("lost");
+        written.push(...(await write(...subjects)));
+        // The second time it is lost again as soon as something has come back.
+        if (turn === 0) await waitFor(async () => expect((await received(nats)).length).toBeGreaterThan(0));
+      }
+      await isDelivered();
+      await waitFor(async () => expect((await received(nats)).length).toBe(written.length));
+      const arrived = await received(nats);
+      for (const subject of subjects)
+        expect(ofSubject(arrived, subject)).toEqual(ofSubject(written, subject));
+      expect(await positions("kept_events")).toHaveLength(written.length);
+      await Promise.all(relays.map((relay) => relay.stop()));
+    });
+
+    test("without the setting nothing is kept; from then on that it is set, what is delivered is", async () => {
+      const nats = await ownServer();
+      const without = await relaying(nats, database.db, false);
+      await write("a");
+      await isDelivered();
+      await without.stop();
+      const relay = await relaying(nats, database.db);
+      const [later] = await write("b");
+      await isDelivered();
+      await nats.restart("lost");
+      await waitFor(async () => expect(await received(nats)).toEqual([later]));
+      await relay.stop();
+    });
+  });
+});
