@@ -9,6 +9,7 @@ import { grantTypes } from "../src/auth/client-settings.ts";
 import { contractTexts, loadContract } from "../src/platform/openapi/document.ts";
 import { authApi } from "./support/auth-api.ts";
 import { openDatabaseGate } from "./support/database-gate.ts";
+import { findNats, startNats } from "./support/nats.ts";
 import { root } from "./support/program.ts";
 import { type Family, scrape, valuesOf } from "./support/scrape.ts";
 import { backends, closedPort, type Server, startOwnServer } from "./support/servers.ts";
@@ -134,13 +135,32 @@ describe.each(backends)("the first scrape on %s", (backend) => {
   });
 });
 
+describe.skipIf(findNats() === undefined)("what push has not read of a broker", () => {
+  const cleanup = suiteCleanup();
+
+  test("is the broker's count, and absent while the broker is away", async () => {
+    const nats = await startNats();
+    cleanup.defer(() => nats.stop());
+    const server = await startOwnServer("PGlite", { env: { BROKER_URL: nats.url } });
+    cleanup.defer(() => server.stop());
+    const unread = async () => valuesOf(await scrape(server.management), "gatepost_broker_unread_events");
+    await waitFor(async () => expect(await unread()).toEqual([0]));
+    await nats.kill();
+    await waitFor(async () => expect(await unread()).toEqual([]));
+    await nats.restart("kept");
+    await waitFor(async () => expect(await unread()).toEqual([0]));
+  });
+});
+
 // An embedded database has no connections to describe.
-describe.runIf(backends.includes("PostgreSQL"))("docs/metrics.md", () => {
+describe.runIf(backends.includes("PostgreSQL") && findNats() !== undefined)("docs/metrics.md", () => {
   const cleanup = suiteCleanup();
 
   test("has a row for each metric of the program, with its type, its labels and its meaning", async () => {
     // A cache that is away is described too.
-    const env = { CACHE_HOST: "127.0.0.1", CACHE_PORT: String(closedPort) };
+    const nats = await startNats();
+    cleanup.defer(() => nats.stop());
+    const env = { CACHE_HOST: "127.0.0.1", CACHE_PORT: String(closedPort), BROKER_URL: nats.url };
     const server = await startOwnServer("PostgreSQL", { env });
     cleanup.defer(() => server.stop());
     const families = await scrape(server.management);

@@ -234,7 +234,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
           source: issuer,
           subscribers,
           logger,
-          delivered: metrics.outbox("auth", () => outboxBacklog(reads, outbox)),
+          delivered: metrics.outbox("auth", () => outboxBacklog(reads, outbox, subscribers)),
           // Who learns of an ending, and asks, is not told otherwise by a standby.
           ...(standbys && {
             mayDeliver: async (events) => {

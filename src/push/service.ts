@@ -206,7 +206,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
           source: eventSource,
           subscribers,
           logger,
-          delivered: metrics.outbox("push", () => outboxBacklog(database.reads, outbox)),
+          delivered: metrics.outbox("push", () => outboxBacklog(database.reads, outbox, subscribers)),
           ...(publisher &&
             replayHours > 0 && {
               replay: {
@@ -221,6 +221,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
       );
       if (broker) {
         const { message: schema } = identityDeleted;
+        metrics.broker("push", () => broker.unread(deletionsConsumer));
         workers.push(startConsuming({ broker, consumer: deletionsConsumer, schema, take: consume, logger }));
       }
     },

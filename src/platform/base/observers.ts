@@ -73,4 +73,6 @@ export interface OutboxBacklog {
   readonly events: number;
   /** Seconds since the oldest of them was written; 0 if there is none. */
   readonly oldestSeconds: number;
+  /** Those of the oldest thousand that nobody of this version can deliver. */
+  readonly unknown: number;
 }

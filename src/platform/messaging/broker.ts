@@ -70,6 +70,8 @@ export interface Broker {
   ): Promise<void>;
   /** Messages, each to be acknowledged within 30 seconds; ends after five seconds, or when there are ten. */
   pull(consumer: DurableConsumer): Promise<ConsumerMessages>;
+  /** How many messages the consumer has still to acknowledge, read or not. Makes nothing that is missing. */
+  unread(consumer: DurableConsumer): Promise<number>;
   close(): Promise<void>;
 }
 
@@ -214,6 +216,11 @@ export function createBroker({ settings, name, logger }: Options): Broker {
           return found.fetch({ max_messages: pulledMessages, expires: pullMs });
         },
       ),
+    async unread({ stream, name: consumer }) {
+      const { consumers } = await manager();
+      const { num_pending, num_ack_pending } = await consumers.info(stream.name, consumer);
+      return num_pending + num_ack_pending;
+    },
     async close() {
       isClosed = true;
       // What is still being connected is closed once it is.

@@ -6,7 +6,7 @@ import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { type SQL, sql } from "drizzle-orm";
 import type { OutboxBacklog } from "../base/observers.ts";
 import { currentSpan } from "../base/tracing.ts";
-import type { Executor } from "../database/database.ts";
+import { arrayLiteral, type Executor } from "../database/database.ts";
 import { names } from "../database/names.ts";
 import { number } from "../database/readers.ts";
 import { computed, rows, selection } from "../database/statements.ts";
@@ -69,20 +69,50 @@ export function insertEvents<Message extends DescMessage>(
     returning 1 as one`;
 }
 
+/** What delivers events. */
+export interface DeliverableTypes {
+  /**
+   * The types of events that it can deliver; all unless given. Events of others, which a newer version has written, wait
+   * for such a version; those after them do not, even of the same subject.
+   */
+  readonly types?: readonly string[];
+}
+
+/** Whether all subscribers can deliver an event of the outbox. */
+export function isKnown(outbox: OutboxTable, subscribers: readonly DeliverableTypes[]): SQL {
+  const { type } = names(outbox);
+  const conditions = subscribers.flatMap(({ types }) =>
+    types ? [sql`${type} = any(${arrayLiteral(types)}::text[])`] : [],
+  );
+  return conditions.length > 0 ? sql.join(conditions, sql` and `) : sql`true`;
+}
+
+/** Of so many of the oldest events it is known which can be delivered. Those that cannot are the oldest in the end. */
+const looked = 1_000;
+
 /**
- * What waits in an outbox, by a look at both of its ends, however many events there are. Events are delivered in the
+ * What waits in an outbox, by a look at both of its ends and at the oldest events, however many there are. Events are delivered in the
  * order of their positions, so those between the two ends wait too; a number that a failed transaction has used up
  * counts as well, until the relay is past it.
  */
-export async function outboxBacklog(db: Executor, outbox: OutboxTable): Promise<OutboxBacklog> {
-  const { position, writtenAt } = names(outbox);
+export async function outboxBacklog(
+  db: Executor,
+  outbox: OutboxTable,
+  subscribers: readonly DeliverableTypes[],
+): Promise<OutboxBacklog> {
+  const { position, writtenAt, type } = names(outbox);
   const end = (order: SQL) => sql`
     (select ${position}, ${writtenAt} from ${outbox} order by ${position} ${order} limit 1)`;
+  const first = sql`(select ${type} from ${outbox} order by ${position} limit ${looked}::int)`;
   const backlog = selection({
     events: computed(number, sql`coalesce(newest.${position} - oldest.${position} + 1, 0)::float8`),
     oldestSeconds: computed(
       number,
       sql`coalesce(greatest(extract(epoch from clock_timestamp() - oldest.${writtenAt}), 0), 0)::float8`,
+    ),
+    unknown: computed(
+      number,
+      sql`(select count(*)::int from ${first} as first where not (${isKnown(outbox, subscribers)}))`,
     ),
   });
   const [row] = await rows(
@@ -92,5 +122,5 @@ export async function outboxBacklog(db: Executor, outbox: OutboxTable): Promise<
       select ${backlog}
       from (select) as one left join ${end(sql`asc`)} as oldest on true left join ${end(sql`desc`)} as newest on true`,
   );
-  return row ?? { events: 0, oldestSeconds: 0 };
+  return row ?? { events: 0, oldestSeconds: 0, unknown: 0 };
 }

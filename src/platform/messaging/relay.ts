@@ -5,30 +5,26 @@
  * part at a time: several processes relay at once, and what holds up one part holds up no other. While a subscriber
  * takes its time, no connection to the database is held.
  */
-import { type SQL, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import type { Logger } from "pino";
 import { type Loop, startLoop } from "../base/loop.ts";
-import { arrayLiteral, type Database } from "../database/database.ts";
+import type { Database } from "../database/database.ts";
 import { names } from "../database/names.ts";
 import { boolean, listOf, text } from "../database/readers.ts";
 import { computed, rows, selection } from "../database/statements.ts";
 import type { CloudEvent } from "./cloud-event.ts";
 import { processed } from "./event-spans.ts";
 import { type KeptEvents, keepDelivered, takeBackLost } from "./kept-events.ts";
+import { type DeliverableTypes, isKnown } from "./outbox.ts";
 import { type OutboxTable, outboxParts, partOf } from "./outbox-table.ts";
 import { type RelayLease, type RelayLeaseTable, takeRelayLease } from "./relay-leases.ts";
 
 /** Takes the events, in order; if something of it rejects, the batch is delivered again later. */
-export interface Subscriber {
+export interface Subscriber extends DeliverableTypes {
   /** Delivers one event. */
   deliver(event: CloudEvent): Promise<void> | void;
   /** Resolves once what was delivered so far has arrived; called before a batch and after it. */
   flush?(): Promise<void>;
-  /**
-   * The types of events that it can deliver; all unless given. Events of others, which a newer version has written, wait
-   * for such a version; those after them do not, even of the same subject.
-   */
-  readonly types?: readonly string[];
 }
 
 /** What keeps events that were delivered, and how their stream is told from another one. */
@@ -197,18 +193,9 @@ async function leave(
   await db.execute(sql`delete from ${outbox} where ${names(outbox).position} = any(${places}::bigint[])`);
 }
 
-/** Whether all subscribers can deliver an event of the outbox. */
-function isKnown({ outbox, subscribers }: Pick<RelaySettings, "outbox" | "subscribers">): SQL {
-  const { type } = names(outbox);
-  const conditions = subscribers.flatMap(({ types }) =>
-    types ? [sql`${type} = any(${arrayLiteral(types)}::text[])`] : [],
-  );
-  return conditions.length > 0 ? sql.join(conditions, sql` and `) : sql`true`;
-}
-
 /** The oldest events of an outbox, or of a part of it, with their positions. */
 async function oldestBatch(settings: RelaySettings, part: number) {
-  const { db, outbox, source, inParts } = settings;
+  const { db, outbox, subscribers, source, inParts } = settings;
   const { position, id, type, subject, data, occurredAt, traceparent } = names(outbox);
   const time = sql`to_char(${occurredAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
   const pending = selection({ position, id, type, subject, data, time: computed(text, time), traceparent });
@@ -218,9 +205,9 @@ async function oldestBatch(settings: RelaySettings, part: number) {
   });
   // The index of parts has this order. With `=` the planner could as well go through all parts by their positions.
   const own = sql`
-    where ${partOf(subject)} between ${part}::int and ${part}::int and ${isKnown(settings)}
+    where ${partOf(subject)} between ${part}::int and ${part}::int and ${isKnown(outbox, subscribers)}
     order by ${partOf(subject)}, ${position}`;
-  const all = sql`where ${isKnown(settings)} order by ${position}`;
+  const all = sql`where ${isKnown(outbox, subscribers)} order by ${position}`;
   const [found] = await rows(
     db,
     batch,
@@ -272,10 +259,13 @@ export function startRelay(settings: RelaySettings): Loop {
 
   /** One look in place of a lease for each part; a database that does not answer is for the parts to tell. */
   async function isEmpty(): Promise<boolean> {
-    const { db, outbox } = settings;
+    const { db, outbox, subscribers } = settings;
     const look = selection({
       isAny: computed(boolean, sql`exists (select from ${outbox})`),
-      isAnyKnown: computed(boolean, sql`exists (select from ${outbox} where ${isKnown(settings)})`),
+      isAnyKnown: computed(
+        boolean,
+        sql`exists (select from ${outbox} where ${isKnown(outbox, subscribers)})`,
+      ),
     });
     const [found] = await rows(db, look, sql`select ${look}`).catch(() => []);
     if (!found || found.isAnyKnown) return false;

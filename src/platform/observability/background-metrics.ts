@@ -33,6 +33,11 @@ export function outboxMetrics(program: string, registry: Registry) {
     "Time since the oldest of them was written; 0 if there is none.",
     "oldestSeconds",
   );
+  gauge(
+    "unknown_events",
+    "Of the oldest 1,000 events that wait, those of a type that this process does not know.",
+    "unknown",
+  );
   const delivered = new Counter({
     name: `${program}_outbox_delivered_events_total`,
     help: "Events that this process has delivered.",
@@ -43,6 +48,45 @@ export function outboxMetrics(program: string, registry: Registry) {
     outboxes.push({ service, read: shared(() => beforeLong(backlog())) });
     delivered.inc({ service }, 0);
     return (count) => delivered.inc({ service }, count);
+  };
+}
+
+/**
+ * What services have not read of a broker, read at a scrape, but at most every few seconds: the broker is asked once for
+ * all who scrape.
+ */
+export function brokerMetrics(program: string, registry: Registry) {
+  const consumers: { service: string; read: () => Promise<number | undefined> }[] = [];
+  new Gauge({
+    name: `${program}_broker_unread_events`,
+    help: "Events of others that the service has not acted on yet; absent while the broker does not answer.",
+    labelNames: ["service"],
+    registers: [registry],
+    async collect() {
+      await Promise.all(
+        consumers.map(async ({ service, read }) => {
+          const unread = await read();
+          if (unread === undefined) this.remove({ service });
+          else this.set({ service }, unread);
+        }),
+      );
+    },
+  });
+  return (service: string, unread: () => Promise<number>): void => {
+    consumers.push({ service, read: remembered(shared(() => beforeLong(unread()))) });
+  };
+}
+
+/** Milliseconds for which a result is taken for true. */
+const rememberedMs = 5_000;
+
+/** The last result, while it is young. */
+function remembered<T>(work: () => Promise<T>): () => Promise<T> {
+  let last: { readonly at: number; readonly result: T } | undefined;
+  return async () => {
+    if (!last || performance.now() - last.at >= rememberedMs)
+      last = { result: await work(), at: performance.now() };
+    return last.result;
   };
 }
 

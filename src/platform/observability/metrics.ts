@@ -10,7 +10,7 @@ import type {
   RpcObserver,
 } from "../base/observers.ts";
 import { admissionMetrics } from "./admission-metrics.ts";
-import { janitorMetrics, outboxMetrics } from "./background-metrics.ts";
+import { brokerMetrics, janitorMetrics, outboxMetrics } from "./background-metrics.ts";
 import { cacheMetrics, databaseMetrics } from "./database-metrics.ts";
 import { durationBuckets } from "./duration-buckets.ts";
 
@@ -35,6 +35,12 @@ export interface Metrics {
    * @returns counts delivered events
    */
   outbox(service: string, backlog: () => Promise<OutboxBacklog>): (delivered: number) => void;
+  /**
+   * What a service reads from a broker.
+   * @param unread how many events it has not acted on yet; asked at a scrape, at most every five seconds. Where it rejects
+   * or takes a second, the scrape goes without it
+   */
+  broker(service: string, unread: () => Promise<number>): void;
   /** The janitor of a service. @param kinds of rows that it deals with */
   janitor<const Kind extends string>(service: string, kinds: readonly Kind[]): JanitorObserver<Kind>;
   /**
@@ -108,6 +114,7 @@ export function createMetrics(program: string, version: string): Metrics {
     database: databaseMetrics(program, registry),
     cache: cacheMetrics(program, registry),
     outbox: outboxMetrics(program, registry),
+    broker: brokerMetrics(program, registry),
     janitor: janitorMetrics(program, registry),
     counter(name, help, labels) {
       const labelNames = Object.keys(labels);

@@ -217,6 +217,25 @@ describe.skipIf(findNats() === undefined)("events over NATS", () => {
     await second.stop();
   });
 
+  test("says how many events a consumer has still to act on: unread ones, and one that fails again and again", async () => {
+    const broker = open();
+    await expect(broker.unread(consumer)).rejects.toThrow(/not found/);
+    await broker.ensureConsumer(consumer);
+    await publish(broker, deletionOf("1"), deletionOf("2"), deletionOf("3"));
+    expect(await broker.unread(consumer)).toBe(3);
+    let hasFailed = false;
+    const { subjects, stop } = consume(broker, ({ subject }) => {
+      hasFailed ||= subject === "2";
+      return subject === "2";
+    });
+    // What was taken beside the failed one may come twice.
+    await waitFor(() => expect([hasFailed, new Set(subjects())]).toEqual([true, new Set(["1", "3"])]));
+    await waitFor(async () => expect(await broker.unread(consumer)).toBe(1));
+    await stop();
+    await nats.kill();
+    await expect(broker.unread(consumer)).rejects.toThrow();
+  });
+
   test("a broker that has lost its disk gets its stream and consumer again", async () => {
     const broker = open();
     await publish(broker, deletionOf("1"));
