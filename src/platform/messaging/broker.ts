@@ -1,7 +1,7 @@
 /**
  * A connection to NATS JetStream. It is made at first use and again whenever it was lost, however long the broker is
- * away; until then each call fails within seconds. Streams and consumers are made where they are missing: at the start,
- * and after a broker without replicas has lost its disk.
+ * away; until then each call fails at once, or within seconds where nobody knows yet. Streams and consumers are made
+ * where they are missing: at the start, and after a broker without replicas has lost its disk.
  */
 import {
   AckPolicy,
@@ -68,6 +68,8 @@ export interface Broker {
     event: EncodedEvent,
     created?: string,
   ): Promise<void>;
+  /** Rejects while there is no connection: at once, if one was there and is lost. */
+  connected(): Promise<void>;
   /** Messages, each to be acknowledged within 30 seconds; ends after five seconds, or when there are ten. */
   pull(consumer: DurableConsumer): Promise<ConsumerMessages>;
   /** How many messages the consumer has still to acknowledge, read or not. Makes nothing that is missing. */
@@ -107,12 +109,14 @@ export function createBroker({ settings, name, logger }: Options): Broker {
   let connecting: Promise<NatsConnection> | undefined;
   let connected: NatsConnection | undefined;
   let isClosed = false;
+  let isLost = false;
   /** What has been made sure of since the last failure, by name: when its stream was made. */
   const ensured = new Map<string, Promise<string>>();
 
   /** The connection; while it is lost, the library makes it anew. */
   function connection(): Promise<NatsConnection> {
     if (isClosed) return Promise.reject(new Error("the connection to the broker has been closed"));
+    if (isLost) return Promise.reject(new Error("the connection to the broker is lost"));
     connecting ??= connect(connectionOptions(settings, name)).then(opened, (error) => {
       connecting = undefined;
       throw error;
@@ -126,6 +130,7 @@ export function createBroker({ settings, name, logger }: Options): Broker {
     void made.closed().then(() => {
       connecting = undefined;
       connected = undefined;
+      isLost = false;
     });
     if (isClosed) void made.close();
     return made;
@@ -133,7 +138,6 @@ export function createBroker({ settings, name, logger }: Options): Broker {
 
   async function watch(made: NatsConnection): Promise<void> {
     // The library also says so of each try that the broker refuses.
-    let isLost = false;
     for await (const { type } of made.status()) {
       if (type === "disconnect" && !isLost) {
         isLost = true;
@@ -206,6 +210,9 @@ export function createBroker({ settings, name, logger }: Options): Broker {
           });
         },
       ),
+    async connected() {
+      await connection();
+    },
     pull: (consumer) =>
       using(
         `${consumer.stream.name} ${consumer.name}`,

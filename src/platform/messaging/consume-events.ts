@@ -19,45 +19,64 @@ interface Consumption {
 /** Milliseconds after which what failed is tried again: first, and at most. */
 const retryMs = 1_000;
 const longestRetryMs = 15_000;
+/** Milliseconds after which a broker is asked again that is away, which costs nobody anything. */
+const awayMs = 2_000;
+/** Every how-manyth of these tries is told of. */
+const awaysSaid = 8;
 
 /**
  * Takes the events of a consumer, one after the other, until stopped; however long the broker is away. What is no event
  * is reported and left out: it would be none the next time either.
  */
 export function startConsuming(consumption: Consumption): Loop {
-  const { broker, consumer, logger } = consumption;
+  const { logger } = consumption;
   let failures = 0;
+  let aways = 0;
   return startLoop(async (stopping) => {
-    let handled = 0;
-    let hasFailed = false;
-    try {
-      const messages = await broker.pull(consumer);
-      const end = () => void messages.close();
-      stopping.addEventListener("abort", end);
-      if (stopping.aborted) end();
-      try {
-        for await (const message of messages) {
-          // What is left of the batch comes again, to this worker or to another one.
-          if (stopping.aborted || hasFailed) message.nak(retryMs);
-          else if (await handle(message, consumption)) handled += 1;
-          else {
-            hasFailed = true;
-            end();
-          }
-        }
-      } finally {
-        stopping.removeEventListener("abort", end);
-      }
-    } catch (err) {
-      // While events are handled, the library may miss the broker's heartbeats.
-      if (handled === 0 && !hasFailed && !stopping.aborted) {
-        hasFailed = true;
-        logger.warn({ err }, "Events could not be fetched from the broker and will be tried again");
-      }
+    const { hasFailed, away } = await takeSome(consumption, stopping);
+    if (away) {
+      if (aways % awaysSaid === 0)
+        logger.warn({ err: away.err }, "Events could not be fetched from the broker and will be tried again");
+      aways += 1;
+      return awayMs;
     }
+    aways = 0;
     failures = hasFailed ? failures + 1 : 0;
     return hasFailed ? Math.min(retryMs * 2 ** (failures - 1), longestRetryMs) : 0;
   });
+}
+
+/** @returns whether an event failed; and what fetching failed with, if the broker could not be asked */
+async function takeSome(
+  consumption: Consumption,
+  stopping: AbortSignal,
+): Promise<{ readonly hasFailed: boolean; readonly away?: { readonly err: unknown } }> {
+  const { broker, consumer } = consumption;
+  let handled = 0;
+  let hasFailed = false;
+  try {
+    const messages = await broker.pull(consumer);
+    const end = () => void messages.close();
+    stopping.addEventListener("abort", end);
+    if (stopping.aborted) end();
+    try {
+      for await (const message of messages) {
+        // What is left of the batch comes again, to this worker or to another one.
+        if (stopping.aborted || hasFailed) message.nak(retryMs);
+        else if (await handle(message, consumption)) handled += 1;
+        else {
+          hasFailed = true;
+          end();
+        }
+      }
+    } finally {
+      stopping.removeEventListener("abort", end);
+    }
+  } catch (err) {
+    // While events are handled, the library may miss the broker's heartbeats.
+    if (handled === 0 && !hasFailed && !stopping.aborted) return { hasFailed, away: { err } };
+  }
+  return { hasFailed };
 }
 
 /** @returns false if the event failed, so that others would fail too: it comes again, and they after it */

@@ -52,6 +52,8 @@ export function publishEvents(
     async flush() {
       const pending = [...last.values()];
       last = new Map();
+      // While the broker is away, nothing is looked for that would be delivered to it.
+      await broker.connected();
       const [failed] = (await inTime(Promise.allSettled(pending), tooLate)).filter(
         ({ status }) => status === "rejected",
       );

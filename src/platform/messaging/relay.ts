@@ -61,6 +61,10 @@ const batchSize = 100;
 const batchMs = 3_000;
 /** Milliseconds between tries, at most. */
 const longestPauseMs = 15_000;
+/** Milliseconds between looks whether a subscriber is there again, which cost the database nothing. */
+const awayMs = 2_000;
+/** Every how-manyth of these looks is told of. */
+const awaysSaid = 8;
 /** Milliseconds that a subscriber may take for one event, and for a flush: the relay has its lease meanwhile. */
 const deliveryTimeoutMs = 5_000;
 
@@ -238,6 +242,9 @@ export function startRelay(settings: RelaySettings): Loop {
   const count = inParts ? outboxParts : 1;
   const parts: Part[] = Array.from({ length: count }, (_, number) => ({ number, failures: 0, dueAt: 0 }));
   let hasUnknown = false;
+  /** Looks in a row at which a subscriber was not there. */
+  let aways = 0;
+  const warn = (err: unknown) => logger.warn({ err }, "Events could not be delivered and will be retried");
 
   /** @returns the error, if it failed */
   async function relay(part: Part): Promise<unknown> {
@@ -287,6 +294,14 @@ export function startRelay(settings: RelaySettings): Loop {
 
   return startLoop(async (stopping) => {
     if ((await isEmpty()) && !(await hasLost())) return intervalMs;
+    try {
+      await flush(settings);
+      aways = 0;
+    } catch (err) {
+      if (aways % awaysSaid === 0) warn(err);
+      aways += 1;
+      return Math.min(intervalMs * 2, awayMs);
+    }
     const due = parts.filter(({ dueAt }) => dueAt <= performance.now());
     const failures: unknown[] = [];
     for (const part of due) {
@@ -296,7 +311,7 @@ export function startRelay(settings: RelaySettings): Loop {
     }
     // What fails for one part mostly fails for all of them, and is said once.
     const [err] = failures;
-    if (err !== undefined) logger.warn({ err }, "Events could not be delivered and will be retried");
+    if (err !== undefined) warn(err);
     // The processes begin with different parts.
     parts.unshift(...parts.splice(Math.floor(Math.random() * count)));
     return Math.max(0, Math.min(...parts.map(({ dueAt }) => dueAt)) - performance.now());

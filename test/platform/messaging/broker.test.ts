@@ -18,6 +18,7 @@ import { captureLog } from "../../support/captured-log.ts";
 import { localhostCertificate } from "../../support/localhost-certificate.ts";
 import { findNats, type Nats, startNats, startNatsCluster } from "../../support/nats.ts";
 import { root } from "../../support/program.ts";
+import { stopwatch } from "../../support/stopwatch.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -244,6 +245,27 @@ describe.skipIf(findNats() === undefined)("events over NATS", () => {
     await nats.restart("lost");
     await waitFor(() => publish(broker, deletionOf("2")));
     await waitFor(() => expect(subjects()).toContain("2"));
+    await stop();
+  });
+
+  test("while it is away everything fails at once, and a consumer that was waiting goes on as soon as it is back", async () => {
+    const broker = open();
+    await broker.prepareStream(stream);
+    const { subjects, stop } = consume(broker);
+    await publish(broker, deletionOf("1"));
+    await waitFor(() => expect(subjects()).toEqual(["1"]));
+    await nats.kill();
+    await waitFor(() => expect(broker.connected()).rejects.toThrow("lost"));
+    const since = stopwatch();
+    // A call that waits for a response that cannot come takes three seconds.
+    for (let left = 20; left > 0; left -= 1) {
+      await expect(broker.connected()).rejects.toThrow("lost");
+      await expect(publish(broker, deletionOf("lost"))).rejects.toThrow("lost");
+    }
+    expect(since()).toBeLessThan(2_500);
+    await nats.restart("kept");
+    await waitFor(() => publish(broker, deletionOf("2")));
+    await waitFor(() => expect(subjects()).toEqual(["1", "2"]));
     await stop();
   });
 
