@@ -165,6 +165,25 @@ describe.skipIf(findNats() === undefined)("events over NATS", () => {
     expect((await kept()).messages).toHaveLength(1);
   });
 
+  test("nothing is published to a stream that was made anew before it was looked at", async () => {
+    const publisher = publishEvents(open(), stream, Object.values(AuthEvents));
+    const created = await publisher.identify();
+    await nats.restart("lost");
+    // Another process makes it first.
+    const other = open();
+    await waitFor(() => other.prepareStream(stream));
+    const event = deletionOf("carol");
+    const deliver = async () => {
+      await publisher.deliver(event);
+      await publisher.flush?.();
+    };
+    await waitFor(() => expect(deliver()).rejects.toThrow("the broker has lost its events"));
+    expect((await kept()).messages).toEqual([]);
+    expect(await publisher.identify()).not.toBe(created);
+    await deliver();
+    expect((await kept()).messages).toHaveLength(1);
+  });
+
   test("no event of a subject is published once one of them has failed", async () => {
     const published: string[] = [];
     const broker: Broker = {
@@ -218,20 +237,14 @@ describe.skipIf(findNats() === undefined)("events over NATS", () => {
     await second.stop();
   });
 
-  test("says how many events a consumer has still to act on: unread ones, and one that fails again and again", async () => {
+  test("says how many events a consumer has still to act on", async () => {
     const broker = open();
     await expect(broker.unread(consumer)).rejects.toThrow(/not found/);
     await broker.ensureConsumer(consumer);
     await publish(broker, deletionOf("1"), deletionOf("2"), deletionOf("3"));
     expect(await broker.unread(consumer)).toBe(3);
-    let hasFailed = false;
-    const { subjects, stop } = consume(broker, ({ subject }) => {
-      hasFailed ||= subject === "2";
-      return subject === "2";
-    });
-    // What was taken beside the failed one may come twice.
-    await waitFor(() => expect([hasFailed, new Set(subjects())]).toEqual([true, new Set(["1", "3"])]));
-    await waitFor(async () => expect(await broker.unread(consumer)).toBe(1));
+    const { stop } = consume(broker);
+    await waitFor(async () => expect(await broker.unread(consumer)).toBe(0));
     await stop();
     await nats.kill();
     await expect(broker.unread(consumer)).rejects.toThrow();
