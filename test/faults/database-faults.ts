@@ -5,27 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import postgres from "postgres";
-import { codeOf } from "../../src/platform/base/error-code.ts";
 import { startCluster } from "../support/postgresql/cluster.ts";
 import type { Fault } from "./fault.ts";
-import { addressOf, postgresqlPrograms, type World } from "./world.ts";
-
-/** Process ids of PostgreSQL, the postmaster first. */
-async function processesOf(admin: World["admin"]): Promise<number[]> {
-  const [file] = await admin<{ text: string }[]>`select pg_read_file('postmaster.pid') as text`;
-  const rows = await admin<{ pid: number }[]>`select pid from pg_stat_activity where pid <> pg_backend_pid()`;
-  return [Number(file?.text.split("\n")[0]), ...rows.map(({ pid }) => pid)];
-}
-
-function signal(pids: Iterable<number>, name: NodeJS.Signals): void {
-  for (const pid of pids) {
-    try {
-      process.kill(pid, name);
-    } catch (error) {
-      if (codeOf(error) !== "ESRCH") throw error;
-    }
-  }
-}
+import { stopProcesses } from "./stop-processes.ts";
+import { addressOf, postgresqlPrograms } from "./world.ts";
 
 function freeze(seconds: number, short: boolean): Fault {
   return {
@@ -34,18 +17,9 @@ function freeze(seconds: number, short: boolean): Fault {
     short,
     concerns: "everybody",
     async play({ world: { admin } }) {
-      // The second look finds what was started between the first and the end of the postmaster.
-      const pids = new Set<number>();
-      try {
-        for (let look = 0; look < 2; look += 1) {
-          const found = await processesOf(admin);
-          for (const pid of found) pids.add(pid);
-          signal(look === 0 ? found.slice(0, 1) : pids, "SIGSTOP");
-        }
-        await setTimeout(seconds * 1_000);
-      } finally {
-        signal(pids, "SIGCONT");
-      }
+      const goOn = await stopProcesses(admin);
+      await setTimeout(seconds * 1_000);
+      goOn();
     },
   };
 }

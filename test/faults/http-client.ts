@@ -1,5 +1,6 @@
 /** HTTP/1.1 as the load speaks it: connections that are kept, a limit for each request, and no retry of its own. */
 import { Agent, request } from "node:http";
+import { decodeJwt } from "jose";
 
 /** What came of a request. */
 export interface Reply {
@@ -81,6 +82,10 @@ export function member({ body }: Reply, name: string): string {
 
 export const isActive = ({ body }: Reply): boolean =>
   typeof body === "object" && body !== null && Reflect.get(body, "active") === true;
+
+/** The id of the authorization that an access token is of: its jti begins with that. */
+export const authorizationOf = (accessToken: string): string =>
+  decodeJwt(accessToken).jti?.slice(0, 36) ?? "";
 
 export const introspection = (as: string, token: string): Call => ({
   method: "POST",

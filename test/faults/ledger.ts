@@ -36,7 +36,7 @@ export class Ledger {
   readonly accounts = new Set<Account>();
   /** Access tokens whose revocation was acknowledged. */
   readonly revoked = new Set<string>();
-  /** Authorizations that the service has ended as reuse, which nobody in the load commits. */
+  /** Authorizations that may have ended as reuse: those that have been counted, and those that a fault has ended so. */
   readonly reused = new Set<string>();
   acknowledged = 0;
   /** Requests that were refused, and moments at which a server was unready. */

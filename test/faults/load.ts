@@ -4,8 +4,8 @@
  */
 import { randomInt, randomUUID } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
-import { decodeJwt } from "jose";
 import {
+  authorizationOf,
   type Call,
   grant,
   HttpClient,
@@ -27,8 +27,6 @@ const longestLossMs = 1_500;
 const passwordShare = 1 / 8;
 /** Milliseconds that the load may take to come to an end. */
 const patienceMs = 20_000;
-/** The jti of an access token begins with the id of its authorization. */
-const uuidLength = 36;
 
 export interface Load {
   /** Goes on. */
@@ -123,7 +121,7 @@ export function createLoad({ members, credentials }: World, ledger: Ledger, peop
     const pair = pairOf(await ask(form.grant_type, grant(credentials.application, form), 200));
     if (!pair) return undefined;
     const chain: Chain = {
-      authorizationId: decodeJwt(pair.access).jti?.slice(0, uuidLength) ?? "",
+      authorizationId: authorizationOf(pair.access),
       accessTokens: [pair.access],
       refreshToken: pair.refresh,
       ending: "none",

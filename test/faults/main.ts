@@ -18,6 +18,8 @@ import { Ledger } from "./ledger.ts";
 import { createLoad } from "./load.ts";
 import { legend, measureUsual, objections, play, type Result, type Stage } from "./play.ts";
 import { processFaults } from "./process-faults.ts";
+import { strictness } from "./strictness.ts";
+import { columns } from "./table.ts";
 import { createWorld, type WorldOptions } from "./world.ts";
 
 const faults: readonly Fault[] = [
@@ -28,6 +30,7 @@ const faults: readonly Fault[] = [
   ...callerFaults,
   ...brokerFaults,
   ...cacheFaults,
+  strictness,
 ];
 /** What the bystander's identity is called. */
 const bystanderId = "bystander";
@@ -137,13 +140,7 @@ function table(results: readonly Result[]): string[] {
       ];
     }),
   ];
-  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];
-  return rows.map((row) =>
-    row
-      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-      .join("  ")
-      .trimEnd(),
-  );
+  return columns(rows);
 }
 
 process.chdir(ROOT);

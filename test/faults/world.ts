@@ -20,6 +20,7 @@ import type { Redis } from "../support/redis.ts";
 import { brokerEnvironment, type Deletions, startDeletions } from "./deletions.ts";
 import { basic } from "./http-client.ts";
 import type { Replicated } from "./replicated.ts";
+import { openStandby, type Standby } from "./standbys.ts";
 
 export interface WorldOptions {
   /** Where PostgreSQL has its data; in the folder for temporary files unless given. */
@@ -30,6 +31,8 @@ export interface WorldOptions {
   readonly broker?: () => Promise<readonly Nats[]>;
   /** Starts a cache that the servers share; none unless given. */
   readonly cache?: () => Promise<Redis>;
+  /** Names of the standbys that the servers read from; none unless given. Commits wait for them once that is asked for. */
+  readonly standbys?: readonly string[];
   /** Beside the settings that all servers have: one element for each of them. */
   readonly servers?: readonly Readonly<Record<string, string>>[];
 }
@@ -53,6 +56,7 @@ export interface World {
   readonly deletions: Deletions | undefined;
   /** @throws where there is none */
   readonly cache: Redis;
+  readonly standbys: readonly Standby[];
   /** A superuser's way into the database, or into that of the present primary, which no fault of the network concerns. */
   readonly admin: postgres.Sql;
   readonly database: string;
@@ -91,6 +95,7 @@ export const addressOf = ({ url }: Cluster) => ({ host: "127.0.0.1", port: Numbe
 export async function createWorld({
   place = {},
   servers = [{}, {}, {}],
+  standbys: standbyNames = [],
   replicated: startReplicated,
   broker: startBroker,
   cache: startCache,
@@ -110,6 +115,13 @@ export async function createWorld({
   const opened = await openDatabase(postgresSettings(database), authMigrations);
   await opened.migrate();
   await opened.close();
+
+  const standbys: Standby[] = [];
+  for (const name of standbyNames) {
+    const standby = await openStandby(postgresqlPrograms(), serverSettings, primaryUrl(), name);
+    cleanup.defer(() => standby.stop());
+    standbys.push(standby);
+  }
 
   const admins = new Map<string, postgres.Sql>();
   /** One for each server that has been the primary. */
@@ -159,6 +171,7 @@ export async function createWorld({
     const env = {
       ...environment,
       ...(replicated ? { DB_HOST: replicated.hosts } : { DB_PORT: String(wire.port) }),
+      ...(standbys.length > 0 && { DB_READ_HOSTS: standbys.map(({ address }) => address).join(",") }),
       EVENT_LOG: join(directory, `events-${index}.ndjson`),
       ...own,
     };
@@ -194,6 +207,7 @@ export async function createWorld({
       if (!cache) throw new Error("this deployment has no cache");
       return cache;
     },
+    standbys,
     get admin() {
       return admin();
     },

@@ -1,0 +1,163 @@
+/** Tokens that are to end, by every request that ends one. */
+import { randomInt, randomUUID } from "node:crypto";
+import { setTimeout } from "node:timers/promises";
+import { type Call, grant, type HttpClient, isRefusal, member, type Reply } from "./http-client.ts";
+import type { Member, World } from "./world.ts";
+
+/** An active token, and the request that ends it. */
+export interface Ending {
+  readonly way: WayName;
+  /** An access token. */
+  readonly token: string;
+  readonly call: Call;
+  /** The statuses that acknowledge it, also to a retry. */
+  readonly acknowledged: readonly number[];
+}
+
+interface Pair {
+  readonly access: string;
+  readonly refresh: string;
+}
+
+/** What a way needs to get ready. */
+interface Preparation {
+  readonly credentials: World["credentials"];
+  /** Of the identity that has the pair. */
+  readonly id: string;
+  readonly pair: Pair;
+  refresh(pair: Pair): Promise<Pair>;
+}
+
+const revocation = (as: string, token: string): Call => ({
+  method: "POST",
+  path: "/oauth2/v1/revoke",
+  as,
+  form: { token },
+});
+
+type Way = (preparation: Preparation) => Omit<Ending, "way"> | Promise<Omit<Ending, "way">>;
+
+const ways = {
+  "revocation of the access token": ({ credentials, pair: { access } }) => ({
+    token: access,
+    call: revocation(credentials.application, access),
+    acknowledged: [200],
+  }),
+  "revocation of the refresh token": ({ credentials, pair: { access, refresh } }) => ({
+    token: access,
+    call: revocation(credentials.application, refresh),
+    acknowledged: [200],
+  }),
+  // A thief presents the first token, whose successor has been presented.
+  "reuse of a refresh token": async ({ credentials, pair, refresh }) => ({
+    token: (await refresh(await refresh(pair))).access,
+    call: grant(credentials.application, { grant_type: "refresh_token", refresh_token: pair.refresh }),
+    acknowledged: [400],
+  }),
+  "deletion of the identity": ({ credentials, id, pair: { access } }) => ({
+    token: access,
+    call: { method: "DELETE", path: `/v1/identities/${id}`, as: credentials.internal },
+    // An earlier try may have deleted it.
+    acknowledged: [204, 404],
+  }),
+  "change of the password": ({ credentials, id, pair: { access } }) => ({
+    token: access,
+    call: {
+      method: "PUT",
+      path: `/v1/identities/${id}/password`,
+      as: credentials.internal,
+      json: { password: randomUUID() },
+    },
+    acknowledged: [204],
+  }),
+} satisfies Readonly<Record<string, Way>>;
+
+/** How it ends, in words. */
+type WayName = keyof typeof ways;
+
+/** In turn. A password takes as long as a hundred of the others: there is one in ten. */
+const turns: readonly WayName[] = [
+  "revocation of the access token",
+  "revocation of the refresh token",
+  "reuse of a refresh token",
+  "deletion of the identity",
+  "revocation of the access token",
+  "change of the password",
+  "revocation of the refresh token",
+  "reuse of a refresh token",
+  "deletion of the identity",
+  "revocation of the refresh token",
+];
+
+/** Milliseconds after which what was refused is asked again. */
+const retryMs = 100;
+
+/** Any server that is up, as a balancer chooses. @param but not this one */
+export function serverOf({ members }: World, but?: Member): Member {
+  const choice = members.filter((one) => one.isUp && one !== but);
+  const found = choice[randomInt(choice.length)];
+  if (!found) throw new Error("no server is up");
+  return found;
+}
+
+/** Somebody who makes tokens, and ends them: tries again at the next server until it is no longer refused. */
+export class Caller {
+  readonly #world: World;
+  readonly #http: HttpClient;
+  #people = 0;
+
+  constructor(world: World, http: HttpClient) {
+    this.#world = world;
+    this.#http = http;
+  }
+
+  /** @returns the first response that is no refusal, by whom, how many were, and how long it took itself */
+  async ask(call: Call): Promise<{ reply: Reply; by: Member; refused: number; ms: number }> {
+    for (let refused = 0; ; refused += 1) {
+      const by = serverOf(this.#world);
+      const from = performance.now();
+      const reply = await this.#http.send(by.process.origin, call);
+      if (!isRefusal(reply)) return { reply, by, refused, ms: performance.now() - from };
+      await setTimeout(retryMs);
+    }
+  }
+
+  /** A token of a new identity, by this client. @throws where it is not issued */
+  async #signIn(as: string): Promise<{ id: string; pair: Pair }> {
+    const { credentials } = this.#world;
+    const id = randomUUID();
+    this.#people += 1;
+    const json = { id, phone: `+1415${2_000_000 + this.#people}` };
+    // 409: an earlier try was done.
+    await this.#expect({ method: "POST", path: "/v1/identities", as: credentials.internal, json }, 200, 409);
+    return { id, pair: await this.#pair(as, { grant_type: "auth", auth_id: id }) };
+  }
+
+  async #pair(as: string, form: Record<string, string>): Promise<Pair> {
+    const reply = await this.#expect(grant(as, form), 200);
+    return { access: member(reply, "access_token"), refresh: member(reply, "refresh_token") };
+  }
+
+  async #expect(call: Call, ...statuses: number[]): Promise<Reply> {
+    const { reply } = await this.ask(call);
+    if (statuses.includes(reply.status)) return reply;
+    throw new Error(`${call.method} ${call.path}: ${reply.status} ${JSON.stringify(reply.body)}`);
+  }
+
+  /** @param index chooses the way */
+  async newEnding(index: number): Promise<Ending> {
+    const { credentials } = this.#world;
+    const { application } = credentials;
+    const way = turns[index % turns.length] ?? "revocation of the access token";
+    const prepare: Way = ways[way];
+    const { id, pair } = await this.#signIn(application);
+    const refresh = ({ refresh: refresh_token }: Pair) =>
+      this.#pair(application, { grant_type: "refresh_token", refresh_token });
+    return { way, ...(await prepare({ credentials, id, pair, refresh })) };
+  }
+
+  /** A token of the client that is taken off the list. */
+  async newTokenOfFormerClient(): Promise<string> {
+    return (await this.#signIn(this.#world.credentials.former)).pair.access;
+  }
+}

@@ -1,0 +1,36 @@
+/** Introspection over every protocol in turn, of every process. */
+import { type Introspector, introspectors, refusal } from "../support/introspectors.ts";
+import type { Member, World } from "./world.ts";
+
+export interface Look {
+  readonly protocol: string;
+  /** `failed` is neither an answer nor a refusal. */
+  readonly outcome: "active" | "inactive" | "refused" | "failed";
+}
+
+export class Looks {
+  readonly #headers: { readonly authorization: string };
+  /** By their process: one that was started again has other ports. */
+  readonly #introspectors = new WeakMap<Member["process"], readonly Introspector[]>();
+  #turn = 0;
+
+  constructor({ credentials }: World) {
+    this.#headers = { authorization: credentials.internal };
+  }
+
+  async at({ process }: Member, token: string): Promise<Look> {
+    const all = this.#introspectors.get(process) ?? introspectors(process);
+    this.#introspectors.set(process, all);
+    this.#turn += 1;
+    const introspector = all[this.#turn % all.length];
+    if (!introspector) throw new Error("there is no protocol");
+    const { protocol } = introspector;
+    try {
+      const { active } = await introspector.ask(token, { headers: this.#headers });
+      return { protocol, outcome: active ? "active" : "inactive" };
+    } catch (error) {
+      const status = await refusal(Promise.reject(error)).catch(() => undefined);
+      return { protocol, outcome: status === 503 ? "refused" : "failed" };
+    }
+  }
+}
