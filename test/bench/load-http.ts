@@ -1,7 +1,7 @@
 /**
  * Load over HTTP/1.1 on kept-alive connections, one request in flight on each. The requests are made before
  * the clock runs; every answer is checked. Prints one JSON line. With "once" for the seconds, each request is
- * sent once, which warms what remembers.
+ * sent once, which warms what remembers; with "x100000" so many are sent, in turns.
  *
  *   node load-http.ts <port> <path> <authorization> <bodies file> <expected text> <connections> <seconds>
  */
@@ -22,7 +22,8 @@ const bodies = readFileSync(bodiesFile ?? "", "utf8")
   .trimEnd()
   .split("\n");
 const requests = bodies.map((body) => formRequest({ port, path, authorization }, body));
-const once = seconds === "once";
+const count =
+  seconds === "once" ? requests.length : seconds.startsWith("x") ? Number(seconds.slice(1)) : undefined;
 const window = new MeasuringWindow();
 const failures = new Map<string, number>();
 let next = 0;
@@ -30,7 +31,7 @@ let next = 0;
 function runConnection(): Promise<void> {
   let sentAt = 0;
   const send = (connection: Connection) => {
-    if (window.isOver || (once && next >= requests.length)) return connection.end();
+    if (window.isOver || (count !== undefined && next >= count)) return connection.end();
     const request = requests[next++ % requests.length];
     sentAt = performance.now();
     if (request) connection.send(request);
@@ -48,11 +49,13 @@ function runConnection(): Promise<void> {
   });
 }
 
+const startedAt = performance.now();
 const running = Array.from({ length: Number(connections) }, runConnection);
-if (once) {
+if (count !== undefined) {
   await Promise.all(running);
+  const perSecond = (count * 1000) / (performance.now() - startedAt);
   const [failure] = failures.keys();
-  process.stdout.write(`${JSON.stringify({ perSecond: 0, failure })}\n`);
+  process.stdout.write(`${JSON.stringify({ perSecond, failure })}\n`);
   process.exit();
 }
 const measured = await window.measure(Number(seconds));

@@ -97,7 +97,7 @@ export interface Measured {
 }
 
 /** Runs a program to its end. @returns what it printed. Load belongs on the second core */
-export async function run(core: 0 | 1, file: string, args: readonly string[]): Promise<string> {
+export async function run(core: Core, file: string, args: readonly string[]): Promise<string> {
   const child = start(core, file, args, {});
   let output = "";
   child.stdout?.setEncoding("utf8").on("data", (text: string) => {
@@ -109,7 +109,7 @@ export async function run(core: 0 | 1, file: string, args: readonly string[]): P
 }
 
 /** Runs a program that measures. Load belongs on the second core, a ceiling on the servers' first. */
-export async function measure(core: 0 | 1, file: string, args: readonly string[]): Promise<Measured> {
+export async function measure(core: Core, file: string, args: readonly string[]): Promise<Measured> {
   const measured: Measured = JSON.parse(await run(core, file, args));
   if (measured.failure !== undefined) throw new Error(`${file}: a wrong answer: ${measured.failure}`);
   return measured;

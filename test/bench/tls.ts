@@ -7,7 +7,7 @@
  *   BENCH_AGAINST=/path/to/another/checkout
  *   BENCH_ONLY=fcm,apns          BENCH_DELAYS=0,50,150
  */
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { setTimeout } from "node:timers/promises";
@@ -20,6 +20,7 @@ import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql, requiredPostgresUrl } from "../support/postgresql/server.ts";
 import { databaseEnvironment } from "../support/servers.ts";
 import { type BenchServer, startBenchServer } from "./processes.ts";
+import { postgresSeconds } from "./processor-seconds.ts";
 import { backofficeToken, servicePorts, startServices } from "./send-world.ts";
 
 const devices = Number(process.env["BENCH_DEVICES"] ?? 100_000);
@@ -90,25 +91,6 @@ async function fill(sql: postgres.Sql): Promise<void> {
         lateral (select ${token} || lpad(n::text, ${name === "apns" ? 64 : 7}, '0') as token) as made`;
   }
   await sql`analyze push.devices`;
-}
-
-/** Processor seconds of a server of this machine and of all its processes so far, those that have ended included. */
-async function postgresSeconds(sql: postgres.Sql): Promise<number> {
-  const [row] = await sql`select pg_backend_pid() as pid`;
-  const fieldsOf = (pid: string) =>
-    readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
-  const postmaster = fieldsOf(String(row?.["pid"]))[1] ?? "";
-  const ticks = (fields: readonly string[], from: number) => Number(fields[from]) + Number(fields[from + 1]);
-  let sum = ticks(fieldsOf(postmaster), 11) + ticks(fieldsOf(postmaster), 13);
-  for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
-    try {
-      const fields = fieldsOf(pid);
-      if (fields[1] === postmaster) sum += ticks(fields, 11);
-    } catch {
-      // It has ended since.
-    }
-  }
-  return sum / 100;
 }
 
 async function sendTo(token: string, utcOffset: number): Promise<string> {

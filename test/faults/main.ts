@@ -5,6 +5,7 @@
  */
 import { performance } from "node:perf_hooks";
 import { ROOT, say } from "../../scripts/command.ts";
+import { columns } from "../support/table.ts";
 import { brokerFaults } from "./broker-faults.ts";
 import { startBystander } from "./bystander.ts";
 import { cacheFaults } from "./cache-faults.ts";
@@ -19,7 +20,6 @@ import { createLoad } from "./load.ts";
 import { legend, measureUsual, objections, play, type Result, type Stage } from "./play.ts";
 import { processFaults } from "./process-faults.ts";
 import { strictness } from "./strictness.ts";
-import { columns } from "./table.ts";
 import { createWorld, type WorldOptions } from "./world.ts";
 
 const faults: readonly Fault[] = [

@@ -8,12 +8,12 @@ import { setTimeout } from "node:timers/promises";
 import { say } from "../../scripts/command.ts";
 import { percentiles } from "../bench/percentiles.ts";
 import { commitsWaitFor, hasCaughtUp, isReadBy, until } from "../support/postgresql/standby.ts";
+import { columns } from "../support/table.ts";
 import { Caller, type Ending, serverOf } from "./endings.ts";
 import type { Fault, Scene } from "./fault.ts";
 import { authorizationOf, HttpClient } from "./http-client.ts";
 import { Looks } from "./looks.ts";
 import { type StandbyState, standbyStates } from "./standbys.ts";
-import { columns } from "./table.ts";
 import type { Member, World } from "./world.ts";
 
 /** Of each state: how often it is played, and the tokens that end each time. */
