@@ -5,12 +5,11 @@
 
 import { setTimeout } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { sql } from "drizzle-orm";
+import { max } from "drizzle-orm";
 import { readMigrationFiles } from "drizzle-orm/migrator";
+import { bigint, pgSchema, serial, text } from "drizzle-orm/pg-core";
 import { endedConnection, sqlState } from "../base/database-errors.ts";
 import type { Database, OpenDatabase, ScriptedDatabase } from "./database.ts";
-import { nullable, text } from "./readers.ts";
-import { computed, rows, selection } from "./statements.ts";
 
 /** A PostgreSQL schema whose tables a library creates and owns, such as that of a job queue. */
 export interface LibrarySchema {
@@ -70,19 +69,48 @@ export async function migratePatiently(
   }
 }
 
-/** The migrations in the format of Drizzle's migrators. */
-export function migrationConfig({ schema, folder }: Migrations) {
-  return { migrationsFolder: fileURLToPath(folder), migrationsSchema: "migrations", migrationsTable: schema };
+/** A migration, as it is in its file. */
+interface Migration {
+  readonly statements: readonly string[];
+  /** SHA-256 of the file, in hex. */
+  readonly hash: string;
+  /** When it was generated, in milliseconds since the epoch. Each one's is greater than those before it. */
+  readonly createdAt: number;
+}
+
+/** All migrations of this program, in their order. */
+export function allMigrations({ folder }: Pick<Migrations, "folder">): Migration[] {
+  return readMigrationFiles({ migrationsFolder: fileURLToPath(folder) }).map((file) => ({
+    statements: file.sql,
+    hash: file.hash,
+    createdAt: file.folderMillis,
+  }));
+}
+
+/** The schema of all histories. */
+export const histories = pgSchema("migrations");
+
+/** A service's history, which has a row for each migration that was run. It is the table of Drizzle's own migrator. */
+export function historyOf({ schema }: Migrations) {
+  return histories.table(schema, {
+    id: serial("id").primaryKey(),
+    hash: text("hash").notNull(),
+    createdAt: bigint("created_at", { mode: "number" }),
+  });
+}
+
+/** {@link Migration.createdAt} of the newest migration that was run; 0 if there is none. */
+export async function newestRun(db: Database, migrations: Migrations): Promise<number> {
+  const history = historyOf(migrations);
+  const [newest] = await db.select({ createdAt: max(history.createdAt) }).from(history);
+  return newest?.createdAt ?? 0;
 }
 
 /** Whether every migration of this program has been run. Rejects if the database does not respond. */
 export async function isMigrated(db: Database, migrations: Migrations): Promise<boolean> {
-  const newest = readMigrationFiles(migrationConfig(migrations)).at(-1)?.folderMillis ?? 0;
-  const history = sql`${sql.identifier("migrations")}.${sql.identifier(migrations.schema)}`;
-  const newestRun = selection({ at: computed(nullable(text), sql`max(created_at)::text`) });
+  const newest = allMigrations(migrations).at(-1)?.createdAt ?? 0;
   try {
-    const [done] = await rows(db, newestRun, sql`select ${newestRun} from ${history}`);
-    if (Number(done?.at ?? 0) < newest) return false;
+    if ((await newestRun(db, migrations)) < newest) return false;
     for (const library of migrations.librarySchemas ?? []) {
       if (!(await library.isMigrated(db))) return false;
     }

@@ -3,10 +3,10 @@ import { setFlagsFromString } from "node:v8";
 import { PGlite, type Transaction } from "@electric-sql/pglite";
 import { sql } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/pglite";
-import { migrate } from "drizzle-orm/pglite/migrator";
 import { isReachable, type OpenDatabase } from "./database.ts";
 import { lockDirectory } from "./directory-lock.ts";
-import { isMigrated, type Migrations, migrationConfig } from "./migrations.ts";
+import { isMigrated, type Migrations } from "./migrations.ts";
+import { runMigrations } from "./run-migrations.ts";
 import { inStatementSpan, inTransactionSpan } from "./statement-spans.ts";
 
 /**
@@ -40,7 +40,7 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     standbys: undefined,
     description: `embedded PostgreSQL in ${dataDir}`,
     migrate: async () => {
-      await migrate(db, migrationConfig(migrations));
+      await runMigrations(db, migrations);
       for (const library of migrations.librarySchemas ?? []) await library.migrate({ db, script });
     },
     isMigrated: () => isMigrated(db, migrations),

@@ -3,9 +3,9 @@
  * for nobody's locks; they follow each other closely on a few connections. Everything else has a connection to itself
  * while it runs.
  */
+import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { drizzle, type PostgresJsDatabase } from "drizzle-orm/postgres-js";
-import { migrate } from "drizzle-orm/postgres-js/migrator";
 import type { Logger } from "pino";
 import postgres from "postgres";
 import { sqlState } from "../base/database-errors.ts";
@@ -18,18 +18,23 @@ import { isReachable, type OpenDatabase } from "./database.ts";
 import { type Hosts, oneHost } from "./hosts.ts";
 import { Lane, noConnection } from "./lane.ts";
 import { whoHoldsLocks } from "./lock-holders.ts";
-import { isMigrated, MigrationBlockedError, type Migrations, migrationConfig } from "./migrations.ts";
+import { isMigrated, MigrationBlockedError, type Migrations } from "./migrations.ts";
 import { openHosts } from "./open-hosts.ts";
 import { requireOrdinaryUser } from "./privileges.ts";
+import { boolean } from "./readers.ts";
+import { runMigrations } from "./run-migrations.ts";
 import { checkSession } from "./session.ts";
 import type { Address, DatabaseSettings } from "./settings.ts";
 import { inStatementSpan, inTransactionSpan } from "./statement-spans.ts";
+import { computed, rows, selection } from "./statements.ts";
 import { type Query, runScript, runTransaction } from "./transaction.ts";
 
 type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 
 /** Any fixed number. A migrating process holds it as an advisory lock. */
 const migrationLock = 7_214_033;
+/** Milliseconds between two attempts to get it. */
+const migrationLockRetryMs = 100;
 /**
  * Milliseconds that a statement of a migration waits for a lock. Whoever comes after it waits behind it, also where
  * the lock that it waits for would not be in their way, so it has to give up before they do.
@@ -281,10 +286,9 @@ async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations
   const libraries = migrations.librarySchemas ?? [];
   const schemas = [migrations.schema, ...libraries.map(({ schema }) => schema)];
   try {
-    // Nobody waits behind this lock but others who migrate.
-    await db.execute(sql`select pg_advisory_lock(${migrationLock})`);
+    await becomeTheOnlyOne(db);
     await db.execute(sql.raw(`set lock_timeout = ${migrationLockTimeoutMs}`));
-    await migrate(db, migrationConfig(migrations));
+    await runMigrations(db, migrations);
     for (const library of libraries) await library.migrate({ db, script });
     const user = sql.identifier(settings.user);
     await db.execute(sql`grant usage on schema migrations to ${user}`);
@@ -301,5 +305,18 @@ async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations
     throw new MigrationBlockedError(await whoHoldsLocks(db, ["migrations", ...schemas]), { cause: error });
   } finally {
     await connection.end();
+  }
+}
+
+/**
+ * Waits until no other process migrates, by asking again and again: who builds an index concurrently waits for every
+ * statement that has begun before, also for one that waits for a lock of theirs.
+ */
+async function becomeTheOnlyOne(db: PostgresJsDatabase): Promise<void> {
+  const taken = selection({ isTaken: computed(boolean, sql`pg_try_advisory_lock(${migrationLock})`) });
+  for (;;) {
+    const [lock] = await rows(db, taken, sql`select ${taken}`);
+    if (lock?.isTaken) return;
+    await setTimeout(migrationLockRetryMs);
   }
 }
