@@ -1,13 +1,20 @@
 /**
  * Checks that the migrations in drizzle/ are valid and produce the tables of the code. Otherwise a table that
- * changed without a migration would be noticed only at the first query in production.
+ * changed without a migration would be noticed only at the first query in production. And that they can be run while
+ * the version before serves.
  */
-import { cp, glob, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { cp, glob, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, relative } from "node:path";
+import { basename, join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
+import { PGlite } from "@electric-sql/pglite";
 import type { Config } from "drizzle-kit";
+import { readMigrationFiles } from "drizzle-orm/migrator";
 import { type Outcome, ROOT, run } from "./command.ts";
+import { type Effect, effectsOf, rules } from "./migration-effects.ts";
+
+/** The newest migration of each service that is from before the rules: some of those were run while nobody was served. */
+const newestUnchecked: Readonly<Record<string, number>> = { auth: 6, push: 18 };
 
 /**
  * Runs drizzle-kit. Its exit code is 0 for most of its errors, so only its message shows success. The message is
@@ -41,11 +48,60 @@ async function checkHistory(file: string): Promise<Outcome> {
   }
 }
 
+/** What a migration does all the same, and why it may: `-- allow <rule> <table, column, index or constraint>: <reason>`. */
+const allowance = /^-- allow (?<rule>\S+) (?<subject>\S+): \S.*$/gm;
+
+/**
+ * Checks that each migration after `newest` leaves alone those who are served meanwhile.
+ * @param folder of a service's history
+ */
+export async function checkEffects(folder: string, newest: number): Promise<Outcome> {
+  const journal: { entries: { tag: string }[] } = JSON.parse(
+    await readFile(join(folder, "meta/_journal.json"), "utf8"),
+  );
+  const problems: string[] = [];
+  const database = await PGlite.create();
+  try {
+    for (const [number, { sql }] of readMigrationFiles({ migrationsFolder: folder }).entries()) {
+      const tag = journal.entries[number]?.tag ?? "";
+      const effects = await effectsOf(database, sql);
+      if (number <= newest) continue;
+      const text = await readFile(join(folder, `${tag}.sql`), "utf8");
+      const where = `drizzle/${basename(folder)}/${tag}.sql`;
+      problems.push(...unallowed(effects, text).map((problem) => `${where}: ${problem}`));
+    }
+  } finally {
+    await database.close();
+  }
+  return { ok: problems.length === 0, stdout: "", output: problems.join("\n") };
+}
+
+/** The effects that the file allows none of, and what it allows in vain. */
+function unallowed(effects: readonly Effect[], text: string): string[] {
+  const key = ({ rule, subject }: { rule?: string; subject?: string }) => `${rule} ${subject}`;
+  const allowed = new Set([...text.matchAll(allowance)].map(({ groups }) => key(groups ?? {})));
+  const known = new Set(effects.map(key));
+  return [
+    ...effects
+      .filter((effect) => !allowed.has(key(effect)))
+      .map(
+        (effect) =>
+          `${key(effect)}. ${rules[effect.rule]} Or say why it may: -- allow ${key(effect)}: <reason>`,
+      ),
+    ...[...allowed]
+      .filter((one) => !known.has(one))
+      .map((one) => `it does nothing that "allow ${one}" allows`),
+  ];
+}
+
 /** Checks the migrations of every `drizzle.<service>.config.ts`; fails if there is none. */
 export async function checkMigrations(): Promise<Outcome> {
   const outcomes: Outcome[] = [];
-  for await (const file of glob("drizzle.*.config.ts", { cwd: ROOT }))
+  for await (const file of glob("drizzle.*.config.ts", { cwd: ROOT })) {
+    const [, service = ""] = file.split(".");
     outcomes.push(await checkHistory(file));
+    outcomes.push(await checkEffects(join(ROOT, "drizzle", service), newestUnchecked[service] ?? -1));
+  }
   if (outcomes.length === 0) {
     return { ok: false, stdout: "", output: `There is no drizzle.<service>.config.ts in ${ROOT}.` };
   }

@@ -1,0 +1,232 @@
+/**
+ * What a migration does to those who are served while it runs, and to the version before, which goes on serving: it is
+ * run on an embedded database that has everything before it, and PostgreSQL's catalogue says what has become of the
+ * tables that were there. Its text is not looked at, so it makes no difference how a statement is written.
+ */
+import type { PGlite, Transaction } from "@electric-sql/pglite";
+import { concurrentIndexes } from "../src/platform/database/run-migrations.ts";
+
+/** What a migration must not do to a table that was there before it; and what to do in its place. */
+export const rules = {
+  "rewrites-table":
+    "Nobody can use it meanwhile. Add a column beside what is there, have the program fill it in small steps, and remove the old one in a later version.",
+  "builds-index":
+    "Nobody can write meanwhile. CREATE INDEX CONCURRENTLY (`.concurrently()` in the schema) in a migration of its own lets them; of a partitioned table, build that of each partition so, and then the table's.",
+  "validates-constraint":
+    "Nobody can use it meanwhile. Add the constraint NOT VALID, and validate it in the next migration.",
+  "sets-not-null":
+    "Nobody can use it meanwhile. Add CHECK (… IS NOT NULL) NOT VALID, validate it in the next migration, and set NOT NULL in the one after that.",
+  "requires-column": "The version before does not know it, and can insert no more. Give it a default.",
+  removes:
+    "The version before may need it. Expand first and contract later: it can go, or get another name, with the version after the last one that uses it.",
+  "changes-rows":
+    "They are locked until all are changed. Have the program change them in small steps, as the janitor does.",
+  "reads-locked":
+    "Nobody can use it until all is read. Read in a migration of its own, without a lock that keeps others away.",
+} as const;
+
+export type Rule = keyof typeof rules;
+
+/** A rule that a migration breaks, and on what: a table, a column of one, an index or a constraint. */
+export interface Effect {
+  readonly rule: Rule;
+  readonly subject: string;
+}
+
+type Session = Pick<PGlite | Transaction, "query">;
+
+/** A row of the catalogue that belongs to a table. */
+interface Part {
+  readonly id: string;
+  readonly table: number;
+  readonly name: string;
+}
+
+interface Table extends Part {
+  /** Another one, once its rows are written anew. */
+  readonly file: number;
+}
+
+interface Column extends Part {
+  readonly required: boolean;
+  readonly filled: boolean;
+}
+
+interface Index extends Part {
+  readonly file: number;
+  readonly unique: boolean;
+}
+
+interface Constraint extends Part {
+  readonly valid: boolean;
+  readonly definition: string;
+}
+
+interface Catalogue {
+  readonly tables: readonly Table[];
+  readonly columns: readonly Column[];
+  readonly indexes: readonly Index[];
+  readonly constraints: readonly Constraint[];
+}
+
+interface Lock {
+  readonly table: number;
+  readonly mode: string;
+}
+
+const ours = `relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace, 'pg_toast'::regnamespace)`;
+/** What belongs to a partition is called as that of its table. */
+const nameOf = (oid: string) =>
+  `coalesce((select inhparent from pg_inherits where inhrelid = ${oid}), ${oid})::regclass::text`;
+
+async function read(session: Session): Promise<Catalogue> {
+  const tables = await session.query<Table>(`
+    select oid::text as id, oid::int as table, ${nameOf("oid")} as name, relfilenode::int as file
+    from pg_class where relkind in ('r', 'p') and ${ours}`);
+  const columns = await session.query<Column>(`
+    select attrelid || '/' || attnum as id, attrelid::int as table, ${nameOf("attrelid")} || '.' || attname as name,
+      attnotnull as required, atthasdef or attidentity <> '' as filled
+    from pg_attribute join pg_class on pg_class.oid = attrelid
+    where relkind in ('r', 'p') and attnum > 0 and not attisdropped and ${ours}`);
+  const indexes = await session.query<Index>(`
+    select indexrelid::text as id, indrelid::int as table, ${nameOf("indexrelid")} as name,
+      relfilenode::int as file, indisunique as unique
+    from pg_index join pg_class on pg_class.oid = indexrelid where ${ours}`);
+  const constraints = await session.query<Constraint>(`
+    select pg_constraint.oid::text as id, conrelid::int as table, ${nameOf("conrelid")} || '.' || conname as name,
+      convalidated as valid, pg_get_constraintdef(pg_constraint.oid) as definition
+    from pg_constraint where conrelid <> 0 and contype in ('c', 'f')`);
+  return {
+    tables: tables.rows,
+    columns: columns.rows,
+    indexes: indexes.rows,
+    constraints: constraints.rows,
+  };
+}
+
+async function heldLocks(session: Session): Promise<readonly Lock[]> {
+  const { rows } = await session.query<Lock>(`
+    select relation::int as table, mode from pg_locks
+    where locktype = 'relation' and pid = pg_backend_pid() and granted`);
+  return rows;
+}
+
+/** What was run outside of a transaction, by {@link concurrentIndexes}, has no locks in the end, and builds well. */
+type Run = { readonly locks: readonly Lock[] } | "concurrently";
+
+/** The tables that are there before and after, by what a migration has left of them. */
+class Change {
+  readonly effects = new Map<string, Effect>();
+  readonly before: Catalogue;
+  readonly after: Catalogue;
+  readonly run: Run;
+  readonly #tables: ReadonlyMap<number, readonly [Table, Table]>;
+
+  constructor(before: Catalogue, after: Catalogue, run: Run) {
+    this.before = before;
+    this.after = after;
+    this.run = run;
+    const kept = new Map(after.tables.map((table) => [table.table, table]));
+    this.#tables = new Map(
+      before.tables.flatMap((old) => {
+        const now = kept.get(old.table);
+        return now?.name === old.name ? [[old.table, [old, now]]] : [];
+      }),
+    );
+  }
+
+  report(rule: Rule, subject: string): void {
+    this.effects.set(`${rule} ${subject}`, { rule, subject });
+  }
+
+  /** Whether its table was there before, and still has its name. */
+  isKept({ table }: Part): boolean {
+    return this.#tables.has(table);
+  }
+
+  isRewritten({ table }: Part): boolean {
+    const [old, now] = this.#tables.get(table) ?? [];
+    return old?.file !== now?.file;
+  }
+
+  /** Whether the lock on its table was held until the end. */
+  holds({ table }: Part, mode: string): boolean {
+    return (
+      this.run !== "concurrently" && this.run.locks.some((lock) => lock.table === table && lock.mode === mode)
+    );
+  }
+}
+
+function compareTables(change: Change): void {
+  for (const table of change.before.tables) {
+    if (!change.isKept(table)) change.report("removes", table.name);
+    if (change.isRewritten(table)) change.report("rewrites-table", table.name);
+    if (change.holds(table, "RowExclusiveLock")) change.report("changes-rows", table.name);
+    const isLocked = change.holds(table, "AccessExclusiveLock");
+    if (isLocked && change.holds(table, "AccessShareLock")) change.report("reads-locked", table.name);
+  }
+}
+
+function compareColumns(change: Change): void {
+  const [before, after] = [byId(change.before.columns), byId(change.after.columns)];
+  for (const old of change.before.columns.filter((column) => change.isKept(column))) {
+    const now = after.get(old.id);
+    if (now?.name !== old.name) change.report("removes", old.name);
+    else if (now.required && !old.required && !isChecked(old, change.before))
+      change.report("sets-not-null", old.name);
+  }
+  for (const now of change.after.columns.filter((column) => change.isKept(column)))
+    if (!before.has(now.id) && now.required && !now.filled) change.report("requires-column", now.name);
+}
+
+function compareIndexes(change: Change): void {
+  const [before, after] = [change.before.indexes, change.after.indexes].map((all) =>
+    all.filter((index) => change.isKept(index)),
+  );
+  const left = new Set(after?.flatMap(({ id, table, name }) => [id, `${table} ${name}`]));
+  for (const { id, table, name, unique } of before ?? []) {
+    // ON CONFLICT and the program's reading of errors need it. One that is made anew has another id.
+    if (unique && !left.has(id) && !left.has(`${table} ${name}`)) change.report("removes", name);
+  }
+  if (change.run === "concurrently") return;
+  // The index of a partitioned table has no file; one that is made anew may go on with the file of before.
+  const files = new Set(before?.map(({ file }) => file)).add(0);
+  for (const index of after ?? [])
+    if (!files.has(index.file) && !change.isRewritten(index)) change.report("builds-index", index.name);
+}
+
+function compareConstraints(change: Change): void {
+  const before = byId(change.before.constraints);
+  for (const now of change.after.constraints.filter((constraint) => change.isKept(constraint))) {
+    const old = before.get(now.id);
+    if (!now.valid || old?.valid) continue;
+    if (!old || change.holds(now, "AccessExclusiveLock")) change.report("validates-constraint", now.name);
+  }
+}
+
+/** Whether a constraint says already that the column is not null, so that PostgreSQL need not look at the rows. */
+function isChecked({ table, name }: Column, { constraints }: Catalogue): boolean {
+  const column = name.slice(name.lastIndexOf(".") + 1);
+  const said = [`CHECK ((${column} IS NOT NULL))`, `CHECK (("${column}" IS NOT NULL))`];
+  return constraints.some((one) => one.table === table && one.valid && said.includes(one.definition));
+}
+
+const byId = <P extends Part>(parts: readonly P[]) => new Map(parts.map((part) => [part.id, part]));
+
+/** Runs a migration as the program does. @returns the rules that it breaks, and on what */
+export async function effectsOf(database: PGlite, statements: readonly string[]): Promise<Effect[]> {
+  // So that every name is shown with its schema.
+  await database.exec("set search_path = ''");
+  const before = await read(database);
+  let run: Run = "concurrently";
+  if (concurrentIndexes(statements)) for (const statement of statements) await database.exec(statement);
+  else {
+    run = await database.transaction(async (transaction) => {
+      for (const statement of statements) await transaction.exec(statement);
+      return { locks: await heldLocks(transaction) };
+    });
+  }
+  const change = new Change(before, await read(database), run);
+  for (const compare of [compareTables, compareColumns, compareIndexes, compareConstraints]) compare(change);
+  return [...change.effects.values()];
+}
