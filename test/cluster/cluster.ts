@@ -29,8 +29,11 @@ export interface Member {
   /** Such as `auth 1`. */
   readonly name: string;
   process: ServerProcess;
-  /** As a roll-out does it: SIGTERM, a new process, and on when the balancer sends it requests. */
-  restart(): Promise<void>;
+  /**
+   * As a roll-out does it: SIGTERM, a new process, and on when the balancer sends it requests.
+   * @param version the folder of the version that it has from then on
+   */
+  restart(version: string): Promise<void>;
 }
 
 export interface Cluster {
@@ -43,6 +46,8 @@ export interface Cluster {
   readonly balancer: Haproxy;
   /** Two of auth, then two of push. */
   readonly members: readonly Member[];
+  /** What a program needs to work on the database, `npm run migrate` too. */
+  readonly databaseEnvironment: Environment;
   /** Ends all of it. */
   stop(): Promise<void>;
 }
@@ -66,17 +71,23 @@ async function waitForStandby(primary: Postgresql): Promise<void> {
   }
 }
 
-/**
- * Starts everything. Temporary files of this process and of what it starts are in the cluster's folder from then on.
- * @throws where a program is missing, or does not start
- */
-export async function startCluster(): Promise<Cluster> {
-  await using cleanup = new AsyncDisposableStack();
+/** Makes the folder of a cluster. Temporary files of this process and of what it starts are in it from then on. */
+export function makeDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), "gatepost-cluster-"));
   process.once("exit", () => rmSync(directory, { recursive: true, force: true }));
   // Where we are root, PostgreSQL runs as another user, who has to get to its own folder.
   chmodSync(directory, 0o711);
   process.env["TMPDIR"] = directory;
+  return directory;
+}
+
+/**
+ * Starts everything in that folder.
+ * @param version the folder of the version that all processes have
+ * @throws where a program is missing, or does not start
+ */
+export async function startCluster(directory: string, version: string): Promise<Cluster> {
+  await using cleanup = new AsyncDisposableStack();
   const binaries = findPostgresqlForStandbys();
   if (binaries === undefined) throw new Error("PostgreSQL is not on this machine.");
 
@@ -95,11 +106,14 @@ export async function startCluster(): Promise<Cluster> {
 
   const dataDir = join(directory, "data");
   const { apiKey } = developmentSecrets(dataDir);
-  const common: Environment = {
+  const ofDatabase: Environment = {
     ...databaseEnvironment(database),
-    ...redis.env,
     // Whichever of them is the primary.
     DB_HOST: [primary, standby].map(({ url }) => new URL(url).host).join(),
+  };
+  const common: Environment = {
+    ...ofDatabase,
+    ...redis.env,
     DB_READ_HOSTS: new URL(standby.url).host,
     BROKER_URL: nats.map(({ url }) => url).join(","),
     BROKER_REPLICAS: String(nats.length),
@@ -123,8 +137,8 @@ export async function startCluster(): Promise<Cluster> {
   async function startMember(service: Service, place: number): Promise<Member> {
     const own = service === "push" ? ofPush : place === 1 ? ofAuth : ofOtherAuth;
     const env = { ...common, ...own, SERVICES: service };
-    async function start(): Promise<ServerProcess> {
-      const server = await spawnServer("PostgreSQL", { env });
+    async function start(of: string): Promise<ServerProcess> {
+      const server = await spawnServer("PostgreSQL", { env, version: of });
       const log = createWriteStream(join(logs, `${service}-${place}.log`), { flags: "a" });
       log.write(server.logs());
       for (const stream of [server.child.stdout, server.child.stderr]) stream?.pipe(log, { end: false });
@@ -133,11 +147,11 @@ export async function startCluster(): Promise<Cluster> {
     }
     const member: Member = {
       name: `${service} ${place}`,
-      process: await start(),
-      async restart() {
+      process: await start(version),
+      async restart(to) {
         await member.process.stop();
         await balancer.remove(service, place);
-        member.process = await start();
+        member.process = await start(to);
       },
     };
     cleanup.defer(async () => {
@@ -162,6 +176,7 @@ export async function startCluster(): Promise<Cluster> {
     redis,
     balancer,
     members,
+    databaseEnvironment: ofDatabase,
     stop: () => started.disposeAsync(),
   };
 }

@@ -1,14 +1,18 @@
 /**
  * `npm run cluster`: all of a deployment on this machine, until Ctrl+C. `-- --roll` restarts each process of it, one
  * after the other, while a client that never tries again makes 100,000 requests (`--requests N`: so many), and fails
- * if one of them does.
+ * if one of them does. `-- --upgrade` does so from the version before the newest migrations to this one, and back;
+ * `-- --upgrade <commit>` from that one.
  */
+import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { ROOT, say } from "../../scripts/command.ts";
 import { endChildrenAtExit, interruption } from "../chaos/ending.ts";
-import { type Cluster, startCluster } from "./cluster.ts";
+import { startNode } from "../support/program.ts";
+import { type Cluster, makeDirectory, startCluster } from "./cluster.ts";
 import { missingPrograms } from "./programs.ts";
-import { rollOut } from "./roll-out.ts";
+import { rollOut, type Step } from "./roll-out.ts";
+import { checkOut, commitBeforeMigrations } from "./versions.ts";
 
 /** What runs where, and what to try. */
 function screen({ directory, primary, standby, nats, redis, balancer, members }: Cluster): string {
@@ -42,9 +46,20 @@ ${rows.map((line) => line.trimEnd()).join("\n")}
 `;
 }
 
-const { values } = parseArgs({ options: { roll: { type: "boolean" }, requests: { type: "string" } } });
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { roll: { type: "boolean" }, upgrade: { type: "boolean" }, requests: { type: "string" } },
+});
 const requests = Number(values.requests ?? 100_000);
 if (!(requests > 0)) throw new Error("--requests is greater than 0.");
+
+/** Brings the database up to date as `npm run migrate` does, and says how long that took. */
+async function migrate({ databaseEnvironment }: Cluster): Promise<void> {
+  const started = performance.now();
+  const program = startNode("src/migrate.ts", databaseEnvironment);
+  if ((await program.ended()) !== 0) throw new Error(`The migration failed:\n${program.output()}`);
+  say(`${program.output()}The migration took ${((performance.now() - started) / 1000).toFixed(1)} s.`);
+}
 
 process.chdir(ROOT);
 const missing = missingPrograms();
@@ -57,19 +72,31 @@ const interrupted = interruption().then(
   () => false,
   () => true,
 );
+await using cleanup = new AsyncDisposableStack();
+const directory = makeDirectory();
+const before = values.upgrade
+  ? cleanup.use(await checkOut(positionals[0] ?? (await commitBeforeMigrations()), join(directory, "before")))
+  : undefined;
 say(
   "Starting PostgreSQL, a standby, three servers of NATS, Redis, HAProxy, and two processes of each service.",
 );
-const cluster = await startCluster();
-try {
-  if (values.roll) {
-    const isRight = await Promise.race([rollOut(cluster, { requests, say }), interrupted.then(() => false)]);
-    process.exitCode = isRight ? 0 : 1;
-  } else {
-    process.stdout.write(screen(cluster));
-    await interrupted;
-  }
-} finally {
-  await cluster.stop();
+if (before) say(`The processes are of ${before.title}.`);
+const cluster = await startCluster(directory, before?.folder ?? ROOT);
+cleanup.defer(() => cluster.stop());
+const ours: Step = { title: "with this version", version: ROOT };
+const round: readonly Step[] = before
+  ? [
+      { ...ours, prepare: () => migrate(cluster) },
+      { title: "with the version before", version: before.folder },
+    ]
+  : [ours];
+if (values.roll || before) {
+  const rolled = rollOut(cluster, { requests, round, say });
+  const isRight = await Promise.race([rolled, interrupted.then(() => false)]);
+  process.exitCode = isRight ? 0 : 1;
+} else {
+  process.stdout.write(screen(cluster));
+  await interrupted;
 }
+await cleanup.disposeAsync();
 process.exit();

@@ -5,7 +5,6 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "no
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { authMigrations } from "../../src/auth/service.ts";
 import { developmentSecrets, developmentSecretsFile } from "../../src/development/secrets.ts";
 import { type Clock, systemClock } from "../../src/platform/base/clock.ts";
@@ -18,6 +17,7 @@ import { exercised, type TestDatabase } from "./backends.ts";
 import { copyEmbeddedDatabase } from "./embedded-template.ts";
 import { createMigratedDatabase } from "./migrated-database.ts";
 import { postgresUrl } from "./postgresql/server.ts";
+import { root } from "./program.ts";
 
 /** Databases that the suites run on. PostgreSQL is left out where this machine has none; the run says so. */
 export const backends: readonly Backend[] = postgresUrl() ? ["PGlite", "PostgreSQL"] : ["PGlite"];
@@ -50,6 +50,11 @@ export interface ServerProcess extends Server {
 export interface ServerOptions {
   /** Settings beside those of the test: ports, directory and database are seen to. */
   readonly env?: Environment;
+}
+
+export interface ServerProcessOptions extends ServerOptions {
+  /** The folder of the version to start; this one unless given. */
+  readonly version?: string;
 }
 
 export interface OwnServerOptions extends ServerOptions {
@@ -154,10 +159,13 @@ export async function startOwnServer(backend: Backend, options: OwnServerOptions
 }
 
 /** Starts the program (`src/start.js`) in a process of its own and waits until it is ready. */
-export async function spawnServer(backend: Backend, options: ServerOptions = {}): Promise<ServerProcess> {
+export async function spawnServer(
+  backend: Backend,
+  options: ServerProcessOptions = {},
+): Promise<ServerProcess> {
   const { env, settings, ...prepared } = await prepareEnvironment(backend, options.env ?? {});
   await using cleanup = prepared.cleanup;
-  const main = fileURLToPath(new URL("../../src/start.js", import.meta.url));
+  const main = join(options.version ?? root, "src/start.js");
   // With the flags that it would start itself again with: as a start does, and a tenth of a second sooner.
   const child = spawn(process.execPath, [...startFlags, main], {
     env: { PATH: process.env["PATH"] ?? "", ...env },
