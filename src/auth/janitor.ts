@@ -14,7 +14,7 @@ import { inBatches, limit } from "./batches.ts";
 import { runningNow } from "./running-time.ts";
 import { attempts, authorizations, keptEvents, redeemedOtpProofs, revokedAccessTokens } from "./schema.ts";
 import { authorizationIdLength } from "./tokens/access-token.ts";
-import { forgetReplaced } from "./tokens/end-authorizations.ts";
+import { removeExpired } from "./tokens/remove-expired.ts";
 import {
   endDisabledClients,
   removeEndings,
@@ -65,7 +65,6 @@ const attempt = names(attempts);
 const now = sql`(select clock_timestamp())`;
 /** The moment that has come in running time, too, which does not follow a clock that is set ahead. */
 const surelyNow = sql`least(clock_timestamp(), ${runningNow})`;
-const today = sql`(select (${surelyNow} at time zone 'UTC')::date)`;
 const longAgo = sql`(select ${surelyNow} - ${marginHours}::int * interval '1 hour')`;
 // Rows that another transaction has locked are left for the next round, because waiting for the lock could end in a
 // deadlock.
@@ -94,17 +93,7 @@ const repeat =
 
 /** Table by table. */
 const steps: readonly Step[] = [
-  {
-    removes: "authorizations",
-    run: repeat(sql`
-      with removed as (
-      delete from ${authorizations} where ${authorization.id} = any(array(
-        select ${authorization.id} from ${authorizations}
-        where ${authorization.expiryDay} < ${today} order by ${authorization.expiryDay} ${batch}))
-      returning ${authorization.id}
-    ), forgotten as (${forgetReplaced(sql`select ${authorization.id} from removed`)})
-    select ${authorization.id} from removed`),
-  },
+  { removes: "authorizations", run: removeExpired },
   // Those whose authorization has its row are put off, so that the next rounds need not look at them again.
   {
     run: repeat(sql`

@@ -1,0 +1,73 @@
+/**
+ * Removes authorizations of which the last token has expired on a day that is over.
+ *
+ * Many are looked up at once, and removed a few at a time. While somebody holds a snapshot, as a dump does for hours,
+ * PostgreSQL keeps what was removed since, also in the index, and every look-up goes past all of it: one for each
+ * statement that removes would soon take longer than as many authorizations expire in.
+ */
+import { type SQL, sql } from "drizzle-orm";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { batchSize } from "../batches.ts";
+import { runningNow } from "../running-time.ts";
+import { authorizations } from "../schema.ts";
+import { forgetReplaced } from "./end-authorizations.ts";
+
+/** Authorizations that are looked up at once. */
+const lookedUp = 50_000;
+
+const { id, expiryDay } = names(authorizations);
+
+/** By both clocks: the database's, and running time, which does not follow one that is set ahead. */
+const today = sql`(select (least(clock_timestamp(), ${runningNow}) at time zone 'UTC')::date)`;
+
+const due = selection({ id });
+/** In the order of the index. The limit is in the text: of a parameter, PostgreSQL assumes a tenth of the table. */
+const lookUp = sql`
+  select ${due} from ${authorizations} where ${expiryDay} < ${today} order by ${expiryDay} ${sql.raw(`limit ${lookedUp}`)}`;
+
+/**
+ * Rows that somebody has locked are left for the next round, because waiting for the lock could end in a deadlock. The
+ * day is an expression, so that its index is not used: rows are found by their ids.
+ */
+const remove = (ids: readonly string[]): SQL => sql`
+  with removed as (
+    delete from ${authorizations} where ${id} = any(array(
+      select ${id} from ${authorizations}
+      where ${id} = any(${arrayLiteral(ids)}::uuid[]) and ${expiryDay} + 0 < ${today} for update skip locked))
+    returning ${id}
+  ), forgotten as (${forgetReplaced(sql`select ${id} from removed`)})
+  select ${id} from removed`;
+
+/**
+ * Goes on until nothing is left that can be removed, or `stopping` is aborted.
+ * @param done is told of each batch how many it has removed
+ */
+export async function removeExpired(
+  db: Database,
+  stopping: AbortSignal | undefined,
+  done: (rows: number) => void,
+): Promise<void> {
+  for (let isMore = true; isMore && !stopping?.aborted; ) {
+    const found = await rows(db, due, lookUp);
+    if (found.length === 0) done(0);
+    let removed = 0;
+    for (const ids of inAnyOrder(found.map((row) => row.id))) {
+      const count = await rowCount(db, remove(ids));
+      removed += count;
+      done(count);
+      if (stopping?.aborted) return;
+    }
+    isMore = found.length === lookedUp && removed > 0;
+  }
+}
+
+/** In batches, beginning with any: other processes have looked up the same. */
+function inAnyOrder(ids: readonly string[]): string[][] {
+  const batches = Array.from({ length: Math.ceil(ids.length / batchSize) }, (_, index) =>
+    ids.slice(index * batchSize, (index + 1) * batchSize),
+  );
+  const first = Math.floor(Math.random() * batches.length);
+  return [...batches.slice(first), ...batches.slice(0, first)];
+}
