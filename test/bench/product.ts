@@ -9,6 +9,8 @@ export const ports = {
   bareHttp: 18_090,
   bareGrpc: 19_091,
 };
+/** Between the ports of a process and those of the next one. */
+const betweenProcesses = 200;
 export const introspectPath = "/api/auth/oauth2/v1/introspect";
 export const tokensPath = "/api/auth/oauth2/v1/tokens";
 
@@ -17,15 +19,24 @@ export function basic({ id, secret }: { id: string; secret: string }): string {
   return `Basic ${Buffer.from(`${id}:${secret}`).toString("base64")}`;
 }
 
-export function startProduct({ env }: Preparation): Promise<BenchServer> {
+/** The management port of one of several processes; of the first unless told otherwise. */
+export const managementOf = (place = 0) => `http://127.0.0.1:${ports.management + place * betweenProcesses}`;
+
+/** @param place where there are several processes: 0 for the first, whose ports are {@link ports} */
+export function startProduct(
+  { env }: Preparation,
+  place = 0,
+  settings: Readonly<Record<string, string>> = {},
+): Promise<BenchServer> {
+  const port = (first: number) => String(first + place * betweenProcesses);
   const portSettings = {
     SERVICES: "auth",
-    SERVER_PORT: String(ports.http),
-    GRPC_PORT: String(ports.grpc),
-    MANAGEMENT_PORT: String(ports.management),
+    SERVER_PORT: port(ports.http),
+    GRPC_PORT: port(ports.grpc),
+    MANAGEMENT_PORT: port(ports.management),
   };
-  const isReady = async () => (await fetch(`http://127.0.0.1:${ports.management}/health/ready`)).ok;
-  return startBenchServer("../../src/start.js", [], { ...env, ...portSettings }, isReady);
+  const isReady = async () => (await fetch(`${managementOf(place)}/health/ready`)).ok;
+  return startBenchServer("../../src/start.js", [], { ...env, ...portSettings, ...settings }, isReady);
 }
 
 /** Asks about every token once, as happens in the first minutes of a process. */
