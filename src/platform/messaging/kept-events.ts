@@ -92,18 +92,19 @@ export async function takeBackLost(
   await db.execute(sql`
     insert into ${streams} (${row.streamName}, ${row.created}) values (${stream}, ${created}) on conflict do nothing`);
   for (let total = 0; ; ) {
-    const moved = await db.transaction(async (tx) => {
+    const step = await db.transaction(async (tx) => {
       // Whoever is about to keep what the older stream took has done so by now, or will find another row.
-      if (isCurrent(await rows(tx, known, sql`${find} for update`))) return undefined;
-      const step = await moveBack(tx, outbox, kept);
-      if (step < stepSize)
-        await tx.execute(
-          sql`update ${streams} set ${row.created} = ${created} where ${row.streamName} = ${stream}`,
-        );
-      return step;
+      if (isCurrent(await rows(tx, known, sql`${find} for update`))) return { moved: 0, isLast: true };
+      const moved = await moveBack(tx, outbox, kept);
+      // A step is short as well where a janitor has just removed some of its events.
+      const ended = sql`
+        update ${streams} set ${row.created} = ${created}
+        where ${row.streamName} = ${stream} and not exists (select from ${kept})
+        returning 1 as one`;
+      return { moved, isLast: (await rowCount(tx, ended)) > 0 };
     });
-    total += moved ?? 0;
-    if (moved === undefined || moved < stepSize) return total;
+    total += step.moved;
+    if (step.isLast) return total;
   }
 }
 

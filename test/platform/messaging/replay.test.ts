@@ -24,6 +24,9 @@ import { waitFor } from "../../support/wait-for.ts";
 const stream = { name: "gatepost-auth", subjects: "auth.>" };
 const where = { kept: keptEvents, streams: brokerStreams, stream: stream.name };
 
+/** When a stream was made, and the one after it, as the broker writes it. */
+const [first, second] = ["2026-11-20T08:00:00.123456789Z", "2026-11-21T09:30:00.5Z"] as const;
+
 /** An event as it is told here: whose it is, and the how-manyth of that subject. */
 interface Written {
   readonly id: string;
@@ -64,33 +67,41 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
     );
     return found.map(({ position }) => Number(position));
   }
+  /** @returns how many went back */
+  const takeBack = (made: string, db: Database = database.db) => takeBackLost(db, outbox, where, made);
+  /** Events that were delivered just now, at the positions from 1 on. */
+  const keep = (count: number) =>
+    database.db.execute(sql`
+      insert into auth.kept_events (position, id, type, subject, data, occurred_at, delivered_at)
+      select n, gen_random_uuid(), 't', 's', '{}', now(), now() from generate_series(1, ${count}::int) as n`);
+  const upTo = (count: number, from = 1) => Array.from({ length: count - from + 1 }, (_, n) => n + from);
   const created = async () =>
     (await rows<{ created: string }>(database.db, sql`select created from auth.broker_streams`))[0]?.created;
 
   test("go back at their old positions once their stream is another one, and no event is kept for one that is gone", async () => {
     await write("a", "b", "a");
-    expect(await takeBackLost(database.db, outbox, where, "first")).toBe(0);
+    expect(await takeBack(first)).toBe(0);
     const all = await positions("outbox");
-    expect(await keepDelivered(database.db, outbox, where, "first", all)).toBe(3);
+    expect(await keepDelivered(database.db, outbox, where, first, all)).toBe(3);
     expect([await positions("outbox"), await positions("kept_events")]).toEqual([[], all]);
-    expect(await takeBackLost(database.db, outbox, where, "first")).toBe(0);
+    expect(await takeBack(first)).toBe(0);
     // Delivered to the first stream, by a process that did not notice its end.
     await write("c");
     const late = (await positions("outbox")).slice(-1);
-    expect(await takeBackLost(database.db, outbox, where, "second")).toBe(3);
-    expect(await keepDelivered(database.db, outbox, where, "first", late)).toBe(0);
+    expect(await takeBack(second)).toBe(3);
+    expect(await keepDelivered(database.db, outbox, where, first, late)).toBe(0);
     expect([await positions("outbox"), await positions("kept_events")]).toEqual([[...all, ...late], []]);
-    expect(await created()).toBe("second");
+    expect(await created()).toBe(second);
   });
 
   test("keep the moment of their first delivery, so that they go in the end however often the broker loses them", async () => {
     await write("a");
-    await takeBackLost(database.db, outbox, where, "first");
-    await keepDelivered(database.db, outbox, where, "first", await positions("outbox"));
+    await takeBack(first);
+    await keepDelivered(database.db, outbox, where, first, await positions("outbox"));
     const longAgo = sql`clock_timestamp() - interval '23 hours'`;
     await database.db.execute(sql`update auth.kept_events set delivered_at = ${longAgo}`);
-    await takeBackLost(database.db, outbox, where, "second");
-    await keepDelivered(database.db, outbox, where, "second", await positions("outbox"));
+    await takeBack(second);
+    await keepDelivered(database.db, outbox, where, second, await positions("outbox"));
     await cleanUp(database.db, { replayHours: 24 });
     expect(await positions("kept_events")).toHaveLength(1);
     await cleanUp(database.db, { replayHours: 23 });
@@ -99,17 +110,15 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
 
   test("are kept no longer once the setting is 0", async () => {
     await write("a");
-    await takeBackLost(database.db, outbox, where, "first");
-    await keepDelivered(database.db, outbox, where, "first", await positions("outbox"));
+    await takeBack(first);
+    await keepDelivered(database.db, outbox, where, first, await positions("outbox"));
     await cleanUp(database.db);
     expect(await positions("kept_events")).toEqual([]);
   });
 
   test("go back in steps: who dies on the way leaves the rest to others, and newer events wait meanwhile", async () => {
-    await takeBackLost(database.db, outbox, where, "first");
-    await database.db.execute(sql`
-      insert into auth.kept_events (position, id, type, subject, data, occurred_at, delivered_at)
-      select n, gen_random_uuid(), 't', 's', '{}', now(), now() from generate_series(1, 12000) as n`);
+    await takeBack(first);
+    await keep(12_000);
     let steps = 0;
     const dying = new Proxy(database.db, {
       get(db, key, receiver) {
@@ -120,15 +129,50 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
         };
       },
     });
-    await expect(takeBackLost(dying, outbox, where, "second")).rejects.toThrow("killed");
+    await expect(takeBack(second, dying)).rejects.toThrow("killed");
     expect((await positions("outbox")).length).toBe(5_000);
     // As long as this is the older one, every relay goes on with the steps first.
-    expect(await created()).toBe("first");
-    const moved = await Promise.all([1, 2].map(() => takeBackLost(database.db, outbox, where, "second")));
+    expect(await created()).toBe(first);
+    const moved = await Promise.all([1, 2].map(() => takeBack(second)));
     expect(moved.reduce((sum, one) => sum + one)).toBe(7_000);
-    expect(await positions("outbox")).toEqual(Array.from({ length: 12_000 }, (_, n) => n + 1));
-    expect(await created()).toBe("second");
+    expect(await positions("outbox")).toEqual(upTo(12_000));
+    expect(await created()).toBe(second);
   });
+
+  // An embedded database has one session.
+  test.runIf(backend === "PostgreSQL").for([1, 5_000])(
+    "all go back but those that a janitor is removing meanwhile: the oldest %i",
+    async (removed) => {
+      await takeBack(first);
+      await keep(12_000);
+      const janitor = await own.open();
+      const hasBegun = Promise.withResolvers<void>();
+      const mayEnd = Promise.withResolvers<void>();
+      const removing = janitor.db.transaction(async (tx) => {
+        await tx.execute(sql`delete from auth.kept_events where position <= ${removed}`);
+        hasBegun.resolve();
+        await mayEnd.promise;
+      });
+      await hasBegun.promise;
+      const taking = takeBack(second);
+      await waitFor(async () =>
+        expect(
+          await rows(
+            janitor.db,
+            sql`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+          ),
+        ).toHaveLength(1),
+      );
+      mayEnd.resolve();
+      await removing;
+      expect(await taking).toBe(12_000 - removed);
+      expect([await positions("outbox"), await positions("kept_events")]).toEqual([
+        upTo(12_000, removed + 1),
+        [],
+      ]);
+      expect(await created()).toBe(second);
+    },
+  );
 
   describe.skipIf(findNats() === undefined)("over NATS, the only server", () => {
     async function ownServer(): Promise<Nats> {
