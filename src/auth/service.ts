@@ -245,6 +245,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
             replayHours > 0 && {
               replay: {
                 ...{ kept: keptEvents, streams: brokerStreams, stream: authEventStream.name },
+                hours: replayHours,
                 identify: publisher.identify,
               },
             }),

@@ -211,6 +211,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
             replayHours > 0 && {
               replay: {
                 ...{ kept: keptEvents, streams: brokerStreams, stream: pushEventStream.name },
+                hours: replayHours,
                 identify: publisher.identify,
               },
             }),

@@ -8,7 +8,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { type PgSchema, text } from "drizzle-orm/pg-core";
 import type { Database, Executor } from "../database/database.ts";
 import { names } from "../database/names.ts";
-import { integer } from "../database/readers.ts";
+import { boolean, integer } from "../database/readers.ts";
 import { computed, rowCount, rows, selection } from "../database/statements.ts";
 import type { KeptEventTable, OutboxTable } from "./outbox-table.ts";
 
@@ -29,6 +29,8 @@ export interface KeptEvents {
   readonly streams: BrokerStreamTable;
   /** The stream's name. */
   readonly stream: string;
+  /** For how many hours after its first delivery an event is kept. */
+  readonly hours: number;
 }
 
 /** Events that go back in one transaction. */
@@ -74,42 +76,62 @@ export async function keepDelivered(
 /**
  * Makes sure that what is kept was delivered to this very stream: if it was to one before, which is gone, all of it goes
  * back to the outbox, in steps. Newer events may be delivered once this has resolved. Any number of processes may do it
- * at once, and one that dies leaves the rest to the others.
+ * at once, and one that dies leaves the rest to the others. It rejects where the others deliver to a stream that was
+ * made later: processes that see two streams would take everything back from each other for ever.
  * @param created of the stream as it is now
- * @returns how many went back
+ * @param moved told how many went back, after each step
  */
 export async function takeBackLost(
   db: Database,
   outbox: OutboxTable,
-  { kept, streams, stream }: KeptEvents,
+  { kept, streams, stream, hours }: KeptEvents,
   created: string,
-): Promise<number> {
+  moved: (count: number) => void,
+): Promise<void> {
   const row = names(streams);
-  const known = selection({ created: row.created });
+  const isNewer = sql`${row.created}::timestamptz > ${created}::timestamptz`;
+  const known = selection({ created: row.created, isNewer: computed(boolean, isNewer) });
   const find = sql`select ${known} from ${streams} where ${row.streamName} = ${stream}`;
-  const isCurrent = (found: readonly { created: string }[]) => found[0]?.created === created;
-  if (isCurrent(await rows(db, known, find))) return 0;
+  const isCurrent = async (executor: Executor, look: SQL) => {
+    const [found] = await rows(executor, known, look);
+    if (found?.isNewer)
+      throw new Error(
+        `this process uses another stream than the others: its ${stream} was made at ${created}, theirs at ${found.created}; ` +
+          "give all processes the same BROKER_URL, or see docs/deployment.md (NATS JetStream, Replay) if this one is right",
+      );
+    return found?.created === created;
+  };
+  if (await isCurrent(db, find)) return;
   await db.execute(sql`
     insert into ${streams} (${row.streamName}, ${row.created}) values (${stream}, ${created}) on conflict do nothing`);
-  for (let total = 0; ; ) {
-    const step = await db.transaction(async (tx) => {
+  for (let isLast = false; !isLast; ) {
+    let count = 0;
+    isLast = await db.transaction(async (tx) => {
       // Whoever is about to keep what the older stream took has done so by now, or will find another row.
-      if (isCurrent(await rows(tx, known, sql`${find} for update`))) return { moved: 0, isLast: true };
-      const moved = await moveBack(tx, outbox, kept);
+      if (await isCurrent(tx, sql`${find} for update`)) return true;
+      count = await moveBack(tx, outbox, kept, hours);
       // A step is short as well where a janitor has just removed some of its events.
       const ended = sql`
         update ${streams} set ${row.created} = ${created}
         where ${row.streamName} = ${stream} and not exists (select from ${kept})
         returning 1 as one`;
-      return { moved, isLast: (await rowCount(tx, ended)) > 0 };
+      return (await rowCount(tx, ended)) > 0;
     });
-    total += step.moved;
-    if (step.isLast) return total;
+    moved(count);
   }
 }
 
-/** One step. */
-async function moveBack(tx: Executor, outbox: OutboxTable, kept: KeptEventTable): Promise<number> {
+/**
+ * One step. What is older than it should be is deleted, as whoever reads may have forgotten its ids: no janitor has run
+ * where a version that keeps none was brought back for a while.
+ * @returns how many went back
+ */
+async function moveBack(
+  tx: Executor,
+  outbox: OutboxTable,
+  kept: KeptEventTable,
+  hours: number,
+): Promise<number> {
   const { list } = columnsOf(outbox);
   const { position } = names(kept);
   const counted = selection({ moved: computed(integer, sql`count(*)::int`) });
@@ -122,15 +144,20 @@ async function moveBack(tx: Executor, outbox: OutboxTable, kept: KeptEventTable)
         where ${position} in (select ${position} from ${kept} order by ${position} limit ${stepSize}::int)
         returning ${list}
       ), back as (
-        insert into ${outbox} (${list}) select ${list} from taken returning 1 as one
+        insert into ${outbox} (${list}) select ${list} from taken where not ${isTooOld(kept, hours)} returning 1 as one
       )
       select ${counted} from back`,
   );
   return found?.moved ?? 0;
 }
 
+/** By the database's clock. */
+function isTooOld(kept: KeptEventTable, hours: number): SQL {
+  return sql`(${names(kept).deliveredAt} <= (select clock_timestamp() - ${hours}::int * interval '1 hour'))`;
+}
+
 /**
- * The statement that removes a batch of events that were kept for long enough, a row for each. By the database's clock.
+ * The statement that removes a batch of events that were kept for long enough, a row for each.
  * @param hours for which they are kept; 0 removes all
  * @param batch `limit` and `for update skip locked`
  */
@@ -139,7 +166,7 @@ export function removeKept(kept: KeptEventTable, hours: number, batch: SQL): SQL
   return sql`
     delete from ${kept} where ${position} in (
       select ${position} from ${kept}
-      where ${deliveredAt} <= (select clock_timestamp() - ${hours}::int * interval '1 hour')
+      where ${isTooOld(kept, hours)}
       order by ${deliveredAt} ${batch})
     returning 1 as one`;
 }

@@ -121,7 +121,7 @@ function flushed(log: Logger): Promise<void> {
 export async function relayOnce(settings: RelaySettings, part = 0): Promise<number> {
   const { db, leases, isOnlyProcess: alone = false } = settings;
   await flush(settings);
-  const { created } = await followStream(settings);
+  const created = await followStream(settings);
   if (alone) return relayBatch(settings, part, created);
   const lease = await takeRelayLease(db, leases, part);
   if (!lease) return 0;
@@ -138,18 +138,36 @@ async function flush({ subscribers }: Pick<RelaySettings, "subscribers">): Promi
 
 /**
  * Looks which stream takes the events now. If it was made anew, what the one before had taken waits again afterwards.
- * @returns when it was made, undefined where nothing is kept; and how many events wait again
+ * @returns when it was made, undefined where nothing is kept
  */
-async function followStream({ db, outbox, replay, logger }: RelaySettings) {
-  if (!replay) return { created: undefined, lost: 0 };
+async function followStream(settings: RelaySettings): Promise<string | undefined> {
+  const { replay } = settings;
+  if (!replay) return undefined;
   const created = await replay.identify();
-  const lost = await takeBackLost(db, outbox, replay, created);
-  if (lost > 0)
-    logger.warn(
-      { stream: replay.stream, events: lost },
-      "The broker has lost its events; those that were kept are delivered again",
-    );
-  return { created, lost };
+  await takeBack(settings, replay, created);
+  return created;
+}
+
+/** @returns how many events wait again, as the broker has lost them */
+async function takeBack(
+  { db, outbox, logger }: RelaySettings,
+  replay: Replay,
+  created: string,
+): Promise<number> {
+  let lost = 0;
+  try {
+    await takeBackLost(db, outbox, replay, created, (count) => {
+      lost += count;
+    });
+  } finally {
+    // Also if a later step fails: somebody else goes on with the rest.
+    if (lost > 0)
+      logger.warn(
+        { stream: replay.stream, events: lost },
+        "The broker has lost its events; those that were kept are delivered again",
+      );
+  }
+  return lost;
 }
 
 /**
@@ -242,7 +260,7 @@ export function startRelay(settings: RelaySettings): Loop {
   const count = inParts ? outboxParts : 1;
   const parts: Part[] = Array.from({ length: count }, (_, number) => ({ number, failures: 0, dueAt: 0 }));
   let hasUnknown = false;
-  /** Looks in a row at which a subscriber was not there. */
+  /** Looks in a row that failed, mostly as a subscriber was not there. */
   let aways = 0;
   const warn = (err: unknown) => logger.warn({ err }, "Events could not be delivered and will be retried");
 
@@ -285,18 +303,19 @@ export function startRelay(settings: RelaySettings): Loop {
   }
 
   /** Whether the stream has lost what it had taken. Where nothing waits, nobody else would notice. */
-  const hasLost = () =>
-    followStream(settings).then(
-      ({ lost }) => lost > 0,
-      // A broker that is away is told of once there is something to deliver.
-      () => false,
-    );
+  async function hasLost(): Promise<boolean> {
+    const { replay } = settings;
+    // A broker that is away is told of once there is something to deliver.
+    const created = await replay?.identify().catch(() => undefined);
+    return replay !== undefined && created !== undefined && (await takeBack(settings, replay, created)) > 0;
+  }
 
   return startLoop(async (stopping) => {
-    if ((await isEmpty()) && !(await hasLost())) return intervalMs;
     try {
-      await flush(settings);
+      const isIdle = (await isEmpty()) && !(await hasLost());
+      if (!isIdle) await flush(settings);
       aways = 0;
+      if (isIdle) return intervalMs;
     } catch (err) {
       if (aways % awaysSaid === 0) warn(err);
       aways += 1;

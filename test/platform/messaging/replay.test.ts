@@ -22,7 +22,7 @@ import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 const stream = { name: "gatepost-auth", subjects: "auth.>" };
-const where = { kept: keptEvents, streams: brokerStreams, stream: stream.name };
+const where = { kept: keptEvents, streams: brokerStreams, stream: stream.name, hours: 24 };
 
 /** When a stream was made, and the one after it, as the broker writes it. */
 const [first, second] = ["2026-11-20T08:00:00.123456789Z", "2026-11-21T09:30:00.5Z"] as const;
@@ -68,13 +68,32 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
     return found.map(({ position }) => Number(position));
   }
   /** @returns how many went back */
-  const takeBack = (made: string, db: Database = database.db) => takeBackLost(db, outbox, where, made);
+  async function takeBack(made: string, db: Database = database.db): Promise<number> {
+    let total = 0;
+    await takeBackLost(db, outbox, where, made, (count) => {
+      total += count;
+    });
+    return total;
+  }
   /** Events that were delivered just now, at the positions from 1 on. */
   const keep = (count: number) =>
     database.db.execute(sql`
       insert into auth.kept_events (position, id, type, subject, data, occurred_at, delivered_at)
       select n, gen_random_uuid(), 't', 's', '{}', now(), now() from generate_series(1, ${count}::int) as n`);
   const upTo = (count: number, from = 1) => Array.from({ length: count - from + 1 }, (_, n) => n + from);
+  /** The database of a process that is killed after a step. */
+  function dying(): Database {
+    let steps = 0;
+    return new Proxy(database.db, {
+      get(db, key, receiver) {
+        if (key !== "transaction") return Reflect.get(db, key, receiver);
+        return (work: (tx: Database) => Promise<unknown>) => {
+          steps += 1;
+          return steps > 1 ? Promise.reject(new Error("killed")) : db.transaction(work);
+        };
+      },
+    });
+  }
   const created = async () =>
     (await rows<{ created: string }>(database.db, sql`select created from auth.broker_streams`))[0]?.created;
 
@@ -119,17 +138,7 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
   test("go back in steps: who dies on the way leaves the rest to others, and newer events wait meanwhile", async () => {
     await takeBack(first);
     await keep(12_000);
-    let steps = 0;
-    const dying = new Proxy(database.db, {
-      get(db, key, receiver) {
-        if (key !== "transaction") return Reflect.get(db, key, receiver);
-        return (work: (tx: Database) => Promise<unknown>) => {
-          steps += 1;
-          return steps > 1 ? Promise.reject(new Error("killed")) : db.transaction(work);
-        };
-      },
-    });
-    await expect(takeBack(second, dying)).rejects.toThrow("killed");
+    await expect(takeBack(second, dying())).rejects.toThrow("killed");
     expect((await positions("outbox")).length).toBe(5_000);
     // As long as this is the older one, every relay goes on with the steps first.
     expect(await created()).toBe(first);
@@ -137,6 +146,31 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
     expect(moved.reduce((sum, one) => sum + one)).toBe(7_000);
     expect(await positions("outbox")).toEqual(upTo(12_000));
     expect(await created()).toBe(second);
+  });
+
+  test("never go back for a stream that was made earlier, unless an operator says so", async () => {
+    await write("a", "b");
+    await takeBack(second);
+    await keepDelivered(database.db, outbox, where, second, await positions("outbox"));
+    // As a text, the last one would come after the second.
+    for (const earlier of [first, "2026-11-21T09:30:00Z"]) {
+      await expect(takeBack(earlier)).rejects.toThrow(
+        `this process uses another stream than the others: its ${stream.name} was made at ${earlier}, theirs at ${second}`,
+      );
+    }
+    expect([await positions("outbox"), await created()]).toEqual([[], second]);
+    await database.db.execute(sql`update auth.broker_streams set created = '-infinity'`);
+    expect(await takeBack(first)).toBe(2);
+    expect([await positions("kept_events"), await created()]).toEqual([[], first]);
+  });
+
+  test("are deleted where they are older than the setting says: whoever reads may have forgotten their ids", async () => {
+    await takeBack(first);
+    await keep(3);
+    const longAgo = sql`clock_timestamp() - interval '24 hours'`;
+    await database.db.execute(sql`update auth.kept_events set delivered_at = ${longAgo} where position < 3`);
+    expect(await takeBack(second)).toBe(1);
+    expect([await positions("outbox"), await positions("kept_events")]).toEqual([[3], []]);
   });
 
   // An embedded database has one session.
@@ -275,6 +309,34 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
         expect(ofSubject(arrived, subject)).toEqual(ofSubject(written, subject));
       expect(await positions("kept_events")).toHaveLength(written.length);
       await Promise.all(relays.map((relay) => relay.stop()));
+    });
+
+    test("processes that use different brokers do not take them back from each other: those with the older one stop", async () => {
+      const [older, newer] = [await ownServer(), await ownServer()];
+      const behind = await relaying(older, database.db);
+      await write("a");
+      await isDelivered();
+      const ahead = await relaying(newer, database.db);
+      await waitFor(() => expect(behind.log.text()).toContain("this process uses another stream"));
+      await write("b", "a");
+      await isDelivered();
+      await waitFor(async () => expect(await received(newer)).toHaveLength(3));
+      expect(await received(older)).toHaveLength(1);
+      expect(ahead.log.lines().filter(({ events }) => events !== undefined)).toMatchObject([{ events: 1 }]);
+      await Promise.all([behind.stop(), ahead.stop()]);
+    });
+
+    test("a failure of the database on the way is told of, and how many went back before it", async () => {
+      const nats = await ownServer();
+      await takeBack(first);
+      // Of a type that nobody knows, so that nothing else is to be done.
+      await keep(12_000);
+      const relay = await relaying(nats, dying());
+      await waitFor(() => expect(relay.log.text()).toContain("killed"));
+      expect(relay.log.lines().filter(({ events }) => events !== undefined)).toMatchObject([
+        { events: 5_000 },
+      ]);
+      await relay.stop();
     });
 
     test("without the setting nothing is kept; from then on that it is set, what is delivered is", async () => {
