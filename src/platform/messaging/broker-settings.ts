@@ -92,7 +92,7 @@ export const brokerTable = {
   },
   BROKER_REPLAY_HOURS: {
     description:
-      "For how many hours after its delivery an event is kept in the database, to be delivered again where the broker has lost it with its disk; 0 keeps none. Of use with one server, or one replica.",
+      "For how many hours after its delivery an event is kept in the database, to be delivered again where the broker has lost it with its disk; 0 keeps none. Of use with one server; in a cluster, set BROKER_REPLICAS to 3 instead.",
     kind: integer(0, 8760),
     default: "0",
   },
