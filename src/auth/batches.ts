@@ -13,6 +13,7 @@ export const limit: SQL = sql.raw(`limit ${batchSize}`);
  * left. Or until `stopping` is aborted.
  * @param done is told of each batch how many rows it had
  * @param size rows of a full batch: the statement's own limit, where it has another one
+ * @returns whether nothing is left
  */
 export async function inBatches(
   db: Database,
@@ -20,9 +21,11 @@ export async function inBatches(
   stopping: AbortSignal | undefined,
   done?: (rows: number) => void,
   size = batchSize,
-): Promise<void> {
-  for (let rows = size; rows === size && !stopping?.aborted; ) {
+): Promise<boolean> {
+  let rows = size;
+  while (rows === size && !stopping?.aborted) {
     rows = await rowCount(db, statement);
     done?.(rows);
   }
+  return rows < size;
 }

@@ -81,8 +81,11 @@ const dayAfterAuthorization = sql`(select (${authorization.expiryDay} + 1)::time
 interface Step {
   /** Absent where it removes nothing, but prepares a removal. */
   readonly removes?: JanitorKind;
-  /** Does all there is to do, or stops where `stopping` is aborted; `done` is told how many rows it has dealt with. */
-  run(db: Database, stopping: AbortSignal | undefined, done: (rows: number) => void): Promise<void>;
+  /**
+   * Does all there is to do, or stops where `stopping` is aborted; `done` is told how many rows it has dealt with.
+   * @returns whether nothing is left to do
+   */
+  run(db: Database, stopping: AbortSignal | undefined, done: (rows: number) => void): Promise<boolean>;
 }
 
 /** Repeats a statement that deals with one batch of rows. */
@@ -162,14 +165,15 @@ export async function cleanUp(
 ): Promise<void> {
   const failures: unknown[] = [];
   for (const { removes, run } of [...steps, removeKeptEvents(replayHours)]) {
+    let isDone = false;
     try {
-      await run(db, stopping, (rows) => removes && observer?.cleaned(removes, rows));
+      isDone = await run(db, stopping, (rows) => removes && observer?.cleaned(removes, rows));
     } catch (error) {
       failures.push(error);
       continue;
     }
     if (stopping?.aborted) return;
-    if (removes) observer?.caughtUp(removes);
+    if (removes && isDone) observer?.caughtUp(removes);
   }
   if (failures.length > 0) throw failures[0];
   observer?.roundEnded();

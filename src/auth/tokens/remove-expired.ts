@@ -40,16 +40,21 @@ const remove = (ids: readonly string[]): SQL => sql`
   ), forgotten as (${forgetReplaced(sql`select ${id} from removed`)})
   select ${id} from removed`;
 
+/** Full look-ups in a row of which nothing could be removed, before it is left to the next round. */
+const maxInVain = 2;
+
 /**
- * Goes on until nothing is left that can be removed, or `stopping` is aborted.
+ * Goes on until nothing is left that can be removed, or `stopping` is aborted. What one look-up found may all have been
+ * removed by other processes meanwhile, while more is due; where that is so again, others have locked it, or are ahead.
  * @param done is told of each batch how many it has removed
+ * @returns whether nothing is left
  */
 export async function removeExpired(
   db: Database,
   stopping: AbortSignal | undefined,
   done: (rows: number) => void,
-): Promise<void> {
-  for (let isMore = true; isMore && !stopping?.aborted; ) {
+): Promise<boolean> {
+  for (let inVain = 0; inVain < maxInVain && !stopping?.aborted; ) {
     const found = await rows(db, due, lookUp);
     if (found.length === 0) done(0);
     let removed = 0;
@@ -57,10 +62,12 @@ export async function removeExpired(
       const count = await rowCount(db, remove(ids));
       removed += count;
       done(count);
-      if (stopping?.aborted) return;
+      if (stopping?.aborted) return false;
     }
-    isMore = found.length === lookedUp && removed > 0;
+    if (found.length < lookedUp) return true;
+    inVain = removed > 0 ? 0 : inVain + 1;
   }
+  return false;
 }
 
 /** In batches, beginning with any: other processes have looked up the same. */

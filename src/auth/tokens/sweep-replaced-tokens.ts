@@ -44,14 +44,16 @@ const step = selection({
  * Goes through all replaced tokens once, by their keys and a bounded number at a time, until the last one or until
  * `stopping` is aborted. Each is looked at once, so that many take as long as so many times few.
  * @param removed is told of each step how many it has removed
+ * @returns whether it has gone through all
  */
 export async function removeReplacedTokens(
   db: Database,
   stopping?: AbortSignal,
   removed?: (rows: number) => void,
-): Promise<void> {
+): Promise<boolean> {
   let after = "00000000-0000-0000-0000-000000000000";
-  for (let looked = batchSize; looked === batchSize && !stopping?.aborted; ) {
+  let looked = batchSize;
+  while (looked === batchSize && !stopping?.aborted) {
     const [done] = await rows(
       db,
       step,
@@ -73,4 +75,5 @@ export async function removeReplacedTokens(
     after = done?.last ?? after;
     removed?.(done?.removed ?? 0);
   }
+  return looked < batchSize;
 }

@@ -1,21 +1,28 @@
-/** Removing what has expired takes as long as there is to remove, however much has been removed before. */
-import { expect, test } from "vitest";
+/**
+ * Removing what has expired takes as long as there is to remove, however much has been removed before, and goes on until
+ * nothing is left, whoever else removes.
+ */
+import { describe, expect, onTestFinished, test } from "vitest";
 import { cleanUp } from "../../../src/auth/janitor.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { resolveDatabaseSettings } from "../../../src/platform/database/settings.ts";
-import { createAuthStore, type Query } from "../../support/auth-store.ts";
+import { type AuthStore, createAuthStore, type Query } from "../../support/auth-store.ts";
+import { janitorRecord } from "../../support/janitor-record.ts";
 import { backends } from "../../support/servers.ts";
+import { waitFor } from "../../support/wait-for.ts";
 
-const expired = 12_000;
-
-/** Ten times as many are live, so that the index is the way to those that are not. */
-async function seed(query: Query): Promise<void> {
+/** Authorizations of which so many expired yesterday, and the others are live. */
+async function insert(query: Query, expired: number, live: number): Promise<void> {
   await query(`insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at,
       client_generation, identity_generation, expires_at, access_expires_at, expiry_day, family_hash, refresh_hash)
     select gen_random_uuid(), 'app', 'user-' || n, 'auth', '{}', now(), 0, 0, now(), now(),
       (now() at time zone 'UTC')::date + case when n <= ${expired} then -1 else 9 end, '\\x00', '\\x00'
-    from generate_series(1, ${expired * 11}) n`);
+    from generate_series(1, ${expired + live}) n`);
+}
+
+async function seed(query: Query, expired: number, live: number): Promise<void> {
+  await insert(query, expired, live);
   await query("vacuum analyze auth.authorizations");
 }
 
@@ -27,35 +34,93 @@ async function readByDay(query: Query): Promise<number> {
   return Number(row?.["n"]);
 }
 
-test.runIf(backends.includes("PostgreSQL"))(
-  "what was removed is not gone past again and again during a dump",
-  async () => {
-    const store = await createAuthStore("PostgreSQL");
-    try {
-      await store.read(seed);
-      const before = await store.read(readByDay);
-      const settings = resolveDatabaseSettings(store.env, {
-        environment: "development",
-        dataDir: "",
-        service: "auth",
+async function left(query: Query): Promise<number> {
+  const [row] = await query("select count(*)::int as n from auth.authorizations");
+  return Number(row?.["n"]);
+}
+
+async function createStore(): Promise<AuthStore> {
+  const store = await createAuthStore("PostgreSQL");
+  onTestFinished(() => store.drop());
+  return store;
+}
+
+/** One round of a process. @returns what its janitor reports */
+async function round({ env }: AuthStore) {
+  const record = janitorRecord();
+  const settings = resolveDatabaseSettings(env, { environment: "development", dataDir: "", service: "auth" });
+  const database = await openDatabase(settings.value ?? expect.fail("no settings"), authMigrations);
+  try {
+    await cleanUp(database.db, { observer: record.observer });
+  } finally {
+    // The sessions report what they have read when they end.
+    await database.close();
+  }
+  return record;
+}
+
+describe.runIf(backends.includes("PostgreSQL"))("expired authorizations", () => {
+  test("what was removed is not gone past again and again during a dump", async () => {
+    const [expired, live] = [12_000, 120_000];
+    const store = await createStore();
+    // Ten times as many are live, so that the index is the way to those that are not.
+    await store.read((query) => seed(query, expired, live));
+    const before = await store.read(readByDay);
+    await store.read(async (dump) => {
+      // Its snapshot keeps what is removed from now on.
+      await dump("begin isolation level repeatable read");
+      await dump("select from auth.authorizations limit 1");
+      await round(store);
+      await dump("commit");
+    });
+    const read = (await store.read(readByDay)) - before;
+    expect(await store.read(left)).toBe(live);
+    expect(read).toBeGreaterThanOrEqual(expired);
+    expect(read).toBeLessThan(expired * 2);
+  });
+
+  /** More than are looked up at once. */
+  const many = 52_000;
+
+  test("are removed where others have meanwhile removed all that was looked up", async () => {
+    const store = await createStore();
+    await store.read((query) => seed(query, many, 10));
+    await store.read(async (other) => {
+      await other("begin");
+      // Reading goes on, and removing waits.
+      await other("lock table auth.authorizations in exclusive mode");
+      await other("delete from auth.authorizations where expiry_day < current_date");
+      await insert(other, 10, 0);
+      const running = round(store);
+      const isWaiting = waitFor(async () => {
+        const waiting = await store.read((query) =>
+          query(`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+            and query like '%skip locked%'`),
+        );
+        expect(waiting).not.toEqual([]);
       });
-      await store.read(async (dump) => {
-        // Its snapshot keeps what is removed from now on.
-        await dump("begin isolation level repeatable read");
-        await dump("select from auth.authorizations limit 1");
-        const database = await openDatabase(settings.value ?? expect.fail("no settings"), authMigrations);
-        await cleanUp(database.db);
-        // The sessions report what they have read when they end.
-        await database.close();
-        await dump("commit");
-      });
-      const read = (await store.read(readByDay)) - before;
-      const [left] = await store.read((query) => query("select count(*)::int as n from auth.authorizations"));
-      expect(left?.["n"]).toBe(expired * 10);
-      expect(read).toBeGreaterThanOrEqual(expired);
-      expect(read).toBeLessThan(expired * 2);
-    } finally {
-      await store.drop();
-    }
-  },
-);
+      await Promise.race([isWaiting, running]);
+      await other("commit");
+      await isWaiting;
+      const { caughtUp } = await running;
+      expect(caughtUp).toContain("authorizations");
+    });
+    expect(await store.read(left)).toBe(10);
+  }, 60_000);
+
+  test("are not said to be removed while others have locked them all", async () => {
+    const store = await createStore();
+    await store.read((query) => seed(query, many, 10));
+    await store.read(async (other) => {
+      await other("begin");
+      await other("select from auth.authorizations for update");
+      const { caughtUp, rounds } = await round(store);
+      expect(caughtUp).not.toContain("authorizations");
+      expect(caughtUp).toContain("attempts");
+      expect(rounds()).toBe(1);
+      await other("commit");
+    });
+    expect((await round(store)).caughtUp).toContain("authorizations");
+    expect(await store.read(left)).toBe(10);
+  }, 60_000);
+});
