@@ -16,6 +16,9 @@ const migrationsOf: Readonly<Record<ServiceName, () => Promise<Migrations>>> = {
 /** How long somebody else may have locked a table before this gives up. */
 const patienceMinutes = 10;
 const reminders = new Reminders();
+function tell(message: string): void {
+  if (reminders.isDue(message)) process.stderr.write(`${message}\n`);
+}
 
 await runCommand(async () => {
   const { environment, dataDir } = resolveServerSettings(process.env).value;
@@ -34,10 +37,8 @@ await runCommand(async () => {
     const database = await openDatabase(ofService, await migrationsOf[service]());
     await migratePatiently(database, {
       patienceMs: patienceMinutes * 60_000,
-      blocked({ message }) {
-        const text = `${message} Trying again for up to ${patienceMinutes} minutes.\n`;
-        if (reminders.isDue(text)) process.stderr.write(text);
-      },
+      blocked: ({ message }) => tell(`${message} Trying again for up to ${patienceMinutes} minutes.`),
+      tell,
     });
     process.stdout.write(`The schema "${service}" is up to date in ${database.description}.\n`);
     await database.close();

@@ -45,9 +45,10 @@ export interface OpenDatabase {
   /**
    * Brings the service's schema up to date, as the migration user, and grants the ordinary user SELECT,
    * INSERT, UPDATE and DELETE on it and nothing more. One process at a time; can be run again.
+   * @param tell is told what takes long: an index that is built, and another process that migrates, again and again
    * @throws MigrationBlockedError if somebody else has locked a table for a second; then it is to be tried later
    */
-  migrate(): Promise<void>;
+  migrate(tell?: (message: string) => void): Promise<void>;
   /** Whether every migration of this program has been run. Rejects if the database does not respond. */
   isMigrated(): Promise<boolean>;
   /**

@@ -44,6 +44,8 @@ interface Patience {
   readonly patienceMs: number;
   /** Is told of each attempt that was blocked and will be repeated. */
   readonly blocked: (error: MigrationBlockedError) => void;
+  /** Is told what takes long, as by {@link OpenDatabase.migrate}. */
+  readonly tell?: (message: string) => void;
 }
 
 /** Milliseconds between two attempts, in which those go on who have waited behind the first. */
@@ -55,12 +57,12 @@ const retryMs = 2_000;
  */
 export async function migratePatiently(
   { migrate }: Pick<OpenDatabase, "migrate">,
-  { patienceMs, blocked }: Patience,
+  { patienceMs, blocked, tell }: Patience,
 ): Promise<void> {
   const until = performance.now() + patienceMs;
   for (;;) {
     try {
-      return await migrate();
+      return await migrate(tell);
     } catch (error) {
       if (!(error instanceof MigrationBlockedError) || performance.now() + retryMs > until) throw error;
       blocked(error);

@@ -39,8 +39,8 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     reads: db,
     standbys: undefined,
     description: `embedded PostgreSQL in ${dataDir}`,
-    migrate: async () => {
-      await runMigrations(db, migrations);
+    migrate: async (tell) => {
+      await runMigrations(db, migrations, tell);
       for (const library of migrations.librarySchemas ?? []) await library.migrate({ db, script });
     },
     isMigrated: () => isMigrated(db, migrations),

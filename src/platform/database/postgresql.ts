@@ -17,7 +17,7 @@ import { Connector } from "./connector.ts";
 import { isReachable, type OpenDatabase } from "./database.ts";
 import { type Hosts, oneHost } from "./hosts.ts";
 import { Lane, noConnection } from "./lane.ts";
-import { whoHoldsLocks } from "./lock-holders.ts";
+import { whoHoldsAdvisoryLock, whoHoldsLocks } from "./lock-holders.ts";
 import { isMigrated, MigrationBlockedError, type Migrations } from "./migrations.ts";
 import { openHosts } from "./open-hosts.ts";
 import { requireOrdinaryUser } from "./privileges.ts";
@@ -35,6 +35,12 @@ type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 const migrationLock = 7_214_033;
 /** Milliseconds between two attempts to get it. */
 const migrationLockRetryMs = 100;
+/**
+ * Milliseconds after which the server notices that a migrating process is gone. Its statement would otherwise go on,
+ * with the lock, for as long as an index takes, or a dump for which that waits.
+ */
+const migrationCheckMs = 10_000;
+const migrationSession = { jit: "off", client_connection_check_interval: migrationCheckMs };
 /**
  * Milliseconds that a statement of a migration waits for a lock. Whoever comes after it waits behind it, also where
  * the lock that it waits for would not be in their way, so it has to give up before they do.
@@ -192,7 +198,7 @@ export function openPostgresql(
       })),
     },
     description: `PostgreSQL at ${settings.hosts.map(({ host, port }) => `${host}:${port}`).join(",")}/${settings.name}`,
-    migrate: () => migrateAsOwner(settings, migrations),
+    migrate: (tell) => migrateAsOwner(settings, migrations, tell),
     isMigrated: () => isMigrated(db, migrations),
     requireOrdinaryUser: () => requireOrdinaryUser(db, migrations),
     script: (text) => writes.use((one) => runScript(one, text), true),
@@ -263,12 +269,16 @@ function drizzleOver(
  * On a connection of its own, without a limit on how long a statement takes.
  * @throws MigrationBlockedError if a table is locked by somebody else
  */
-async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations): Promise<void> {
+async function migrateAsOwner(
+  settings: PostgresSettings,
+  migrations: Migrations,
+  tell?: (message: string) => void,
+): Promise<void> {
   const owner = { user: settings.migrationUser, password: settings.migrationPassword };
   const hosts = openHosts(settings, settings.migrationHosts, owner);
   const options = (address: Address): ConnectionOptions => ({
     ...{ address, prepare: false, timeoutMs: Number.POSITIVE_INFINITY, connectTimeoutMs, checkTimeoutMs },
-    client: clientOptions(settings, address, owner, { jit: "off" }),
+    client: clientOptions(settings, address, owner, migrationSession),
     async check(query) {
       await responds(query);
       return hosts.check(query);
@@ -286,9 +296,9 @@ async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations
   const libraries = migrations.librarySchemas ?? [];
   const schemas = [migrations.schema, ...libraries.map(({ schema }) => schema)];
   try {
-    await becomeTheOnlyOne(db);
+    await becomeTheOnlyOne(db, tell);
     await db.execute(sql.raw(`set lock_timeout = ${migrationLockTimeoutMs}`));
-    await runMigrations(db, migrations);
+    await runMigrations(db, migrations, tell);
     for (const library of libraries) await library.migrate({ db, script });
     const user = sql.identifier(settings.user);
     await db.execute(sql`grant usage on schema migrations to ${user}`);
@@ -312,11 +322,13 @@ async function migrateAsOwner(settings: PostgresSettings, migrations: Migrations
  * Waits until no other process migrates, by asking again and again: who builds an index concurrently waits for every
  * statement that has begun before, also for one that waits for a lock of theirs.
  */
-async function becomeTheOnlyOne(db: PostgresJsDatabase): Promise<void> {
+async function becomeTheOnlyOne(db: PostgresJsDatabase, tell?: (message: string) => void): Promise<void> {
   const taken = selection({ isTaken: computed(boolean, sql`pg_try_advisory_lock(${migrationLock})`) });
   for (;;) {
     const [lock] = await rows(db, taken, sql`select ${taken}`);
     if (lock?.isTaken) return;
+    const holder = tell && (await whoHoldsAdvisoryLock(db, migrationLock));
+    if (holder) tell(`Another process migrates: ${holder}. Waiting until it is done.`);
     await setTimeout(migrationLockRetryMs);
   }
 }

@@ -12,8 +12,15 @@ import { names } from "./names.ts";
 import { boolean, text } from "./readers.ts";
 import { computed, rows, selection } from "./statements.ts";
 
-/** Runs what has not been run yet. No other process may do so at the same time. */
-export async function runMigrations(db: Database, migrations: Migrations): Promise<void> {
+/**
+ * Runs what has not been run yet. No other process may do so at the same time.
+ * @param tell is told of each index whose building begins
+ */
+export async function runMigrations(
+  db: Database,
+  migrations: Migrations,
+  tell?: (message: string) => void,
+): Promise<void> {
   const history = historyOf(migrations);
   const { id, hash, createdAt } = names(history);
   await db.execute(sql`create schema if not exists ${sql.identifier(histories.schemaName)}`);
@@ -23,7 +30,7 @@ export async function runMigrations(db: Database, migrations: Migrations): Promi
   for (const migration of allMigrations(migrations)) {
     if (migration.createdAt <= newest) continue;
     const indexes = concurrentIndexes(migration.statements);
-    if (indexes) await withoutLockTimeout(db, () => build(db, indexes));
+    if (indexes) await withoutLockTimeout(db, () => build(db, indexes, tell));
     await db.transaction(async (tx) => {
       if (!indexes) for (const statement of migration.statements) await tx.execute(sql.raw(statement));
       await tx.insert(history).values({ hash: migration.hash, createdAt: migration.createdAt });
@@ -58,7 +65,11 @@ export function concurrentIndexes(statements: readonly string[]): readonly Concu
   );
 }
 
-async function build(db: Database, indexes: readonly ConcurrentIndex[]): Promise<void> {
+async function build(
+  db: Database,
+  indexes: readonly ConcurrentIndex[],
+  tell?: (message: string) => void,
+): Promise<void> {
   const found = selection({ isValid: computed(boolean, sql`indisvalid`) });
   for (const { name, create } of indexes) {
     const [earlier] = await rows(
@@ -69,6 +80,9 @@ async function build(db: Database, indexes: readonly ConcurrentIndex[]): Promise
     if (earlier?.isValid) continue;
     // What an interrupted attempt leaves is written to, and never read.
     if (earlier) await db.execute(sql.raw(`drop index concurrently ${name}`));
+    tell?.(
+      `Building index ${name}, while others write. It waits for transactions that began before it, such as a dump.`,
+    );
     await db.execute(sql.raw(create));
   }
 }
@@ -83,9 +97,7 @@ async function withoutLockTimeout(db: Database, work: () => Promise<void>): Prom
   const [before] = await rows(db, setting, sql`select ${setting}`);
   const set = (value: string) => db.execute(sql`select set_config('lock_timeout', ${value}, false)`);
   await set("0");
-  try {
-    await work();
-  } finally {
-    await set(before?.value ?? "0");
-  }
+  await work();
+  // Where that failed, nothing is run in this session any more, if there still is one.
+  await set(before?.value ?? "0");
 }

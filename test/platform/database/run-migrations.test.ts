@@ -9,6 +9,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import type { Database, OpenDatabase } from "../../../src/platform/database/database.ts";
 import type { Migrations } from "../../../src/platform/database/migrations.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
+import { openDatabaseWire } from "../../support/database-wire.ts";
 import { requiredPostgresUrl } from "../../support/postgresql/server.ts";
 import { rows } from "../../support/rows.ts";
 import { type Backend, backends } from "../../support/servers.ts";
@@ -38,10 +39,14 @@ function historyOf(migrations: readonly string[]): Migrations {
 }
 
 /** Runs a history, and closes what it was run by. */
-async function migrate({ settings }: ServiceDatabase, migrations: readonly string[]): Promise<void> {
+async function migrate(
+  { settings }: Pick<ServiceDatabase, "settings">,
+  migrations: readonly string[],
+  tell?: (message: string) => void,
+): Promise<void> {
   const database = await openDatabase(settings, historyOf(migrations));
   try {
-    await database.migrate();
+    await database.migrate(tell);
   } finally {
     await database.close();
   }
@@ -124,32 +129,97 @@ describe.each(backends)("migrations on %s", (backend) => {
 });
 
 describe.runIf(backends.includes("PostgreSQL"))("an index that is built concurrently", () => {
-  test("waits for a transaction of before for as long as it takes, and others write meanwhile", async () => {
+  /** A database in which somebody has begun to write, for as long as the test wants. */
+  async function whileSomebodyWrites() {
     const own = await migratedDatabase("PostgreSQL");
-    if (own.settings.kind !== "postgres") throw new Error("not PostgreSQL");
+    const { settings } = own;
+    if (settings.kind !== "postgres") throw new Error("not PostgreSQL");
     const url = requiredPostgresUrl();
-    url.pathname = `/${own.settings.name}`;
+    url.pathname = `/${settings.name}`;
     const admin = postgres(url.href, { max: 2, onnotice: () => undefined });
     onTestFinished(() => admin.end({ timeout: 1 }));
     const before = await admin.reserve();
     await before`begin`;
     await before`insert into sample.things values (0, 'before')`;
-    const building = migrate(own, [...things, byKind]);
+    /** The session that has built for so long, and waits. */
+    const builder = (seconds = 0) =>
+      waitFor(async () => {
+        const [waiting] = await admin<{ pid: number }[]>`
+          select pid from pg_stat_activity where datname = current_database() and query like 'CREATE INDEX CONCURRENTLY%'
+            and wait_event_type = 'Lock' and query_start < clock_timestamp() - ${seconds} * interval '1 second'`;
+        return waiting?.pid ?? expect.fail("nobody waits");
+      });
+    const commit = async () => {
+      await before`commit`;
+      before.release();
+    };
+    return { own, settings, admin, builder, commit };
+  }
+
+  test("waits for a transaction of before for as long as it takes, and others write meanwhile", async () => {
+    const { own, admin, builder, commit } = await whileSomebodyWrites();
+    const said: string[] = [];
+    const building = migrate(own, [...things, byKind], (message) => said.push(message));
     // Longer than a migration waits for a lock.
-    const isWaiting = waitFor(async () => {
-      const [waiting] = await admin`
-        select from pg_stat_activity where datname = current_database() and query like 'CREATE INDEX CONCURRENTLY%'
-          and wait_event_type = 'Lock' and query_start < clock_timestamp() - interval '2 seconds'`;
-      expect(waiting).toBeDefined();
-    });
+    const isWaiting = builder(2);
     await Promise.race([isWaiting, building]);
+    expect(said).toEqual([
+      expect.stringMatching(/^Building index "sample"\."things_kind", while others write/),
+    ]);
     await admin`insert into sample.things values (-1, 'meanwhile')`;
-    await before`commit`;
-    before.release();
+    await commit();
     await isWaiting;
     await building;
     await seen(own, async ({ db }) => expect(await indexes(db)).toEqual(isThere));
   });
+
+  test("keeps another process waiting, which says for whom, again and again", async () => {
+    const { own, builder, commit } = await whileSomebodyWrites();
+    const building = migrate(own, [...things, byKind]);
+    const pid = await builder();
+    const said: string[] = [];
+    const second = migrate(own, [...things, byKind], (message) => said.push(message));
+    await waitFor(async () => expect(said.length).toBeGreaterThan(2));
+    expect(said[0]).toMatch(
+      new RegExp(
+        `^Another process migrates: gatepost \\(process ${pid}, user \\w+\\)\\. Waiting until it is done\\.$`,
+      ),
+    );
+    await commit();
+    await building;
+    await second;
+    await seen(own, async ({ db }) => expect(await indexes(db)).toEqual(isThere));
+  });
+
+  test("says what was broken off where its session is ended", async () => {
+    const { own, admin, builder, commit } = await whileSomebodyWrites();
+    const failure = migrate(own, [...things, byKind]).catch((error: unknown) => error);
+    await admin`select pg_terminate_backend(${await builder()})`;
+    // And not that a setting could not be restored on a connection that has ended.
+    expect(String(await failure)).toContain('Failed query: CREATE INDEX CONCURRENTLY "things_kind"');
+    await commit();
+  });
+
+  test("is broken off where the process that builds it is gone, so that another one can begin", async () => {
+    const { own, settings, admin, builder, commit } = await whileSomebodyWrites();
+    const [host] = settings.migrationHosts;
+    if (!host) throw new Error("no host");
+    const wire = await openDatabaseWire(host.host, host.port);
+    onTestFinished(() => wire.close());
+    const overWire = {
+      settings: { ...settings, migrationHosts: [{ ...host, host: "127.0.0.1", port: wire.port }] },
+    };
+    const failure = migrate(overWire, [...things, byKind]).catch((error: unknown) => error);
+    const pid = await builder();
+    wire.reset();
+    expect(await failure).toBeInstanceOf(Error);
+    await waitFor(async () =>
+      expect(await admin`select from pg_stat_activity where pid = ${pid}`).toHaveLength(0),
+    );
+    await commit();
+    await migrate(own, [...things, byKind]);
+    await seen(own, async ({ db }) => expect(await indexes(db)).toEqual(isThere));
+  }, 30_000);
 
   test("is there once where several processes migrate at once", async () => {
     const own = await migratedDatabase("PostgreSQL");
