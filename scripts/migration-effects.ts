@@ -15,8 +15,11 @@ export const rules = {
   "validates-constraint":
     "Nobody can use it meanwhile. Add the constraint NOT VALID, and validate it in the next migration.",
   "sets-not-null":
-    "Nobody can use it meanwhile. Add CHECK (… IS NOT NULL) NOT VALID, validate it in the next migration, and set NOT NULL in the one after that.",
-  "requires-column": "The version before does not know it, and can insert no more. Give it a default.",
+    "Nobody can use it meanwhile. Once every version that serves fills it, add CHECK (… IS NOT NULL) NOT VALID, validate it in the next migration, and set NOT NULL in the one after that.",
+  "requires-column":
+    "The version before leaves it to its default, or does not know it, and can insert no more. Give it a default, or keep the one that it has.",
+  "constrains-rows":
+    "The version before may write what it forbids, also where rows that are there are not checked. Add it with the version after the last one that does.",
   removes:
     "The version before may need it. Expand first and contract later: it can go, or get another name, with the version after the last one that uses it.",
   "changes-rows":
@@ -55,6 +58,7 @@ interface Column extends Part {
 interface Index extends Part {
   readonly file: number;
   readonly unique: boolean;
+  readonly definition: string;
 }
 
 interface Constraint extends Part {
@@ -90,12 +94,12 @@ async function read(session: Session): Promise<Catalogue> {
     where relkind in ('r', 'p') and attnum > 0 and not attisdropped and ${ours}`);
   const indexes = await session.query<Index>(`
     select indexrelid::text as id, indrelid::int as table, ${nameOf("indexrelid")} as name,
-      relfilenode::int as file, indisunique as unique
+      relfilenode::int as file, indisunique as unique, pg_get_indexdef(indexrelid) as definition
     from pg_index join pg_class on pg_class.oid = indexrelid where ${ours}`);
   const constraints = await session.query<Constraint>(`
     select pg_constraint.oid::text as id, conrelid::int as table, ${nameOf("conrelid")} || '.' || conname as name,
       convalidated as valid, pg_get_constraintdef(pg_constraint.oid) as definition
-    from pg_constraint where conrelid <> 0 and contype in ('c', 'f')`);
+    from pg_constraint where conrelid <> 0 and contype in ('c', 'f') and conparentid = 0`);
   return {
     tables: tables.rows,
     columns: columns.rows,
@@ -174,6 +178,7 @@ function compareColumns(change: Change): void {
     if (now?.name !== old.name) change.report("removes", old.name);
     else if (now.required && !old.required && !isChecked(old, change.before))
       change.report("sets-not-null", old.name);
+    else if (now.required && old.filled && !now.filled) change.report("requires-column", old.name);
   }
   for (const now of change.after.columns.filter((column) => change.isKept(column)))
     if (!before.has(now.id) && now.required && !now.filled) change.report("requires-column", now.name);
@@ -188,6 +193,9 @@ function compareIndexes(change: Change): void {
     // ON CONFLICT and the program's reading of errors need it. One that is made anew has another id.
     if (unique && !left.has(id) && !left.has(`${table} ${name}`)) change.report("removes", name);
   }
+  const known = new Set(before?.flatMap(({ id, definition }) => [id, definition]));
+  for (const { id, definition, name, unique } of after ?? [])
+    if (unique && !known.has(id) && !known.has(definition)) change.report("constrains-rows", name);
   if (change.run === "concurrently") return;
   // The index of a partitioned table has no file; one that is made anew may go on with the file of before.
   const files = new Set(before?.map(({ file }) => file)).add(0);
@@ -197,8 +205,12 @@ function compareIndexes(change: Change): void {
 
 function compareConstraints(change: Change): void {
   const before = byId(change.before.constraints);
+  // One that is made anew, as where a column gets a longer type, has another id and forbids nothing new.
+  const textOf = ({ name, definition }: Constraint) => `${name} ${definition.replace(/ NOT VALID$/, "")}`;
+  const known = new Set(change.before.constraints.map(textOf));
   for (const now of change.after.constraints.filter((constraint) => change.isKept(constraint))) {
     const old = before.get(now.id);
+    if (!old && !known.has(textOf(now))) change.report("constrains-rows", now.name);
     if (!now.valid || old?.valid) continue;
     if (!old || change.holds(now, "AccessExclusiveLock")) change.report("validates-constraint", now.name);
   }
