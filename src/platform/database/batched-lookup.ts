@@ -22,7 +22,7 @@ interface BatchOptions<K, V> {
 /** Keys that will share a query. */
 interface Batch<K, V> {
   readonly keys: Set<K>;
-  /** Of the requests that it is for, those whose traces are recorded. */
+  /** Of the requests that it is for, those whose traces are recorded: the first so many. */
   readonly requests: Span[];
   readonly result: PromiseWithResolvers<ReadonlyMap<K, V>>;
 }
@@ -32,6 +32,9 @@ interface Batch<K, V> {
  * for half of them each; with a database that is too far away to respond sooner, a look-up is delayed no more than this.
  */
 const maxWaitMs = 2;
+
+/** Requests for which a batch makes spans. Any number may ask for the same key. */
+const maxTraced = 256;
 
 /** Looks one key up. */
 export type BatchedLookup<K, V> = (key: K) => Promise<V | undefined>;
@@ -97,7 +100,7 @@ export function batched<K, V>(options: BatchOptions<K, V>): BatchedLookup<K, V> 
     const batch = batchOf(key);
     if (!batch) return Promise.reject(unavailable("The database", new Error("too many look-ups wait")));
     batch.keys.add(key);
-    const request = currentSpan();
+    const request = batch.requests.length < maxTraced ? currentSpan() : undefined;
     if (request && isSampled(request.context)) batch.requests.push(request);
     schedule();
     return batch.result.promise.then((found) => found.get(key));

@@ -32,8 +32,7 @@ interface Summary {
 /** Runs a statement, in a span if it is a part of a trace. */
 export function inStatementSpan<T>(text: string, run: () => Promise<T>): Promise<T> {
   if (!currentSpan()) return run();
-  const typeOf = (error: unknown) => errorType(error) ?? otherError;
-  return inDatabaseSpan({ ...summaryOf(text), kind: "client" }, run, typeOf);
+  return inDatabaseSpan({ ...summaryOf(text), kind: "client" }, run, failureType);
 }
 
 /** Runs a transaction, from the wait for a connection to the end of its commit. */
@@ -60,7 +59,8 @@ function inDatabaseSpan<T>(
 
 /**
  * Does what requests share. It is a part of the first one's trace, which is recorded like those of the others: so it is
- * seen, whatever share of the traces is. Each of the others has a span that links to it, for as long as it takes.
+ * seen, whatever share of the traces is. Each of the others has a span that links to it, for as long as it takes, and
+ * which fails as it does.
  * @param requests spans of those that are recorded
  * @param keys how many things are asked for
  */
@@ -77,18 +77,29 @@ export function inSharedSpan<T>(requests: readonly Span[], keys: number, work: (
     const waits = others.map(({ context }) =>
       startSpan({ ...start, parent: context, links: span && [span.context] }),
     );
+    const end = (error?: string) => {
+      for (const wait of waits) wait?.end(error);
+    };
     try {
-      return await work();
-    } finally {
-      for (const wait of waits) wait?.end();
+      const result = await work();
+      end();
+      return result;
+    } catch (error) {
+      end(failureType(error));
+      throw error;
     }
   }
-  return within(first, () => inSpan({ ...start, links }, shared, errorType));
+  return within(first, () => inSpan({ ...start, links }, shared, failureType));
 }
 
 /** PostgreSQL's code, or the driver's. */
 function errorType(error: unknown): string | undefined {
   return sqlState(error) ?? codeOf(error);
+}
+
+/** Of what has failed, whatever has been thrown. */
+function failureType(error: unknown): string {
+  return errorType(error) ?? otherError;
 }
 
 function summaryOf(text: string): Summary {

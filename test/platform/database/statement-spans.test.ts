@@ -111,6 +111,29 @@ describe("a statement that requests share", () => {
     expect(spans).toHaveLength(81);
   });
 
+  test("fails for each of them", async () => {
+    const spans = recordSpans();
+    const error = Object.assign(new Error("too late"), { code: "57014" });
+    const shared = batched<string, string>({
+      load: () => inStatementSpan("select 1", () => Promise.reject(error)),
+    });
+    await Promise.allSettled(
+      Array.from({ length: 3 }, (_, index) => inSpan(request, () => shared(`${index}`))),
+    );
+    const ends = spans.filter(({ name }) => name === "batch").map((span) => span.error);
+    expect(ends).toEqual(["57014", "57014", "57014"]);
+  });
+
+  test("has spans for a bounded number of those who ask for the same", async () => {
+    const spans = recordSpans();
+    const shared = look();
+    const found = await Promise.all(
+      Array.from({ length: 1_000 }, () => inSpan(request, () => shared("same"))),
+    );
+    expect(new Set(found)).toEqual(new Set(["same"]));
+    expect(spans.filter(({ name }) => name === "batch")).toHaveLength(256);
+  });
+
   test("is seen by those that are recorded, however many that are not came before", async () => {
     const spans = recordSpans();
     const shared = look();
