@@ -90,10 +90,11 @@ export class ServiceStates {
   /** Takes over the states that all processes share, before a chunk is sent. */
   async load(): Promise<void> {
     const { pauses, provider } = this.#deps;
-    const [shared, agoMs] = await Promise.all([pauses.load(), pauses.answeredAgoMs()]);
+    // It is not stored which of several services has answered.
+    const isWhole = provider.serviceOf === undefined;
+    const [shared, agoMs] = await Promise.all([pauses.load(), isWhole ? pauses.answeredAgoMs() : undefined]);
     const now = performance.now();
-    // It is not stored which of several services it was.
-    if (provider.serviceOf === undefined) this.#of(wholeProvider).breaker.answeredOthers(now - agoMs);
+    if (agoMs !== undefined) this.#of(wholeProvider).breaker.answeredOthers(now - agoMs);
     const others = [...this.#services.keys()].filter((service) => !shared.has(service));
     for (const [service, state] of shared) this.#share(service, state, now);
     for (const service of others) this.#share(service, { cause: undefined, pausedMs: 0, since: "" }, now);

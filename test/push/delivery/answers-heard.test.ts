@@ -10,6 +10,7 @@ import { createDeliveryMetrics } from "../../../src/push/delivery/delivery-metri
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { ProviderPauses, wholeProvider } from "../../../src/push/delivery/provider-pauses.ts";
 import { ServiceStates } from "../../../src/push/delivery/service-states.ts";
+import type { PushProvider } from "../../../src/push/providers/provider.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -25,10 +26,13 @@ describe.each(backends)("an answer of a provider on %s", (backend) => {
   beforeEach(() => test.clearState());
 
   /** Those of another process each time. */
-  function statesOf(jobs: Pick<Jobs, "hasten"> = test.jobs): ServiceStates {
-    const provider = recordingProvider();
+  function statesOf(
+    jobs: Pick<Jobs, "hasten"> = test.jobs,
+    provider: PushProvider = recordingProvider(),
+    Pauses = ProviderPauses,
+  ): ServiceStates {
     const rules = { ...deliveryRules, evidenceMs: 60_000 };
-    const pauses = new ProviderPauses({ db: test.db, jobs, provider: "fcm", rules, random: () => 0 });
+    const pauses = new Pauses({ db: test.db, jobs, provider: "fcm", rules, random: () => 0 });
     const metrics = createDeliveryMetrics(createMetrics("gatepost", "1.2.3"), [provider.name]);
     return new ServiceStates({ provider, pauses, rules, logger: test.log.logger, metrics });
   }
@@ -75,5 +79,20 @@ describe.each(backends)("an answer of a provider on %s", (backend) => {
     const later = statesOf();
     await later.load();
     expect(later.works(wholeProvider)).toBe(false);
+  });
+
+  it("is not looked up where it could be that of any of several services", async () => {
+    let looks = 0;
+    class CountedPauses extends ProviderPauses {
+      override answeredAgoMs(): Promise<number> {
+        looks += 1;
+        return super.answeredAgoMs();
+      }
+    }
+    await statesOf(test.jobs, recordingProvider(), CountedPauses).load();
+    expect(looks).toBe(1);
+    const several = { ...recordingProvider(), serviceOf: (token: string) => token };
+    await statesOf(test.jobs, several, CountedPauses).load();
+    expect(looks).toBe(1);
   });
 });
