@@ -27,8 +27,8 @@ import { createGrants } from "./grants/grants.ts";
 import { createVerifyOtpProof } from "./grants/otp-proof.ts";
 import { createOtpChecks } from "./grants/otp-verifier-client.ts";
 import { authHttp } from "./http.ts";
-import { appliedAtStandbys } from "./identities/applied-at-standbys.ts";
 import { changedInTurn } from "./identities/changed-in-turn.ts";
+import { confirmedIdentities } from "./identities/confirmed-identities.ts";
 import { createIdentities } from "./identities/identities.ts";
 import { janitorKinds, startJanitor } from "./janitor.ts";
 import { createKeyStore } from "./keys/key-store.ts";
@@ -44,6 +44,7 @@ import { brokerStreams, keptEvents, outbox, readLeases, relayLeases } from "./sc
 import type { AuthSettings } from "./settings.ts";
 import { createAccessTokens } from "./tokens/access-token.ts";
 import { createAuthorizationRepository } from "./tokens/authorization-repository.ts";
+import { createConfirmed } from "./tokens/confirmed.ts";
 import { CurrentTokens } from "./tokens/current-tokens.ts";
 import { createIntrospect } from "./tokens/introspect.ts";
 import { createFindPresented } from "./tokens/presented-token.ts";
@@ -130,14 +131,14 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
         else logger.warn({ standby, err }, "Introspection no longer reads from a standby");
       },
     });
-  const awaitStandbys = async () => standbys?.applied();
+  const confirmed = createConfirmed(database, standbys);
   const authorizations = createAuthorizationRepository(reads, standbys);
   const findPresented = createFindPresented(reads);
   const rotations = createRotations(db, (err) => logger.warn({ err }, "Rotations could not be stamped"));
   const accessTokens = createAccessTokens({ keys, issuer, clock, type: settings.accessTokenType });
   const currentTokens = new CurrentTokens();
   const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, currentTokens, issuer });
-  const identities = appliedAtStandbys(changedInTurn(createIdentities(db, clock)), awaitStandbys);
+  const identities = confirmedIdentities(changedInTurn(createIdentities(db, clock)), confirmed);
   const issued = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", {
     grant_type: grantTypes,
     outcome: tokenOutcomes,
@@ -176,7 +177,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       identities,
       issuer: tokenIssuer,
       rotateRefreshToken: createRotateRefreshToken({
-        ...{ db, currentTokens, findPresented, rotations, issuer: tokenIssuer, awaitStandbys },
+        ...{ db, currentTokens, findPresented, rotations, issuer: tokenIssuer, confirmed },
       }),
       otpChecks: createOtpChecks(settings.otp.verifierUrl),
       verifyOtpProof: createVerifyOtpProof(settings.otp, clock),
@@ -185,7 +186,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     issued: (grant_type, outcome) => issued.inc({ grant_type, outcome }),
   });
   const introspect = createIntrospect({ accessTokens, authorizations });
-  const revoke = createRevoke({ db, accessTokens, findPresented, awaitStandbys });
+  const revoke = createRevoke({ db, accessTokens, findPresented, confirmed });
   const metadata = serverMetadata(issuer, settings.clients);
   const http = authHttp(
     { authenticator, identities, guessing, generateTokens, introspect, revoke, keys, metadata },
@@ -213,8 +214,8 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
         { db, clock, verified, warn: (message) => logger.warn(message) },
         { registrations: settings.clients, revision: settings.clientsRevision },
       );
-      // It may have disabled some.
-      await awaitStandbys();
+      // It may have disabled some; and its transaction commits in any case.
+      await confirmed.ended("own");
     },
     startWorkers() {
       const { broker: { replayHours } = { replayHours: 0 }, janitorIntervalSeconds: intervalSeconds } =

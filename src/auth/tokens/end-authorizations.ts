@@ -10,12 +10,6 @@ import { rowCount } from "../../platform/database/statements.ts";
 import { AuthEvents, type RevocationReason, reasonName, recordEvent } from "../events.ts";
 import { authorizations, clients, identityEndings, replacedTokens } from "../schema.ts";
 
-/**
- * Called when an ending has been committed, or is found to have been, and before anybody is told. Resolves once no
- * standby is relied on that does not have it; at once where none are read from.
- */
-export type AwaitStandbys = () => Promise<void>;
-
 const authorization = names(authorizations, "a");
 const { id, identityId, clientId, revokedAt, revocationReason } = names(authorizations);
 const client = names(clients, "c");
@@ -38,13 +32,14 @@ export const hasNotEnded: SQL = sql`
  * `REUSE` also the event that says so. It asks only whether the row has been marked: an authorization whose client is
  * disabled has not ended for good, and must have, once its revocation is acknowledged.
  * @param onlyIf a condition on the row `a`, which is decided in that statement; none unless given
+ * @returns whether this call ended it
  */
 export async function endAuthorization(
   db: Database,
   authorizationId: string,
   reason: "CLIENT" | "REUSE",
   onlyIf: SQL = sql`true`,
-): Promise<void> {
+): Promise<boolean> {
   const fields = { identityId, authorizationId: id, clientId };
   const revoked = { ...fields, reason: sql`${reasonName(reason)}::text` };
   const record = recordEvent(AuthEvents.authorizationRevoked, revoked, revokedAt, sql`from ended`);
@@ -55,13 +50,18 @@ export async function endAuthorization(
     revokedAt,
     sql`from ended, recorded`,
   );
-  await db.execute(sql`
+  const ended = await rowCount(
+    db,
+    sql`
     with ended as (
       update ${authorizations} a set ${revokedAt} = clock_timestamp(), ${revocationReason} = ${reason}
       where ${authorization.id} = ${authorizationId}::uuid and ${authorization.revokedAt} is null and ${onlyIf}
       returning ${authorization.id}, ${authorization.identityId}, ${authorization.clientId}, ${authorization.revokedAt}
     ), forgotten as (${forgetReplaced(sql`select ${id} from ended`)}), recorded as (${record})
-    ${reason === "REUSE" ? report : sql`select from recorded`}`);
+    ${reason === "REUSE" ? sql`, reported as (${report})` : sql``}
+    select 1 as one from ended`,
+  );
+  return ended > 0;
 }
 
 /**

@@ -2,12 +2,14 @@ import { sql } from "drizzle-orm";
 import { ServiceError } from "../../platform/base/errors.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
+import { rowCount } from "../../platform/database/statements.ts";
 import type { Caller } from "../clients/client.ts";
 import { AuthErrorKinds } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { authorizations, revokedAccessTokens } from "../schema.ts";
 import { type AccessTokenClaims, type AccessTokens, authorizationIdLength } from "./access-token.ts";
-import { type AwaitStandbys, endAuthorization } from "./end-authorizations.ts";
+import type { Confirmed } from "./confirmed.ts";
+import { endAuthorization } from "./end-authorizations.ts";
 import type { FindPresented } from "./presented-token.ts";
 import { decodeRefreshToken } from "./refresh-token.ts";
 
@@ -22,16 +24,17 @@ interface Dependencies {
   readonly db: Database;
   readonly accessTokens: AccessTokens;
   readonly findPresented: FindPresented;
-  readonly awaitStandbys: AwaitStandbys;
+  readonly confirmed: Confirmed;
 }
 
-export function createRevoke({ db, accessTokens, findPresented, awaitStandbys }: Dependencies): Revoke {
+export function createRevoke({ db, accessTokens, findPresented, confirmed }: Dependencies): Revoke {
   async function revokeRefreshToken(caller: Caller, text: string): Promise<boolean> {
     const token = decodeRefreshToken(text);
     const found = token && (await findPresented(token));
     if (!found || found.state === "EXPIRED") return false;
     refuseOthers(caller, found.clientId);
-    await endAuthorization(db, found.authorizationId, "CLIENT");
+    const wasEnded = await endAuthorization(db, found.authorizationId, "CLIENT");
+    await confirmed.ended(wasEnded ? "own" : "earlier");
     return true;
   }
 
@@ -39,14 +42,14 @@ export function createRevoke({ db, accessTokens, findPresented, awaitStandbys }:
     const claims = await accessTokens.verify(text);
     if (!claims) return false;
     refuseOthers(caller, claims.client_id);
-    await revokeByItself(db, claims);
+    const wasEnded = await revokeByItself(db, claims);
+    await confirmed.ended(wasEnded ? "own" : "earlier");
     return true;
   }
 
   return async (caller, token) => {
-    // Also where nothing was left to be done: nobody may have been told yet that it was.
-    if (await revokeRefreshToken(caller, token)) return awaitStandbys();
-    if (await revokeAccessToken(caller, token)) return awaitStandbys();
+    if (await revokeRefreshToken(caller, token)) return;
+    if (await revokeAccessToken(caller, token)) return;
     throw new ServiceError(AuthErrorKinds.invalidToken, "The token is unknown, expired or malformed.");
   };
 }
@@ -57,8 +60,12 @@ const authorization = names(authorizations, "a");
 /**
  * Revokes one access token, and writes the event in the same statement: only the first time, and only if its
  * authorization has no event of its own. While the client is disabled there is one too: it may be listed again.
+ * @returns whether this call revoked it
  */
-async function revokeByItself(db: Database, { sub, jti, client_id, exp }: AccessTokenClaims): Promise<void> {
+async function revokeByItself(
+  db: Database,
+  { sub, jti, client_id, exp }: AccessTokenClaims,
+): Promise<boolean> {
   const authorizationId = jti.slice(0, authorizationIdLength);
   const fields = {
     identityId: sql`${sub}::text`,
@@ -68,14 +75,19 @@ async function revokeByItself(db: Database, { sub, jti, client_id, exp }: Access
   };
   const wasLeft = sql`from revoked, ${authorizations} a
     where ${authorization.id} = ${authorizationId}::uuid and ${authorization.revokedAt} is null`;
-  await db.execute(sql`
+  const record = recordEvent(AuthEvents.tokenRevoked, fields, sql`clock_timestamp()`, wasLeft);
+  const count = await rowCount(
+    db,
+    sql`
     with revoked as (
       insert into ${revokedAccessTokens} (${revoked.jti}, ${revoked.expiresAt})
       values (${jti}, to_timestamp(${exp}::float8))
       on conflict do nothing
       returning 1 as one
-    )
-    ${recordEvent(AuthEvents.tokenRevoked, fields, sql`clock_timestamp()`, wasLeft)}`);
+    ), recorded as (${record})
+    select one from revoked`,
+  );
+  return count > 0;
 }
 
 function refuseOthers(caller: Caller, clientId: string): void {

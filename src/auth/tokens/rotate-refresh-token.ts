@@ -10,13 +10,16 @@
  * 5. A forged or garbled token has no effect.
  * 6. After a crash at any point, the client either has the new pair or gets it by a retry: the new pair is
  *    stored, encrypted under the presented token, in the statement that makes it valid.
- * 7. The database's clock decides, in the statement that decides: a pause of a process, or of the database, is
+ * 7. A pair is handed out, the first time and to a retry, once the rotation is confirmed by the standbys that commits
+ *    wait for.
+ * 8. The database's clock decides, in the statement that decides: a pause of a process, or of the database, is
  *    never taken for reuse.
  */
 import type { Database } from "../../platform/database/database.ts";
 import type { Client } from "../clients/client.ts";
+import type { Confirmed, EndedBy } from "./confirmed.ts";
 import type { AuthorizationFacts, CurrentTokens } from "./current-tokens.ts";
-import { type AwaitStandbys, endAuthorization } from "./end-authorizations.ts";
+import { endAuthorization } from "./end-authorizations.ts";
 import { type FindPresented, isReuse, type PresentedToken } from "./presented-token.ts";
 import { decodeRefreshToken, newRefreshToken, type RefreshToken, seal, unseal } from "./refresh-token.ts";
 import type { Rotations } from "./rotations.ts";
@@ -28,7 +31,7 @@ interface Dependencies {
   readonly findPresented: FindPresented;
   readonly rotations: Rotations;
   readonly issuer: TokenIssuer;
-  readonly awaitStandbys: AwaitStandbys;
+  readonly confirmed: Confirmed;
 }
 
 /** Chooses the scopes of the new access token from those of the authorization; throws to refuse. */
@@ -42,7 +45,7 @@ export type RotateRefreshToken = (
 ) => Promise<TokenPair | undefined>;
 
 export function createRotateRefreshToken(dependencies: Dependencies): RotateRefreshToken {
-  const { db, currentTokens, findPresented, rotations, issuer, awaitStandbys } = dependencies;
+  const { db, currentTokens, findPresented, rotations, issuer, confirmed } = dependencies;
 
   async function rotate(
     client: Client,
@@ -74,10 +77,10 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     return rotate(client, presented, remembered, scopes);
   }
 
-  async function find(presented: RefreshToken): Promise<PresentedToken | undefined> {
+  async function find(presented: RefreshToken, endedBy: EndedBy): Promise<PresentedToken | undefined> {
     const found = await findPresented(presented);
     // To be refused tells the client that the authorization has ended.
-    if (found?.state === "REVOKED") await awaitStandbys();
+    if (found?.state === "REVOKED") await confirmed.ended(endedBy);
     return found;
   }
 
@@ -88,8 +91,9 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
   ): Promise<TokenPair | undefined> {
     // The second round is for a request that lost the race to rotate: by then the winner's pair is stored. After reuse
     // it finds that the authorization has ended.
+    let endedBy: EndedBy = "earlier";
     for (let round = 0; round < 2; round += 1) {
-      const found = await find(presented);
+      const found = await find(presented, endedBy);
       if (found?.state !== "ACTIVE" || found.clientId !== client.clientId) return undefined;
       const permitted = permittedTo(client, found);
       if (found.isCurrent) {
@@ -98,13 +102,14 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
       } else if (found.sealedPair) {
         // A retry gets the same pair whatever scope it requests; but a scope that is not permitted is refused.
         chooseScopes(permitted);
+        await confirmed.stored();
         return JSON.parse(unseal(presented.rotating, found.sealedPair));
-      } else {
-        await endAuthorization(db, found.authorizationId, "REUSE", isReuse(presented));
+      } else if (await endAuthorization(db, found.authorizationId, "REUSE", isReuse(presented))) {
+        endedBy = "own";
       }
     }
     // The last round may have ended the authorization.
-    await awaitStandbys();
+    await confirmed.ended(endedBy);
     return undefined;
   }
 

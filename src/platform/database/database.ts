@@ -40,6 +40,12 @@ export interface OpenDatabase {
   readonly reads: Reads;
   /** Undefined where no standbys are read from. */
   readonly standbys: StandbyConnections | undefined;
+  /**
+   * Resolves once all that is visible now is confirmed by the synchronous standbys, by a small commit where there can be
+   * any. A commit is visible without, where its wait for them was cancelled.
+   * @throws an error that means that the database is unavailable, if they do not confirm it
+   */
+  confirm(): Promise<void>;
   /** For messages: "embedded PostgreSQL in .data/<service>" or "PostgreSQL at host:port/name". */
   readonly description: string;
   /**

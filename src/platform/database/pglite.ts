@@ -38,6 +38,8 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     // There is one connection, and one statement at a time.
     reads: db,
     standbys: undefined,
+    // It has no standbys.
+    confirm: async () => undefined,
     description: `embedded PostgreSQL in ${dataDir}`,
     migrate: async (tell) => {
       await runMigrations(db, migrations, tell);

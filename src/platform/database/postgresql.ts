@@ -12,6 +12,7 @@ import { sqlState } from "../base/database-errors.ts";
 import type { DatabaseObserver } from "../base/observers.ts";
 import { Turns } from "../base/turns.ts";
 import { checkTimeoutMs, clientOptions, connectTimeoutMs, type SessionParameters } from "./client-options.ts";
+import { createConfirm } from "./confirm.ts";
 import type { ConnectionOptions, Parameters, QueryOptions, Result } from "./connection.ts";
 import { Connector } from "./connector.ts";
 import { isReachable, type OpenDatabase } from "./database.ts";
@@ -197,6 +198,7 @@ export function openPostgresql(
         reads: drizzleOver((text, options) => lane.use((one) => one.query(text, options))),
       })),
     },
+    confirm: createConfirm(db),
     description: `PostgreSQL at ${settings.hosts.map(({ host, port }) => `${host}:${port}`).join(",")}/${settings.name}`,
     migrate: (tell) => migrateAsOwner(settings, migrations, tell),
     isMigrated: () => isMigrated(db, migrations),

@@ -1,0 +1,106 @@
+/** A retry finds done what no standby has confirmed, and is not answered before one has. */
+import postgres from "postgres";
+import { beforeAll, describe, expect, test } from "vitest";
+import { authMigrations } from "../../src/auth/service.ts";
+import { openDatabase } from "../../src/platform/database/open.ts";
+import { type Answer, type AuthApi, authApi, internal, mobileApp } from "../support/auth-api.ts";
+import { startAuthServer } from "../support/auth-server.ts";
+import { createTestDatabase, postgresSettings } from "../support/backends.ts";
+import { readContract } from "../support/contract-check.ts";
+import { findPostgresql } from "../support/postgresql/binaries.ts";
+import { type Cluster, startCluster } from "../support/postgresql/cluster.ts";
+import { databaseEnvironment } from "../support/servers.ts";
+import { suiteCleanup } from "../support/suite-cleanup.ts";
+import { waitFor } from "../support/wait-for.ts";
+
+const binaries = findPostgresql(["initdb", "postgres", "pg_basebackup"]);
+
+describe.runIf(binaries)(
+  "a primary whose synchronous standby is gone, and that is read alone: PostgreSQL",
+  () => {
+    let primary: postgres.Sql;
+    let standby: Cluster;
+    let api: AuthApi;
+    const cleanup = suiteCleanup();
+    beforeAll(async () => {
+      const settings = ["fsync=off", "max_connections=40", "shared_buffers=16MB"];
+      const first = await startCluster(binaries ?? "", settings);
+      cleanup.defer(() => first.stop());
+      const database = await createTestDatabase({ admin: new URL(first.url) });
+      const opened = await openDatabase(postgresSettings(database), authMigrations);
+      await opened.migrate();
+      await opened.close();
+      standby = await startCluster(binaries ?? "", settings, first.url);
+      cleanup.defer(() => standby.stop());
+      primary = postgres(first.url, { max: 1, onnotice: () => undefined });
+      cleanup.defer(() => primary.end({ timeout: 1 }));
+      await primary`alter system set synchronous_standby_names = '*'`;
+      await primary`select pg_reload_conf()`;
+      await waitFor(async () =>
+        expect(await primary`select 1 from pg_stat_replication where sync_state = 'sync'`).toHaveLength(1),
+      );
+      const server = await startAuthServer("PostgreSQL", { env: databaseEnvironment(database) });
+      cleanup.defer(() => server.stop());
+      api = authApi(server.base, readContract("auth"));
+    });
+
+    const newPair = async () => api.newPair((await api.newIdentity()).id, mobileApp);
+    const revoke = (token: string) => api.call("revokeToken", { as: mobileApp, form: { token } });
+
+    /** Requests with the status that each gets once what it asks for has been done by an earlier try. */
+    async function requests(): Promise<Record<string, { send(): Promise<Answer>; done: number }>> {
+      const [{ access_token }, revoked, retried, replaced] = await Promise.all([
+        newPair(),
+        newPair(),
+        newPair(),
+        newPair(),
+      ]);
+      const deleted = await api.newIdentity();
+      const created = { id: `new-${deleted.id}`, phone: "+12025550147" };
+      const { text } = await api.refresh(replaced.refresh_token);
+      expect((await api.refresh(JSON.parse(text).refresh_token)).status).toBe(200);
+      return {
+        "revocation of an access token": { send: () => revoke(access_token), done: 200 },
+        "revocation of a refresh token": { send: () => revoke(revoked.refresh_token), done: 200 },
+        deletion: {
+          send: () => api.call("deleteIdentity", { as: internal, path: { id: deleted.id } }),
+          done: 404,
+        },
+        creation: { send: () => api.call("createIdentity", { as: internal, json: created }), done: 409 },
+        refresh: { send: () => api.refresh(retried.refresh_token), done: 200 },
+        reuse: { send: () => api.refresh(replaced.refresh_token), done: 400 },
+      };
+    }
+
+    const now = async () => String((await primary`select clock_timestamp()::text as now`)[0]?.["now"]);
+
+    /** What began before is visible then: PostgreSQL was told not to wait for the standby any more. */
+    async function nothingWaitsSince(moment: string): Promise<void> {
+      await waitFor(async () =>
+        expect(
+          await primary`
+          select 1 from pg_stat_activity
+          where wait_event = 'SyncRep' and query_start < ${moment}::timestamptz`,
+        ).toHaveLength(0),
+      );
+    }
+
+    test("a retry is refused as the first try was, until the standby is back", async () => {
+      const all = Object.entries(await requests());
+      async function statuses(): Promise<Record<string, number>> {
+        return Object.fromEntries(
+          await Promise.all(all.map(async ([name, { send }]) => [name, (await send()).status] as const)),
+        );
+      }
+      const refused = Object.fromEntries(all.map(([name]) => [name, 503]));
+      await standby.halt("fast");
+      expect(await statuses()).toEqual(refused);
+      await nothingWaitsSince(await now());
+      expect(await statuses()).toEqual(refused);
+      await standby.resume();
+      await waitFor(async () =>
+        expect(await statuses()).toEqual(Object.fromEntries(all.map(([name, { done }]) => [name, done]))),
+      );
+    }, 60_000);
+  },
+);
