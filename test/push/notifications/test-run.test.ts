@@ -38,8 +38,8 @@ describe.each(backends)("test runs on %s", (backend) => {
     await lab.plan();
     const [run] = await runs();
     if (how === "paused") await lab.notifications.pause(run?.id ?? "");
-    else await lab.db.execute(sql`update push.notifications set expires_at = now()`);
-    await pass(60);
+    else await lab.db.execute(sql`update push.notifications set expires_at = now() - interval '1 second'`);
+    await pass(61);
     await lab.notifications.startTestRun();
     expect(await runs()).toHaveLength(2);
   });
