@@ -1,14 +1,14 @@
 /** A retry finds done what no standby has confirmed, and is not answered before one has. */
-import postgres from "postgres";
 import { beforeAll, describe, expect, test } from "vitest";
 import { authMigrations } from "../../src/auth/service.ts";
-import { openDatabase } from "../../src/platform/database/open.ts";
 import { type Answer, type AuthApi, authApi, internal, mobileApp } from "../support/auth-api.ts";
 import { startAuthServer } from "../support/auth-server.ts";
-import { createTestDatabase, postgresSettings } from "../support/backends.ts";
 import { readContract } from "../support/contract-check.ts";
 import { findPostgresql } from "../support/postgresql/binaries.ts";
-import { type Cluster, startCluster } from "../support/postgresql/cluster.ts";
+import {
+  type ReplicatedDatabase,
+  startReplicatedDatabase,
+} from "../support/postgresql/replicated-database.ts";
 import { databaseEnvironment } from "../support/servers.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { waitFor } from "../support/wait-for.ts";
@@ -18,28 +18,12 @@ const binaries = findPostgresql(["initdb", "postgres", "pg_basebackup"]);
 describe.runIf(binaries)(
   "a primary whose synchronous standby is gone, and that is read alone: PostgreSQL",
   () => {
-    let primary: postgres.Sql;
-    let standby: Cluster;
+    let replicated: ReplicatedDatabase;
     let api: AuthApi;
     const cleanup = suiteCleanup();
     beforeAll(async () => {
-      const settings = ["fsync=off", "max_connections=40", "shared_buffers=16MB"];
-      const first = await startCluster(binaries ?? "", settings);
-      cleanup.defer(() => first.stop());
-      const database = await createTestDatabase({ admin: new URL(first.url) });
-      const opened = await openDatabase(postgresSettings(database), authMigrations);
-      await opened.migrate();
-      await opened.close();
-      standby = await startCluster(binaries ?? "", settings, first.url);
-      cleanup.defer(() => standby.stop());
-      primary = postgres(first.url, { max: 1, onnotice: () => undefined });
-      cleanup.defer(() => primary.end({ timeout: 1 }));
-      await primary`alter system set synchronous_standby_names = '*'`;
-      await primary`select pg_reload_conf()`;
-      await waitFor(async () =>
-        expect(await primary`select 1 from pg_stat_replication where sync_state = 'sync'`).toHaveLength(1),
-      );
-      const server = await startAuthServer("PostgreSQL", { env: databaseEnvironment(database) });
+      replicated = await startReplicatedDatabase(binaries ?? "", [authMigrations], cleanup);
+      const server = await startAuthServer("PostgreSQL", { env: databaseEnvironment(replicated.database) });
       cleanup.defer(() => server.stop());
       api = authApi(server.base, readContract("auth"));
     });
@@ -72,19 +56,6 @@ describe.runIf(binaries)(
       };
     }
 
-    const now = async () => String((await primary`select clock_timestamp()::text as now`)[0]?.["now"]);
-
-    /** What began before is visible then: PostgreSQL was told not to wait for the standby any more. */
-    async function nothingWaitsSince(moment: string): Promise<void> {
-      await waitFor(async () =>
-        expect(
-          await primary`
-          select 1 from pg_stat_activity
-          where wait_event = 'SyncRep' and query_start < ${moment}::timestamptz`,
-        ).toHaveLength(0),
-      );
-    }
-
     test("a retry is refused as the first try was, until the standby is back", async () => {
       const all = Object.entries(await requests());
       async function statuses(): Promise<Record<string, number>> {
@@ -93,11 +64,11 @@ describe.runIf(binaries)(
         );
       }
       const refused = Object.fromEntries(all.map(([name]) => [name, 503]));
-      await standby.halt("fast");
+      await replicated.standby.halt("fast");
       expect(await statuses()).toEqual(refused);
-      await nothingWaitsSince(await now());
+      await replicated.waitsHaveEnded();
       expect(await statuses()).toEqual(refused);
-      await standby.resume();
+      await replicated.standby.resume();
       await waitFor(async () =>
         expect(await statuses()).toEqual(Object.fromEntries(all.map(([name, { done }]) => [name, done]))),
       );

@@ -29,13 +29,13 @@ const leaseMs = 20_000;
 export interface RelayLease {
   /** A moment at which it still lasts, by performance.now(). */
   readonly endsAt: number;
-  /** Gives it back. Where that fails, it runs out by itself. */
-  release(): Promise<void>;
+  /** Gives it back, once it is committed. Where that fails, it runs out by itself. */
+  release(db: Executor): Promise<void>;
 }
 
-/** @returns undefined while another process has the lease */
+/** @returns undefined while another process has the lease, which is taken once the transaction is committed */
 export async function takeRelayLease(
-  db: Executor,
+  tx: Executor,
   table: RelayLeaseTable,
   part: number,
 ): Promise<RelayLease | undefined> {
@@ -48,7 +48,7 @@ export async function takeRelayLease(
   const end = sql`${now} + ${lasting}`;
   // One that seems to last for twice as long was given by another clock, as after a failover.
   const taken = await rowCount(
-    db,
+    tx,
     sql`
       insert into ${table} as held (${key}, ${lease}, ${expiresAt}) values (${part}::int, ${id}::uuid, ${end})
       on conflict (${key}) do update set ${lease} = excluded.${lease}, ${expiresAt} = ${end}
@@ -58,7 +58,7 @@ export async function takeRelayLease(
   if (taken === 0) return undefined;
   return {
     endsAt,
-    async release() {
+    async release(db) {
       const released = sql`
         update ${table} set ${expiresAt} = to_timestamp(0) where ${key} = ${part}::int and ${lease} = ${id}::uuid`;
       await db.execute(released).catch(() => undefined);

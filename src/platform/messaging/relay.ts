@@ -3,7 +3,8 @@
  * delivers it afterwards, at least once and in order. One process relays at a time; if it dies, another
  * continues at the same position. Or the events are shared out by their subjects into parts, and one process relays each
  * part at a time: several processes relay at once, and what holds up one part holds up no other. While a subscriber
- * takes its time, no connection to the database is held.
+ * takes its time, no connection to the database is held. An event is delivered once the standbys that commits wait for
+ * have it: what nobody has after a failover, nobody was told of.
  */
 import { sql } from "drizzle-orm";
 import type { Logger } from "pino";
@@ -122,13 +123,19 @@ export async function relayOnce(settings: RelaySettings, part = 0): Promise<numb
   const { db, leases, isOnlyProcess: alone = false } = settings;
   await flush(settings);
   const created = await followStream(settings);
-  if (alone) return relayBatch(settings, part, created);
-  const lease = await takeRelayLease(db, leases, part);
-  if (!lease) return 0;
+  if (alone) return relayBatch(settings, await oldestBatch(settings, part), created);
+  // An event may be visible though no standby has confirmed its commit. The commit of the lease comes after all that are
+  // found here, so it is confirmed after theirs. Found by a statement of its own, as another process may have had the
+  // lease while the first one waited.
+  const taken = await db.transaction(async (tx) => {
+    const lease = await takeRelayLease(tx, leases, part);
+    return lease && { lease, batch: await oldestBatch({ ...settings, db: tx }, part) };
+  });
+  if (!taken) return 0;
   try {
-    return await relayBatch(settings, part, created, lease);
+    return await relayBatch(settings, taken.batch, created, taken.lease);
   } finally {
-    await lease.release();
+    await taken.lease.release(db);
   }
 }
 
@@ -171,17 +178,17 @@ async function takeBack(
 }
 
 /**
+ * @param batch as {@link oldestBatch} finds it
  * @param created of the stream that takes the events; undefined: nothing is kept
  * @param lease undefined: no other process relays
  */
 async function relayBatch(
   settings: RelaySettings,
-  part: number,
+  batch: readonly Waiting[],
   created: string | undefined,
   lease?: RelayLease,
 ): Promise<number> {
   const { subscribers, mayDeliver } = settings;
-  const batch = await oldestBatch(settings, part);
   if (batch.length > 0) await mayDeliver?.(batch.map(({ event }) => event));
   // Leaves time for a delivery and a flush that each take as long as they may.
   const latest = (lease?.endsAt ?? Number.POSITIVE_INFINITY) - 2 * deliveryTimeoutMs;
@@ -215,8 +222,14 @@ async function leave(
   await db.execute(sql`delete from ${outbox} where ${names(outbox).position} = any(${places}::bigint[])`);
 }
 
-/** The oldest events of an outbox, or of a part of it, with their positions. */
-async function oldestBatch(settings: RelaySettings, part: number) {
+/** An event of the outbox, and its position. */
+interface Waiting {
+  readonly place: number;
+  readonly event: CloudEvent;
+}
+
+/** The oldest events of an outbox, or of a part of it. */
+async function oldestBatch(settings: RelaySettings, part: number): Promise<Waiting[]> {
   const { db, outbox, subscribers, source, inParts } = settings;
   const { position, id, type, subject, data, occurredAt, traceparent } = names(outbox);
   const time = sql`to_char(${occurredAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
