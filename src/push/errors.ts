@@ -5,7 +5,7 @@
 import { Code } from "@connectrpc/connect";
 import { type ErrorKind, ErrorKinds, ServiceError } from "../platform/base/errors.ts";
 
-const PushErrorKinds = {
+export const PushErrorKinds = {
   notificationNotFound: {
     code: "notification_not_found",
     status: 404,

@@ -21,6 +21,12 @@ import { type ContractDocument, contractTexts, loadContract } from "../platform/
 import type { RpcService } from "../platform/rpc/service.ts";
 import { createCallers } from "./callers/callers.ts";
 import {
+  confirmedDevices,
+  confirmedHistory,
+  confirmedNotifications,
+  confirmedProviders,
+} from "./confirmed.ts";
+import {
   followQueue,
   planQueue,
   planRestQueue,
@@ -90,7 +96,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     openDatabase(settings.database, pushMigrations, metrics.database("push"), logger),
     loadContract(contractTexts("push-orchestration", "push")),
   ]);
-  const { db } = database;
+  const { db, confirm } = database;
   const queues = createJobs({ database, tables: pushJobTables, logger });
   let isPrepared = false;
   const jobs: Jobs = {
@@ -117,14 +123,20 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     }));
   const rateOfProcess = saveRateOfProcess(maxSavesPerMinute, clock);
   const devices = limitSaves(
-    createDevices({ db, clock, providers, defaultProvider, maxPerUser }),
+    confirmedDevices(createDevices({ db, clock, providers, defaultProvider, maxPerUser }), confirm),
     cache ? sharedSaveRate(cache, maxSavesPerMinute, rateOfProcess) : rateOfProcess,
   );
-  const history = createHistory({ db });
+  const history = confirmedHistory(createHistory({ db }), confirm);
   const { ttlSeconds, testUserIds } = settings;
-  const notifications = createNotifications({ db, jobs, clock, ttlSeconds, testUserIds, logger });
+  const notifications = confirmedNotifications(
+    createNotifications({ db, jobs, clock, ttlSeconds, testUserIds, logger }),
+    confirm,
+  );
   const watchProgress = createWatchProgress({ notifications });
-  const providerControl = createProviderControl({ db, jobs, providers: settings.providers.names });
+  const providerControl = confirmedProviders(
+    createProviderControl({ db, jobs, providers: settings.providers.names }),
+    confirm,
+  );
   const http = pushHttp(
     { callers, devices, history, notifications, providers: providerControl },
     { document, logger, observer: metrics.http, validateResponses },
@@ -140,7 +152,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     if (type !== identityDeleted.type) return;
     // Without introspection a token of the deleted identity may have renewed a device since.
     const deletedAt = settings.security === undefined ? clock.now() : Date.parse(time);
-    await actOnce(db, inbox, id, (tx) => forgetUser(tx, subject, new Date(deletedAt)));
+    await actOnce(database, inbox, id, (tx) => forgetUser(tx, subject, new Date(deletedAt)));
   }
 
   const workers: Loop[] = [];
