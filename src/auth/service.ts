@@ -131,7 +131,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
         else logger.warn({ standby, err }, "Introspection no longer reads from a standby");
       },
     });
-  const confirmed = createConfirmed(database, standbys);
+  const confirmed = createConfirmed(database.confirm, standbys);
   const authorizations = createAuthorizationRepository(reads, standbys);
   const findPresented = createFindPresented(reads);
   const rotations = createRotations(db, (err) => logger.warn({ err }, "Rotations could not be stamped"));
@@ -214,8 +214,8 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
         { db, clock, verified, warn: (message) => logger.warn(message) },
         { registrations: settings.clients, revision: settings.clientsRevision },
       );
-      // It may have disabled some; and its transaction commits in any case.
-      await confirmed.ended("own");
+      // It may have disabled some.
+      await confirmed.ended();
     },
     startWorkers() {
       const { broker: { replayHours } = { replayHours: 0 }, janitorIntervalSeconds: intervalSeconds } =

@@ -2,28 +2,25 @@
  * What callers are told of is confirmed by the standbys that commits wait for. A request's own commit has waited for
  * them, also where it has only locked a row, as saving, sending, recalling and test runs do in any case. One that finds
  * nothing left to be done writes nothing. It may be the retry of a request that did it and was answered 503, as no
- * standby confirmed it: so it waits for a commit that comes after that one.
+ * standby confirmed it: so it looks again after a commit of its own.
  */
 import { ServiceError } from "../platform/base/errors.ts";
-import type { OpenDatabase } from "../platform/database/database.ts";
+import { confirmFound, type Outcome } from "../platform/database/confirm.ts";
+import type { Confirm } from "../platform/database/database.ts";
 import type { ProviderControl } from "./delivery/provider-control.ts";
 import type { Devices } from "./devices/devices.ts";
 import { PushErrorKinds } from "./errors.ts";
 import type { History } from "./history/history.ts";
 import type { Notifications } from "./notifications/notifications.ts";
 
-type Confirm = OpenDatabase["confirm"];
+const hasRemovedNone = (outcome: Outcome<number>) => "value" in outcome && outcome.value === 0;
 
 export function confirmedDevices(devices: Devices, confirm: Confirm): Devices {
-  async function removal(removing: Promise<number>): Promise<number> {
-    const removed = await removing;
-    if (removed === 0) await confirm();
-    return removed;
-  }
+  const removal = (remove: () => Promise<number>) => confirmFound(confirm, remove, hasRemovedNone);
   return {
     ...devices,
-    remove: (userId, token) => removal(devices.remove(userId, token)),
-    removeAll: (userId) => removal(devices.removeAll(userId)),
+    remove: (userId, token) => removal(() => devices.remove(userId, token)),
+    removeAll: (userId) => removal(() => devices.removeAll(userId)),
   };
 }
 
@@ -31,51 +28,47 @@ export function confirmedDevices(devices: Devices, confirm: Confirm): Devices {
 export function confirmedHistory(history: History, confirm: Confirm): History {
   return {
     ...history,
-    async page(userId, request, markViewed) {
-      const page = await history.page(userId, request, markViewed);
-      const { content } = page;
-      if (markViewed && content.length > 0 && content.every(({ viewed }) => viewed)) await confirm();
-      return page;
-    },
+    page: (userId, request, markViewed) =>
+      confirmFound(
+        confirm,
+        () => history.page(userId, request, markViewed),
+        (outcome) => {
+          const content = "value" in outcome ? outcome.value.content : [];
+          return markViewed && content.length > 0 && content.every(({ viewed }) => viewed);
+        },
+      ),
   };
 }
 
 /** The refusals of a request whose earlier try has done what it asks for; they are rolled back. */
 const doneBefore = [PushErrorKinds.notificationFinished, PushErrorKinds.deadLetterNotFound];
 
+const isDoneBefore = (outcome: Outcome<unknown>) =>
+  "error" in outcome &&
+  outcome.error instanceof ServiceError &&
+  doneBefore.some((kind) => outcome.error instanceof ServiceError && outcome.error.kind === kind);
+
 export function confirmedNotifications(notifications: Notifications, confirm: Confirm): Notifications {
-  async function refusal<T>(change: Promise<T>): Promise<T> {
-    try {
-      return await change;
-    } catch (error) {
-      if (error instanceof ServiceError && doneBefore.some((kind) => kind === error.kind)) await confirm();
-      throw error;
-    }
-  }
+  const change = <T>(act: () => Promise<T>) => confirmFound(confirm, act, isDoneBefore);
   return {
     ...notifications,
-    pause: (id) => refusal(notifications.pause(id)),
-    resume: (id) => refusal(notifications.resume(id)),
-    cancel: (id) => refusal(notifications.cancel(id)),
-    replay: (chunkId) => refusal(notifications.replay(chunkId)),
-    async replayAll(filter) {
-      await notifications.replayAll(filter);
-      // Where none is left, nothing was written. It is rare enough not to ask.
-      await confirm();
-    },
+    pause: (id) => change(() => notifications.pause(id)),
+    resume: (id) => change(() => notifications.resume(id)),
+    cancel: (id) => change(() => notifications.cancel(id)),
+    replay: (chunkId) => change(() => notifications.replay(chunkId)),
+    // Rare, and harmless when it is done twice: so it is not asked whether any were left.
+    replayAll: (filter) => confirmFound(confirm, () => notifications.replayAll(filter), isDone),
   };
 }
 
-/** Decisions of an operator, which are rare: what they have written is not asked. */
+/** Decisions of an operator, which are rare, and the same when they are taken twice. */
 export function confirmedProviders(providers: ProviderControl, confirm: Confirm): ProviderControl {
-  async function decision<T>(deciding: Promise<T>): Promise<T> {
-    const status = await deciding;
-    await confirm();
-    return status;
-  }
+  const decision = <T>(decide: () => Promise<T>) => confirmFound(confirm, decide, isDone);
   return {
     ...providers,
-    resume: (provider, origin) => decision(providers.resume(provider, origin)),
-    decideRemovals: (provider, choice) => decision(providers.decideRemovals(provider, choice)),
+    resume: (provider, origin) => decision(() => providers.resume(provider, origin)),
+    decideRemovals: (provider, choice) => decision(() => providers.decideRemovals(provider, choice)),
   };
 }
+
+const isDone = (outcome: Outcome<unknown>) => "value" in outcome;

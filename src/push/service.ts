@@ -152,7 +152,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     if (type !== identityDeleted.type) return;
     // Without introspection a token of the deleted identity may have renewed a device since.
     const deletedAt = settings.security === undefined ? clock.now() : Date.parse(time);
-    await actOnce(database, inbox, id, (tx) => forgetUser(tx, subject, new Date(deletedAt)));
+    await actOnce(db, inbox, id, (tx) => forgetUser(tx, subject, new Date(deletedAt)));
   }
 
   const workers: Loop[] = [];

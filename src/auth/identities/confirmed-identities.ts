@@ -1,43 +1,40 @@
-import { type ErrorKind, ServiceError } from "../../platform/base/errors.ts";
+import { ServiceError } from "../../platform/base/errors.ts";
+import type { Outcome } from "../../platform/database/confirm.ts";
 import { AuthErrorKinds } from "../errors.ts";
 import type { Confirmed } from "../tokens/confirmed.ts";
 import type { Identities } from "./identities.ts";
 
-/**
- * What ends authorizations is answered once its end is confirmed. So are a deletion that finds no identity and a
- * creation that finds one: an earlier try may have done it, and have been answered 503.
- */
-export function confirmedIdentities(identities: Identities, confirmed: Confirmed): Identities {
-  async function ended(change: Promise<void>): Promise<void> {
-    try {
-      await change;
-    } catch (error) {
-      if (isOf(error, [AuthErrorKinds.identityNotFound])) await confirmed.ended("earlier");
-      throw error;
-    }
-    await confirmed.ended("own");
-  }
-  return {
-    ...identities,
-    async create(id, fields) {
-      try {
-        return await identities.create(id, fields);
-      } catch (error) {
-        if (isOf(error, conflicts)) await confirmed.stored();
-        throw error;
-      }
-    },
-    delete: (id) => ended(identities.delete(id)),
-    setPassword: (id, password) => ended(identities.setPassword(id, password)),
-  };
-}
-
-const conflicts = [
+/** What a change is refused with where another one has been made before: perhaps the first try of the same request. */
+const refusals = [
+  AuthErrorKinds.identityNotFound,
   AuthErrorKinds.identityIdTaken,
   AuthErrorKinds.identityPhoneTaken,
   AuthErrorKinds.identityEmailTaken,
 ];
 
-function isOf(error: unknown, kinds: readonly ErrorKind[]): boolean {
-  return error instanceof ServiceError && kinds.includes(error.kind);
+const isRefused = (outcome: Outcome<unknown>) =>
+  "error" in outcome &&
+  outcome.error instanceof ServiceError &&
+  refusals.some((kind) => outcome.error instanceof ServiceError && outcome.error.kind === kind);
+
+/** Changes that are answered once they are confirmed, and so are those that find another one done. */
+export function confirmedIdentities(identities: Identities, confirmed: Confirmed): Identities {
+  const changed = <T>(change: () => Promise<T>) => confirmed.found(change, isRefused);
+
+  /** Authorizations end with it; perhaps with the change that it finds done. */
+  async function ended(change: () => Promise<void>): Promise<void> {
+    try {
+      await changed(change);
+    } finally {
+      await confirmed.ended();
+    }
+  }
+
+  return {
+    ...identities,
+    create: (id, fields) => changed(() => identities.create(id, fields)),
+    update: (id, fields) => changed(() => identities.update(id, fields)),
+    delete: (id) => ended(() => identities.delete(id)),
+    setPassword: (id, password) => ended(() => identities.setPassword(id, password)),
+  };
 }

@@ -1,30 +1,22 @@
-/**
- * What an acknowledgement rests on has reached the standbys, so that no failover takes it back. A commit of the
- * request's own has waited for the synchronous ones. One that it finds done may be visible without: the wait of the
- * request before it was cancelled, and that was answered 503.
- */
-import type { OpenDatabase } from "../../platform/database/database.ts";
+/** What callers are told of the tokens and identities, so that neither a failover nor a standby takes it back. */
+import { confirmFound, type Outcome } from "../../platform/database/confirm.ts";
+import type { Confirm } from "../../platform/database/database.ts";
 import type { Standbys } from "../../platform/database/standbys.ts";
 
-/** Whose commit an ending is: the request's own, or one from before, which it has found. */
-export type EndedBy = "own" | "earlier";
-
-/** Awaited before anybody is told. @throws an error that means that the database is unavailable */
 export interface Confirmed {
-  /** Resolves once an ending is confirmed, and no standby is relied on that does not have it. */
-  ended(by: EndedBy): Promise<void>;
-  /** Resolves once what another request has stored is confirmed. */
-  stored(): Promise<void>;
+  /**
+   * Called when an ending has been committed, or is found to have been, and before anybody is told. Resolves once no
+   * standby is relied on that does not have it; at once where none are read from.
+   */
+  ended(): Promise<void>;
+  /** Acts, and acts once more after a confirmed commit where that has found done what another has committed. */
+  found<T>(act: () => Promise<T>, isFound: (outcome: Outcome<T>) => boolean): Promise<T>;
 }
 
 /** @param standbys those that are read from */
-export function createConfirmed({ confirm }: Pick<OpenDatabase, "confirm">, standbys?: Standbys): Confirmed {
+export function createConfirmed(confirm: Confirm, standbys?: Standbys): Confirmed {
   return {
-    async ended(by) {
-      // It commits as well, and waits for more.
-      if (standbys) await standbys.applied();
-      else if (by === "earlier") await confirm();
-    },
-    stored: confirm,
+    ended: async () => standbys?.applied(),
+    found: (act, isFound) => confirmFound(confirm, act, isFound),
   };
 }

@@ -28,13 +28,18 @@ interface Dependencies {
 }
 
 export function createRevoke({ db, accessTokens, findPresented, confirmed }: Dependencies): Revoke {
+  /** @param end tells whether it was this call that ended it */
+  async function ended(end: () => Promise<boolean>): Promise<void> {
+    await confirmed.found(end, (outcome) => "value" in outcome && !outcome.value);
+    await confirmed.ended();
+  }
+
   async function revokeRefreshToken(caller: Caller, text: string): Promise<boolean> {
     const token = decodeRefreshToken(text);
     const found = token && (await findPresented(token));
     if (!found || found.state === "EXPIRED") return false;
     refuseOthers(caller, found.clientId);
-    const wasEnded = await endAuthorization(db, found.authorizationId, "CLIENT");
-    await confirmed.ended(wasEnded ? "own" : "earlier");
+    await ended(() => endAuthorization(db, found.authorizationId, "CLIENT"));
     return true;
   }
 
@@ -42,8 +47,7 @@ export function createRevoke({ db, accessTokens, findPresented, confirmed }: Dep
     const claims = await accessTokens.verify(text);
     if (!claims) return false;
     refuseOthers(caller, claims.client_id);
-    const wasEnded = await revokeByItself(db, claims);
-    await confirmed.ended(wasEnded ? "own" : "earlier");
+    await ended(() => revokeByItself(db, claims));
     return true;
   }
 

@@ -15,9 +15,10 @@
  * 8. The database's clock decides, in the statement that decides: a pause of a process, or of the database, is
  *    never taken for reuse.
  */
+import type { Outcome } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
 import type { Client } from "../clients/client.ts";
-import type { Confirmed, EndedBy } from "./confirmed.ts";
+import type { Confirmed } from "./confirmed.ts";
 import type { AuthorizationFacts, CurrentTokens } from "./current-tokens.ts";
 import { endAuthorization } from "./end-authorizations.ts";
 import { type FindPresented, isReuse, type PresentedToken } from "./presented-token.ts";
@@ -77,10 +78,10 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     return rotate(client, presented, remembered, scopes);
   }
 
-  async function find(presented: RefreshToken, endedBy: EndedBy): Promise<PresentedToken | undefined> {
-    const found = await findPresented(presented);
+  async function find(presented: RefreshToken): Promise<PresentedToken | undefined> {
+    const found = await confirmed.found(() => findPresented(presented), isFoundDone);
     // To be refused tells the client that the authorization has ended.
-    if (found?.state === "REVOKED") await confirmed.ended(endedBy);
+    if (found?.state === "REVOKED") await confirmed.ended();
     return found;
   }
 
@@ -91,9 +92,8 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
   ): Promise<TokenPair | undefined> {
     // The second round is for a request that lost the race to rotate: by then the winner's pair is stored. After reuse
     // it finds that the authorization has ended.
-    let endedBy: EndedBy = "earlier";
     for (let round = 0; round < 2; round += 1) {
-      const found = await find(presented, endedBy);
+      const found = await find(presented);
       if (found?.state !== "ACTIVE" || found.clientId !== client.clientId) return undefined;
       const permitted = permittedTo(client, found);
       if (found.isCurrent) {
@@ -102,14 +102,13 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
       } else if (found.sealedPair) {
         // A retry gets the same pair whatever scope it requests; but a scope that is not permitted is refused.
         chooseScopes(permitted);
-        await confirmed.stored();
         return JSON.parse(unseal(presented.rotating, found.sealedPair));
-      } else if (await endAuthorization(db, found.authorizationId, "REUSE", isReuse(presented))) {
-        endedBy = "own";
+      } else {
+        await endAuthorization(db, found.authorizationId, "REUSE", isReuse(presented));
       }
     }
     // The last round may have ended the authorization.
-    await confirmed.ended(endedBy);
+    await confirmed.ended();
     return undefined;
   }
 
@@ -119,6 +118,12 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     const pair = await rotateRemembered(client, presented, chooseScopes);
     return pair ?? exchange(client, presented, chooseScopes);
   };
+}
+
+/** Whether another request has ended the authorization, or made the pair that this one would get. */
+function isFoundDone(outcome: Outcome<PresentedToken | undefined>): boolean {
+  const found = "value" in outcome ? outcome.value : undefined;
+  return found?.state === "REVOKED" || (found?.state === "ACTIVE" && found.sealedPair !== undefined);
 }
 
 /** The scopes of the authorization that the client is still permitted to have. */

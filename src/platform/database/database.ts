@@ -14,6 +14,13 @@ export type Executor = Pick<Database, "execute">;
 /** What runs statements that only read, and lock nothing. */
 export type Reads = Pick<Database, "select" | "execute">;
 
+/**
+ * Resolves once a commit has been confirmed by the standbys that commits wait for, if any, that was begun since. Called by
+ * `confirmFound` of confirm.ts.
+ * @throws an error that means that the database is unavailable, if they do not confirm it
+ */
+export type Confirm = () => Promise<void>;
+
 /** A standby that may be read from. */
 export interface StandbyHost {
   /** For messages: "host:port". */
@@ -40,12 +47,7 @@ export interface OpenDatabase {
   readonly reads: Reads;
   /** Undefined where no standbys are read from. */
   readonly standbys: StandbyConnections | undefined;
-  /**
-   * Resolves once all that is visible now is confirmed by the synchronous standbys, by a small commit where there can be
-   * any. A commit is visible without, where its wait for them was cancelled.
-   * @throws an error that means that the database is unavailable, if they do not confirm it
-   */
-  confirm(): Promise<void>;
+  readonly confirm: Confirm;
   /** For messages: "embedded PostgreSQL in .data/<service>" or "PostgreSQL at host:port/name". */
   readonly description: string;
   /**

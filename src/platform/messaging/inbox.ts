@@ -5,7 +5,7 @@
 import { sql } from "drizzle-orm";
 import { index, type PgSchema, uuid } from "drizzle-orm/pg-core";
 import { instant } from "../database/columns.ts";
-import type { Database, OpenDatabase } from "../database/database.ts";
+import type { Database } from "../database/database.ts";
 import { names } from "../database/names.ts";
 import { rowCount } from "../database/statements.ts";
 
@@ -23,25 +23,27 @@ export function inboxTable<const Name extends string>(schema: PgSchema<Name>) {
 type InboxTable = ReturnType<typeof inboxTable<string>>;
 
 /**
- * Does what an event asks for, unless that was done before. Once it resolves, what was done is confirmed, and the event
- * need not come again.
+ * Does what an event asks for, unless that was done before. Once it resolves, what was done is confirmed by the standbys
+ * that commits wait for, and the event need not come again.
  * @param act must use the transaction only
  */
 export async function actOnce(
-  { db, confirm }: Pick<OpenDatabase, "db" | "confirm">,
+  db: Database,
   inbox: InboxTable,
   eventId: string,
   act: (tx: Database) => Promise<void>,
 ): Promise<void> {
   const entry = names(inbox);
-  const isNew = await db.transaction(async (tx) => {
-    const inserted = await rowCount(
+  await db.transaction(async (tx) => {
+    // A row that is there already is locked, which makes this a commit that waits for the standbys: the one that wrote
+    // it may be visible without.
+    const isNew = await rowCount(
       tx,
-      sql`insert into ${inbox} (${entry.eventId}) values (${eventId}::uuid) on conflict do nothing returning 1 as one`,
+      sql`
+        insert into ${inbox} (${entry.eventId}) values (${eventId}::uuid)
+        on conflict (${entry.eventId}) do update set ${entry.eventId} = ${names(inbox, "excluded").eventId} where false
+        returning 1 as one`,
     );
-    if (inserted > 0) await act(tx);
-    return inserted > 0;
+    if (isNew > 0) await act(tx);
   });
-  // Nothing was written that waits for the standbys, and it may be here again because the first time was not confirmed.
-  if (!isNew) await confirm();
 }
