@@ -6,13 +6,14 @@ import { type Hosts, oneHost } from "./hosts.ts";
 import { Primary } from "./primary.ts";
 import type { Address, DatabaseSettings } from "./settings.ts";
 import { askStanding } from "./standing.ts";
+import { Timelines } from "./timelines.ts";
 
 /** The services of a process may be on one cluster. */
-const timelines = new Map<string, number>();
+const timelines = new Timelines();
 
 /**
  * Where a user's connections go. With one host, nobody asks it what it is.
- * @param known the highest timeline of each cluster of which the process knows
+ * @param known the timelines of which the process knows
  */
 export function openHosts(
   settings: Extract<DatabaseSettings, { kind: "postgres" }>,

@@ -24,13 +24,14 @@ import { type Connection, connectionLost, type Result } from "./connection.ts";
 import type { Hosts } from "./hosts.ts";
 import type { Address } from "./settings.ts";
 import { askStanding } from "./standing.ts";
+import type { Timelines } from "./timelines.ts";
 
 /**
  * Milliseconds that the other hosts have once one has responded, so that one that is gone does not hold up the rest.
  * It does where it may be a newer primary than the one that was found.
  */
 const patienceMs = 500;
-/** Milliseconds between two looks at the other hosts, a quarter more or less. */
+/** Milliseconds between the beginnings of two looks at the other hosts, a quarter more or less. */
 const watchMs = 800;
 /** Milliseconds between two searches that nobody waits for. */
 const searchPauseMs = 500;
@@ -44,12 +45,19 @@ const readOnlyPauseMs = 5_000;
 
 interface Dependencies {
   readonly hosts: readonly Address[];
-  /** The highest timeline of each cluster of which this process knows: whoever holds connections adds to it. */
-  readonly timelines: Map<string, number>;
+  /** Those of which this process knows: whoever holds connections adds to them. */
+  readonly timelines: Timelines;
   /** Asks a host what it is, on a connection of its own, which takes two seconds at most. */
   readonly ask: (address: Address) => Promise<Standing>;
   /** Undefined in commands, which end before the primary changes. */
   readonly logger: Readonly<Record<"info" | "warn", (fields: object, message: string) => void>> | undefined;
+}
+
+/** What a host said last; undefined where it has been away since. */
+interface Before {
+  readonly standing: Standing | undefined;
+  /** When it was asked, by performance.now(). */
+  readonly askedAt: number;
 }
 
 /** What became of asking a host. */
@@ -61,18 +69,17 @@ const nameOf = ({ host, port }: Address) => `${host}:${port}`;
 
 export class Primary implements Hosts {
   readonly #hosts: readonly Address[];
-  readonly #ask: (address: Address) => Promise<Reply>;
+  readonly #askStanding: Dependencies["ask"];
   readonly #logger: Dependencies["logger"];
   readonly #connections = new Set<Connection>();
   /** Questions without a reply, and replies that came too late for the search before. */
   readonly #asked = new Map<Address, Promise<Reply>>();
-  readonly #timelines: Map<string, number>;
+  readonly #timelines: Timelines;
   /** Of the primary that was used last. */
   #cluster: string | undefined;
   #timeline = 0;
   #last: Address | undefined;
-  /** What each host said last, unless it has been away since. */
-  readonly #before = new Map<Address, Standing>();
+  readonly #before = new Map<Address, Before>();
   /** When each timeline of a primary was found first, by performance.now(). */
   readonly #firstFound = new Map<number, number>();
   /** When a read-only transaction raises doubts again, by performance.now(). */
@@ -90,17 +97,7 @@ export class Primary implements Hosts {
   constructor({ hosts, timelines, ask, logger }: Dependencies) {
     this.#hosts = hosts;
     this.#timelines = timelines;
-    this.#ask = (address) =>
-      ask(address).then(
-        (standing) => {
-          this.#before.set(address, standing);
-          return { address, standing };
-        },
-        (error: unknown) => {
-          if (isAway(error)) this.#before.delete(address);
-          return { address, error };
-        },
-      );
+    this.#askStanding = ask;
     this.#logger = logger;
   }
 
@@ -119,6 +116,7 @@ export class Primary implements Hosts {
 
   async check(query: (text: string) => Promise<Result>): Promise<Standing> {
     const standing = await askStanding(query);
+    this.#hear(standing);
     const role = roleOf(standing, this.#known);
     if (role !== "primary") throw noPrimary(`the server ${words[role]}`);
     this.#learn(standing);
@@ -139,12 +137,14 @@ export class Primary implements Hosts {
   opened(connection: Connection): void {
     if (connection.isClosed) return;
     this.#connections.add(connection);
-    this.#endOutdated();
+    this.#timelines.subscribe(this.#leaveOutdated);
+    this.#leaveOutdated();
     void this.#watch();
   }
 
   closed(connection: Connection, error: Error | undefined): void {
     this.#connections.delete(connection);
+    if (this.#connections.size === 0) this.#timelines.unsubscribe(this.#leaveOutdated);
     // 53300: it has no connection left, which says that it is there.
     if (error && connection.address === this.#last && sqlState(error) !== "53300") this.#doubt();
   }
@@ -165,46 +165,54 @@ export class Primary implements Hosts {
     this.#isSearching = false;
   }
 
-  /** Looks for a primary of a later timeline, for as long as there are connections. */
+  /**
+   * Looks for a primary of a later timeline, for as long as there are connections. No look waits for one before: a host
+   * that hangs, or takes its time, delays none, not even the next one at itself.
+   */
   async #watch(): Promise<void> {
     if (this.#isWatching) return;
     this.#isWatching = true;
     while (this.#connections.size > 0) {
       await delay(watchMs * (0.75 + Math.random() / 2), undefined, { ref: false });
-      const others = this.#isInDoubt ? [] : this.#hosts.filter((address) => address !== this.#last);
-      await Promise.all(others.map((address) => this.#lookAt(address)));
+      for (const address of this.#hosts) if (address !== this.#last) void this.#ask(address);
     }
     this.#isWatching = false;
   }
 
-  async #lookAt(address: Address): Promise<void> {
-    const reply = await this.#ask(address);
-    if (!("standing" in reply)) return;
-    const { cluster } = reply.standing;
-    if (cluster !== this.#cluster || newestOf(reply.standing) <= highest(this.#known)) return;
-    this.#hearOf(cluster, newestOf(reply.standing));
-    this.#doubt();
+  /** Whoever asks, and however late the reply is: what it tells of later timelines counts at once. */
+  async #ask(address: Address): Promise<Reply> {
+    const askedAt = performance.now();
+    try {
+      const standing = await this.#askStanding(address);
+      // Questions overlap: one from before says nothing about what has happened since.
+      if (askedAt >= (this.#before.get(address)?.askedAt ?? 0))
+        this.#before.set(address, { standing, askedAt });
+      this.#hear(standing);
+      return { address, standing };
+    } catch (error) {
+      if (isAway(error)) this.#before.set(address, { standing: undefined, askedAt });
+      return { address, error };
+    }
   }
 
-  /** Whether or not the primary of a later timeline can be used yet, the one before it cannot. */
-  #hearOf(cluster: string, timeline: number): void {
-    this.#timelines.set(cluster, Math.max(timeline, this.#timelines.get(cluster) ?? 0));
-    this.#endOutdated();
+  #hear(standing: Standing): void {
+    this.#timelines.hear(standing.cluster, newestOf(standing));
   }
 
   get #known(): Known {
-    return { cluster: this.#cluster, timelines: this.#timelines };
+    return { cluster: this.#cluster, timelines: this.#timelines.highest };
   }
 
   async #find(): Promise<Address> {
     const doubts = this.#doubts;
     const { replies, choice } = await this.#askAll();
     this.#complain(choice);
-    if (choice.cluster !== undefined) this.#hearOf(choice.cluster, choice.newest);
     if (!choice.primary) throw this.#failure(replies, choice);
     await this.#othersHaveLeft(replies, choice.primary);
     const { address, standing } = choice.primary;
-    const { timeline } = standing;
+    const { timeline = 0 } = standing;
+    if (timeline < highest({ ...this.#known, cluster: standing.cluster }))
+      throw noPrimary(`${nameOf(address)} was the primary, and there is a newer one`);
     if (address !== this.#last || timeline !== this.#timeline)
       this.#logger?.info({ primary: nameOf(address), timeline }, "The primary of the database was found");
     this.#asked.clear();
@@ -249,7 +257,7 @@ export class Primary implements Hosts {
     const found = told.flatMap(({ reply }) => (reply && "standing" in reply ? [reply] : []));
     const silent = told
       .filter(({ reply }) => !reply || ("error" in reply && !isAway(reply.error)))
-      .map(({ address }) => ({ address, before: this.#before.get(address) }));
+      .map(({ address }) => ({ address, before: this.#before.get(address)?.standing }));
     return choosePrimary({ found, silent }, this.#known, this.#last);
   }
 
@@ -260,7 +268,7 @@ export class Primary implements Hosts {
     if (address === this.#last && timeline === this.#timeline) return;
     const mayWrite = (host: Address) => {
       const reply = replies.get(host);
-      const standing = reply && "standing" in reply ? reply.standing : this.#before.get(host);
+      const standing = reply && "standing" in reply ? reply.standing : this.#before.get(host)?.standing;
       return standing?.timeline !== undefined && standing.timeline < timeline;
     };
     const lastsMs = foundAt + leftMs - performance.now();
@@ -270,18 +278,21 @@ export class Primary implements Hosts {
   #learn({ cluster, timeline = 0 }: Standing): void {
     this.#cluster = cluster;
     this.#timeline = timeline;
-    this.#hearOf(cluster, timeline);
+    this.#leaveOutdated();
   }
 
-  #endOutdated(): void {
+  /** Whether or not the primary of a later timeline can be used yet, the one before it cannot. */
+  readonly #leaveOutdated = (): void => {
+    const newest = highest(this.#known);
     for (const connection of [...this.#connections]) {
       const { address, standing } = connection;
-      if (address === this.#last && standing?.timeline === highest(this.#known)) continue;
+      if (address === this.#last && standing?.timeline === newest) continue;
       // What is in flight is not cancelled: a commit that waits for standbys would be seen by others who are still here,
       // and acknowledged by them, though nobody has confirmed it.
       connection.leave(connectionLost("another server is the primary now"));
     }
-  }
+    if (newest > this.#timeline && !this.#isInDoubt) this.#doubt();
+  };
 
   /** Says what should not be, once for as long as it lasts. */
   #complain({ primary, withheld, rivals, roles, newest }: Choice): void {

@@ -3,6 +3,7 @@ import postgres from "postgres";
 import { beforeAll, describe, expect, test } from "vitest";
 import { openHosts } from "../../../src/platform/database/open-hosts.ts";
 import { askStanding } from "../../../src/platform/database/standing.ts";
+import { Timelines } from "../../../src/platform/database/timelines.ts";
 import { type PostgresSettings, postgresSettings } from "../../support/backends.ts";
 import { findPostgresql } from "../../support/postgresql/binaries.ts";
 import { type Cluster, startCluster } from "../../support/postgresql/cluster.ts";
@@ -51,7 +52,7 @@ describe.runIf(binaries)("an old primary beside its successor and a standby of t
       ...postgresSettings({ host: "unused", port: 1, ...database }),
       hosts,
     };
-    return openHosts(opened, hosts, user, undefined, new Map());
+    return openHosts(opened, hosts, user, undefined, new Timelines());
   }
 
   beforeAll(async () => {

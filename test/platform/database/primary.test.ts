@@ -8,6 +8,7 @@ import { Connection } from "../../../src/platform/database/connection.ts";
 import { Connector } from "../../../src/platform/database/connector.ts";
 import { Primary } from "../../../src/platform/database/primary.ts";
 import type { Address } from "../../../src/platform/database/settings.ts";
+import { Timelines } from "../../../src/platform/database/timelines.ts";
 import { createTestDatabase } from "../../support/backends.ts";
 import { a, b, c, follower, primary, standby } from "../../support/cluster-hosts.ts";
 import { backends, closedPort } from "../../support/servers.ts";
@@ -19,10 +20,7 @@ describe("a search", () => {
    * Hosts that say this, one question after the other; the last is repeated. Those that say undefined have said nothing
    * after some time.
    */
-  function hostsThatSay(
-    says: readonly (readonly [Address, Saying[]])[],
-    timelines = new Map<string, number>(),
-  ) {
+  function hostsThatSay(says: readonly (readonly [Address, Saying[]])[], timelines = new Timelines()) {
     const asked: Address[] = [];
     const lines: string[] = [];
     const log = (_: object, message: string) => void lines.push(message);
@@ -112,6 +110,21 @@ describe("a search", () => {
     );
   });
 
+  test("does not go by what a host said of itself before it went away", async () => {
+    const { hosts } = hostsThatSay([
+      [a, [primary(2)]],
+      [b, [standby(), Promise.resolve(primary(1)), refused, undefined]],
+      [c, [follower(2, true), follower(2, true), follower(2, true), standby()]],
+    ]);
+    for (let round = 0; round < 3; round += 1) {
+      expect(await hosts.locate()).toBe(a);
+      lose(hosts, a);
+    }
+    // By then it has come what was asked before.
+    await delay(slowMs);
+    await expect(hosts.locate()).rejects.toThrow(/b:2 .* and may be a newer primary/);
+  });
+
   test("waits for a host that takes its time, where it may be newer", async () => {
     const { hosts } = hostsThatSay([
       [a, [primary(1)]],
@@ -130,7 +143,7 @@ describe("a search", () => {
   });
 
   test("finds no primary older than one of which another search of the process has heard", async () => {
-    const timelines = new Map<string, number>();
+    const timelines = new Timelines();
     const push = hostsThatSay(
       [
         [a, [primary(1)]],
@@ -203,7 +216,7 @@ describe.runIf(backends.includes("PostgreSQL"))("connections to PostgreSQL that 
     let saysOther: Standing = standby();
     const hosts = new Primary({
       hosts: [address, other],
-      timelines: new Map(),
+      timelines: new Timelines(),
       async ask(at) {
         asked += 1;
         return at === address ? primary(1) : saysOther;
