@@ -231,11 +231,16 @@ export class Connection {
   }
 }
 
-/** A host may have several addresses, none of which could be connected to. The error of all has no message. */
+/**
+ * A host may have several addresses, none of which could be connected to. The error of all has no message, and the code
+ * of the first; it is refused only where each of them is.
+ */
 function inOneLine(error: Error): Error {
   if (!(error instanceof AggregateError)) return error;
   const message = error.errors.map((one) => (one instanceof Error ? one.message : String(one))).join("; ");
-  return Object.assign(new Error(message, { cause: error }), { code: codeOf(error) ?? "ECONNREFUSED" });
+  const refused = "ECONNREFUSED";
+  const code = error.errors.map(codeOf).find((one) => one !== undefined && one !== refused) ?? refused;
+  return Object.assign(new Error(message, { cause: error }), { code });
 }
 
 /** An error with the driver's code, by which callers recognise that the database is unavailable. */

@@ -40,6 +40,8 @@ const searchPauseMs = 500;
  * two seconds at most.
  */
 const leftMs = 3_250;
+/** The timeline of a cluster in which nobody was ever promoted. */
+const firstTimeline = 1;
 /** Milliseconds between two doubts because of a read-only transaction. */
 const readOnlyPauseMs = 5_000;
 
@@ -80,8 +82,6 @@ export class Primary implements Hosts {
   #timeline = 0;
   #last: Address | undefined;
   readonly #before = new Map<Address, Before>();
-  /** When each timeline of a primary was found first, by performance.now(). */
-  readonly #firstFound = new Map<number, number>();
   /** When a read-only transaction raises doubts again, by performance.now(). */
   #readOnlyUntil = 0;
   /** How often there was a reason to search, */
@@ -261,17 +261,20 @@ export class Primary implements Hosts {
     return choosePrimary({ found, silent }, this.#known, this.#last);
   }
 
-  /** Waits until nobody uses the primary before, where that may be alive. */
-  async #othersHaveLeft(replies: Replies, { address, standing: { timeline = 0 } }: Found): Promise<void> {
-    const foundAt = this.#firstFound.get(timeline) ?? performance.now();
-    this.#firstFound.set(timeline, foundAt);
-    if (address === this.#last && timeline === this.#timeline) return;
+  /**
+   * Waits until nobody uses a primary before this one, where any host may be that: what this process does not reach,
+   * others may.
+   */
+  async #othersHaveLeft(replies: Replies, { address, standing }: Found): Promise<void> {
+    const { cluster, timeline = 0 } = standing;
+    const isInUse = address === this.#last && timeline === this.#timeline;
+    if (isInUse || timeline <= firstTimeline) return;
     const mayWrite = (host: Address) => {
       const reply = replies.get(host);
-      const standing = reply && "standing" in reply ? reply.standing : this.#before.get(host)?.standing;
-      return standing?.timeline !== undefined && standing.timeline < timeline;
+      if (!reply || "error" in reply) return !hasRefused(reply?.error);
+      return reply.standing.timeline !== undefined && reply.standing.timeline < timeline;
     };
-    const lastsMs = foundAt + leftMs - performance.now();
+    const lastsMs = this.#timelines.heardAt(cluster) + leftMs - performance.now();
     if (lastsMs > 0 && this.#hosts.some(mayWrite)) await pause(lastsMs);
   }
 
@@ -351,9 +354,18 @@ const words: Readonly<Record<Role, string>> = {
 const awayCodes =
   /^(ECONNREFUSED|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|CONNECT_TIMEOUT)$/;
 
-/** Whether nobody takes connections there, so that nobody writes there either: 57P03 says a server that is starting. */
+/**
+ * Whether this process gets no connection there, so that it waits for no word of it: a machine that is gone for good
+ * would keep it waiting for ever. That proves nothing about others, who may reach the host. 57P03 is said by a server
+ * that is starting, and by one that shuts down and lets its sessions go on.
+ */
 function isAway(error: unknown): boolean {
   return sqlState(error) === "57P03" || awayCodes.test(codeOf(error) ?? "");
+}
+
+/** Whether the machine says that nobody listens: a server that has ended takes its sessions with it. */
+function hasRefused(error: unknown): boolean {
+  return codeOf(error) === "ECONNREFUSED";
 }
 
 function messageOf(error: unknown): string {

@@ -4,6 +4,7 @@
  */
 export class Timelines {
   readonly #highest = new Map<string, number>();
+  readonly #heardAt = new Map<string, number>();
   readonly #listeners = new Set<() => void>();
 
   /** By the `system_identifier` of the cluster. */
@@ -11,9 +12,15 @@ export class Timelines {
     return this.#highest;
   }
 
+  /** When the highest of the cluster was heard of first, by performance.now(). It began before that. */
+  heardAt(cluster: string): number {
+    return this.#heardAt.get(cluster) ?? performance.now();
+  }
+
   hear(cluster: string, timeline: number): void {
     if (timeline <= (this.#highest.get(cluster) ?? 0)) return;
     this.#highest.set(cluster, timeline);
+    this.#heardAt.set(cluster, performance.now());
     for (const listener of [...this.#listeners]) listener();
   }
 

@@ -52,6 +52,7 @@ describe("a search", () => {
     hosts.closed(new Connection(options, () => undefined), refused);
   }
 
+  const failed = (code: string) => Object.assign(new Error(`it failed with ${code}`), { code });
   const refused = Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
   /** A promise is said slowly. */
   type Saying = Standing | Error | Promise<Standing> | undefined;
@@ -140,6 +141,64 @@ describe("a search", () => {
       [c, [Object.assign(new Error("the database system is starting up"), { code: "57P03" })]],
     ]);
     expect(await hosts.locate()).toBe(a);
+  });
+
+  test.each<[what: string, error: Error]>([
+    ["is out of reach", failed("ETIMEDOUT")],
+    ["is not connected to in time", failed("CONNECT_TIMEOUT")],
+    ["has no way to it", failed("EHOSTUNREACH")],
+    ["has no address", failed("ENOTFOUND")],
+    ["takes nobody new, as it starts or shuts down", failed("57P03")],
+    ["is full", full],
+  ])("uses a successor only once others have left a primary before it that %s", async (_, error) => {
+    const { hosts } = hostsThatSay([
+      [a, [primary(1), error]],
+      [b, [standby(), primary(2)]],
+    ]);
+    const started = hostsThatSay([
+      [a, [error]],
+      [b, [primary(2)]],
+      [c, [follower(2, true)]],
+    ]);
+    expect(await hosts.locate()).toBe(a);
+    lose(hosts, a);
+    const from = performance.now();
+    // What a process that has just started does not know is no better.
+    expect(await Promise.all([hosts.locate(), started.hosts.locate()])).toEqual([b, b]);
+    expect(performance.now() - from).toBeGreaterThan(3_000);
+  });
+
+  test("uses a successor at once where the primary before it has ended, or there was none", async () => {
+    const from = performance.now();
+    const successor = hostsThatSay([
+      [a, [refused]],
+      [b, [primary(2)]],
+    ]);
+    const first = hostsThatSay([
+      [a, [primary(1)]],
+      [b, [failed("ETIMEDOUT")]],
+    ]);
+    expect(await successor.hosts.locate()).toBe(b);
+    expect(await first.hosts.locate()).toBe(a);
+    expect(performance.now() - from).toBeLessThan(1_000);
+  });
+
+  test("counts from the first word of a successor, and not from the search that finds it", async () => {
+    const timelines = new Timelines();
+    timelines.hear("x", 2);
+    await delay(2_000);
+    const { hosts } = hostsThatSay(
+      [
+        [a, [primary(1)]],
+        [b, [primary(2)]],
+      ],
+      timelines,
+    );
+    const from = performance.now();
+    expect(await hosts.locate()).toBe(b);
+    const waitedMs = performance.now() - from;
+    expect(waitedMs).toBeGreaterThan(1_000);
+    expect(waitedMs).toBeLessThan(2_300);
   });
 
   test("finds no primary older than one of which another search of the process has heard", async () => {
