@@ -1,5 +1,8 @@
 /** What happens to PostgreSQL on several hosts, all of which the servers know: another becomes the primary. */
-import type { Fault } from "./fault.ts";
+import { setTimeout } from "node:timers/promises";
+import { Caller, type Ending } from "./endings.ts";
+import type { Fault, Scene } from "./fault.ts";
+import { authorizationOf, HttpClient } from "./http-client.ts";
 import { startPatroni, whyNoPatroni } from "./patroni.ts";
 import { startPair } from "./replicated.ts";
 import { postgresqlPrograms, serverSettings } from "./world.ts";
@@ -17,13 +20,49 @@ const failover: Fault = {
   },
 };
 
-const cutOff: Fault = {
-  ...failover,
-  name: "cut-off",
-  what: "the primary is cut off from its synchronous standby, which is promoted, and lives on within everybody's reach",
-  rounds: 5,
-  world: () => ({ replicated: () => startPair(postgresqlPrograms(), serverSettings, "cut off") }),
-};
+/** Endings that are asked for while nobody confirms commits: two rounds of all ways. */
+const endingCount = 20;
+/** Milliseconds after the recovery within which all of them have been acknowledged. */
+const patienceMs = 10_000;
+
+/** What is refused while nobody confirms it is asked again, and acknowledged only once it holds. */
+function createCutOff(): Fault {
+  let ended: Promise<unknown> = Promise.resolve();
+
+  /** Asks until it is acknowledged, and notes that down. */
+  async function end({ ledger }: Scene, caller: Caller, ending: Ending): Promise<void> {
+    const { way, token, call, acknowledged } = ending;
+    if (way === "reuse of a refresh token") ledger.reused.add(authorizationOf(token));
+    const { reply, refused } = await caller.ask(call);
+    if (acknowledged.includes(reply.status)) ledger.revoked.add(token);
+    else ledger.wrong.push(`${way}: ${reply.status} ${JSON.stringify(reply.body)}`);
+    if (refused === 0) ledger.wrong.push(`a ${way} was acknowledged, and nobody had confirmed it`);
+  }
+
+  return {
+    ...failover,
+    name: "cut-off",
+    what: "the primary is cut off from its synchronous standby, which is promoted, and lives on within everybody's reach",
+    rounds: 5,
+    world: () => ({ replicated: () => startPair(postgresqlPrograms(), serverSettings, "cut off") }),
+    async play(scene) {
+      const http = new HttpClient();
+      const caller = new Caller(scene.world, http);
+      const endings = await Promise.all(
+        Array.from({ length: endingCount }, (_, index) => caller.newEnding(index)),
+      );
+      await scene.world.replicated?.failOver(() => {
+        ended = Promise.all(endings.map((ending) => end(scene, caller, ending))).finally(() => http.close());
+      });
+    },
+    async settle(scene) {
+      const late = setTimeout(patienceMs, "late", { ref: false });
+      if ((await Promise.race([ended, late])) === "late")
+        scene.ledger.wrong.push("an ending is still refused");
+      await failover.settle?.(scene);
+    },
+  };
+}
 
 const patroni: Fault = {
   ...failover,
@@ -34,4 +73,4 @@ const patroni: Fault = {
   world: () => ({ replicated: () => startPatroni(postgresqlPrograms(), serverSettings) }),
 };
 
-export const failoverFaults: readonly Fault[] = [failover, cutOff, patroni];
+export const failoverFaults: readonly Fault[] = [failover, createCutOff(), patroni];

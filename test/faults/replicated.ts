@@ -13,15 +13,21 @@ export interface Replicated {
   readonly hosts: string;
   /** A superuser's URL of the present primary. */
   readonly url: string;
-  /** Kills the primary, or cuts it off. Resolves as soon as another server accepts writes. */
-  failOver(): Promise<void>;
+  /**
+   * Kills the primary, or cuts it off. Resolves as soon as another server accepts writes.
+   * @param meanwhile called once commits at the primary are confirmed by nobody
+   */
+  failOver(meanwhile?: () => void): Promise<void>;
   /** Brings the old primary back. @param database where to look @returns what should not be, in words */
   settle(database: string): Promise<readonly string[]>;
   stop(): Promise<void>;
 }
 
-/** Milliseconds in which a cluster manager might notice that the primary is gone. */
-const noticedMs = 2_000;
+/**
+ * Milliseconds in which a cluster manager might notice that the primary is gone. One that is cut off is tried again
+ * meanwhile, by clients whose commits were refused as nobody had confirmed them.
+ */
+const noticedMs = { killed: 2_000, "cut off": 10_000 } as const;
 /** Milliseconds between two looks whether a server accepts writes. */
 const lookMs = 10;
 /** Milliseconds in which the servers have left the old primary, and more. */
@@ -36,7 +42,7 @@ const losses = 3;
 export async function startPair(
   programs: string,
   settings: readonly string[],
-  end: "killed" | "cut off" = "killed",
+  end: keyof typeof noticedMs = "killed",
 ): Promise<Replicated> {
   await using cleanup = new AsyncDisposableStack();
   let primary = await startCluster(programs, settings);
@@ -60,11 +66,12 @@ export async function startPair(
       return primary.url;
     },
 
-    async failOver() {
+    async failOver(meanwhile) {
       const before = primary;
       if (end === "killed") await before.halt("kill");
       joinReplication = await replication.cut();
-      await setTimeout(noticedMs);
+      meanwhile?.();
+      await setTimeout(noticedMs[end]);
       await asAdmin(standby.url, async (sql) => {
         await sql`select pg_promote(false)`;
         while ((await sql`select pg_is_in_recovery() as is`)[0]?.["is"]) await setTimeout(lookMs);
