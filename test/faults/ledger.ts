@@ -26,10 +26,12 @@ export interface Account {
   ending: Ending;
 }
 
-/** A request that was refused, or a moment at which a server was not ready; by performance.now(). */
-export interface Refusal {
+/** A request, or a look at whether a server is ready; by performance.now(). */
+export interface Attempt {
   readonly startedAt: number;
-  readonly endedAt: number;
+  /** Undefined while it is under way. */
+  endedAt: number | undefined;
+  isRefused: boolean;
 }
 
 export class Ledger {
@@ -39,8 +41,8 @@ export class Ledger {
   /** Authorizations that may have ended as reuse: those that have been counted, and those that a fault has ended so. */
   readonly reused = new Set<string>();
   acknowledged = 0;
-  /** Requests that were refused, and moments at which a server was unready. */
-  refusals: Refusal[] = [];
+  /** Since it began to count. */
+  attempts: Attempt[] = [];
   /** Acknowledged, and not there afterwards; in words. */
   lost: string[] = [];
   /** Responses that no fault excuses; in words. */
@@ -49,9 +51,19 @@ export class Ledger {
   /** Begins to count anew; what was acknowledged stays. */
   begin(): void {
     this.acknowledged = 0;
-    this.refusals = [];
+    this.attempts = [];
     this.lost = [];
     this.wrong = [];
+  }
+
+  /** Counts an attempt, from its beginning on. @param isRefused says it of what came of it */
+  async attempt<T>(work: () => Promise<T>, isRefused: (result: T) => boolean): Promise<T> {
+    const own: Attempt = { startedAt: performance.now(), endedAt: undefined, isRefused: false };
+    this.attempts.push(own);
+    const result = await work();
+    own.endedAt = performance.now();
+    own.isRefused = isRefused(result);
+    return result;
   }
 
   /**

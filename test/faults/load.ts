@@ -55,12 +55,10 @@ export function createLoad({ members, credentials }: World, ledger: Ledger, peop
     return members[0];
   }
 
-  async function once(call: Call, { process } = next()): Promise<Reply> {
-    const startedAt = performance.now();
-    const reply = await http.send(process.origin, call);
-    if (isRefusal(reply) && call.goneAfterMs === undefined)
-      ledger.refusals.push({ startedAt, endedAt: performance.now() });
-    return reply;
+  function once(call: Call, { process } = next()): Promise<Reply> {
+    const send = () => http.send(process.origin, call);
+    // Who is gone is refused nothing.
+    return call.goneAfterMs === undefined ? ledger.attempt(send, isRefusal) : send();
   }
 
   /**

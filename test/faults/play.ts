@@ -3,8 +3,9 @@ import { setTimeout } from "node:timers/promises";
 import { type Bystander, type Kind, kinds, p99, type Sample } from "./bystander.ts";
 import { compare } from "./compare.ts";
 import type { Fault } from "./fault.ts";
-import type { Ledger, Refusal } from "./ledger.ts";
+import type { Ledger } from "./ledger.ts";
 import type { Load } from "./load.ts";
+import { longestRecoveryMs, quietMs, recoveryOf } from "./recovery.ts";
 import type { World } from "./world.ts";
 
 /** A deployment under load. */
@@ -37,25 +38,31 @@ export interface Result {
   readonly recoveryMs: number;
 }
 
-/** Milliseconds without a refusal after which all has recovered. */
-const quietMs = 2_000;
-/** Milliseconds after which nobody waits for that any more. */
-const longestRecoveryMs = 40_000;
 const maxRecoveryMs = 5_000;
 const maxSlowdown = 10;
 const readinessEveryMs = 200;
 
 export const legend = [
-  "A line is red if anything acknowledged was lost or anything answered wrong, if a request or a look at readiness",
-  `was still refused ${maxRecoveryMs / 1_000} s after the fault's end, or, where the fault does not concern the bystander, if its p99`,
+  "A line is red if anything acknowledged was lost or anything answered wrong, if nothing was acknowledged at all, if a",
+  `request or a look at readiness was still refused ${maxRecoveryMs / 1_000} s after the fault's end, or one that began after it took`,
+  `longer than ${quietMs / 1_000} s then, or, where the fault does not concern the bystander, if its p99`,
   `was above ${maxSlowdown} times its usual one: that of the quiet times of the same run, under the same load, or of those`,
   "just before and after the fault, if it is higher: neighbours on the machine come and go. A refused request of the",
   "bystander counts as one that never ended. The short form shows the bystander, and does not judge it.",
 ];
 
 /** Whether the fault was survived as it must be; in words if not. */
-export function objections({ fault, isTimed, lost, wrong, bystander, recoveryMs }: Result): string[] {
+export function objections({
+  fault,
+  isTimed,
+  acknowledged,
+  lost,
+  wrong,
+  bystander,
+  recoveryMs,
+}: Result): string[] {
   const found: string[] = [];
+  if (acknowledged === 0) found.push("nothing was acknowledged, so that nothing could be lost");
   if (lost.length > 0) found.push(`${lost.length} lost: ${summary(lost)}`);
   if (wrong.length > 0) found.push(`${wrong.length} wrong: ${summary(wrong)}`);
   if (recoveryMs > maxRecoveryMs) found.push(`recovered after ${(recoveryMs / 1_000).toFixed(1)} s`);
@@ -99,13 +106,13 @@ export async function play(fault: Fault, stage: Stage, isShort: boolean): Promis
   await fault.play({ world, ledger, isShort });
   const endedAt = performance.now();
   const [servedMs, restMs] = await Promise.all([
-    recovered(ledger.refusals, endedAt),
+    recovered(ledger, endedAt),
     recoveredToo(fault.recovery?.({ world, ledger, isShort }), endedAt),
   ]);
   const recoveryMs = Math.max(servedMs, restMs);
   stopWatching();
   const samples = await bystander.take();
-  const { acknowledged, refusals } = ledger;
+  const { acknowledged, attempts } = ledger;
   const after = await measureUsual(stage, usualMs);
   await fault.settle?.({ world, ledger, isShort });
   for (const { kind, outcome } of [...samples, ...after])
@@ -114,7 +121,9 @@ export async function play(fault: Fault, stage: Stage, isShort: boolean): Promis
   await compare(world, ledger);
   ledger.shorten(isShort ? 20 : 100);
   const { lost, wrong } = ledger;
-  const refused = refusals.length + samples.filter(({ outcome }) => outcome === "refused").length;
+  const refused =
+    attempts.filter(({ isRefused }) => isRefused).length +
+    samples.filter(({ outcome }) => outcome === "refused").length;
   return {
     fault,
     isTimed: !isShort,
@@ -148,38 +157,39 @@ function mostSlowed(samples: readonly Sample[], quiet: readonly (readonly Sample
   return most;
 }
 
-/** Asks every server again and again whether it is ready; a look at one that is not counts as a refusal. */
+/** Asks every server again and again whether it is ready; a look at one that is not is refused. */
 function watchReadiness({ world: { members }, ledger }: Stage): () => void {
   const timer = setInterval(() => {
-    for (const { isUp, process } of members) if (isUp) void look(process.management, ledger.refusals);
+    for (const { isUp, process } of members)
+      if (isUp)
+        void ledger.attempt(
+          () => look(process.management),
+          (isReady) => !isReady,
+        );
   }, readinessEveryMs);
   return () => clearInterval(timer);
 }
 
-async function look(management: string, refusals: Refusal[]): Promise<void> {
-  const startedAt = performance.now();
-  const isReady = await fetch(`${management}/health/ready`, {
-    signal: AbortSignal.timeout(readinessEveryMs * 10),
-  }).then(
+/** @returns whether it says within some looks' time that it is ready */
+function look(management: string): Promise<boolean> {
+  const signal = AbortSignal.timeout(readinessEveryMs * 10);
+  return fetch(`${management}/health/ready`, { signal }).then(
     async (response) => {
       await response.body?.cancel();
       return response.ok;
     },
     () => false,
   );
-  if (!isReady) refusals.push({ startedAt, endedAt: performance.now() });
 }
 
-/** Waits until nothing has been refused for a while. @returns when the last refusal of a later request ended */
-async function recovered(refusals: readonly Refusal[], since: number): Promise<number> {
+/** Waits until all has recovered, or nobody waits for it any more. @returns milliseconds since then */
+async function recovered({ attempts }: Ledger, since: number): Promise<number> {
   for (;;) {
     await setTimeout(50);
-    const last = Math.max(
-      since,
-      ...refusals.filter(({ startedAt }) => startedAt >= since).map(({ endedAt }) => endedAt),
-    );
     const now = performance.now();
-    if (now - last > quietMs || now - since > longestRecoveryMs) return last - since;
+    const recovery = recoveryOf(attempts, since, now);
+    if (recovery !== undefined) return recovery;
+    if (now - since > longestRecoveryMs) return now - since;
   }
 }
 

@@ -1,0 +1,88 @@
+/** When the faults take a deployment for recovered, and what makes a line red: what must not pass, and what may. */
+import { expect, test } from "vitest";
+import { type Attempt, Ledger } from "./ledger.ts";
+import { objections, type Result } from "./play.ts";
+import { recoveryOf } from "./recovery.ts";
+
+/** The fault's end. */
+const since = 100_000;
+
+/** By milliseconds after the fault's end. @param endedAt undefined while it is under way */
+const attempt = (startedAt: number, endedAt: number | undefined, isRefused = false): Attempt => ({
+  startedAt: since + startedAt,
+  endedAt: endedAt === undefined ? undefined : since + endedAt,
+  isRefused,
+});
+const right = attempt(10, 20);
+const recoveryAt = (ms: number, ...attempts: Attempt[]) => recoveryOf(attempts, since, since + ms);
+
+test("all has recovered at once where nothing was refused since, and it is known after two seconds", () => {
+  expect(recoveryAt(2_000, right)).toBeUndefined();
+  expect(recoveryAt(2_001, right)).toBe(0);
+});
+
+test("the last refusal of a request that began since is the recovery", () => {
+  const attempts = [right, attempt(100, 300, true), attempt(200, 1_500, true), attempt(1_600, 1_700)];
+  expect(recoveryAt(3_500, ...attempts)).toBeUndefined();
+  expect(recoveryAt(3_501, ...attempts)).toBe(1_500);
+});
+
+test("what began before the fault's end may be refused, or hang, for as long as it likes", () => {
+  expect(recoveryAt(2_001, right, attempt(-500, 1_900, true), attempt(-10, undefined))).toBe(0);
+});
+
+test("nothing has recovered while a request that began since hangs", () => {
+  const hanging = attempt(50, undefined);
+  // It has not hung for two seconds yet, but nobody knows that it will not.
+  expect(recoveryAt(2_010, right, hanging)).toBeUndefined();
+  for (const ms of [2_100, 5_000, 39_000])
+    expect(recoveryAt(ms, right, hanging, attempt(ms - 20, ms - 10))).toBeUndefined();
+});
+
+test("what hung counts until its end, whether it was answered then or given up", () => {
+  for (const isRefused of [false, true]) {
+    const hung = attempt(50, 15_050, isRefused);
+    expect(recoveryAt(17_050, right, hung)).toBeUndefined();
+    expect(recoveryAt(17_051, right, hung)).toBe(15_050);
+  }
+  expect(recoveryAt(2_100, right, attempt(50, 2_050))).toBe(0);
+});
+
+test("a request that is under way as always holds nothing up", () => {
+  expect(recoveryAt(2_100, right, attempt(2_090, undefined))).toBe(0);
+});
+
+test("nothing has recovered as long as nothing was answered", () => {
+  expect(recoveryAt(10_000)).toBeUndefined();
+  expect(recoveryAt(10_000, attempt(-10, 5))).toBeUndefined();
+  expect(recoveryAt(10_000, attempt(10, 20, true))).toBeUndefined();
+});
+
+test("the ledger counts an attempt from its beginning on, and until it is told to begin anew", async () => {
+  const ledger = new Ledger();
+  const response = Promise.withResolvers<number>();
+  const asking = ledger.attempt(
+    () => response.promise,
+    (status) => status === 503,
+  );
+  expect(ledger.attempts).toMatchObject([{ endedAt: undefined, isRefused: false }]);
+  response.resolve(503);
+  expect(await asking).toBe(503);
+  expect(ledger.attempts).toMatchObject([{ endedAt: expect.any(Number), isRefused: true }]);
+  ledger.begin();
+  expect(ledger.attempts).toEqual([]);
+});
+
+test("a line is red if its load acknowledged nothing, or it recovered late", () => {
+  const good: Result = {
+    fault: { name: "a", what: "b", short: true, concerns: "everybody", play: async () => undefined },
+    isTimed: false,
+    ...{ acknowledged: 1, refused: 0, lost: [], wrong: [], recoveryMs: 5_000 },
+    bystander: { kind: "token", worst: 1, p99: 1, usual: 1 },
+  };
+  expect(objections(good)).toEqual([]);
+  expect(objections({ ...good, acknowledged: 0 })).toEqual([
+    "nothing was acknowledged, so that nothing could be lost",
+  ]);
+  expect(objections({ ...good, recoveryMs: 5_001 })).toEqual(["recovered after 5.0 s"]);
+});
