@@ -15,7 +15,8 @@ import { boolean, listOf, text } from "../database/readers.ts";
 import { computed, rows, selection } from "../database/statements.ts";
 import type { CloudEvent } from "./cloud-event.ts";
 import { processed } from "./event-spans.ts";
-import { type KeptEvents, keepDelivered, takeBackLost } from "./kept-events.ts";
+import { FollowedStream, type Replay } from "./followed-stream.ts";
+import { keepDelivered } from "./kept-events.ts";
 import { type DeliverableTypes, isKnown } from "./outbox.ts";
 import { type OutboxTable, outboxParts, partOf } from "./outbox-table.ts";
 import { type RelayLease, type RelayLeaseTable, takeRelayLease } from "./relay-leases.ts";
@@ -26,12 +27,6 @@ export interface Subscriber extends DeliverableTypes {
   deliver(event: CloudEvent): Promise<void> | void;
   /** Resolves once what was delivered so far has arrived; called before a batch and after it. */
   flush?(): Promise<void>;
-}
-
-/** What keeps events that were delivered, and how their stream is told from another one. */
-interface Replay extends KeptEvents {
-  /** When the stream was made. From then on subscribers deliver to this one alone. */
-  readonly identify: () => Promise<string>;
 }
 
 interface RelaySettings {
@@ -56,6 +51,8 @@ interface RelaySettings {
   readonly inParts?: boolean;
 }
 
+/** Milliseconds between looks whether something waits. */
+const usualIntervalMs = 1_000;
 /** Events delivered at once, at most. */
 const batchSize = 100;
 /** Milliseconds after which a batch ends with the event that is being delivered. */
@@ -115,14 +112,22 @@ function flushed(log: Logger): Promise<void> {
   });
 }
 
+/** @returns undefined where nothing is kept */
+const followed = ({ db, outbox, logger, replay, intervalMs = usualIntervalMs }: RelaySettings) =>
+  replay && new FollowedStream({ db, outbox, logger, replay, holdsMs: intervalMs });
+
 /**
  * Delivers the oldest batch of the outbox, or of a part of it.
  * @returns the number of events; also 0 while another process relays
  */
-export async function relayOnce(settings: RelaySettings, part = 0): Promise<number> {
+export async function relayOnce(
+  settings: RelaySettings,
+  part = 0,
+  stream = followed(settings),
+): Promise<number> {
   const { db, leases, isOnlyProcess: alone = false } = settings;
   await flush(settings);
-  const created = await followStream(settings);
+  const created = await stream?.created();
   if (alone) return relayBatch(settings, await oldestBatch(settings, part), created);
   // An event may be visible though no standby has confirmed its commit. The commit of the lease comes after all that are
   // found here, so it is confirmed after theirs. Found by a statement of its own, as another process may have had the
@@ -141,40 +146,6 @@ export async function relayOnce(settings: RelaySettings, part = 0): Promise<numb
 
 async function flush({ subscribers }: Pick<RelaySettings, "subscribers">): Promise<void> {
   for (const subscriber of subscribers) await subscriber.flush?.();
-}
-
-/**
- * Looks which stream takes the events now. If it was made anew, what the one before had taken waits again afterwards.
- * @returns when it was made, undefined where nothing is kept
- */
-async function followStream(settings: RelaySettings): Promise<string | undefined> {
-  const { replay } = settings;
-  if (!replay) return undefined;
-  const created = await replay.identify();
-  await takeBack(settings, replay, created);
-  return created;
-}
-
-/** @returns how many events wait again, as the broker has lost them */
-async function takeBack(
-  { db, outbox, logger }: RelaySettings,
-  replay: Replay,
-  created: string,
-): Promise<number> {
-  let lost = 0;
-  try {
-    await takeBackLost(db, outbox, replay, created, (count) => {
-      lost += count;
-    });
-  } finally {
-    // Also if a later step fails: somebody else goes on with the rest.
-    if (lost > 0)
-      logger.warn(
-        { stream: replay.stream, events: lost },
-        "The broker has lost its events; those that were kept are delivered again",
-      );
-  }
-  return lost;
 }
 
 /**
@@ -269,7 +240,8 @@ interface Part {
 
 /** Relays until stopped. A failed delivery is logged and retried, with a pause that grows with each failure. */
 export function startRelay(settings: RelaySettings): Loop {
-  const { logger, delivered: report, intervalMs = 1000, inParts = false } = settings;
+  const { logger, delivered: report, intervalMs = usualIntervalMs, inParts = false } = settings;
+  const stream = followed(settings);
   const count = inParts ? outboxParts : 1;
   const parts: Part[] = Array.from({ length: count }, (_, number) => ({ number, failures: 0, dueAt: 0 }));
   let hasUnknown = false;
@@ -282,12 +254,14 @@ export function startRelay(settings: RelaySettings): Loop {
     let pauseMs = intervalMs;
     let failure: unknown;
     try {
-      const delivered = await relayOnce(settings, part.number);
+      const delivered = await relayOnce(settings, part.number, stream);
       part.failures = 0;
       report?.(delivered);
       if (delivered === batchSize) pauseMs = 0;
     } catch (error) {
       failure = error;
+      // It may be another one by now.
+      stream?.forget();
       part.failures += 1;
       pauseMs = Math.min(intervalMs * 2 ** part.failures, longestPauseMs);
     }
@@ -315,17 +289,10 @@ export function startRelay(settings: RelaySettings): Loop {
     return true;
   }
 
-  /** Whether the stream has lost what it had taken. Where nothing waits, nobody else would notice. */
-  async function hasLost(): Promise<boolean> {
-    const { replay } = settings;
-    // A broker that is away is told of once there is something to deliver.
-    const created = await replay?.identify().catch(() => undefined);
-    return replay !== undefined && created !== undefined && (await takeBack(settings, replay, created)) > 0;
-  }
-
   return startLoop(async (stopping) => {
     try {
-      const isIdle = (await isEmpty()) && !(await hasLost());
+      // Where nothing waits, nobody else would notice that the stream has lost what it had taken.
+      const isIdle = (await isEmpty()) && !(await stream?.hasLost());
       if (!isIdle) await flush(settings);
       aways = 0;
       if (isIdle) return intervalMs;

@@ -1,18 +1,13 @@
 /** A broker that has lost its disk gets the events of the last hours again, in their order, before anything newer. */
 import { randomUUID } from "node:crypto";
-import { jetstreamManager } from "@nats-io/jetstream";
-import { connect } from "@nats-io/transport-node";
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { AuthEvents } from "../../../src/auth/events.ts";
 import { cleanUp } from "../../../src/auth/janitor.ts";
 import { brokerStreams, keptEvents, outbox, relayLeases } from "../../../src/auth/schema.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
 import type { Database, OpenDatabase } from "../../../src/platform/database/database.ts";
-import { createBroker } from "../../../src/platform/messaging/broker.ts";
+import { FollowedStream } from "../../../src/platform/messaging/followed-stream.ts";
 import { keepDelivered, takeBackLost } from "../../../src/platform/messaging/kept-events.ts";
-import { publishEvents } from "../../../src/platform/messaging/publish-events.ts";
-import { startRelay } from "../../../src/platform/messaging/relay.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { findNats, type Nats, startNats } from "../../support/nats.ts";
 import { rows } from "../../support/rows.ts";
@@ -20,18 +15,10 @@ import { backends } from "../../support/servers.ts";
 import { createMigratedServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
-
-const stream = { name: "gatepost-auth", subjects: "auth.>" };
-const where = { kept: keptEvents, streams: brokerStreams, stream: stream.name, hours: 24 };
+import { makeAnew, received, relaying, stream, type Written, where } from "./relaying.ts";
 
 /** When a stream was made, and the one after it, as the broker writes it. */
 const [first, second] = ["2026-11-20T08:00:00.123456789Z", "2026-11-21T09:30:00.5Z"] as const;
-
-/** An event as it is told here: whose it is, and the how-manyth of that subject. */
-interface Written {
-  readonly id: string;
-  readonly subject: string;
-}
 
 describe.each(backends)("events that are kept for replay, on %s", (backend) => {
   let own: ServiceDatabase;
@@ -173,6 +160,24 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
     expect([await positions("outbox"), await positions("kept_events")]).toEqual([[3], []]);
   });
 
+  test("a look at the stream holds for so long, unless a delivery has failed", async () => {
+    const { logger } = captureLog();
+    let looks = 0;
+    const identify = async () => {
+      looks += 1;
+      return first;
+    };
+    const options = { db: database.db, outbox, logger, replay: { ...where, identify } };
+    const held = new FollowedStream({ ...options, holdsMs: 60_000 });
+    expect([await held.created(), await held.created(), looks]).toEqual([first, first, 1]);
+    held.forget();
+    expect([await held.created(), await held.created(), looks]).toEqual([first, first, 2]);
+    // Where nothing waits, it is the only look.
+    expect([await held.hasLost(), await held.hasLost(), looks]).toEqual([false, false, 4]);
+    const always = new FollowedStream({ ...options, holdsMs: 0 });
+    expect([await always.created(), await always.created(), looks]).toEqual([first, first, 6]);
+  });
+
   // An embedded database has one session.
   test.runIf(backend === "PostgreSQL").for([1, 5_000])(
     "all go back but those that a janitor is removing meanwhile: the oldest %i",
@@ -215,51 +220,9 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
       return nats;
     }
 
-    /** A process that relays. @param replays whether the setting is set */
-    async function relaying(nats: Nats, db: Database, replays = true) {
-      const log = captureLog();
-      const settings = { servers: [nats.url], credentials: undefined, ca: undefined };
-      const broker = createBroker({
-        settings: { ...settings, replicas: 1, retentionDays: 7, replayHours: replays ? 24 : 0 },
-        name: "test",
-        logger: log.logger,
-      });
-      const publisher = publishEvents(broker, stream, Object.values(AuthEvents));
-      const relay = startRelay({
-        ...{ db, outbox, leases: relayLeases, logger: log.logger, subscribers: [publisher] },
-        source: "https://id.example.com/api/auth",
-        ...(replays && { replay: { ...where, identify: publisher.identify } }),
-        intervalMs: 20,
-        inParts: true,
-      });
-      return {
-        log,
-        async stop() {
-          await relay.stop();
-          await broker.close();
-        },
-      };
-    }
-
-    /** What the stream has, in its order. */
-    async function received(nats: Nats): Promise<Written[]> {
-      const connection = await connect({ servers: nats.url });
-      try {
-        const { streams } = await jetstreamManager(connection);
-        const { state } = await streams.info(stream.name);
-        const found: Written[] = [];
-        for (let seq = 1; seq <= state.last_seq; seq += 1) {
-          const message = await streams.getMessage(stream.name, { seq });
-          const [id = "", subject = ""] = ["ce-id", "ce-subject"].map((name) => message?.header.get(name));
-          found.push({ id, subject });
-        }
-        return found;
-      } finally {
-        await connection.close();
-      }
-    }
+    const idsOf = (events: readonly Written[]) => events.map(({ id }) => id);
     const ofSubject = (events: readonly Written[], subject: string) =>
-      events.filter((event) => event.subject === subject).map(({ id }) => id);
+      idsOf(events.filter((event) => event.subject === subject));
     const isDelivered = () => waitFor(async () => expect(await positions("outbox")).toEqual([]));
 
     test("they are on the stream again, though nothing else is written", async () => {
@@ -311,6 +274,36 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
       await Promise.all(relays.map((relay) => relay.stop()));
     });
 
+    const manySubjects = Array.from({ length: 60 }, (_, n) => `user-${n}`);
+
+    test("the broker is asked once which stream it is, for all parts", async () => {
+      const nats = await ownServer();
+      await write(...manySubjects);
+      const relay = await relaying(nats, database.db, { intervalMs: 60_000 });
+      await isDelivered();
+      expect(relay.looks()).toBe(1);
+      await relay.stop();
+    });
+
+    test("none is lost that went to a stream which was made anew after the look, and before the delivery", async () => {
+      const nats = await ownServer();
+      const written = await write(...manySubjects);
+      let batches = 0;
+      const mayDeliver = async () => {
+        batches += 1;
+        if (batches === 3) await makeAnew(nats);
+      };
+      const relay = await relaying(nats, database.db, { intervalMs: 300, mayDeliver });
+      await isDelivered();
+      await waitFor(async () => expect(await received(nats)).toHaveLength(written.length));
+      await isDelivered();
+      expect(idsOf(await received(nats)).sort()).toEqual(idsOf(written).sort());
+      expect(await positions("kept_events")).toHaveLength(written.length);
+      // Those of the first look have been taken back.
+      expect(relay.log.text()).toContain("The broker has lost its events");
+      await relay.stop();
+    });
+
     test("processes that use different brokers do not take them back from each other: those with the older one stop", async () => {
       const [older, newer] = [await ownServer(), await ownServer()];
       const behind = await relaying(older, database.db);
@@ -341,7 +334,7 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
 
     test("without the setting nothing is kept; from then on that it is set, what is delivered is", async () => {
       const nats = await ownServer();
-      const without = await relaying(nats, database.db, false);
+      const without = await relaying(nats, database.db, { keeps: false });
       await write("a");
       await isDelivered();
       await without.stop();

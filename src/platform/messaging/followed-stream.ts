@@ -1,0 +1,77 @@
+/**
+ * The stream that takes a service's events. It is looked up again and again: one that was made anew has none of those
+ * before it, which then wait in the outbox once more.
+ */
+import type { Logger } from "pino";
+import type { Database } from "../database/database.ts";
+import { type KeptEvents, takeBackLost } from "./kept-events.ts";
+import type { OutboxTable } from "./outbox-table.ts";
+
+/** What keeps events that were delivered, and how their stream is told from another one. */
+export interface Replay extends KeptEvents {
+  /** When the stream was made. From then on subscribers deliver to this one alone. */
+  readonly identify: () => Promise<string>;
+}
+
+interface Options {
+  readonly db: Database;
+  readonly outbox: OutboxTable;
+  readonly replay: Replay;
+  readonly logger: Logger;
+  /**
+   * Milliseconds for which a look holds, as each costs the broker a request. What is delivered meanwhile to a stream that
+   * has taken its place is kept as delivered to the one before, and so comes again with the rest.
+   */
+  readonly holdsMs: number;
+}
+
+export class FollowedStream {
+  readonly #options: Options;
+  #known: { readonly created: string; readonly until: number } | undefined;
+
+  constructor(options: Options) {
+    this.#options = options;
+  }
+
+  /** When it was made, by a look that still holds. Once this has resolved, newer events may be delivered to it. */
+  async created(): Promise<string> {
+    if (this.#known && performance.now() < this.#known.until) return this.#known.created;
+    const created = await this.#options.replay.identify();
+    await this.#follow(created);
+    return created;
+  }
+
+  /** Looks now whether it has lost what it had taken, all of which waits again then. */
+  async hasLost(): Promise<boolean> {
+    // A broker that is away is told of once there is something to deliver.
+    const created = await this.#options.replay.identify().catch(() => undefined);
+    return created !== undefined && (await this.#follow(created)) > 0;
+  }
+
+  /** The next look is taken anew. */
+  forget(): void {
+    this.#known = undefined;
+  }
+
+  /** @returns how many events wait again, as the broker has lost them */
+  async #follow(created: string): Promise<number> {
+    const { db, outbox, replay, logger, holdsMs } = this.#options;
+    const until = performance.now() + holdsMs;
+    this.#known = undefined;
+    let lost = 0;
+    try {
+      await takeBackLost(db, outbox, replay, created, (count) => {
+        lost += count;
+      });
+    } finally {
+      // Also if a later step fails: somebody else goes on with the rest.
+      if (lost > 0)
+        logger.warn(
+          { stream: replay.stream, events: lost },
+          "The broker has lost its events; those that were kept are delivered again",
+        );
+    }
+    this.#known = { created, until };
+    return lost;
+  }
+}
