@@ -14,7 +14,6 @@ process.env[BACKENDS_FILE] = join(tmpdir(), `gatepost-test-${randomUUID()}`);
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
-    exclude: ["test/bench/**"],
     globalSetup: ["test/support/postgresql/global-setup.ts"],
     reporters: ["default", new ClosingLines()],
     // Each file starts services and a database of its own, and waits for them a good part of its time: two for each

@@ -16,6 +16,7 @@ import { postgresUrl, providePostgresql, requiredPostgresUrl } from "../support/
 import { findRedis, startRedis } from "../support/redis.ts";
 import { columns } from "../support/table.ts";
 import type { Looked, Task } from "./cache-looks.ts";
+import { median } from "./percentiles.ts";
 import { prepare } from "./prepare.ts";
 import { run } from "./processes.ts";
 import { postgresSeconds } from "./processor-seconds.ts";
@@ -30,8 +31,6 @@ const warmUp = 50_000;
 
 const print = (line: string) => process.stdout.write(`${line}\n`);
 const number = (value: number) => Math.round(value).toLocaleString("en-US");
-const median = (values: readonly number[]) =>
-  [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 
 await using cleanup = new AsyncDisposableStack();
 const stopPostgresql = await providePostgresql({ durable: true });

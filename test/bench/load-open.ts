@@ -81,7 +81,8 @@ const summaries = results.map(({ tally: { latencies, ...tally }, from, to }) => 
   good: latencies.length,
   from,
   to,
-  ...percentiles(latencies),
+  // JSON has no NaN; `good` says it where there were none.
+  ...(latencies.length > 0 ? percentiles(latencies) : { p50: 0, p99: 0 }),
 }));
 process.stdout.write(`${JSON.stringify({ phases: summaries, unanswered: outstanding })}\n`);
 process.exit();

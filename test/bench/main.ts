@@ -10,6 +10,7 @@ import { rmSync } from "node:fs";
 import { connect } from "node:net";
 import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql } from "../support/postgresql/server.ts";
+import { median, quantile } from "./percentiles.ts";
 import { application, introspector, type Preparation, prepare, refreshedRows } from "./prepare.ts";
 import { databaseCore, type Measured, measure, pinned, startBenchServer } from "./processes.ts";
 import { basic, introspectPath, ports, startProduct, tokensPath, warmIntrospection } from "./product.ts";
@@ -26,11 +27,6 @@ async function listens(port: number): Promise<boolean> {
   socket.destroy();
   return true;
 }
-
-/** @param share 0.5 is the median */
-const quantile = (values: readonly number[], share: number) =>
-  [...values].sort((a, b) => a - b)[Math.round((values.length - 1) * share)] ?? 0;
-const median = (values: readonly number[]) => quantile(values, 0.5);
 
 /** What is shown while something takes long, to who looks. */
 function showProgress(text: string): void {

@@ -1,6 +1,20 @@
-/** Latencies in milliseconds, summed up. */
-export function percentiles(latencies: number[]): { p50: number; p99: number } {
-  const sorted = Float64Array.from(latencies).sort();
-  const at = (share: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
-  return { p50: at(0.5), p99: at(0.99) };
+/** Measured values, summed up. Of none, nothing is known: NaN, which meets no aim. */
+
+/**
+ * The value below which such a share of them is, between two of them in proportion.
+ * @param share 0.5 is the median: the middle one, or the mean of the two middle ones
+ */
+export function quantile(values: readonly number[], share: number): number {
+  const sorted = Float64Array.from(values).sort();
+  const place = (sorted.length - 1) * share;
+  const [below, above] = [sorted[Math.floor(place)] ?? Number.NaN, sorted[Math.ceil(place)] ?? Number.NaN];
+  return below === above ? below : below + (above - below) * (place - Math.floor(place));
+}
+
+export const median = (values: readonly number[]): number => quantile(values, 0.5);
+
+/** The median, and a value that less than one in a hundred exceeds. */
+export function percentiles(values: readonly number[]): { p50: number; p99: number } {
+  const sorted = Float64Array.from(values).sort();
+  return { p50: median(values), p99: sorted[Math.floor(sorted.length * 0.99)] ?? Number.NaN };
 }

@@ -17,6 +17,7 @@ import { installPostgresql } from "../support/postgresql/binaries.ts";
 import { postgresUrl, providePostgresql, requiredPostgresUrl } from "../support/postgresql/server.ts";
 import { emptyOffset, fillAudience, historyOf, worldOffsets } from "../support/send-audience.ts";
 import { databaseEnvironment } from "../support/servers.ts";
+import { median } from "./percentiles.ts";
 import { measurePlanning } from "./planning.ts";
 import type { BenchServer } from "./processes.ts";
 import { backofficeToken, servicePorts, startFakes, startServices } from "./send-world.ts";
@@ -86,7 +87,7 @@ async function watchSend(token: string) {
   return {
     id,
     ms,
-    accepted: accepted.sort((a, b) => a - b),
+    accepted,
     progress,
     seconds: (performance.now() - started) / 1000,
     plannedAfter,
@@ -122,7 +123,8 @@ async function run(
     const history = await historyOf(database.db, result.id);
     const memory = push.peakMemory() ?? Number.NaN;
     const rate = devices / result.seconds;
-    const median = result.accepted[Math.floor(result.accepted.length / 2)] ?? result.ms;
+    // Where none was sent meanwhile, the send itself is the only one.
+    const accepted = median(result.accepted.length > 0 ? result.accepted : [result.ms]);
     const isExact =
       ledger.tokens === devices &&
       ledger.messages === devices &&
@@ -141,8 +143,8 @@ async function run(
       ],
       [
         "Acceptance while it runs, median",
-        `${median.toFixed(1)} ms of ${result.accepted.length} sends (aim 50 ms)`,
-        median <= 50,
+        `${accepted.toFixed(1)} ms of ${result.accepted.length} sends (aim 50 ms)`,
+        accepted <= 50,
       ],
       ["Messages a second, from 204 to done", `${number(rate)} (aim 5,000)`, rate >= 5_000],
       ["Peak memory of the process", `${memory.toFixed(0)} MiB (aim 384)`, memory <= 384],

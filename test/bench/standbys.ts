@@ -14,6 +14,7 @@ import { findPostgresql, installPostgresql } from "../support/postgresql/binarie
 import { startCluster } from "../support/postgresql/cluster.ts";
 import { commitsWaitFor, isReadBy, startStandby, until } from "../support/postgresql/standby.ts";
 import { columns } from "../support/table.ts";
+import { median } from "./percentiles.ts";
 import { introspector, prepare } from "./prepare.ts";
 import { measure } from "./processes.ts";
 import { postgresSeconds, processorSeconds } from "./processor-seconds.ts";
@@ -31,8 +32,6 @@ const forms = [1, 2].flatMap((processes) => [0, 1, 2].map((standbys) => ({ proce
 
 const print = (line: string) => process.stdout.write(`${line}\n`);
 const number = (value: number) => Math.round(value).toLocaleString("en-US");
-const median = (values: readonly number[]) =>
-  [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 
 /** Seconds of processor time: of all processes of the product, and of each server of PostgreSQL, the primary first. */
 interface Times {

@@ -1,16 +1,13 @@
 /** Guessing client secrets; and that no response to a guess, and no time that it takes, gives a hint. */
 import { randomUUID } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
+import { median } from "../../bench/percentiles.ts";
 import { type Answer, type AuthApi, authApi, backoffice, basic, newPhone } from "../../support/auth-api.ts";
 import { withClients } from "../../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { guessesAt, oneByOne, repeat, statuses, times } from "./guessing-fixture.ts";
-
-function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
-}
 
 /** The response without what differs between any two requests. */
 function visible({ status, text, headers }: Answer) {
