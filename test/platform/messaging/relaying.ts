@@ -1,6 +1,7 @@
 /** Processes that relay the events of auth to NATS, where they are kept for replay, and what the stream has. */
 import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
+import { onTestFinished } from "vitest";
 import { AuthEvents } from "../../../src/auth/events.ts";
 import { brokerStreams, keptEvents, outbox, relayLeases } from "../../../src/auth/schema.ts";
 import type { Database } from "../../../src/platform/database/database.ts";
@@ -48,14 +49,18 @@ export async function relaying(nats: Nats, db: Database, { keeps = true, ...more
     inParts: true,
     ...more,
   });
+  let stopping: Promise<void> | undefined;
+  function stop(): Promise<void> {
+    stopping ??= relay.stop().then(() => broker.close());
+    return stopping;
+  }
+  // Also of a test that has failed.
+  onTestFinished(stop);
   return {
     log,
     /** How often the broker was asked which stream it is. */
     looks: () => looks,
-    async stop() {
-      await relay.stop();
-      await broker.close();
-    },
+    stop,
   };
 }
 
