@@ -91,6 +91,8 @@ const turns: readonly WayName[] = [
 
 /** Milliseconds after which what was refused is asked again. */
 const retryMs = 100;
+/** Milliseconds for which it is: longer than the longest state, and than a request that hangs in it. */
+const longestRefusalMs = 20_000;
 
 /** Any server that is up, as a balancer chooses. @param but not this one */
 export function serverOf({ members }: World, but?: Member): Member {
@@ -100,7 +102,7 @@ export function serverOf({ members }: World, but?: Member): Member {
   return found;
 }
 
-/** Somebody who makes tokens, and ends them: tries again at the next server until it is no longer refused. */
+/** Somebody who makes tokens, and ends them: tries again at the next server while it is refused, for a while. */
 export class Caller {
   readonly #world: World;
   readonly #http: HttpClient;
@@ -111,13 +113,16 @@ export class Caller {
     this.#http = http;
   }
 
-  /** @returns the first response that is no refusal, by whom, how many were, and how long it took itself */
+  /** @returns the first response that is no refusal, or the last one; by whom, how many came before, and how long it took itself */
   async ask(call: Call): Promise<{ reply: Reply; by: Member; refused: number; ms: number }> {
+    const begunAt = performance.now();
     for (let refused = 0; ; refused += 1) {
       const by = serverOf(this.#world);
       const from = performance.now();
       const reply = await this.#http.send(by.process.origin, call);
-      if (!isRefusal(reply)) return { reply, by, refused, ms: performance.now() - from };
+      const now = performance.now();
+      if (!isRefusal(reply) || now - begunAt > longestRefusalMs)
+        return { reply, by, refused, ms: now - from };
       await setTimeout(retryMs);
     }
   }

@@ -1,12 +1,16 @@
 /** Introspection over every protocol in turn, of every process. */
+import { setTimeout } from "node:timers/promises";
 import { type Introspector, introspectors, refusal } from "../support/introspectors.ts";
 import type { Member, World } from "./world.ts";
 
 export interface Look {
   readonly protocol: string;
-  /** `failed` is neither an answer nor a refusal. */
+  /** `failed` is neither an answer nor a refusal, or hung. */
   readonly outcome: "active" | "inactive" | "refused" | "failed";
 }
+
+/** Milliseconds that a look may take: longer than any time limit of the product. */
+const patienceMs = 15_000;
 
 export class Looks {
   readonly #headers: { readonly authorization: string };
@@ -26,8 +30,12 @@ export class Looks {
     if (!introspector) throw new Error("there is no protocol");
     const { protocol } = introspector;
     try {
-      const { active } = await introspector.ask(token, { headers: this.#headers });
-      return { protocol, outcome: active ? "active" : "inactive" };
+      const answer = await Promise.race([
+        introspector.ask(token, { headers: this.#headers }),
+        setTimeout(patienceMs, undefined, { ref: false }),
+      ]);
+      if (answer === undefined) return { protocol, outcome: "failed" };
+      return { protocol, outcome: answer.active ? "active" : "inactive" };
     } catch (error) {
       const status = await refusal(Promise.reject(error)).catch(() => undefined);
       return { protocol, outcome: status === 503 ? "refused" : "failed" };

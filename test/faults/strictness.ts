@@ -6,7 +6,6 @@
 import { randomInt } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
 import { say } from "../../scripts/command.ts";
-import { percentiles } from "../bench/percentiles.ts";
 import { commitsWaitFor, hasCaughtUp, isReadBy, until } from "../support/postgresql/standby.ts";
 import { columns } from "../support/table.ts";
 import { Caller, type Ending, serverOf } from "./endings.ts";
@@ -14,6 +13,7 @@ import type { Fault, Scene } from "./fault.ts";
 import { authorizationOf, HttpClient } from "./http-client.ts";
 import { Looks } from "./looks.ts";
 import { type StandbyState, standbyStates } from "./standbys.ts";
+import { Figures, type LookKind } from "./strictness-figures.ts";
 import type { Member, World } from "./world.ts";
 
 /** Of each state: how often it is played, and the tokens that end each time. */
@@ -40,43 +40,6 @@ interface Ended {
   readonly by: Member;
   /** By performance.now(). */
   readonly at: number;
-}
-
-/** What was seen in one state. */
-class Figures {
-  ended = 0;
-  /** Requests for an ending that were refused; their callers tried again. */
-  refused = 0;
-  looks = 0;
-  refusedLooks = 0;
-  active = 0;
-  /** Milliseconds of the requests that were acknowledged. */
-  readonly ms: number[] = [];
-
-  static readonly heads: readonly string[] = [
-    "State",
-    "Ended",
-    "refused",
-    "p50",
-    "p99",
-    "Looks",
-    "refused",
-    "ACTIVE AFTER ITS END",
-  ];
-
-  row(name: string): string[] {
-    const { p50, p99 } = percentiles(this.ms);
-    return [
-      name,
-      String(this.ended),
-      String(this.refused),
-      `${p50.toFixed(0)} ms`,
-      `${p99.toFixed(0)} ms`,
-      String(this.looks),
-      String(this.refusedLooks),
-      String(this.active),
-    ];
-  }
 }
 
 /** Commits wait for both standbys, and all processes read from both. */
@@ -216,13 +179,14 @@ class Round {
     const { way, token, call, acknowledged } = ending;
     const { reply, by, refused, ms } = await caller.ask(call);
     const one = { way, token, by, at: performance.now() };
-    this.#figures.refused += refused;
-    if (acknowledged.includes(reply.status)) {
-      this.#figures.ended += 1;
-      this.#figures.ms.push(ms);
-      if (way === "reuse of a refresh token") ledger.reused.add(authorizationOf(token));
-      await this.#look(one, serverOf(world, by));
-    } else ledger.wrong.push(`${way}: ${reply.status} ${JSON.stringify(reply.body)}`);
+    if (!acknowledged.includes(reply.status)) {
+      const after = refused > 0 ? ` after ${refused} refusals` : "";
+      ledger.wrong.push(`${way}: ${reply.status}${after} ${JSON.stringify(reply.body)}`);
+      return;
+    }
+    this.#figures.countEnding(refused, ms);
+    if (way === "reuse of a refresh token") ledger.reused.add(authorizationOf(token));
+    await this.#look("first", one, serverOf(world, by));
     this.#ended.push(one);
   }
 
@@ -231,7 +195,7 @@ class Round {
     const at = performance.now();
     const all = tokens.map((token) => ({ way: "removal of the client" as const, token, by, at }));
     this.#figures.ended += all.length;
-    await Promise.all(all.map((one) => this.#look(one, serverOf(this.#stage.world, by))));
+    await Promise.all(all.map((one) => this.#look("first", one, serverOf(this.#stage.world, by))));
     this.#ended.push(...all);
   }
 
@@ -239,18 +203,16 @@ class Round {
   async #lookOn(over: AbortSignal): Promise<void> {
     while (!over.aborted) {
       const one = this.#ended[randomInt(this.#ended.length + 1)];
-      if (one) await this.#look(one, serverOf(this.#stage.world));
+      if (one) await this.#look("later", one, serverOf(this.#stage.world));
       await setTimeout(lookEveryMs);
     }
   }
 
-  async #look({ way, token, by, at }: Ended, server: Member): Promise<void> {
+  async #look(kind: LookKind, { way, token, by, at }: Ended, server: Member): Promise<void> {
     const figures = this.#figures;
     const askedAt = performance.now();
     const { outcome, protocol } = await this.#stage.looks.at(server, token);
-    figures.looks += 1;
-    if (outcome === "refused") figures.refusedLooks += 1;
-    if (outcome === "active") figures.active += 1;
+    figures.countLook(kind, outcome);
     if (outcome === "inactive" || outcome === "refused") return;
     const after = `asked ${(askedAt - at).toFixed(1)} ms after the ${way} was acknowledged by ${by.name}`;
     const what = `${this.#state.name}: ${server.name} over ${protocol}: ${outcome}, ${after}`;
@@ -296,6 +258,7 @@ export const strictness: Fault = {
       for (let round = 0; round < rounds; round += 1)
         await new Round(stage, state, figures).play(tokens, noticedMs * round, round === 0);
       rows.push(figures.row(state.name));
+      for (const objection of figures.objections()) scene.ledger.wrong.push(`${state.name}: ${objection}`);
       say(`       ${state.name}: ${figures.ended} ended, ${figures.active} active afterwards`);
     }
     http.close();
