@@ -20,12 +20,7 @@ import type { Metrics } from "../platform/observability/metrics.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
 import type { RpcService } from "../platform/rpc/service.ts";
 import { createCallers } from "./callers/callers.ts";
-import {
-  confirmedDevices,
-  confirmedHistory,
-  confirmedNotifications,
-  confirmedProviders,
-} from "./confirmed.ts";
+import { confirmedNotifications } from "./confirmed.ts";
 import {
   followQueue,
   planQueue,
@@ -123,20 +118,17 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     }));
   const rateOfProcess = saveRateOfProcess(maxSavesPerMinute, clock);
   const devices = limitSaves(
-    confirmedDevices(createDevices({ db, clock, providers, defaultProvider, maxPerUser }), confirm),
+    createDevices({ db, clock, providers, defaultProvider, maxPerUser }),
     cache ? sharedSaveRate(cache, maxSavesPerMinute, rateOfProcess) : rateOfProcess,
   );
-  const history = confirmedHistory(createHistory({ db }), confirm);
+  const history = createHistory({ db });
   const { ttlSeconds, testUserIds } = settings;
   const notifications = confirmedNotifications(
     createNotifications({ db, jobs, clock, ttlSeconds, testUserIds, logger }),
     confirm,
   );
   const watchProgress = createWatchProgress({ notifications });
-  const providerControl = confirmedProviders(
-    createProviderControl({ db, jobs, providers: settings.providers.names }),
-    confirm,
-  );
+  const providerControl = createProviderControl({ db, jobs, providers: settings.providers.names });
   const http = pushHttp(
     { callers, devices, history, notifications, providers: providerControl },
     { document, logger, observer: metrics.http, validateResponses },

@@ -4,6 +4,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { beforeAll, describe, expect, test } from "vitest";
 import { outbox, relayLeases } from "../../src/auth/schema.ts";
 import { authMigrations } from "../../src/auth/service.ts";
+import { isDatabaseUnavailable } from "../../src/platform/base/database-errors.ts";
 import type { Database, OpenDatabase } from "../../src/platform/database/database.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { relayOnce } from "../../src/platform/messaging/relay.ts";
@@ -85,10 +86,7 @@ describe.runIf(binaries)("a primary whose synchronous standby is gone: PostgreSQ
     await replicated.standby.halt("fast");
     const found = await Promise.all(
       kinds.map(async ({ name, text, run }) => {
-        const isConfirmed = run(text(name)).then(
-          () => false,
-          () => true,
-        );
+        const isConfirmed = run(text(name)).then(() => false, isDatabaseUnavailable);
         return [name, await isConfirmed] as const;
       }),
     );

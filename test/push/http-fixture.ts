@@ -59,7 +59,7 @@ export function pushOperations() {
             return authorization === backoffice ? { clientId: "office" } : undefined;
           },
         },
-        devices: { save: note(undefined), remove: note(1), removeAll: note(1) },
+        devices: { save: note(undefined), remove: note(undefined), removeAll: note(undefined) },
         history: { page: note({ content: [], ...page }), summary: note(true) },
         notifications: {
           accept: note({ notificationId: id }),

@@ -89,9 +89,7 @@ describe.runIf(binaries && findNats())(
     async function requests(): Promise<Record<string, Request>> {
       const { db } = database;
       const [one, all] = await Promise.all([newDevice("one"), newDevice("all")]);
-      const reader = `Bearer ${await server.userToken("reader")}`;
       const as = `Bearer ${await server.backofficeToken()}`;
-      await insertNotification(db, { acceptedAt: Date.now(), viewedBy: { reader: false, hasty: false } });
       const sending = { acceptedAt: later(), state: "SENDING", chunks: ["PENDING"] } as const;
       const [paused, cancelled] = [
         await insertNotification(db, sending),
@@ -132,10 +130,6 @@ describe.runIf(binaries && findNats())(
           send: () => call("deletePushToken", { as: all.as, json: { all: true } }),
           ...{ done: 204, rows: devices("all"), left: 0 },
         },
-        "marking as viewed": {
-          send: () => call("getNotificationsHistory", { as: reader, query: "?markViewed=true" }),
-          ...{ done: 200, rows: "push.history_views", left: 2 },
-        },
         sending: {
           send: () => call("sendPushNotification", { as, json: send, headers }),
           ...{ done: 204, rows: "push.idempotency_keys", left: 1 },
@@ -172,27 +166,6 @@ describe.runIf(binaries && findNats())(
       };
     }
 
-    /** The second call waits for what the first one writes, until nobody waits any more that it is confirmed. */
-    async function markTwiceAtOnce(as: string): Promise<Promise<number>[]> {
-      const mark = async () =>
-        (await call("getNotificationsHistory", { as, query: "?markViewed=true" })).status;
-      const { admin } = replicated;
-      const isMarking = admin`query like '%reader as%' and pid <> pg_backend_pid()`;
-      const oneWaitsFor = (event: string) =>
-        waitFor(async () => {
-          const found = admin`
-          select from pg_stat_activity where ${isMarking} and ${event} in (wait_event, wait_event_type)`;
-          expect(await found).toHaveLength(1);
-        }, 10);
-      const first = mark();
-      await oneWaitsFor("SyncRep");
-      const second = mark();
-      await oneWaitsFor("Lock");
-      await admin`
-      select pg_cancel_backend(pid) from pg_stat_activity where ${isMarking} and wait_event = 'SyncRep'`;
-      return [first, second];
-    }
-
     /** The deletion of a user, as the auth service tells of it. @returns the event's id */
     async function tellOfDeletion(subject: string): Promise<string> {
       const { stream } = deletionsConsumer;
@@ -219,12 +192,9 @@ describe.runIf(binaries && findNats())(
       const failures = () =>
         server.logs().split("An event could not be handled and will come again").length - 1;
 
-      const hasty = `Bearer ${await server.userToken("hasty")}`;
       await replicated.standby.halt("fast");
-      const marked = await markTwiceAtOnce(hasty);
       const event = await tellOfDeletion("deleted");
       expect(await statuses()).toEqual(refused);
-      expect(await Promise.all(marked)).toEqual([503, 503]);
       await replicated.waitsHaveEnded();
       expect(await each(({ rows: from }) => countOf(from))).toEqual(await each(({ left }) => left));
       await waitFor(async () => expect(await countOf(`push.inbox where event_id = '${event}'`)).toBe(1));

@@ -1,5 +1,4 @@
-import { ServiceError } from "../../platform/base/errors.ts";
-import type { Outcome } from "../../platform/database/confirm.ts";
+import { isOfKind } from "../../platform/base/errors.ts";
 import { AuthErrorKinds } from "../errors.ts";
 import type { Confirmed } from "../tokens/confirmed.ts";
 import type { Identities } from "./identities.ts";
@@ -12,14 +11,10 @@ const refusals = [
   AuthErrorKinds.identityEmailTaken,
 ];
 
-const isRefused = (outcome: Outcome<unknown>) =>
-  "error" in outcome &&
-  outcome.error instanceof ServiceError &&
-  refusals.some((kind) => outcome.error instanceof ServiceError && outcome.error.kind === kind);
-
 /** Changes that are answered once they are confirmed, and so are those that find another one done. */
 export function confirmedIdentities(identities: Identities, confirmed: Confirmed): Identities {
-  const changed = <T>(change: () => Promise<T>) => confirmed.found(change, isRefused);
+  const changed = <T>(change: () => Promise<T>) =>
+    confirmed.found(change, (outcome) => outcome.status === "rejected" && isOfKind(outcome.reason, refusals));
 
   /** Authorizations end with it; perhaps with the change that it finds done. */
   async function ended(change: () => Promise<void>): Promise<void> {

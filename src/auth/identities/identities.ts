@@ -117,6 +117,8 @@ export function createIdentities(db: Database, clock: Clock): Identities {
       }),
 
     async setPassword(id, password) {
+      // Said before the work of hashing.
+      if (!(await findOne(sql`${identities.id} = ${id}`))) throw identityNotFound("id");
       const passwordHash = password === null ? null : await hashPassword(password);
       await change(async (tx) => {
         const updated = await tx

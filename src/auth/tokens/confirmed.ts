@@ -1,5 +1,5 @@
 /** What callers are told of the tokens and identities, so that neither a failover nor a standby takes it back. */
-import { confirmFound, type Outcome } from "../../platform/database/confirm.ts";
+import { confirmFound } from "../../platform/database/confirm.ts";
 import type { Confirm } from "../../platform/database/database.ts";
 import type { Standbys } from "../../platform/database/standbys.ts";
 
@@ -9,8 +9,8 @@ export interface Confirmed {
    * standby is relied on that does not have it; at once where none are read from.
    */
   ended(): Promise<void>;
-  /** Acts, and acts once more after a confirmed commit where that has found done what another has committed. */
-  found<T>(act: () => Promise<T>, isFound: (outcome: Outcome<T>) => boolean): Promise<T>;
+  /** For what only looks, or is refused: acts, and once more after a confirmed commit where it has found another's work. */
+  found<T>(act: () => Promise<T>, isFound: (outcome: PromiseSettledResult<T>) => boolean): Promise<T>;
 }
 
 /** @param standbys those that are read from */

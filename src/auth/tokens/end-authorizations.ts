@@ -4,6 +4,7 @@
  * one small write. sweep-authorizations.ts marks the rows afterwards.
  */
 import { type SQL, sql } from "drizzle-orm";
+import { confirmUnless } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { rowCount } from "../../platform/database/statements.ts";
@@ -30,16 +31,16 @@ export const hasNotEnded: SQL = sql`
 /**
  * Ends one authorization, deletes what was kept for a retried refresh, and writes its event, in one statement; for
  * `REUSE` also the event that says so. It asks only whether the row has been marked: an authorization whose client is
- * disabled has not ended for good, and must have, once its revocation is acknowledged.
+ * disabled has not ended for good, and must have, once its revocation is acknowledged. Its end is confirmed once this
+ * resolves, also where it was ended before.
  * @param onlyIf a condition on the row `a`, which is decided in that statement; none unless given
- * @returns whether this call ended it
  */
 export async function endAuthorization(
   db: Database,
   authorizationId: string,
   reason: "CLIENT" | "REUSE",
   onlyIf: SQL = sql`true`,
-): Promise<boolean> {
+): Promise<void> {
   const fields = { identityId, authorizationId: id, clientId };
   const revoked = { ...fields, reason: sql`${reasonName(reason)}::text` };
   const record = recordEvent(AuthEvents.authorizationRevoked, revoked, revokedAt, sql`from ended`);
@@ -50,18 +51,14 @@ export async function endAuthorization(
     revokedAt,
     sql`from ended, recorded`,
   );
-  const ended = await rowCount(
-    db,
-    sql`
+  await db.execute(sql`
     with ended as (
       update ${authorizations} a set ${revokedAt} = clock_timestamp(), ${revocationReason} = ${reason}
       where ${authorization.id} = ${authorizationId}::uuid and ${authorization.revokedAt} is null and ${onlyIf}
       returning ${authorization.id}, ${authorization.identityId}, ${authorization.clientId}, ${authorization.revokedAt}
     ), forgotten as (${forgetReplaced(sql`select ${id} from ended`)}), recorded as (${record})
     ${reason === "REUSE" ? sql`, reported as (${report})` : sql``}
-    select 1 as one from ended`,
-  );
-  return ended > 0;
+    select ${confirmUnless(sql`exists (select from ended)`)}`);
 }
 
 /**

@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
 import { ServiceError } from "../../platform/base/errors.ts";
+import { confirmUnless } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { rowCount } from "../../platform/database/statements.ts";
 import type { Caller } from "../clients/client.ts";
 import { AuthErrorKinds } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
@@ -28,18 +28,12 @@ interface Dependencies {
 }
 
 export function createRevoke({ db, accessTokens, findPresented, confirmed }: Dependencies): Revoke {
-  /** @param end tells whether it was this call that ended it */
-  async function ended(end: () => Promise<boolean>): Promise<void> {
-    await confirmed.found(end, (outcome) => "value" in outcome && !outcome.value);
-    await confirmed.ended();
-  }
-
   async function revokeRefreshToken(caller: Caller, text: string): Promise<boolean> {
     const token = decodeRefreshToken(text);
     const found = token && (await findPresented(token));
     if (!found || found.state === "EXPIRED") return false;
     refuseOthers(caller, found.clientId);
-    await ended(() => endAuthorization(db, found.authorizationId, "CLIENT"));
+    await endAuthorization(db, found.authorizationId, "CLIENT");
     return true;
   }
 
@@ -47,13 +41,14 @@ export function createRevoke({ db, accessTokens, findPresented, confirmed }: Dep
     const claims = await accessTokens.verify(text);
     if (!claims) return false;
     refuseOthers(caller, claims.client_id);
-    await ended(() => revokeByItself(db, claims));
+    await revokeByItself(db, claims);
     return true;
   }
 
   return async (caller, token) => {
-    if (await revokeRefreshToken(caller, token)) return;
-    if (await revokeAccessToken(caller, token)) return;
+    // Also where nothing was left to be done: nobody may have been told yet that it was.
+    if (await revokeRefreshToken(caller, token)) return confirmed.ended();
+    if (await revokeAccessToken(caller, token)) return confirmed.ended();
     throw new ServiceError(AuthErrorKinds.invalidToken, "The token is unknown, expired or malformed.");
   };
 }
@@ -64,12 +59,8 @@ const authorization = names(authorizations, "a");
 /**
  * Revokes one access token, and writes the event in the same statement: only the first time, and only if its
  * authorization has no event of its own. While the client is disabled there is one too: it may be listed again.
- * @returns whether this call revoked it
  */
-async function revokeByItself(
-  db: Database,
-  { sub, jti, client_id, exp }: AccessTokenClaims,
-): Promise<boolean> {
+async function revokeByItself(db: Database, { sub, jti, client_id, exp }: AccessTokenClaims): Promise<void> {
   const authorizationId = jti.slice(0, authorizationIdLength);
   const fields = {
     identityId: sql`${sub}::text`,
@@ -80,18 +71,14 @@ async function revokeByItself(
   const wasLeft = sql`from revoked, ${authorizations} a
     where ${authorization.id} = ${authorizationId}::uuid and ${authorization.revokedAt} is null`;
   const record = recordEvent(AuthEvents.tokenRevoked, fields, sql`clock_timestamp()`, wasLeft);
-  const count = await rowCount(
-    db,
-    sql`
+  await db.execute(sql`
     with revoked as (
       insert into ${revokedAccessTokens} (${revoked.jti}, ${revoked.expiresAt})
       values (${jti}, to_timestamp(${exp}::float8))
       on conflict do nothing
       returning 1 as one
     ), recorded as (${record})
-    select one from revoked`,
-  );
-  return count > 0;
+    select ${confirmUnless(sql`exists (select from revoked)`)}`);
 }
 
 function refuseOthers(caller: Caller, clientId: string): void {

@@ -15,7 +15,6 @@
  * 8. The database's clock decides, in the statement that decides: a pause of a process, or of the database, is
  *    never taken for reuse.
  */
-import type { Outcome } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
 import type { Client } from "../clients/client.ts";
 import type { Confirmed } from "./confirmed.ts";
@@ -121,8 +120,8 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
 }
 
 /** Whether another request has ended the authorization, or made the pair that this one would get. */
-function isFoundDone(outcome: Outcome<PresentedToken | undefined>): boolean {
-  const found = "value" in outcome ? outcome.value : undefined;
+function isFoundDone(outcome: PromiseSettledResult<PresentedToken | undefined>): boolean {
+  const found = outcome.status === "fulfilled" ? outcome.value : undefined;
   return found?.state === "REVOKED" || (found?.state === "ACTIVE" && found.sealedPair !== undefined);
 }
 

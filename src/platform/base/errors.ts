@@ -138,6 +138,10 @@ export class ServiceError extends Error {
   }
 }
 
+/** Whether it was thrown as an error of one of these kinds. */
+export const isOfKind = (error: unknown, kinds: readonly ErrorKind[]): boolean =>
+  error instanceof ServiceError && kinds.includes(error.kind);
+
 /** An error for invalid input, with a pointer to each invalid place; `detail` names the first. */
 export function invalidInput(errors: readonly InputError[]): ServiceError {
   const first = errors[0];

@@ -15,7 +15,7 @@ export type Executor = Pick<Database, "execute">;
 export type Reads = Pick<Database, "select" | "execute">;
 
 /**
- * Resolves once a commit has been confirmed by the standbys that commits wait for, if any, that was begun since. Called by
+ * Makes a commit that waits for the standbys, if commits wait for any, and resolves once they have confirmed it. For
  * `confirmFound` of confirm.ts.
  * @throws an error that means that the database is unavailable, if they do not confirm it
  */

@@ -5,6 +5,7 @@
  * and many of them must be concerned, so that no single user's registrations can stop removal.
  */
 import { sql } from "drizzle-orm";
+import { confirmCommit } from "../../platform/database/confirm.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, integer, number } from "../../platform/database/readers.ts";
@@ -273,6 +274,7 @@ export function decideRemovals(
         ? sql`update ${deadReports} set ${report.state} = 'CONFIRMED' where ${isWaiting} returning 1 as one`
         : sql`delete from ${deadReports} where ${isWaiting} returning 1 as one`,
     );
+    if (decided === 0) await confirmCommit(tx);
     await tx.execute(sql`
       update ${providerPaces} set ${pace.removalsHeldAt} = null
       where ${isWholeProvider(provider)}`);

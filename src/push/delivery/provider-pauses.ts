@@ -4,6 +4,7 @@
  * due that waited for it: nothing waits for a pause that is over.
  */
 import { type SQL, sql } from "drizzle-orm";
+import { confirmCommit } from "../../platform/database/confirm.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { nullable, number, oneOf, text } from "../../platform/database/readers.ts";
@@ -111,6 +112,7 @@ export function endPauses(
           and ${service === undefined ? sql`true` : sql`${columns.service} = ${service}`}
         returning 1 as one`,
     );
+    if (ended === 0) await confirmCommit(tx);
     await releaseWaiting(tx, jobs, provider);
     return ended;
   });

@@ -31,10 +31,10 @@ export interface Devices {
    * @throws invalid_request
    */
   save(userId: string, device: DeviceToSave): Promise<void>;
-  /** Removes the token if it is the user's. Can be repeated. @returns how many devices were removed */
-  remove(userId: string, token: string): Promise<number>;
-  /** Removes all tokens of the user. Can be repeated. @returns how many devices were removed */
-  removeAll(userId: string): Promise<number>;
+  /** Removes the token if it is the user's. Can be repeated. */
+  remove(userId: string, token: string): Promise<void>;
+  /** Removes all tokens of the user. Can be repeated. */
+  removeAll(userId: string): Promise<void>;
 }
 
 interface Dependencies {
@@ -120,14 +120,12 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
     async remove(userId, token) {
       const hashes = arrayLiteral(identitiesOf(token).map(hashOf));
       const isToken = sql`${device.tokenHash} in (select decode(hash, 'hex') from unnest(${hashes}::text[]) as hash)`;
-      return removeDevices(db, chosen(sql`${device.userId} = ${userId} and ${isToken}`), "USER");
+      await removeDevices(db, chosen(sql`${device.userId} = ${userId} and ${isToken}`), "USER");
     },
 
     async removeAll(userId) {
-      for (let total = 0; ; ) {
-        const removed = await removeDevices(db, chosen(sql`${device.userId} = ${userId}`), "USER");
-        total += removed;
-        if (removed === 0) return total;
+      for (let removed = 1; removed > 0; ) {
+        removed = await removeDevices(db, chosen(sql`${device.userId} = ${userId}`), "USER");
       }
     },
   };

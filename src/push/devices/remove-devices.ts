@@ -1,28 +1,33 @@
 import { type SQL, sql } from "drizzle-orm";
+import { confirmUnless } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { rowCount } from "../../platform/database/statements.ts";
+import { integer } from "../../platform/database/readers.ts";
+import { computed, rows, selection } from "../../platform/database/statements.ts";
 import { PushEvents, type RemovalReason, recordEvent, removalReasonName } from "../events.ts";
 import { devices } from "../schema.ts";
 
 const { id, userId, provider } = names(devices);
+const removal = selection({ count: computed(integer, sql`(select count(*)::int from removed)`) });
 
 /**
- * Removes devices and writes an event for each, in one statement.
+ * Removes devices and writes an event for each, in one statement. What a user asks for is confirmed once this resolves,
+ * also where nothing was left to be removed.
  * @param chosen query that returns their ids as `chosen_id`. It must lock the rows in the order of ids: then a device
  *   that is renewed or changes its user at the same time is checked again as it is afterwards, and concurrent
  *   removals of the same devices wait for each other instead of deadlocking
  * @returns how many were removed
  */
 export async function removeDevices(db: Database, chosen: SQL, reason: RemovalReason): Promise<number> {
-  return rowCount(
+  const confirming = reason === "USER" ? sql`, ${confirmUnless(sql`exists (select from removed)`)}` : sql``;
+  const [result] = await rows(
     db,
+    removal,
     sql`
       with chosen as (${chosen}
       ), removed as (
         delete from ${devices} using chosen where ${id} = chosen_id returning ${id}, ${userId}, ${provider}
-      )
-      ${recordEvent(
+      ), recorded as (${recordEvent(
         PushEvents.tokenRemoved,
         {
           userId,
@@ -31,6 +36,8 @@ export async function removeDevices(db: Database, chosen: SQL, reason: RemovalRe
           reason: sql`${removalReasonName(reason)}::text`,
         },
         sql`from removed`,
-      )}`,
+      )})
+      select ${removal}${confirming}`,
   );
+  return result?.count ?? 0;
 }

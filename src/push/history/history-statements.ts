@@ -45,13 +45,11 @@ export const pageEntry = selection({
  * empty. With `markViewed` the statement also marks these entries as viewed, and returns them as they were before.
  */
 export function pageStatement(page: Slice, markViewed: boolean): SQL {
-  // Written in the order of ids, so that concurrent calls wait for each other instead of deadlocking. One that another
-  // call has just written is locked, and nothing else: so this commit is confirmed after that one.
+  // Written in the order of ids, so that concurrent calls wait for each other instead of deadlocking.
   const marking = sql`, marked as (
       insert into ${historyViews} (${view.userNumber}, ${view.notificationId}, ${view.viewedAt})
       select ${myNumber}, ${notificationId}, now() from page where not was_viewed order by ${notificationId}
-      on conflict (${view.userNumber}, ${view.notificationId}) do update
-      set ${view.viewedAt} = ${names(historyViews, "excluded").viewedAt} where false
+      on conflict do nothing
     )`;
   return sql`
     with ${readerOf(page.userId)},

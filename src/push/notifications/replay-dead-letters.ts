@@ -5,6 +5,7 @@
  */
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
+import { confirmCommit } from "../../platform/database/confirm.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { rows, selection } from "../../platform/database/statements.ts";
@@ -83,7 +84,7 @@ export async function enqueueReplay(
     sql`
       select ${letter} from ${deliveryChunks} where ${chunk.state} = 'DEAD' order by ${chunk.id} desc limit 1`,
   );
-  if (!last) return;
+  if (!last) return confirmCommit(tx);
   const data: ReplayJob = {
     after: 0,
     through: last.id,

@@ -13,8 +13,8 @@ function limited(perMinute: number) {
   const saved: string[] = [];
   const devices: Devices = {
     save: async (userId) => void saved.push(userId),
-    remove: async () => 0,
-    removeAll: async () => 0,
+    remove: async () => undefined,
+    removeAll: async () => undefined,
   };
   const { save } = limitSaves(devices, saveRateOfProcess(perMinute, clock));
   /** Saves a device. @returns seconds to wait; 0 if it was saved */
