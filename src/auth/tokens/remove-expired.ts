@@ -40,12 +40,13 @@ const remove = (ids: readonly string[]): SQL => sql`
   ), forgotten as (${forgetReplaced(sql`select ${id} from removed`)})
   select ${id} from removed`;
 
-/** Full look-ups in a row of which nothing could be removed, before it is left to the next round. */
+/** Look-ups in a row of which nothing could be removed, before it is left to the next round. */
 const maxInVain = 2;
 
 /**
- * Goes on until nothing is left that can be removed, or `stopping` is aborted. What one look-up found may all have been
- * removed by other processes meanwhile, while more is due; where that is so again, others have locked it, or are ahead.
+ * Goes on until nothing is left that can be removed, or `stopping` is aborted. What one look-up found and could not be
+ * removed was removed by other processes meanwhile, or is locked by them: the next one tells. Where nothing of that one
+ * could be removed either, it is locked, or others are ahead.
  * @param done is told of each batch how many it has removed
  * @returns whether nothing is left
  */
@@ -64,7 +65,7 @@ export async function removeExpired(
       done(count);
       if (stopping?.aborted) return false;
     }
-    if (found.length < lookedUp) return true;
+    if (removed === found.length && found.length < lookedUp) return true;
     inVain = removed > 0 ? 0 : inVain + 1;
   }
   return false;
