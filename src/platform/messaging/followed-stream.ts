@@ -58,20 +58,27 @@ export class FollowedStream {
     const { db, outbox, replay, logger, holdsMs } = this.#options;
     const until = performance.now() + holdsMs;
     this.#known = undefined;
-    let lost = 0;
+    let [again, gone] = [0, 0];
     try {
-      await takeBackLost(db, outbox, replay, created, (count) => {
-        lost += count;
+      await takeBackLost(db, outbox, replay, created, ({ moved, tooOld }) => {
+        again += moved;
+        gone += tooOld;
       });
     } finally {
       // Also if a later step fails: somebody else goes on with the rest.
-      if (lost > 0)
+      const { stream, hours } = replay;
+      if (again > 0)
         logger.warn(
-          { stream: replay.stream, events: lost },
+          { stream, events: again },
           "The broker has lost its events; those that were kept are delivered again",
+        );
+      if (gone > 0)
+        logger.warn(
+          { stream, events: gone, hours },
+          "Events that the broker has lost were deleted, as they were delivered longer ago than BROKER_REPLAY_HOURS; who has not read them never will",
         );
     }
     this.#known = { created, until };
-    return lost;
+    return again;
   }
 }

@@ -33,6 +33,14 @@ export interface KeptEvents {
   readonly hours: number;
 }
 
+/** What became of events that a stream had lost. */
+interface TakenBack {
+  /** So many went back to the outbox. */
+  readonly moved: number;
+  /** So many were deleted, as they had been kept for too long. */
+  readonly tooOld: number;
+}
+
 /** Events that go back in one transaction. */
 const stepSize = 5_000;
 
@@ -79,14 +87,14 @@ export async function keepDelivered(
  * at once, and one that dies leaves the rest to the others. It rejects where the others deliver to a stream that was
  * made later: processes that see two streams would take everything back from each other for ever.
  * @param created of the stream as it is now
- * @param moved told how many went back, after each step
+ * @param taken told what became of those of each step
  */
 export async function takeBackLost(
   db: Database,
   outbox: OutboxTable,
   { kept, streams, stream, hours }: KeptEvents,
   created: string,
-  moved: (count: number) => void,
+  taken: (step: TakenBack) => void,
 ): Promise<void> {
   const row = names(streams);
   const isNewer = sql`${row.created}::timestamptz > ${created}::timestamptz`;
@@ -105,11 +113,11 @@ export async function takeBackLost(
   await db.execute(sql`
     insert into ${streams} (${row.streamName}, ${row.created}) values (${stream}, ${created}) on conflict do nothing`);
   for (let isLast = false; !isLast; ) {
-    let count = 0;
+    let step: TakenBack = { moved: 0, tooOld: 0 };
     isLast = await db.transaction(async (tx) => {
       // Whoever is about to keep what the older stream took has done so by now, or will find another row.
       if (await isCurrent(tx, sql`${find} for update`)) return true;
-      count = await moveBack(tx, outbox, kept, hours);
+      step = await moveBack(tx, outbox, kept, hours);
       // A step is short as well where a janitor has just removed some of its events.
       const ended = sql`
         update ${streams} set ${row.created} = ${created}
@@ -117,24 +125,26 @@ export async function takeBackLost(
         returning 1 as one`;
       return (await rowCount(tx, ended)) > 0;
     });
-    moved(count);
+    taken(step);
   }
 }
 
 /**
  * One step. What is older than it should be is deleted, as whoever reads may have forgotten its ids: no janitor has run
  * where a version that keeps none was brought back for a while.
- * @returns how many went back
  */
 async function moveBack(
   tx: Executor,
   outbox: OutboxTable,
   kept: KeptEventTable,
   hours: number,
-): Promise<number> {
+): Promise<TakenBack> {
   const { list } = columnsOf(outbox);
   const { position } = names(kept);
-  const counted = selection({ moved: computed(integer, sql`count(*)::int`) });
+  const counted = selection({
+    moved: computed(integer, sql`(select count(*) from back)::int`),
+    all: computed(integer, sql`(select count(*) from taken)::int`),
+  });
   const [found] = await rows(
     tx,
     counted,
@@ -146,9 +156,10 @@ async function moveBack(
       ), back as (
         insert into ${outbox} (${list}) select ${list} from taken where not ${isTooOld(kept, hours)} returning 1 as one
       )
-      select ${counted} from back`,
+      select ${counted}`,
   );
-  return found?.moved ?? 0;
+  const { moved, all } = found ?? { moved: 0, all: 0 };
+  return { moved, tooOld: all - moved };
 }
 
 /** By the database's clock. */

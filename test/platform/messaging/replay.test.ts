@@ -57,8 +57,8 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
   /** @returns how many went back */
   async function takeBack(made: string, db: Database = database.db): Promise<number> {
     let total = 0;
-    await takeBackLost(db, outbox, where, made, (count) => {
-      total += count;
+    await takeBackLost(db, outbox, where, made, ({ moved }) => {
+      total += moved;
     });
     return total;
   }
@@ -156,8 +156,15 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
     await keep(3);
     const longAgo = sql`clock_timestamp() - interval '24 hours'`;
     await database.db.execute(sql`update auth.kept_events set delivered_at = ${longAgo} where position < 3`);
-    expect(await takeBack(second)).toBe(1);
+    const { logger, lines } = captureLog();
+    const replay = { ...where, identify: async () => second };
+    const followed = new FollowedStream({ db: database.db, outbox, logger, replay, holdsMs: 0 });
+    expect([await followed.created(), await followed.created()]).toEqual([second, second]);
     expect([await positions("outbox"), await positions("kept_events")]).toEqual([[3], []]);
+    expect(lines().map(({ msg, events, hours }) => ({ msg, events, hours }))).toEqual([
+      { msg: expect.stringContaining("are delivered again"), events: 1, hours: undefined },
+      { msg: expect.stringContaining("never will"), events: 2, hours: where.hours },
+    ]);
   });
 
   test("a look at the stream holds for so long, unless a delivery has failed", async () => {
