@@ -1,9 +1,9 @@
 /** Brings the databases' schemas up to date, as the migration user: `npm run migrate`. */
 import { runCommand } from "./command.ts";
+import { Reminders } from "./platform/base/reminders.ts";
 import { type Migrations, migratePatiently } from "./platform/database/migrations.ts";
 import { openDatabase } from "./platform/database/open.ts";
 import { migrateTask, resolveDatabaseSettings } from "./platform/database/settings.ts";
-import { Reminders } from "./platform/process/reminders.ts";
 import { resolveServerSettings } from "./platform/settings/server.ts";
 import { joinReadings, valueOrThrow } from "./platform/settings/settings.ts";
 import { resolveServices, type ServiceName } from "./services.ts";

@@ -2,6 +2,7 @@ import type { DescMessage } from "@bufbuild/protobuf";
 import type { JsMsg } from "@nats-io/jetstream";
 import type { Logger } from "pino";
 import { type Loop, startLoop } from "../base/loop.ts";
+import { Reminders } from "../base/reminders.ts";
 import type { Broker, DurableConsumer } from "./broker.ts";
 import { type CloudEvent, decodeEvent } from "./cloud-event.ts";
 import { processed } from "./event-spans.ts";
@@ -21,8 +22,6 @@ const retryMs = 1_000;
 const longestRetryMs = 15_000;
 /** Milliseconds after which a broker is asked again that is away, which costs nobody anything. */
 const awayMs = 2_000;
-/** Every how-manyth of these tries is told of. */
-const awaysSaid = 8;
 
 /**
  * Takes the events of a consumer, one after the other, until stopped; however long the broker is away. What is no event
@@ -31,16 +30,15 @@ const awaysSaid = 8;
 export function startConsuming(consumption: Consumption): Loop {
   const { logger } = consumption;
   let failures = 0;
-  let aways = 0;
+  let reminders = new Reminders();
   return startLoop(async (stopping) => {
     const { hasFailed, away } = await takeSome(consumption, stopping);
     if (away) {
-      if (aways % awaysSaid === 0)
+      if (reminders.isFailureDue(away.err))
         logger.warn({ err: away.err }, "Events could not be fetched from the broker and will be tried again");
-      aways += 1;
       return awayMs;
     }
-    aways = 0;
+    reminders = new Reminders();
     failures = hasFailed ? failures + 1 : 0;
     return hasFailed ? Math.min(retryMs * 2 ** (failures - 1), longestRetryMs) : 0;
   });

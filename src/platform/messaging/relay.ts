@@ -9,6 +9,7 @@
 import { sql } from "drizzle-orm";
 import type { Logger } from "pino";
 import { type Loop, startLoop } from "../base/loop.ts";
+import { Reminders } from "../base/reminders.ts";
 import type { Database } from "../database/database.ts";
 import { names } from "../database/names.ts";
 import { boolean, listOf, text } from "../database/readers.ts";
@@ -61,8 +62,6 @@ const batchMs = 3_000;
 const longestPauseMs = 15_000;
 /** Milliseconds between looks whether a subscriber is there again, which cost the database nothing. */
 const awayMs = 2_000;
-/** Every how-manyth of these looks is told of. */
-const awaysSaid = 8;
 /** Milliseconds that a subscriber may take for one event, and for a flush: the relay has its lease meanwhile. */
 const deliveryTimeoutMs = 5_000;
 
@@ -245,8 +244,8 @@ export function startRelay(settings: RelaySettings): Loop {
   const count = inParts ? outboxParts : 1;
   const parts: Part[] = Array.from({ length: count }, (_, number) => ({ number, failures: 0, dueAt: 0 }));
   let hasUnknown = false;
-  /** Looks in a row that failed, mostly as a subscriber was not there. */
-  let aways = 0;
+  /** Of looks in a row that fail, mostly as a subscriber is not there. */
+  let reminders = new Reminders();
   const warn = (err: unknown) => logger.warn({ err }, "Events could not be delivered and will be retried");
 
   /** @returns the error, if it failed */
@@ -294,11 +293,10 @@ export function startRelay(settings: RelaySettings): Loop {
       // Where nothing waits, nobody else would notice that the stream has lost what it had taken.
       const isIdle = (await isEmpty()) && !(await stream?.hasLost());
       if (!isIdle) await flush(settings);
-      aways = 0;
+      reminders = new Reminders();
       if (isIdle) return intervalMs;
     } catch (err) {
-      if (aways % awaysSaid === 0) warn(err);
-      aways += 1;
+      if (reminders.isFailureDue(err)) warn(err);
       return Math.min(intervalMs * 2, awayMs);
     }
     const due = parts.filter(({ dueAt }) => dueAt <= performance.now());

@@ -4,8 +4,8 @@
  */
 import type { Logger } from "pino";
 import { pause, repeat } from "../base/loop.ts";
+import type { Reminders } from "../base/reminders.ts";
 import type { ReadinessHandle } from "./lifecycle.ts";
-import type { Reminders } from "./reminders.ts";
 
 /** Milliseconds between checks of the database, and between attempts to get ready. */
 const checkIntervalMs = 1_000;

@@ -124,6 +124,22 @@ describe.each(backends)("the relay on %s", (backend) => {
     expect(await waiting()).toBe(0);
   });
 
+  test("a new reason for which nothing can be delivered is told at once, however often another one was", async () => {
+    await write(1);
+    const { logger, text } = captureLog();
+    const reasons = [..."aaab"].map((kind) => (kind === "a" ? "the broker is away" : "the disk is full"));
+    const flush = async () => {
+      const reason = reasons.shift();
+      if (reason !== undefined) throw new Error(reason);
+    };
+    const subscribers = [{ deliver: () => undefined, flush }];
+    const relay = startRelay({ ...settings(async () => undefined), subscribers, logger, intervalMs: 1 });
+    await waitFor(async () => expect(await waiting()).toBe(0));
+    await relay.stop();
+    expect(text()).toContain("the broker is away");
+    expect(text()).toContain("the disk is full");
+  });
+
   test("events are delivered once they may be, and none of them before", async () => {
     const ids = await write(3);
     const { subjects, deliver } = recorder();

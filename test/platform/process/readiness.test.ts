@@ -2,11 +2,11 @@
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { describe, expect, it, vi } from "vitest";
+import { Reminders } from "../../../src/platform/base/reminders.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { resolveDatabaseSettings } from "../../../src/platform/database/settings.ts";
 import { createLifecycle } from "../../../src/platform/process/lifecycle.ts";
 import { becomeReady, keepReady, prepareBroker } from "../../../src/platform/process/readiness.ts";
-import { Reminders } from "../../../src/platform/process/reminders.ts";
 import { valueOrThrow } from "../../../src/platform/settings/settings.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { stopwatch } from "../../support/stopwatch.ts";

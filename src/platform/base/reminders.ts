@@ -26,4 +26,9 @@ export class Reminders {
     this.#reminders.set(text, { dueAt: now + pauseMs, pauseMs });
     return true;
   }
+
+  /** The same of a failure. One with another message or another cause is another one, and told of at once. */
+  isFailureDue(failure: unknown): boolean {
+    return this.isDue(failure instanceof Error ? `${failure} ${failure.cause}` : String(failure));
+  }
 }
