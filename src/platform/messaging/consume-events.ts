@@ -17,9 +17,11 @@ interface Consumption {
   readonly logger: Logger;
 }
 
-/** Milliseconds after which what failed is tried again: first, and at most. */
+/** Milliseconds after which others are tried once an event has failed: first, and at most. */
 const retryMs = 1_000;
 const longestRetryMs = 15_000;
+/** The same for the event itself, at most. It takes longer, so that one that fails each time holds up no other. */
+const longestEventRetryMs = 2 * longestRetryMs;
 /** Milliseconds after which a broker is asked again that is away, which costs nobody anything. */
 const awayMs = 2_000;
 
@@ -96,7 +98,7 @@ async function handle(message: JsMsg, { schema, take, logger }: Consumption): Pr
     return true;
   } catch (err) {
     logger.warn({ err, type: event.type }, "An event could not be handled and will come again");
-    message.nak(Math.min(retryMs * 2 ** (message.info.deliveryCount - 1), longestRetryMs));
+    message.nak(Math.min(retryMs * 2 ** message.info.deliveryCount, longestEventRetryMs));
     return false;
   }
 }
