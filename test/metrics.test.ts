@@ -143,12 +143,16 @@ describe.skipIf(findNats() === undefined)("what push has not read of a broker", 
     cleanup.defer(() => nats.stop());
     const server = await startOwnServer("PGlite", { env: { BROKER_URL: nats.url } });
     cleanup.defer(() => server.stop());
-    const unread = async () => valuesOf(await scrape(server.management), "gatepost_broker_unread_events");
-    await waitFor(async () => expect(await unread()).toEqual([0]));
+    async function unread(): Promise<number[]> {
+      const families = await scrape(server.management);
+      const names = ["gatepost_broker_unread_events", "gatepost_broker_oldest_unread_event_age_seconds"];
+      return names.flatMap((name) => valuesOf(families, name));
+    }
+    await waitFor(async () => expect(await unread()).toEqual([0, 0]));
     await nats.kill();
     await waitFor(async () => expect(await unread()).toEqual([]));
     await nats.restart("kept");
-    await waitFor(async () => expect(await unread()).toEqual([0]));
+    await waitFor(async () => expect(await unread()).toEqual([0, 0]));
   });
 });
 

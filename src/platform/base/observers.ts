@@ -76,3 +76,11 @@ export interface OutboxBacklog {
   /** Those of the oldest thousand that nobody of this version can deliver. */
   readonly unknown: number;
 }
+
+/** The events of a broker that a service has still to act on. */
+export interface UnreadEvents {
+  /** Read or not. */
+  readonly events: number;
+  /** Seconds since the oldest of them came to the broker, by the clock of this process; 0 if there is none. */
+  readonly oldestSeconds: number;
+}

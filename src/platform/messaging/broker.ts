@@ -25,6 +25,7 @@ import {
   nanos,
 } from "@nats-io/transport-node";
 import type { Logger } from "pino";
+import type { UnreadEvents } from "../base/observers.ts";
 import type { BrokerSettings } from "./broker-settings.ts";
 import type { EncodedEvent } from "./cloud-event.ts";
 
@@ -72,8 +73,8 @@ export interface Broker {
   connected(): Promise<void>;
   /** Messages, each to be acknowledged within 30 seconds; ends after five seconds, or when there are ten. */
   pull(consumer: DurableConsumer): Promise<ConsumerMessages>;
-  /** How many messages the consumer has still to acknowledge, read or not. Makes nothing that is missing. */
-  unread(consumer: DurableConsumer): Promise<number>;
+  /** What the consumer has still to acknowledge. Makes nothing that is missing. */
+  unread(consumer: DurableConsumer): Promise<UnreadEvents>;
   close(): Promise<void>;
 }
 
@@ -223,10 +224,14 @@ export function createBroker({ settings, name, logger }: Options): Broker {
           return found.fetch({ max_messages: pulledMessages, expires: pullMs });
         },
       ),
-    async unread({ stream, name: consumer }) {
-      const { consumers } = await manager();
-      const { num_pending, num_ack_pending } = await consumers.info(stream.name, consumer);
-      return num_pending + num_ack_pending;
+    async unread({ stream, name: consumer, subject }) {
+      const { consumers, streams } = await manager();
+      const { num_pending, num_ack_pending, ack_floor } = await consumers.info(stream.name, consumer);
+      const events = num_pending + num_ack_pending;
+      // All up to the floor are acknowledged, so the next one is the oldest that is not.
+      const next = { seq: ack_floor.stream_seq + 1, next_by_subj: subject };
+      const oldest = events > 0 ? await streams.getMessage(stream.name, next) : null;
+      return { events, oldestSeconds: oldest ? Math.max(0, Date.now() - oldest.time.getTime()) / 1000 : 0 };
     },
     async close() {
       isClosed = true;

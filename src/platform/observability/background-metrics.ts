@@ -1,51 +1,68 @@
 /** The metrics of what a service does in the background. */
 import { Counter, Gauge, type Registry } from "prom-client";
 import { pause } from "../base/loop.ts";
-import type { JanitorObserver, OutboxBacklog } from "../base/observers.ts";
+import type { JanitorObserver, OutboxBacklog, UnreadEvents } from "../base/observers.ts";
 
 /** Milliseconds that a scrape waits for the database. */
 const readingMs = 1_000;
 
-/** What waits in the outboxes, read at each scrape: scrapes at the same time share a reading. */
-export function outboxMetrics(program: string, registry: Registry) {
-  const outboxes: { service: string; read: () => Promise<OutboxBacklog | undefined> }[] = [];
-  const registers = [registry];
-  function gauge(name: string, help: string, value: keyof OutboxBacklog): void {
+/** Gauges of what waits in each service. Where it cannot be read, the service is absent. */
+function waitingGauges<Waiting extends Readonly<Record<keyof Waiting, number>>>(
+  registry: Registry,
+  gauges: readonly { readonly name: string; readonly help: string; readonly value: keyof Waiting }[],
+) {
+  const services: { service: string; read: () => Promise<Waiting | undefined> }[] = [];
+  for (const { name, help, value } of gauges)
     new Gauge({
-      name: `${program}_outbox_${name}`,
+      name,
       help,
       labelNames: ["service"],
-      registers,
+      registers: [registry],
       async collect() {
         await Promise.all(
-          outboxes.map(async ({ service, read }) => {
-            const backlog = await read();
-            if (backlog) this.set({ service }, backlog[value]);
+          services.map(async ({ service, read }) => {
+            const waiting = await read();
+            if (waiting) this.set({ service }, waiting[value]);
             else this.remove({ service });
           }),
         );
       },
     });
-  }
-  gauge("events", "Events that wait to be delivered; absent while the database does not answer.", "events");
-  gauge(
-    "oldest_event_age_seconds",
-    "Time since the oldest of them was written; 0 if there is none.",
-    "oldestSeconds",
-  );
-  gauge(
-    "unknown_events",
-    "Of the oldest 1,000 events that wait, those of a type that this process does not know.",
-    "unknown",
-  );
+  return (service: string, read: () => Promise<Waiting | undefined>): void => {
+    services.push({ service, read });
+  };
+}
+
+/** What waits in the outboxes, read at each scrape: scrapes at the same time share a reading. */
+export function outboxMetrics(program: string, registry: Registry) {
+  const add = waitingGauges<OutboxBacklog>(registry, [
+    {
+      name: `${program}_outbox_events`,
+      help: "Events that wait to be delivered; absent while the database does not answer.",
+      value: "events",
+    },
+    {
+      name: `${program}_outbox_oldest_event_age_seconds`,
+      help: "Time since the oldest of them was written; 0 if there is none.",
+      value: "oldestSeconds",
+    },
+    {
+      name: `${program}_outbox_unknown_events`,
+      help: "Of the oldest 1,000 events that wait, those of a type that this process does not know.",
+      value: "unknown",
+    },
+  ]);
   const delivered = new Counter({
     name: `${program}_outbox_delivered_events_total`,
     help: "Events that this process has delivered.",
     labelNames: ["service"],
-    registers,
+    registers: [registry],
   });
   return (service: string, backlog: () => Promise<OutboxBacklog>): ((count: number) => void) => {
-    outboxes.push({ service, read: shared(() => beforeLong(backlog())) });
+    add(
+      service,
+      shared(() => beforeLong(backlog())),
+    );
     delivered.inc({ service }, 0);
     return (count) => delivered.inc({ service }, count);
   };
@@ -56,25 +73,20 @@ export function outboxMetrics(program: string, registry: Registry) {
  * all who scrape.
  */
 export function brokerMetrics(program: string, registry: Registry) {
-  const consumers: { service: string; read: () => Promise<number | undefined> }[] = [];
-  new Gauge({
-    name: `${program}_broker_unread_events`,
-    help: "Events of others that the service has not acted on yet; absent while the broker does not answer.",
-    labelNames: ["service"],
-    registers: [registry],
-    async collect() {
-      await Promise.all(
-        consumers.map(async ({ service, read }) => {
-          const unread = await read();
-          if (unread === undefined) this.remove({ service });
-          else this.set({ service }, unread);
-        }),
-      );
+  const add = waitingGauges<UnreadEvents>(registry, [
+    {
+      name: `${program}_broker_unread_events`,
+      help: "Events of others that the service has not acted on yet; absent while the broker does not answer.",
+      value: "events",
     },
-  });
-  return (service: string, unread: () => Promise<number>): void => {
-    consumers.push({ service, read: remembered(shared(() => beforeLong(unread()))) });
-  };
+    {
+      name: `${program}_broker_oldest_unread_event_age_seconds`,
+      help: "Time since the oldest of them came to the broker; 0 if there is none.",
+      value: "oldestSeconds",
+    },
+  ]);
+  return (service: string, unread: () => Promise<UnreadEvents>): void =>
+    add(service, remembered(shared(() => beforeLong(unread()))));
 }
 
 /** Milliseconds for which a result is taken for true. */

@@ -8,6 +8,7 @@ import type {
   JanitorObserver,
   OutboxBacklog,
   RpcObserver,
+  UnreadEvents,
 } from "../base/observers.ts";
 import { admissionMetrics } from "./admission-metrics.ts";
 import { brokerMetrics, janitorMetrics, outboxMetrics } from "./background-metrics.ts";
@@ -37,10 +38,10 @@ export interface Metrics {
   outbox(service: string, backlog: () => Promise<OutboxBacklog>): (delivered: number) => void;
   /**
    * What a service reads from a broker.
-   * @param unread how many events it has not acted on yet; asked at a scrape, at most every five seconds. Where it rejects
-   * or takes a second, the scrape goes without it
+   * @param unread asked at a scrape, at most every five seconds. Where it rejects or takes a second, the scrape goes
+   * without it
    */
-  broker(service: string, unread: () => Promise<number>): void;
+  broker(service: string, unread: () => Promise<UnreadEvents>): void;
   /** The janitor of a service. @param kinds of rows that it deals with */
   janitor<const Kind extends string>(service: string, kinds: readonly Kind[]): JanitorObserver<Kind>;
   /**

@@ -237,14 +237,56 @@ describe.skipIf(findNats() === undefined)("events over NATS", () => {
     await second.stop();
   });
 
-  test("says how many events a consumer has still to act on", async () => {
+  test("says how many events a consumer has still to act on, and since when the oldest of them is there", async () => {
     const broker = open();
+    const none = { events: 0, oldestSeconds: 0 };
+    const refused = new Set<string>();
+    /** Publishes it, and says when, later than all before. */
+    async function publishedAt(event: CloudEvent): Promise<{ begun: number; ended: number }> {
+      const last = Date.now();
+      await waitFor(() => expect(Date.now()).toBeGreaterThan(last + 100));
+      const begun = Date.now();
+      await publish(broker, event);
+      return { begun, ended: Date.now() };
+    }
+    /** There are so many, and the oldest of them was published then. */
+    async function expectOldest(count: number, { begun, ended }: { begun: number; ended: number }) {
+      const asked = Date.now();
+      const { events, oldestSeconds } = await broker.unread(consumer);
+      expect(events).toBe(count);
+      expect(oldestSeconds * 1000).toBeGreaterThanOrEqual(asked - ended - 1);
+      expect(oldestSeconds * 1000).toBeLessThanOrEqual(Date.now() - begun + 1);
+    }
     await expect(broker.unread(consumer)).rejects.toThrow(/not found/);
     await broker.ensureConsumer(consumer);
-    await publish(broker, deletionOf("1"), deletionOf("2"), deletionOf("3"));
-    expect(await broker.unread(consumer)).toBe(3);
-    const { stop } = consume(broker);
-    await waitFor(async () => expect(await broker.unread(consumer)).toBe(0));
+    expect(await broker.unread(consumer)).toEqual(none);
+
+    // Nobody reads.
+    const first = await publishedAt(deletionOf("1"));
+    await publishedAt(deletionOf("2"));
+    await expectOldest(2, first);
+
+    // One fails each time, and others are acted on.
+    refused.add("1");
+    const { subjects, stop } = consume(broker, ({ subject }) => refused.has(subject));
+    await waitFor(() => expect(subjects()).toEqual(["2"]));
+    await publishedAt(deletionOf("3"));
+    await waitFor(() => expect(subjects()).toEqual(["2", "3"]));
+    await waitFor(() => expectOldest(1, first));
+
+    refused.clear();
+    await waitFor(async () => expect(await broker.unread(consumer)).toEqual(none));
+
+    // All that came before are acted on; what the consumer does not read is nothing to it.
+    await publishedAt({ ...deletionOf("4"), type: AuthEvents.identityUpdated.type });
+    refused.add("5").add("6");
+    const fifth = await publishedAt(deletionOf("5"));
+    await expectOldest(1, fifth);
+
+    // All fail.
+    await publishedAt(deletionOf("6"));
+    await expectOldest(2, fifth);
+
     await stop();
     await nats.kill();
     await expect(broker.unread(consumer)).rejects.toThrow();
