@@ -19,7 +19,9 @@ export const rules = {
   "requires-column":
     "The version before leaves it to its default, or does not know it, and can insert no more. Give it a default, or keep the one that it has.",
   "constrains-rows":
-    "The version before may write what it forbids, also where rows that are there are not checked. Add it with the version after the last one that does.",
+    "The version before may write what it forbids, or delete what it needs, also where rows that are there are not checked. Add it with the version after the last one that does.",
+  "adds-trigger":
+    "What the version before writes runs it too, which may be refused by it, or wait for it. Have the program do it, in every version that serves.",
   removes:
     "The version before may need it. Expand first and contract later: it can go, or get another name, with the version after the last one that uses it.",
   "changes-rows":
@@ -63,6 +65,14 @@ interface Index extends Part {
 
 interface Constraint extends Part {
   readonly valid: boolean;
+  /** Whether it can be added NOT VALID, without a look at the rows: not so an exclusion constraint. */
+  readonly mayBeInvalid: boolean;
+  readonly definition: string;
+  /** Of a foreign key whose rows are not removed with those that they refer to: the table of the latter; or else 0. */
+  readonly holdsRowsOf: number;
+}
+
+interface Trigger extends Part {
   readonly definition: string;
 }
 
@@ -71,6 +81,7 @@ interface Catalogue {
   readonly columns: readonly Column[];
   readonly indexes: readonly Index[];
   readonly constraints: readonly Constraint[];
+  readonly triggers: readonly Trigger[];
 }
 
 interface Lock {
@@ -98,13 +109,19 @@ async function read(session: Session): Promise<Catalogue> {
     from pg_index join pg_class on pg_class.oid = indexrelid where ${ours}`);
   const constraints = await session.query<Constraint>(`
     select pg_constraint.oid::text as id, conrelid::int as table, ${nameOf("conrelid")} || '.' || conname as name,
-      convalidated as valid, pg_get_constraintdef(pg_constraint.oid) as definition
-    from pg_constraint where conrelid <> 0 and contype in ('c', 'f') and conparentid = 0`);
+      convalidated as valid, contype <> 'x' as "mayBeInvalid", pg_get_constraintdef(pg_constraint.oid) as definition,
+      case when contype = 'f' and confdeltype in ('a', 'r') then confrelid::int else 0 end as "holdsRowsOf"
+    from pg_constraint where conrelid <> 0 and contype in ('c', 'f', 'x') and conparentid = 0`);
+  const triggers = await session.query<Trigger>(`
+    select oid::text as id, tgrelid::int as table, ${nameOf("tgrelid")} || '.' || tgname as name,
+      pg_get_triggerdef(oid) as definition
+    from pg_trigger where not tgisinternal and tgparentid = 0`);
   return {
     tables: tables.rows,
     columns: columns.rows,
     indexes: indexes.rows,
     constraints: constraints.rows,
+    triggers: triggers.rows,
   };
 }
 
@@ -144,7 +161,7 @@ class Change {
   }
 
   /** Whether its table was there before, and still has its name. */
-  isKept({ table }: Part): boolean {
+  isKept({ table }: Pick<Part, "table">): boolean {
     return this.#tables.has(table);
   }
 
@@ -175,10 +192,13 @@ function compareColumns(change: Change): void {
   const [before, after] = [byId(change.before.columns), byId(change.after.columns)];
   for (const old of change.before.columns.filter((column) => change.isKept(column))) {
     const now = after.get(old.id);
-    if (now?.name !== old.name) change.report("removes", old.name);
-    else if (now.required && !old.required && !isChecked(old, change.before))
+    if (now?.name !== old.name) {
+      change.report("removes", old.name);
+      continue;
+    }
+    if (now.required && !old.required && !isChecked(old, change.before))
       change.report("sets-not-null", old.name);
-    else if (now.required && old.filled && !now.filled) change.report("requires-column", old.name);
+    if (now.required && old.filled && !now.filled) change.report("requires-column", old.name);
   }
   for (const now of change.after.columns.filter((column) => change.isKept(column)))
     if (!before.has(now.id) && now.required && !now.filled) change.report("requires-column", now.name);
@@ -208,12 +228,22 @@ function compareConstraints(change: Change): void {
   // One that is made anew, as where a column gets a longer type, has another id and forbids nothing new.
   const textOf = ({ name, definition }: Constraint) => `${name} ${definition.replace(/ NOT VALID$/, "")}`;
   const known = new Set(change.before.constraints.map(textOf));
-  for (const now of change.after.constraints.filter((constraint) => change.isKept(constraint))) {
+  for (const now of change.after.constraints) {
     const old = before.get(now.id);
-    if (!old && !known.has(textOf(now))) change.report("constrains-rows", now.name);
-    if (!now.valid || old?.valid) continue;
+    const isOfKept = change.isKept(now);
+    // Rows of a new table hold those of one that was there, too.
+    const isFelt = isOfKept || change.isKept({ table: now.holdsRowsOf });
+    if (isFelt && !old && !known.has(textOf(now))) change.report("constrains-rows", now.name);
+    if (!isOfKept || !now.mayBeInvalid || !now.valid || old?.valid) continue;
     if (!old || change.holds(now, "AccessExclusiveLock")) change.report("validates-constraint", now.name);
   }
+}
+
+function compareTriggers(change: Change): void {
+  const textOf = ({ name, definition }: Trigger) => `${name} ${definition}`;
+  const known = new Set(change.before.triggers.map(textOf));
+  for (const now of change.after.triggers.filter((trigger) => change.isKept(trigger)))
+    if (!known.has(textOf(now))) change.report("adds-trigger", now.name);
 }
 
 /** Whether a constraint says already that the column is not null, so that PostgreSQL need not look at the rows. */
@@ -239,6 +269,7 @@ export async function effectsOf(database: PGlite, statements: readonly string[])
     });
   }
   const change = new Change(before, await read(database), run);
-  for (const compare of [compareTables, compareColumns, compareIndexes, compareConstraints]) compare(change);
+  const all = [compareTables, compareColumns, compareIndexes, compareConstraints, compareTriggers];
+  for (const compare of all) compare(change);
   return [...change.effects.values()];
 }
