@@ -11,6 +11,7 @@ import postgres from "postgres";
 import { sqlState } from "../base/database-errors.ts";
 import type { DatabaseObserver } from "../base/observers.ts";
 import { Turns } from "../base/turns.ts";
+import { checkForClient, keepalives } from "./abandoned-sessions.ts";
 import { checkTimeoutMs, clientOptions, connectTimeoutMs, type SessionParameters } from "./client-options.ts";
 import { createConfirm } from "./confirm.ts";
 import type { ConnectionOptions, Parameters, QueryOptions, Result } from "./connection.ts";
@@ -34,14 +35,9 @@ type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 
 /** Any fixed number. A migrating process holds it as an advisory lock. */
 const migrationLock = 7_214_033;
-/** Milliseconds between two attempts to get it. */
+/** Milliseconds between two attempts to get it, and between two looks at who has it: that takes all locks there are. */
 const migrationLockRetryMs = 100;
-/**
- * Milliseconds after which the server notices that a migrating process is gone. Its statement would otherwise go on,
- * with the lock, for as long as an index takes, or a dump for which that waits.
- */
-const migrationCheckMs = 10_000;
-const migrationSession = { jit: "off", client_connection_check_interval: migrationCheckMs };
+const migrationHolderMs = 5_000;
 /**
  * Milliseconds that a statement of a migration waits for a lock. Whoever comes after it waits behind it, also where
  * the lock that it waits for would not be in their way, so it has to give up before they do.
@@ -280,7 +276,7 @@ async function migrateAsOwner(
   const hosts = openHosts(settings, settings.migrationHosts, owner);
   const options = (address: Address): ConnectionOptions => ({
     ...{ address, prepare: false, timeoutMs: Number.POSITIVE_INFINITY, connectTimeoutMs, checkTimeoutMs },
-    client: clientOptions(settings, address, owner, migrationSession),
+    client: clientOptions(settings, address, owner, { jit: "off", ...keepalives }),
     async check(query) {
       await responds(query);
       return hosts.check(query);
@@ -298,6 +294,7 @@ async function migrateAsOwner(
   const libraries = migrations.librarySchemas ?? [];
   const schemas = [migrations.schema, ...libraries.map(({ schema }) => schema)];
   try {
+    await checkForClient(db);
     await becomeTheOnlyOne(db, tell);
     await db.execute(sql.raw(`set lock_timeout = ${migrationLockTimeoutMs}`));
     await runMigrations(db, migrations, tell);
@@ -326,11 +323,17 @@ async function migrateAsOwner(
  */
 async function becomeTheOnlyOne(db: PostgresJsDatabase, tell?: (message: string) => void): Promise<void> {
   const taken = selection({ isTaken: computed(boolean, sql`pg_try_advisory_lock(${migrationLock})`) });
+  let lookAt = 0;
   for (;;) {
     const [lock] = await rows(db, taken, sql`select ${taken}`);
     if (lock?.isTaken) return;
-    const holder = tell && (await whoHoldsAdvisoryLock(db, migrationLock));
-    if (holder) tell(`Another process migrates: ${holder}. Waiting until it is done.`);
+    if (tell && performance.now() >= lookAt) {
+      const holder = await whoHoldsAdvisoryLock(db, migrationLock);
+      if (holder) {
+        tell(`Another process migrates: ${holder}. Waiting until it is done.`);
+        lookAt = performance.now() + migrationHolderMs;
+      }
+    }
     await setTimeout(migrationLockRetryMs);
   }
 }

@@ -6,6 +6,7 @@ import { pathToFileURL } from "node:url";
 import { sql } from "drizzle-orm";
 import postgres from "postgres";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { checkForClient } from "../../../src/platform/database/abandoned-sessions.ts";
 import type { Database, OpenDatabase } from "../../../src/platform/database/database.ts";
 import type { Migrations } from "../../../src/platform/database/migrations.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
@@ -173,14 +174,18 @@ describe.runIf(backends.includes("PostgreSQL"))("an index that is built concurre
     await seen(own, async ({ db }) => expect(await indexes(db)).toEqual(isThere));
   });
 
-  test("keeps another process waiting, which says for whom, again and again", async () => {
+  test("keeps another process waiting, which says for whom, again and again, and looks no more often", async () => {
     const { own, builder, commit } = await whileSomebodyWrites();
     const building = migrate(own, [...things, byKind]);
     const pid = await builder();
-    const said: string[] = [];
-    const second = migrate(own, [...things, byKind], (message) => said.push(message));
-    await waitFor(async () => expect(said.length).toBeGreaterThan(2));
-    expect(said[0]).toMatch(
+    const said: { readonly message: string; readonly at: number }[] = [];
+    const second = migrate(own, [...things, byKind], (message) => {
+      said.push({ message, at: performance.now() });
+    });
+    await waitFor(async () => expect(said.length).toBe(2));
+    const [first, again] = said.map(({ at }) => at);
+    expect(Number(again) - Number(first)).toBeGreaterThan(4_000);
+    expect(said[0]?.message).toMatch(
       new RegExp(
         `^Another process migrates: gatepost \\(process ${pid}, user \\w+\\)\\. Waiting until it is done\\.$`,
       ),
@@ -220,6 +225,32 @@ describe.runIf(backends.includes("PostgreSQL"))("an index that is built concurre
     await migrate(own, [...things, byKind]);
     await seen(own, async ({ db }) => expect(await indexes(db)).toEqual(isThere));
   }, 30_000);
+
+  test("is not built for ever where nobody says that the process is gone: the server asks for it", async () => {
+    const own = await migratedDatabase("PostgreSQL");
+    const session = `create table sample.session as select name, setting from pg_settings
+      where name like 'tcp_keepalives_%' or name = 'client_connection_check_interval'`;
+    await migrate(own, [...things, session]);
+    await seen(own, async ({ db }) =>
+      expect(await rows(db, sql`select * from sample.session order by name`)).toEqual([
+        { name: "client_connection_check_interval", setting: "10000" },
+        { name: "tcp_keepalives_count", setting: "3" },
+        { name: "tcp_keepalives_idle", setting: "10" },
+        { name: "tcp_keepalives_interval", setting: "10" },
+      ]),
+    );
+  });
+
+  test("is built as well on a server that knows no such check, or refuses it", async () => {
+    const own = await migratedDatabase("PostgreSQL");
+    await seen(own, async ({ db }) => {
+      await checkForClient(db, "client_connection_look_interval");
+      await checkForClient(db, "client_connection_check_interval", "-1");
+      // What may not be set is another matter.
+      await expect(checkForClient(db, "shared_buffers", "1")).rejects.toThrow();
+      await checkForClient(db);
+    });
+  });
 
   test("is there once where several processes migrate at once", async () => {
     const own = await migratedDatabase("PostgreSQL");
