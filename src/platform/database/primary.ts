@@ -25,19 +25,18 @@ import type { Hosts } from "./hosts.ts";
 import type { Address } from "./settings.ts";
 import { askStanding } from "./standing.ts";
 import type { Timelines } from "./timelines.ts";
+import { Watch } from "./watch.ts";
 
 /**
  * Milliseconds that the other hosts have once one has responded, so that one that is gone does not hold up the rest.
  * It does where it may be a newer primary than the one that was found.
  */
 const patienceMs = 500;
-/** Milliseconds between the beginnings of two looks at the other hosts, a quarter more or less. */
-const watchMs = 800;
 /** Milliseconds between two searches that nobody waits for. */
 const searchPauseMs = 500;
 /**
- * Milliseconds after which every process that reaches a new primary has left the old one: by its next look, which takes
- * two seconds at most.
+ * Milliseconds after which every process that reaches a new primary has left the old one: by its next look, which begins
+ * within 1.05 seconds (watch.ts) and takes two at most.
  */
 const leftMs = 3_250;
 /** The timeline of a cluster in which nobody was ever promoted. */
@@ -74,6 +73,7 @@ export class Primary implements Hosts {
   readonly #askStanding: Dependencies["ask"];
   readonly #logger: Dependencies["logger"];
   readonly #connections = new Set<Connection>();
+  readonly #watches: readonly Watch[];
   /** Questions without a reply, and replies that came too late for the search before. */
   readonly #asked = new Map<Address, Promise<Reply>>();
   readonly #timelines: Timelines;
@@ -88,7 +88,6 @@ export class Primary implements Hosts {
   #doubts = 1;
   /** and how many of them there were before the last search that found the primary. */
   #settled = 0;
-  #isWatching = false;
   #isSearching = false;
   #search: Promise<Address> | undefined;
   /** The last complaint, which is not repeated. */
@@ -99,6 +98,13 @@ export class Primary implements Hosts {
     this.#timelines = timelines;
     this.#askStanding = ask;
     this.#logger = logger;
+    this.#watches = hosts.map(
+      (address) =>
+        new Watch(
+          async () => address !== this.#last && this.#ask(address),
+          () => this.#connections.size > 0,
+        ),
+    );
   }
 
   get #isInDoubt(): boolean {
@@ -139,7 +145,8 @@ export class Primary implements Hosts {
     this.#connections.add(connection);
     this.#timelines.subscribe(this.#leaveOutdated);
     this.#leaveOutdated();
-    void this.#watch();
+    // They look for a primary of a later timeline. A host that hangs, or takes its time, delays no look at another.
+    for (const watch of this.#watches) void watch.start();
   }
 
   closed(connection: Connection, error: Error | undefined): void {
@@ -163,20 +170,6 @@ export class Primary implements Hosts {
       await delay(searchPauseMs * (0.5 + Math.random()), undefined, { ref: false });
     }
     this.#isSearching = false;
-  }
-
-  /**
-   * Looks for a primary of a later timeline, for as long as there are connections. No look waits for one before: a host
-   * that hangs, or takes its time, delays none, not even the next one at itself.
-   */
-  async #watch(): Promise<void> {
-    if (this.#isWatching) return;
-    this.#isWatching = true;
-    while (this.#connections.size > 0) {
-      await delay(watchMs * (0.75 + Math.random() / 2), undefined, { ref: false });
-      for (const address of this.#hosts) if (address !== this.#last) void this.#ask(address);
-    }
-    this.#isWatching = false;
   }
 
   /** Whoever asks, and however late the reply is: what it tells of later timelines counts at once. */

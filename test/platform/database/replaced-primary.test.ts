@@ -99,6 +99,30 @@ describe.runIf(backends.includes("PostgreSQL"))("a primary that was replaced is 
     expect(performance.now() - from).toBeLessThan(2_300);
   });
 
+  test("by two looks at a time at a host that hangs, and no more", async () => {
+    const [address, hangs] = await hangingHost();
+    let [begun, inFlight, most] = [0, 0, 0];
+    const looked: Says = async () => {
+      begun += 1;
+      // The first question is that of the search.
+      const isLook = begun > 1;
+      if (isLook) inFlight += 1;
+      most = Math.max(most, inFlight);
+      try {
+        return await hangs();
+      } finally {
+        if (isLook) inFlight -= 1;
+      }
+    };
+    // The other standby speaks for the primary, so that the search does not wait.
+    await connected([
+      [address, looked],
+      [b, () => follower(1, true)],
+    ]);
+    await waitFor(() => expect(begun).toBeGreaterThan(8), 5);
+    expect(most).toBe(2);
+  });
+
   test("within 3.25 seconds, though its successor takes nearly two to say so", async () => {
     let says = follower(1);
     const { connection, asked } = await connected([
