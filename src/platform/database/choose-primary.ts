@@ -43,6 +43,8 @@ interface Silent {
 interface Heard {
   readonly found: readonly Found[];
   readonly silent: readonly Silent[];
+  /** Hosts that were away a while ago. Another may have been promoted since, and a standby that follows them not know. */
+  readonly returned: ReadonlySet<Address>;
 }
 
 export interface Choice {
@@ -79,9 +81,14 @@ export function newestOf({ timeline, followed = 0 }: Standing): number {
 /**
  * Chooses the primary of the highest timeline, which is none that is lower than one of which anybody knows. Of
  * several, which are for the cluster manager to prevent, it is the one that was used last, or else the first of the
- * list. It is withheld while a host that does not say what it is may be a newer one, and no standby speaks for it.
+ * list. It is withheld while a host that does not say what it is may be a newer one, and no standby speaks for it; none speaks for
+ * one that was away.
  */
-export function choosePrimary({ found, silent }: Heard, known: Known, last: Address | undefined): Choice {
+export function choosePrimary(
+  { found, silent, returned }: Heard,
+  known: Known,
+  last: Address | undefined,
+): Choice {
   const clusters = new Set(found.map(({ standing }) => standing.cluster));
   // Where they do not agree at first, nobody can say which of them is meant.
   const [only] = clusters.size === 1 ? clusters : [];
@@ -92,7 +99,10 @@ export function choosePrimary({ found, silent }: Heard, known: Known, last: Addr
   const roles = found.map((one) => ({ ...one, role: roleOf(one.standing, judged) }));
   const primaries = roles.filter(({ role }) => role === "primary");
   const best = primaries.find(({ address }) => address === last) ?? primaries[0];
-  const isBacked = own.some(({ isReceiving, followed }) => isReceiving === true && followed === newest);
+  const isBacked =
+    best !== undefined &&
+    !returned.has(best.address) &&
+    own.some(({ isReceiving, followed }) => isReceiving === true && followed === newest);
   /** One that wrote an older timeline would have to go away before it could be made a newer primary. */
   const mayBeNewer = ({ before }: Silent) =>
     before === undefined || (before.cluster === cluster && (before.timeline ?? newest) >= newest);

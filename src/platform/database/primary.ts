@@ -22,6 +22,7 @@ import {
 } from "./choose-primary.ts";
 import { type Connection, connectionLost, type Result } from "./connection.ts";
 import type { Hosts } from "./hosts.ts";
+import { hasRefused, isAway, Questions, type Reply } from "./questions.ts";
 import type { Address } from "./settings.ts";
 import { askStanding } from "./standing.ts";
 import type { Timelines } from "./timelines.ts";
@@ -54,34 +55,23 @@ interface Dependencies {
   readonly logger: Readonly<Record<"info" | "warn", (fields: object, message: string) => void>> | undefined;
 }
 
-/** What a host said last; undefined where it has been away since. */
-interface Before {
-  readonly standing: Standing | undefined;
-  /** When it was asked, by performance.now(). */
-  readonly askedAt: number;
-}
-
-/** What became of asking a host. */
-type Reply = Found | { readonly address: Address; readonly error: unknown };
-
 type Replies = ReadonlyMap<Address, Reply>;
 
 const nameOf = ({ host, port }: Address) => `${host}:${port}`;
 
 export class Primary implements Hosts {
   readonly #hosts: readonly Address[];
-  readonly #askStanding: Dependencies["ask"];
   readonly #logger: Dependencies["logger"];
   readonly #connections = new Set<Connection>();
   readonly #watches: readonly Watch[];
-  /** Questions without a reply, and replies that came too late for the search before. */
-  readonly #asked = new Map<Address, Promise<Reply>>();
+  readonly #questions: Questions;
   readonly #timelines: Timelines;
   /** Of the primary that was used last. */
   #cluster: string | undefined;
   #timeline = 0;
   #last: Address | undefined;
-  readonly #before = new Map<Address, Before>();
+  /** Hosts that were away at some time since a search found the primary. */
+  readonly #away = new Set<Address>();
   /** When a read-only transaction raises doubts again, by performance.now(). */
   #readOnlyUntil = 0;
   /** How often there was a reason to search, */
@@ -96,12 +86,12 @@ export class Primary implements Hosts {
   constructor({ hosts, timelines, ask, logger }: Dependencies) {
     this.#hosts = hosts;
     this.#timelines = timelines;
-    this.#askStanding = ask;
     this.#logger = logger;
+    this.#questions = new Questions(ask, (standing) => this.#hear(standing));
     this.#watches = hosts.map(
       (address) =>
         new Watch(
-          async () => address !== this.#last && this.#ask(address),
+          async () => address !== this.#last && this.#questions.ask(address),
           () => this.#connections.size > 0,
         ),
     );
@@ -172,22 +162,6 @@ export class Primary implements Hosts {
     this.#isSearching = false;
   }
 
-  /** Whoever asks, and however late the reply is: what it tells of later timelines counts at once. */
-  async #ask(address: Address): Promise<Reply> {
-    const askedAt = performance.now();
-    try {
-      const standing = await this.#askStanding(address);
-      // Questions overlap: one from before says nothing about what has happened since.
-      if (askedAt >= (this.#before.get(address)?.askedAt ?? 0))
-        this.#before.set(address, { standing, askedAt });
-      this.#hear(standing);
-      return { address, standing };
-    } catch (error) {
-      if (isAway(error)) this.#before.set(address, { standing: undefined, askedAt });
-      return { address, error };
-    }
-  }
-
   #hear(standing: Standing): void {
     this.#timelines.hear(standing.cluster, newestOf(standing));
   }
@@ -198,17 +172,18 @@ export class Primary implements Hosts {
 
   async #find(): Promise<Address> {
     const doubts = this.#doubts;
+    const from = performance.now();
     const { replies, choice } = await this.#askAll();
     this.#complain(choice);
     if (!choice.primary) throw this.#failure(replies, choice);
-    await this.#othersHaveLeft(replies, choice.primary);
+    await this.#othersHaveLeft(replies, from, choice.primary);
     const { address, standing } = choice.primary;
     const { timeline = 0 } = standing;
     if (timeline < highest({ ...this.#known, cluster: standing.cluster }))
       throw noPrimary(`${nameOf(address)} was the primary, and there is a newer one`);
     if (address !== this.#last || timeline !== this.#timeline)
       this.#logger?.info({ primary: nameOf(address), timeline }, "The primary of the database was found");
-    this.#asked.clear();
+    this.#away.clear();
     this.#last = address;
     this.#settled = doubts;
     this.#learn(standing);
@@ -225,13 +200,12 @@ export class Primary implements Hosts {
     const told = Promise.withResolvers<void>();
     const all = Promise.all(
       this.#hosts.map(async (address) => {
-        const asked = this.#asked.get(address) ?? this.#ask(address);
-        this.#asked.set(address, asked);
-        const reply = await asked;
+        const reply = await this.#questions.askInSearch(address);
         if (isOver.signal.aborted) return;
-        this.#asked.delete(address);
+        this.#questions.use(reply);
         replies.set(address, reply);
         if ("standing" in reply) told.resolve();
+        else if (isAway(reply.error)) this.#away.add(address);
       }),
     );
     try {
@@ -250,21 +224,26 @@ export class Primary implements Hosts {
     const found = told.flatMap(({ reply }) => (reply && "standing" in reply ? [reply] : []));
     const silent = told
       .filter(({ reply }) => !reply || ("error" in reply && !isAway(reply.error)))
-      .map(({ address }) => ({ address, before: this.#before.get(address)?.standing }));
-    return choosePrimary({ found, silent }, this.#known, this.#last);
+      .map(({ address }) => ({ address, before: this.#questions.before(address) }));
+    // Once nobody is left to respond, a standby's word counts again: a host that hangs keeps nobody waiting for ever.
+    const returned = replies.size < this.#hosts.length ? this.#away : new Set<Address>();
+    return choosePrimary({ found, silent, returned }, this.#known, this.#last);
   }
 
   /**
    * Waits until nobody uses a primary before this one, where any host may be that: what this process does not reach,
-   * others may.
+   * others may. What was asked before this search began does not count: a host that refused may be back.
+   * @param from when the search began, by performance.now()
    */
-  async #othersHaveLeft(replies: Replies, { address, standing }: Found): Promise<void> {
+  async #othersHaveLeft(replies: Replies, from: number, { address, standing }: Found): Promise<void> {
     const { cluster, timeline = 0 } = standing;
     const isInUse = address === this.#last && timeline === this.#timeline;
     if (isInUse || timeline <= firstTimeline) return;
     const mayWrite = (host: Address) => {
       const reply = replies.get(host);
-      if (!reply || "error" in reply) return !hasRefused(reply?.error);
+      if (host === address) return false;
+      if (!reply || reply.askedAt < from) return true;
+      if ("error" in reply) return !hasRefused(reply.error);
       return reply.standing.timeline !== undefined && reply.standing.timeline < timeline;
     };
     const lastsMs = this.#timelines.heardAt(cluster) + leftMs - performance.now();
@@ -343,23 +322,6 @@ const words: Readonly<Record<Role, string>> = {
   outdated: "writes an old timeline",
   foreign: "belongs to another cluster",
 };
-
-const awayCodes =
-  /^(ECONNREFUSED|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|CONNECT_TIMEOUT)$/;
-
-/**
- * Whether this process gets no connection there, so that it waits for no word of it: a machine that is gone for good
- * would keep it waiting for ever. That proves nothing about others, who may reach the host. 57P03 is said by a server
- * that is starting, and by one that shuts down and lets its sessions go on.
- */
-function isAway(error: unknown): boolean {
-  return sqlState(error) === "57P03" || awayCodes.test(codeOf(error) ?? "");
-}
-
-/** Whether the machine says that nobody listens: a server that has ended takes its sessions with it. */
-function hasRefused(error: unknown): boolean {
-  return codeOf(error) === "ECONNREFUSED";
-}
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

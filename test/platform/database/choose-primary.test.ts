@@ -169,7 +169,7 @@ describe("of what the hosts say", () => {
     ],
   ])("%s is used", (_, hosts, known, last, used, roles) => {
     const found = hosts.map(([address, standing]) => ({ address, standing }));
-    const choice = choosePrimary({ found, silent: [] }, known, last);
+    const choice = choosePrimary({ found, silent: [], returned: new Set() }, known, last);
     expect(choice.primary?.address).toBe(used);
     expect(choice.roles.map(({ role }) => role).join(" ")).toBe(roles);
   });
@@ -195,8 +195,21 @@ describe("of what the hosts say", () => {
       { address: a, standing: primary(2) },
       { address: b, standing: other },
     ];
-    const choice = choosePrimary({ found, silent: [{ address: c, before }] }, second, a);
+    const heard = { found, silent: [{ address: c, before }], returned: new Set<Address>() };
+    const choice = choosePrimary(heard, second, a);
     expect(choice.primary?.address).toBe(used);
     expect(choice.withheld?.address).toBe(used ? undefined : a);
+  });
+
+  test("no standby speaks for a primary that was away, and one speaks for another", () => {
+    const found = [
+      { address: a, standing: primary(2) },
+      { address: b, standing: follower(2, true) },
+    ];
+    const heard = { found, silent: [{ address: c, before: undefined }] };
+    const chosen = (...returned: Address[]) =>
+      choosePrimary({ ...heard, returned: new Set(returned) }, second, a).primary?.address;
+    expect(chosen(a)).toBeUndefined();
+    expect(chosen(c)).toBe(a);
   });
 });

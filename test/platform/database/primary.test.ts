@@ -28,11 +28,12 @@ describe("a search", () => {
     async function ask(address: Address): Promise<Standing> {
       asked.push(address);
       const own = sayings.get(address) ?? [];
-      const said = own.length > 1 ? own.shift() : own[0];
-      if (said === undefined) await delay(silentMs);
+      const saying = own.length > 1 ? own.shift() : own[0];
+      if (saying === undefined) await delay(silentMs);
+      const said = saying instanceof Promise ? await delay(slowMs, await saying) : saying;
       if (said instanceof Error) throw said;
       if (said === undefined) throw late;
-      return said instanceof Promise ? delay(slowMs, await said) : said;
+      return said;
     }
     const hosts = new Primary({
       hosts: says.map(([address]) => address),
@@ -55,7 +56,7 @@ describe("a search", () => {
   const failed = (code: string) => Object.assign(new Error(`it failed with ${code}`), { code });
   const refused = Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
   /** A promise is said slowly. */
-  type Saying = Standing | Error | Promise<Standing> | undefined;
+  type Saying = Standing | Error | Promise<Standing | Error> | undefined;
   /** Longer than a search waits for a host that does not matter. */
   const slowMs = 700;
   const silentMs = 1_000;
@@ -114,16 +115,41 @@ describe("a search", () => {
   test("does not go by what a host said of itself before it went away", async () => {
     const { hosts } = hostsThatSay([
       [a, [primary(2)]],
-      [b, [standby(), Promise.resolve(primary(1)), refused, undefined]],
-      [c, [follower(2, true), follower(2, true), follower(2, true), standby()]],
+      [b, [primary(1), refused, undefined]],
+      [c, [follower(2, true), follower(2, true), standby()]],
     ]);
-    for (let round = 0; round < 3; round += 1) {
+    for (let round = 0; round < 2; round += 1) {
       expect(await hosts.locate()).toBe(a);
       lose(hosts, a);
     }
-    // By then it has come what was asked before.
-    await delay(slowMs);
     await expect(hosts.locate()).rejects.toThrow(/b:2 .* and may be a newer primary/);
+  });
+
+  test("finds no primary that was away by the word of a standby, while its successor takes its time", async () => {
+    const { hosts } = hostsThatSay([
+      [a, [primary(1), refused, primary(1)]],
+      [b, [standby(), standby(), Promise.resolve(primary(2))]],
+      [c, [follower(1, true)]],
+    ]);
+    expect(await hosts.locate()).toBe(a);
+    lose(hosts, a);
+    await expect(hosts.locate()).rejects.toThrow("no host is the primary: a:1 (connect ECONNREFUSED)");
+    expect(await hosts.locate()).toBe(b);
+  });
+
+  test("finds a primary that was away by the word of a standby, once nobody is left to respond", async () => {
+    const { hosts } = hostsThatSay([
+      [a, [primary(1), refused, primary(1)]],
+      [b, [standby(), standby(), undefined, Promise.resolve(primary(2))]],
+      [c, [follower(1, true)]],
+    ]);
+    expect(await hosts.locate()).toBe(a);
+    lose(hosts, a);
+    await expect(hosts.locate()).rejects.toThrow("no host is the primary");
+    expect(await hosts.locate()).toBe(a);
+    // From then on a standby's word is enough again, and nobody waits for what the other host has to say.
+    lose(hosts, a);
+    expect(await hosts.locate()).toBe(a);
   });
 
   test("waits for a host that takes its time, where it may be newer", async () => {
@@ -181,6 +207,19 @@ describe("a search", () => {
     expect(await successor.hosts.locate()).toBe(b);
     expect(await first.hosts.locate()).toBe(a);
     expect(performance.now() - from).toBeLessThan(1_000);
+  });
+
+  test("takes a refusal from before it began for no proof that the primary before has ended", async () => {
+    const { hosts } = hostsThatSay([
+      [a, [Promise.resolve(refused)]],
+      [b, [standby(), primary(2)]],
+    ]);
+    await expect(hosts.locate()).rejects.toThrow("a:1 has not responded, b:2 is a standby");
+    await delay(slowMs);
+    // The host may be back.
+    const from = performance.now();
+    expect(await hosts.locate()).toBe(b);
+    expect(performance.now() - from).toBeGreaterThan(3_000);
   });
 
   test("counts from the first word of a successor, and not from the search that finds it", async () => {
