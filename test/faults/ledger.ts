@@ -28,6 +28,7 @@ export interface Account {
 
 /** A request, or a look at whether a server is ready; by performance.now(). */
 export interface Attempt {
+  readonly of: "request" | "readiness";
   readonly startedAt: number;
   /** Undefined while it is under way. */
   endedAt: number | undefined;
@@ -57,8 +58,8 @@ export class Ledger {
   }
 
   /** Counts an attempt, from its beginning on. @param isRefused says it of what came of it */
-  async attempt<T>(work: () => Promise<T>, isRefused: (result: T) => boolean): Promise<T> {
-    const own: Attempt = { startedAt: performance.now(), endedAt: undefined, isRefused: false };
+  async attempt<T>(of: Attempt["of"], work: () => Promise<T>, isRefused: (result: T) => boolean): Promise<T> {
+    const own: Attempt = { of, startedAt: performance.now(), endedAt: undefined, isRefused: false };
     this.attempts.push(own);
     const result = await work();
     own.endedAt = performance.now();

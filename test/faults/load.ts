@@ -58,7 +58,7 @@ export function createLoad({ members, credentials }: World, ledger: Ledger, peop
   function once(call: Call, { process } = next()): Promise<Reply> {
     const send = () => http.send(process.origin, call);
     // Who is gone is refused nothing.
-    return call.goneAfterMs === undefined ? ledger.attempt(send, isRefusal) : send();
+    return call.goneAfterMs === undefined ? ledger.attempt("request", send, isRefusal) : send();
   }
 
   /**

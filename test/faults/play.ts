@@ -44,8 +44,8 @@ const readinessEveryMs = 200;
 
 export const legend = [
   "A line is red if anything acknowledged was lost or anything answered wrong, if nothing was acknowledged at all, if a",
-  `request or a look at readiness was still refused ${maxRecoveryMs / 1_000} s after the fault's end, or one that began after it took`,
-  `longer than ${quietMs / 1_000} s then, or, where the fault does not concern the bystander, if its p99`,
+  `request or a look at readiness was still refused ${maxRecoveryMs / 1_000} s after the fault's end, or took longer than`,
+  `${quietMs / 1_000} s then, from that end on if it began before, or, where the fault does not concern the bystander, if its p99`,
   `was above ${maxSlowdown} times its usual one: that of the quiet times of the same run, under the same load, or of those`,
   "just before and after the fault, if it is higher: neighbours on the machine come and go. A refused request of the",
   "bystander counts as one that never ended. The short form shows the bystander, and does not judge it.",
@@ -163,6 +163,7 @@ function watchReadiness({ world: { members }, ledger }: Stage): () => void {
     for (const { isUp, process } of members)
       if (isUp)
         void ledger.attempt(
+          "readiness",
           () => look(process.management),
           (isReady) => !isReady,
         );

@@ -7,8 +7,9 @@ import { recoveryOf } from "./recovery.ts";
 /** The fault's end. */
 const since = 100_000;
 
-/** By milliseconds after the fault's end. @param endedAt undefined while it is under way */
+/** A request, by milliseconds after the fault's end. @param endedAt undefined while it is under way */
 const attempt = (startedAt: number, endedAt: number | undefined, isRefused = false): Attempt => ({
+  of: "request",
   startedAt: since + startedAt,
   endedAt: endedAt === undefined ? undefined : since + endedAt,
   isRefused,
@@ -27,8 +28,37 @@ test("the last refusal of a request that began since is the recovery", () => {
   expect(recoveryAt(3_501, ...attempts)).toBe(1_500);
 });
 
-test("what began before the fault's end may be refused, or hang, for as long as it likes", () => {
-  expect(recoveryAt(2_001, right, attempt(-500, 1_900, true), attempt(-10, undefined))).toBe(0);
+test("what ended before the fault did may have been refused, or have hung, for as long as it likes", () => {
+  expect(recoveryAt(2_001, right, attempt(-500, -10, true), attempt(-30_000, -10))).toBe(0);
+});
+
+test("what was under way at the fault's end counts as begun then", () => {
+  // However long it had hung before, it may end soon.
+  expect(recoveryAt(2_001, right, attempt(-30_000, 1_900))).toBe(0);
+  expect(recoveryAt(3_901, right, attempt(-30_000, 1_900, true))).toBe(1_900);
+  for (const ms of [2_010, 5_000, 39_000])
+    expect(recoveryAt(ms, right, attempt(-10, undefined))).toBeUndefined();
+  for (const isRefused of [false, true]) {
+    const hung = attempt(-10, 15_000, isRefused);
+    expect(recoveryAt(17_000, right, hung)).toBeUndefined();
+    expect(recoveryAt(17_001, right, hung)).toBe(15_000);
+  }
+});
+
+test("nothing has recovered while everybody hangs in what began before the fault's end, though all are ready", () => {
+  const hanging = Array.from({ length: 5 }, (_, n) => attempt(-100 * n - 1, undefined));
+  const looks = (ms: number) =>
+    Array.from(
+      { length: ms / 200 },
+      (_, n): Attempt => ({ ...attempt(n * 200, n * 200 + 5), of: "readiness" }),
+    );
+  for (const ms of [2_100, 20_000, 39_000]) expect(recoveryAt(ms, ...hanging, ...looks(ms))).toBeUndefined();
+});
+
+test("nothing has recovered while a look at readiness is refused, or hangs", () => {
+  const look = (...args: Parameters<typeof attempt>): Attempt => ({ ...attempt(...args), of: "readiness" });
+  expect(recoveryAt(5_000, right, look(200, 210, true))).toBe(210);
+  expect(recoveryAt(2_100, right, look(50, undefined))).toBeUndefined();
 });
 
 test("nothing has recovered while a request that began since hangs", () => {
@@ -56,16 +86,19 @@ test("nothing has recovered as long as nothing was answered", () => {
   expect(recoveryAt(10_000)).toBeUndefined();
   expect(recoveryAt(10_000, attempt(-10, 5))).toBeUndefined();
   expect(recoveryAt(10_000, attempt(10, 20, true))).toBeUndefined();
+  // That a process says it is ready is no answer to anybody.
+  expect(recoveryAt(10_000, { ...right, of: "readiness" })).toBeUndefined();
 });
 
 test("the ledger counts an attempt from its beginning on, and until it is told to begin anew", async () => {
   const ledger = new Ledger();
   const response = Promise.withResolvers<number>();
   const asking = ledger.attempt(
+    "request",
     () => response.promise,
     (status) => status === 503,
   );
-  expect(ledger.attempts).toMatchObject([{ endedAt: undefined, isRefused: false }]);
+  expect(ledger.attempts).toMatchObject([{ of: "request", endedAt: undefined, isRefused: false }]);
   response.resolve(503);
   expect(await asking).toBe(503);
   expect(ledger.attempts).toMatchObject([{ endedAt: expect.any(Number), isRefused: true }]);

@@ -1,4 +1,4 @@
-/** When all has recovered from a fault: a rule about what was tried after its end. */
+/** When all has recovered from a fault: a rule about what was tried after its end, or was under way then. */
 import type { Attempt } from "./ledger.ts";
 
 /** Milliseconds without trouble after which all has recovered. What takes longer than that is trouble itself. */
@@ -7,18 +7,22 @@ export const quietMs = 2_000;
 export const longestRecoveryMs = 40_000;
 
 /**
- * What began before the fault's end may still suffer from it, and is not looked at. Of what began later is trouble what
- * was refused, and what hung, whatever came of it in the end. As long as it lasts there is no end of the trouble, nor
- * before something has been answered: who only waits knows nothing.
+ * What ended before the fault did is not looked at, and what was under way then counts as begun at its end: somebody waits
+ * for it. Of these is trouble what was refused, and what hung, whatever came of it in the end. As long as it lasts there
+ * is no end of the trouble, nor before a request that began since has been answered: who only waits knows nothing, and a
+ * process may say that it is ready while nobody gets anything of it.
  * @param since the fault's end
  * @returns milliseconds from the fault's end to the end of the trouble; undefined if it is not known to be over
  */
 export function recoveryOf(attempts: readonly Attempt[], since: number, now: number): number | undefined {
-  const later = attempts.filter(({ startedAt }) => startedAt >= since);
-  if (!later.some(({ endedAt, isRefused }) => endedAt !== undefined && !isRefused)) return undefined;
-  const last = later.reduce((latest, attempt) => {
-    const endedAt = attempt.endedAt ?? now;
-    const isTrouble = attempt.isRefused || endedAt - attempt.startedAt > quietMs;
+  const later = attempts.filter(({ endedAt = now }) => endedAt >= since);
+  const isServed = later.some(
+    ({ of, startedAt, endedAt, isRefused }) =>
+      of === "request" && startedAt >= since && endedAt !== undefined && !isRefused,
+  );
+  if (!isServed) return undefined;
+  const last = later.reduce((latest, { startedAt, endedAt = now, isRefused }) => {
+    const isTrouble = isRefused || endedAt - Math.max(startedAt, since) > quietMs;
     return isTrouble ? Math.max(latest, endedAt) : latest;
   }, since);
   const quietUntil = last + quietMs;
