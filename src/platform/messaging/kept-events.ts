@@ -2,7 +2,9 @@
  * Events that were delivered and are kept for a while, in case the broker loses them with its disk: then they go back to
  * the outbox, at their old positions, so before anything newer of their subjects. A row knows which stream has taken
  * them, by the moment of its making as the broker gives it: a stream that was made anew has none of them. No newer event
- * is delivered to it until all have gone back, and no event is kept as delivered but to the stream of that row.
+ * is delivered to it until all have gone back, and no event is kept as delivered but to the stream of that row. The
+ * exception is what a process delivers to a stream that was made anew while connections stay, before it looks again: the
+ * older events of its subjects come after it.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { type PgSchema, text } from "drizzle-orm/pg-core";

@@ -18,7 +18,8 @@ interface StreamSubscriber extends Subscriber {
 
 /**
  * Publishes events, each to the subject that its type is. Those of one subject are published one
- * after the other, so that their order holds even where one of them fails; those of different subjects at once.
+ * after the other, so that their order holds even where one of them fails; those of different subjects at once. The
+ * order does not hold over a stream that is made anew between two of them, while the connection stays: kept-events.ts.
  * @param kinds all that the service has
  */
 export function publishEvents(

@@ -304,10 +304,30 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
       await isDelivered();
       await waitFor(async () => expect(await received(nats)).toHaveLength(written.length));
       await isDelivered();
+      // Each of these subjects has one event, so that there is no order of theirs.
       expect(idsOf(await received(nats)).sort()).toEqual(idsOf(written).sort());
       expect(await positions("kept_events")).toHaveLength(written.length);
       // Those of the first look have been taken back.
       expect(relay.log.text()).toContain("The broker has lost its events");
+      await relay.stop();
+    });
+
+    test("the exception from their order: what reached a stream that was made anew before that was noticed stays first", async () => {
+      const nats = await ownServer();
+      // A whole batch of the subject, and the first of the next batch.
+      const written = await write(...Array.from({ length: 101 }, () => "a"));
+      let batches = 0;
+      const mayDeliver = async () => {
+        batches += 1;
+        if (batches === 2) await makeAnew(nats);
+      };
+      const relay = await relaying(nats, database.db, { intervalMs: 300, mayDeliver });
+      await waitFor(async () => expect(await received(nats)).toHaveLength(written.length));
+      await isDelivered();
+      const arrived = await received(nats);
+      // It comes again in its place, where the broker drops it; all others are in their order.
+      expect(arrived).toEqual([...written.slice(-1), ...written.slice(0, -1)]);
+      expect(await positions("kept_events")).toHaveLength(written.length);
       await relay.stop();
     });
 
