@@ -14,6 +14,19 @@ export interface Ending {
   readonly acknowledged: readonly number[];
 }
 
+/** What came of a call that was asked again while it was refused. */
+export interface Asked {
+  /** The first response that is no refusal, or the last one. */
+  readonly reply: Reply;
+  readonly by: Member;
+  /** How many came before it. */
+  readonly refused: number;
+  /** Milliseconds of the request that it is the response to. */
+  readonly ms: number;
+  /** Of the longest request, refused or not. */
+  readonly longestMs: number;
+}
+
 interface Pair {
   readonly access: string;
   readonly refresh: string;
@@ -113,16 +126,17 @@ export class Caller {
     this.#http = http;
   }
 
-  /** @returns the first response that is no refusal, or the last one; by whom, how many came before, and how long it took itself */
-  async ask(call: Call): Promise<{ reply: Reply; by: Member; refused: number; ms: number }> {
+  async ask(call: Call): Promise<Asked> {
     const begunAt = performance.now();
+    let longestMs = 0;
     for (let refused = 0; ; refused += 1) {
       const by = serverOf(this.#world);
       const from = performance.now();
       const reply = await this.#http.send(by.process.origin, call);
       const now = performance.now();
-      if (!isRefusal(reply) || now - begunAt > longestRefusalMs)
-        return { reply, by, refused, ms: now - from };
+      const ms = now - from;
+      longestMs = Math.max(longestMs, ms);
+      if (!isRefusal(reply) || now - begunAt > longestRefusalMs) return { reply, by, refused, ms, longestMs };
       await setTimeout(retryMs);
     }
   }

@@ -26,8 +26,8 @@ const atOnce = 64;
 const lookers = 4;
 /** Milliseconds between two looks of one of these. */
 const lookEveryMs = 20;
-/** The shares of the tokens that end before the state begins, and after it. */
-const shares = { before: 0.1, after: 0.3 };
+/** The shares of the tokens that end before the state begins, as it begins, and as it ends; the others while it lasts. */
+const shares = { before: 0.1, asItBegins: 0.1, asItEnds: 0.2 };
 /** Milliseconds, times the number of the round, after which somebody notices that commits wait for the standby. */
 const noticedMs = 2_000;
 /** Active answers that are printed, of each state. */
@@ -91,6 +91,10 @@ class Round {
   readonly #state: StandbyState;
   readonly #figures: Figures;
   readonly #ended: Ended[] = [];
+  /** Whether the state has begun, and does not end yet. */
+  #isOn = false;
+  /** Milliseconds for which commits wait for the standby. */
+  #waitMs = 0;
 
   constructor(stage: Stage, state: StandbyState, figures: Figures) {
     this.#stage = stage;
@@ -131,21 +135,27 @@ class Round {
   ): Promise<void> {
     const [, troubled] = this.#stage.world.standbys;
     if (!troubled) throw new Error("there are not two standbys");
-    const begin = Math.round(stock.length * shares.before);
-    const end = Math.round(stock.length * (1 - shares.after));
+    const place = (share: number) => Math.round(stock.length * share);
+    const begin = place(shares.before);
+    const within = begin + place(shares.asItBegins);
+    const end = stock.length - place(shares.asItEnds);
     await this.#endAll(stock.slice(0, begin));
     if (this.#state.takenOut === "before") await this.#takeOut();
     // Some are under way when it begins, and when it ends.
-    const ending = this.#endAll(stock.slice(begin, end));
+    const first = this.#endAll(stock.slice(begin, within));
     const endState = await this.#state.begin(troubled);
     let last: Promise<void> | undefined;
     try {
+      this.#isOn = true;
+      const ending = Promise.all([first, this.#endAll(stock.slice(within, end))]);
       if (this.#state.takenOut === "afterwards") {
+        this.#waitMs = noticedAfterMs;
         await setTimeout(noticedAfterMs);
         await this.#takeOut();
       }
       if (former.length > 0) await this.#removeClientOf(former);
       await ending;
+      this.#isOn = false;
       last = this.#endAll(stock.slice(end));
     } finally {
       await endState();
@@ -177,14 +187,16 @@ class Round {
     if (!ending) return;
     const { world, ledger, caller } = this.#stage;
     const { way, token, call, acknowledged } = ending;
-    const { reply, by, refused, ms } = await caller.ask(call);
+    const isWithin = this.#isOn;
+    const asked = await caller.ask(call);
+    const { reply, by, refused } = asked;
     const one = { way, token, by, at: performance.now() };
     if (!acknowledged.includes(reply.status)) {
       const after = refused > 0 ? ` after ${refused} refusals` : "";
       ledger.wrong.push(`${way}: ${reply.status}${after} ${JSON.stringify(reply.body)}`);
       return;
     }
-    this.#figures.countEnding(refused, ms);
+    this.#figures.countEnding(asked, isWithin, this.#waitMs);
     if (way === "reuse of a refresh token") ledger.reused.add(authorizationOf(token));
     await this.#look("first", one, serverOf(world, by));
     this.#ended.push(one);
@@ -210,9 +222,9 @@ class Round {
 
   async #look(kind: LookKind, { way, token, by, at }: Ended, server: Member): Promise<void> {
     const figures = this.#figures;
-    const askedAt = performance.now();
+    const [askedAt, isWithin] = [performance.now(), this.#isOn];
     const { outcome, protocol } = await this.#stage.looks.at(server, token);
-    figures.countLook(kind, outcome);
+    figures.countLook(kind, outcome, isWithin);
     if (outcome === "inactive" || outcome === "refused") return;
     const after = `asked ${(askedAt - at).toFixed(1)} ms after the ${way} was acknowledged by ${by.name}`;
     const what = `${this.#state.name}: ${server.name} over ${protocol}: ${outcome}, ${after}`;
