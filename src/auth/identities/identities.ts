@@ -117,9 +117,10 @@ export function createIdentities(db: Database, clock: Clock): Identities {
       }),
 
     async setPassword(id, password) {
+      const checked = password === null ? null : await checkedPassword(password);
       // Said before the work of hashing.
       if (!(await findOne(sql`${identities.id} = ${id}`))) throw identityNotFound("id");
-      const passwordHash = password === null ? null : await hashPassword(password);
+      const passwordHash = checked === null ? null : await hashingRoom.admit(() => hashSecret(checked));
       await change(async (tx) => {
         const updated = await tx
           .update(identities)
@@ -134,11 +135,12 @@ export function createIdentities(db: Database, clock: Clock): Identities {
   };
 }
 
-async function hashPassword(password: string): Promise<string> {
+/** @throws invalid_request for one that is easy to guess */
+async function checkedPassword(password: string): Promise<string> {
   const normalised = normalisePassword(password);
   const message = await passwordProblem(normalised);
   if (message !== undefined) throw invalidInput([{ pointer: "/body/password", message }]);
-  return hashingRoom.admit(() => hashSecret(normalised));
+  return normalised;
 }
 
 function idOf(id: string): SQL {
