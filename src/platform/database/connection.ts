@@ -121,24 +121,29 @@ export class Connection {
   /** Connects, logs in and checks the server. */
   async open(): Promise<void> {
     try {
-      await this.check(this.#options.connectTimeoutMs);
+      await this.#check(this.#options.connectTimeoutMs);
     } catch (error) {
+      // Nothing else is in flight, and a refusal says more of the host than a connection that is lost.
       this.close(error instanceof Error ? error : connectionLost("it could not be opened"));
       throw error;
     }
   }
 
   /** Rejects, and ends the connection, if the server does not respond soon or is not one to use. */
-  async check(timeoutMs = this.#options.checkTimeoutMs): Promise<void> {
-    const deadline = performance.now() + timeoutMs;
-    const query = (text: string) =>
-      this.query(text, { timeoutMs: deadline - performance.now(), isScript: true });
+  async check(): Promise<void> {
     try {
-      this.#standing = await this.#options.check(query);
+      await this.#check(this.#options.checkTimeoutMs);
     } catch (error) {
       this.close(connectionLost("its check failed"));
       throw error;
     }
+  }
+
+  async #check(timeoutMs: number): Promise<void> {
+    const deadline = performance.now() + timeoutMs;
+    const query = (text: string) =>
+      this.query(text, { timeoutMs: deadline - performance.now(), isScript: true });
+    this.#standing = await this.#options.check(query);
   }
 
   /** Runs a statement; several may be in flight, and are then run one after the other. */

@@ -70,8 +70,10 @@ export class Primary implements Hosts {
   #cluster: string | undefined;
   #timeline = 0;
   #last: Address | undefined;
-  /** Hosts that were away at some time since a search found the primary. */
-  readonly #away = new Set<Address>();
+  /** When a search last found it, by performance.now(). */
+  #foundAt = 0;
+  /** Hosts to which a search, or who holds connections, got none since that one began: when, by performance.now(). */
+  readonly #away = new Map<Address, number>();
   /** When a read-only transaction raises doubts again, by performance.now(). */
   #readOnlyUntil = 0;
   /** How often there was a reason to search, */
@@ -142,8 +144,13 @@ export class Primary implements Hosts {
   closed(connection: Connection, error: Error | undefined): void {
     this.#connections.delete(connection);
     if (this.#connections.size === 0) this.#timelines.unsubscribe(this.#leaveOutdated);
-    // 53300: it has no connection left, which says that it is there.
-    if (error && connection.address === this.#last && sqlState(error) !== "53300") this.#doubt();
+    if (isAway(error)) {
+      this.#away.set(connection.address, performance.now());
+      this.#questions.gone(connection.address);
+    }
+    // 53300: it has no connection left, which says that it is there. Without any, nobody would hear of its successor.
+    const isThere = sqlState(error) === "53300" && this.#connections.size > 0;
+    if (error && connection.address === this.#last && !isThere) this.#doubt();
   }
 
   #doubt(): void {
@@ -176,14 +183,15 @@ export class Primary implements Hosts {
     const { replies, choice } = await this.#askAll();
     this.#complain(choice);
     if (!choice.primary) throw this.#failure(replies, choice);
-    await this.#othersHaveLeft(replies, from, choice.primary);
+    await this.#othersHaveLeft(replies, choice.primary);
     const { address, standing } = choice.primary;
     const { timeline = 0 } = standing;
     if (timeline < highest({ ...this.#known, cluster: standing.cluster }))
       throw noPrimary(`${nameOf(address)} was the primary, and there is a newer one`);
     if (address !== this.#last || timeline !== this.#timeline)
       this.#logger?.info({ primary: nameOf(address), timeline }, "The primary of the database was found");
-    this.#away.clear();
+    for (const [host, at] of this.#away) if (at < from) this.#away.delete(host);
+    this.#foundAt = performance.now();
     this.#last = address;
     this.#settled = doubts;
     this.#learn(standing);
@@ -192,7 +200,8 @@ export class Primary implements Hosts {
 
   /**
    * Asks all hosts. Those that take longer than the first one have no part in the choice, unless it hangs on them:
-   * then it is made once they have responded, or it is certain that they do not.
+   * then it is made once they have responded, or it is certain that they do not. A primary that always takes longer is
+   * found by what it said to a search before.
    */
   async #askAll(): Promise<{ readonly replies: Replies; readonly choice: Choice }> {
     const replies = new Map<Address, Reply>();
@@ -200,12 +209,11 @@ export class Primary implements Hosts {
     const told = Promise.withResolvers<void>();
     const all = Promise.all(
       this.#hosts.map(async (address) => {
-        const reply = await this.#questions.askInSearch(address);
-        if (isOver.signal.aborted) return;
-        this.#questions.use(reply);
+        const reply = await this.#questions.askInSearch(address, isOver.signal);
+        if (reply && "error" in reply && isAway(reply.error)) this.#away.set(address, performance.now());
+        if (!reply || isOver.signal.aborted) return;
         replies.set(address, reply);
         if ("standing" in reply) told.resolve();
-        else if (isAway(reply.error)) this.#away.add(address);
       }),
     );
     try {
@@ -220,29 +228,37 @@ export class Primary implements Hosts {
   }
 
   #choose(replies: Replies): Choice {
-    const told = this.#hosts.map((address) => ({ address, reply: replies.get(address) }));
+    const told = this.#hosts.map((address) => ({
+      address,
+      reply: replies.get(address) ?? this.#lateWord(address),
+    }));
     const found = told.flatMap(({ reply }) => (reply && "standing" in reply ? [reply] : []));
     const silent = told
       .filter(({ reply }) => !reply || ("error" in reply && !isAway(reply.error)))
       .map(({ address }) => ({ address, before: this.#questions.before(address) }));
     // Once nobody is left to respond, a standby's word counts again: a host that hangs keeps nobody waiting for ever.
-    const returned = replies.size < this.#hosts.length ? this.#away : new Set<Address>();
+    const returned = replies.size < this.#hosts.length ? new Set(this.#away.keys()) : new Set<Address>();
     return choosePrimary({ found, silent, returned }, this.#known, this.#last);
+  }
+
+  /** That the host is a primary, if it has said so since one was found. Whoever connects to it asks it again. */
+  #lateWord(address: Address): Found | undefined {
+    const standing = this.#questions.before(address, this.#foundAt);
+    return standing?.timeline === undefined ? undefined : { address, standing };
   }
 
   /**
    * Waits until nobody uses a primary before this one, where any host may be that: what this process does not reach,
-   * others may. What was asked before this search began does not count: a host that refused may be back.
-   * @param from when the search began, by performance.now()
+   * others may. What was said to a search before does not count: a host that refused may be back.
    */
-  async #othersHaveLeft(replies: Replies, from: number, { address, standing }: Found): Promise<void> {
+  async #othersHaveLeft(replies: Replies, { address, standing }: Found): Promise<void> {
     const { cluster, timeline = 0 } = standing;
     const isInUse = address === this.#last && timeline === this.#timeline;
     if (isInUse || timeline <= firstTimeline) return;
     const mayWrite = (host: Address) => {
       const reply = replies.get(host);
       if (host === address) return false;
-      if (!reply || reply.askedAt < from) return true;
+      if (!reply) return true;
       if ("error" in reply) return !hasRefused(reply.error);
       return reply.standing.timeline !== undefined && reply.standing.timeline < timeline;
     };

@@ -4,32 +4,28 @@ import { codeOf } from "../base/error-code.ts";
 import type { Found, Standing } from "./choose-primary.ts";
 import type { Address } from "./settings.ts";
 
-/** Milliseconds for which a search takes over a question of one before: it takes two seconds, a pause between them one. */
-const keptMs = 3_000;
-
 /** What became of asking a host. */
-export type Reply = (Found | { readonly address: Address; readonly error: unknown }) & Asked;
+export type Reply = Found | { readonly address: Address; readonly error: unknown };
 
-interface Asked {
+interface Before {
   /** When the host was asked, by performance.now(). */
   readonly askedAt: number;
-}
-
-/** What a host said last; undefined where it has been away since. */
-interface Before extends Asked {
+  /** What it said last; undefined where it has been away since. */
   readonly standing: Standing | undefined;
 }
 
-interface Question extends Asked {
-  readonly reply: Promise<Reply>;
-}
+/**
+ * How many questions of searches a host may have at a time. A search takes half a second at least where a host hangs,
+ * and a question two at most: so a third one waits for a second and a half at most, and mostly for none.
+ */
+const maxOfSearches = 2;
 
 export class Questions {
   readonly #askStanding: (address: Address) => Promise<Standing>;
   readonly #hear: (standing: Standing) => void;
   readonly #before = new Map<Address, Before>();
-  /** Of searches: those without a reply, and those whose reply came too late. */
-  readonly #unused = new Map<Address, Question>();
+  /** Those of searches to each host that have not ended. */
+  readonly #ofSearches = new Map<Address, Set<Promise<Reply>>>();
 
   /**
    * @param askStanding asks a host what it is, which takes two seconds at most
@@ -47,31 +43,41 @@ export class Questions {
       const standing = await this.#askStanding(address);
       this.#remember(address, { standing, askedAt });
       this.#hear(standing);
-      return { address, askedAt, standing };
+      return { address, standing };
     } catch (error) {
       if (isAway(error)) this.#remember(address, { standing: undefined, askedAt });
-      return { address, askedAt, error };
+      return { address, error };
     }
   }
 
-  /** As {@link ask}, but a host has one question of searches at a time: a reply may have been asked for before. */
-  askInSearch(address: Address): Promise<Reply> {
-    const earlier = this.#unused.get(address);
-    const askedAt = performance.now();
-    if (earlier && askedAt - earlier.askedAt < keptMs) return earlier.reply;
-    const reply = this.ask(address);
-    this.#unused.set(address, { askedAt, reply });
+  /**
+   * As {@link ask}, once fewer than two questions of searches before are in flight. What the host says to those is no
+   * reply to this one.
+   * @param isOver whether the search no longer waits
+   * @returns undefined if it does not by then
+   */
+  async askInSearch(address: Address, isOver: AbortSignal): Promise<Reply | undefined> {
+    const inFlight = this.#ofSearches.get(address) ?? new Set();
+    this.#ofSearches.set(address, inFlight);
+    while (inFlight.size >= maxOfSearches) await Promise.race(inFlight);
+    if (isOver.aborted) return undefined;
+    const reply = this.ask(address).finally(() => inFlight.delete(reply));
+    inFlight.add(reply);
     return reply;
   }
 
-  /** The search has taken it into account; the next one asks again. */
-  use({ address }: Reply): void {
-    this.#unused.delete(address);
+  /**
+   * What the host said last, if it has not been away since.
+   * @param since undefined as well unless it was asked after this, by performance.now()
+   */
+  before(address: Address, since = 0): Standing | undefined {
+    const before = this.#before.get(address);
+    return before && before.askedAt > since ? before.standing : undefined;
   }
 
-  /** What the host said last, if it has not been away since. */
-  before(address: Address): Standing | undefined {
-    return this.#before.get(address)?.standing;
+  /** It was noticed otherwise that the host is away. */
+  gone(address: Address): void {
+    this.#remember(address, { standing: undefined, askedAt: performance.now() });
   }
 
   /** Questions overlap: one from before says nothing about what has happened since. */

@@ -30,9 +30,10 @@ export class Watch {
     this.#isOn = true;
     // Processes that have found a primary at the same time do not go on to look at the same time.
     let pauseMs = periodMs * (0.5 + Math.random() / 2);
-    while (this.#isNeeded()) {
+    for (;;) {
       await delay(pauseMs, undefined, { ref: false });
       if (this.#inFlight.size >= maxInFlight) await Promise.race(this.#inFlight);
+      if (!this.#isNeeded()) break;
       const look = this.#look();
       this.#inFlight.add(look);
       void look.then(() => this.#inFlight.delete(look));

@@ -3,62 +3,20 @@ import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
 import type { Standing } from "../../../src/platform/database/choose-primary.ts";
-import { Connection } from "../../../src/platform/database/connection.ts";
-import { Primary } from "../../../src/platform/database/primary.ts";
-import type { Address } from "../../../src/platform/database/settings.ts";
 import { Timelines } from "../../../src/platform/database/timelines.ts";
 import { a, b, c, follower, primary, standby } from "../../support/cluster-hosts.ts";
+import {
+  afterLateMs,
+  full,
+  hostsThatSay,
+  lose,
+  openTo,
+  refused,
+  type Saying,
+  silentMs,
+} from "../../support/saying-hosts.ts";
 
 describe("a search", () => {
-  /**
-   * Hosts that say this, one question after the other; the last is repeated. Those that say undefined have said nothing
-   * after some time.
-   */
-  function hostsThatSay(says: readonly (readonly [Address, Saying[]])[], timelines = new Timelines()) {
-    const asked: Address[] = [];
-    const lines: string[] = [];
-    const log = (_: object, message: string) => void lines.push(message);
-    const sayings = new Map(says);
-    async function ask(address: Address): Promise<Standing> {
-      asked.push(address);
-      const own = sayings.get(address) ?? [];
-      const saying = own.length > 1 ? own.shift() : own[0];
-      if (saying === undefined) await delay(silentMs);
-      const said = saying instanceof Promise ? await delay(slowMs, await saying) : saying;
-      if (said instanceof Error) throw said;
-      if (said === undefined) throw late;
-      return said;
-    }
-    const hosts = new Primary({
-      hosts: says.map(([address]) => address),
-      timelines,
-      ask,
-      logger: { info: log, warn: log },
-    });
-    return { hosts, asked, lines };
-  }
-
-  /** A connection to the address fails. */
-  function lose(hosts: Primary, address: Address): void {
-    const options = {
-      ...{ address, client: {}, prepare: false, timeoutMs: 1, connectTimeoutMs: 1, checkTimeoutMs: 1 },
-      check: async () => undefined,
-    };
-    hosts.closed(new Connection(options, () => undefined), refused);
-  }
-
-  const failed = (code: string) => Object.assign(new Error(`it failed with ${code}`), { code });
-  const refused = Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
-  /** A promise is said slowly. */
-  type Saying = Standing | Error | Promise<Standing | Error> | undefined;
-  /** Longer than a search waits for a host that does not matter. */
-  const slowMs = 700;
-  const silentMs = 1_000;
-  const late = Object.assign(new Error("the database did not respond in time"), {
-    code: "CONNECTION_CLOSED",
-  });
-  const full = Object.assign(new Error("sorry, too many clients already"), { code: "53300" });
-
   test("is shared by those who need it at the same time, and what it found is kept", async () => {
     const { hosts, asked } = hostsThatSay([
       [a, [standby()]],
@@ -69,21 +27,24 @@ describe("a search", () => {
     expect(asked).toEqual([a, b]);
   });
 
-  test("does not wait for a host that says nothing, and asks it no second time meanwhile", async () => {
+  test("does not wait for a host that says nothing, and asks it no third time meanwhile", async () => {
+    const hanging = Promise.withResolvers<Standing>();
     const { hosts, asked } = hostsThatSay([
-      [a, [primary(1), undefined]],
-      [b, [standby(), standby(), primary(2)]],
+      [a, [primary(1), hanging.promise]],
+      [b, [standby(), standby(), standby(), primary(2)]],
     ]);
     expect(await hosts.locate()).toBe(a);
     lose(hosts, a);
-    await expect(hosts.locate()).rejects.toThrow(
-      "no host is the primary: a:1 has not responded, b:2 is a standby",
-    );
+    for (let round = 0; round < 2; round += 1)
+      await expect(hosts.locate()).rejects.toThrow(
+        "no host is the primary: a:1 has not responded, b:2 is a standby",
+      );
     // The host before may be alive: another process may rely on it for some time.
     const from = performance.now();
     expect(await hosts.locate()).toBe(b);
+    expect(asked).toEqual([a, b, a, b, a, b, b]);
     expect(performance.now() - from).toBeGreaterThan(3_000);
-    expect(asked).toEqual([a, b, a, b, b]);
+    hanging.resolve(primary(1));
   });
 
   test.each<[what: string, says: Error | undefined, told: string]>([
@@ -119,15 +80,129 @@ describe("a search", () => {
     await expect(hosts.locate()).rejects.toThrow(/b:2 .* and may be a newer primary/);
   });
 
-  test("finds no primary that was away by the word of a standby, while its successor takes its time", async () => {
+  test.each<[when: string, says: Saying]>([
+    ["at once", refused],
+    ["too late for a search", Promise.resolve(refused)],
+  ])(
+    "finds no primary that was away by the word of a standby, while its successor takes its time: it refused %s",
+    async (_, says) => {
+      const { hosts } = hostsThatSay([
+        [a, [primary(1), says, primary(1)]],
+        [b, [standby(), standby(), Promise.resolve(primary(2))]],
+        [c, [follower(1, true)]],
+      ]);
+      expect(await hosts.locate()).toBe(a);
+      lose(hosts, a);
+      await expect(hosts.locate()).rejects.toThrow("no host is the primary: a:1");
+      await delay(afterLateMs);
+      expect(await hosts.locate()).toBe(b);
+    },
+  );
+
+  test("nor if it refused a connection, and was back before the search began", async () => {
     const { hosts } = hostsThatSay([
-      [a, [primary(1), refused, primary(1)]],
-      [b, [standby(), standby(), Promise.resolve(primary(2))]],
+      [a, [primary(1)]],
+      [b, [standby(), Promise.resolve(primary(2))]],
+      [c, [follower(1, true)]],
+    ]);
+    expect(await hosts.locate()).toBe(a);
+    lose(hosts, a, refused);
+    expect(await hosts.locate()).toBe(b);
+  });
+
+  test("nor if it did so while a search was under way that found it", async () => {
+    const { hosts } = hostsThatSay([
+      [a, [primary(1)]],
+      [b, [standby(), undefined, Promise.resolve(primary(2))]],
       [c, [follower(1, true)]],
     ]);
     expect(await hosts.locate()).toBe(a);
     lose(hosts, a);
-    await expect(hosts.locate()).rejects.toThrow("no host is the primary: a:1 (connect ECONNREFUSED)");
+    const found = hosts.locate();
+    await delay(1);
+    lose(hosts, a, refused);
+    expect(await found).toBe(a);
+    expect(await hosts.locate()).toBe(b);
+  });
+
+  test("does not go by what a host said before it refused a connection", async () => {
+    const { hosts } = hostsThatSay([
+      [a, [primary(1), full]],
+      [b, [standby(), primary(2)]],
+    ]);
+    expect(await hosts.locate()).toBe(a);
+    lose(hosts, a, refused);
+    await expect(hosts.locate()).rejects.toThrow(/a:1 .* and may be a newer primary/);
+  });
+
+  test("asks a host anew that failed too late for the one before", async () => {
+    const { hosts } = hostsThatSay([
+      [a, [primary(1), refused, primary(1)]],
+      [b, [standby(), undefined, primary(2)]],
+      [c, [follower(1, true)]],
+    ]);
+    expect(await hosts.locate()).toBe(a);
+    lose(hosts, a);
+    await expect(hosts.locate()).rejects.toThrow("a:1 (connect ECONNREFUSED), b:2 has not responded");
+    await delay(silentMs);
+    expect(await hosts.locate()).toBe(b);
+  });
+
+  test("asks a host anew that was a standby when it responded too late for the one before", async () => {
+    const { hosts } = hostsThatSay([
+      [a, [primary(1)]],
+      [b, [Promise.resolve(standby()), primary(2)]],
+      [c, [follower(1, true)]],
+    ]);
+    expect(await hosts.locate()).toBe(a);
+    await delay(afterLateMs);
+    lose(hosts, a);
+    expect(await hosts.locate()).toBe(b);
+  });
+
+  test("waits for all hosts where each takes its time, whoever has responded to the one before", async () => {
+    const { hosts } = hostsThatSay([
+      [a, [standby(), Promise.resolve(primary(1))]],
+      [b, [Promise.resolve(standby())]],
+    ]);
+    await expect(hosts.locate()).rejects.toThrow("a:1 is a standby, b:2 has not responded");
+    await delay(afterLateMs);
+    expect(await hosts.locate()).toBe(a);
+  });
+
+  test("finds a primary that always takes its time by what it said to the one before", async () => {
+    const slow = () =>
+      hostsThatSay([
+        [a, [standby()]],
+        [b, [Promise.resolve(primary(1))]],
+      ]);
+    // Its word comes between the two searches, or during the second.
+    await Promise.all(
+      [afterLateMs, 0].map(async (pauseMs) => {
+        const { hosts } = slow();
+        await expect(hosts.locate()).rejects.toThrow("a:1 is a standby, b:2 has not responded");
+        await delay(pauseMs);
+        expect(await hosts.locate()).toBe(b);
+        // Whether it still is one is another question.
+        lose(hosts, b);
+        await expect(hosts.locate()).rejects.toThrow("a:1 is a standby, b:2 has not responded");
+      }),
+    );
+  });
+
+  test("is not begun for a primary that has no connection left, unless there is none by which to hear of another", async () => {
+    const { hosts, asked } = hostsThatSay([
+      [a, [primary(1)]],
+      [b, [standby(), primary(2)]],
+    ]);
+    expect(await hosts.locate()).toBe(a);
+    const open = await openTo(hosts, a);
+    lose(hosts, a, full);
+    expect(await hosts.locate()).toBe(a);
+    expect(asked).toEqual([a, b]);
+    expect(open.isClosed).toBe(false);
+    await open.end();
+    lose(hosts, a, full);
     expect(await hosts.locate()).toBe(b);
   });
 
@@ -161,77 +236,6 @@ describe("a search", () => {
       [c, [Object.assign(new Error("the database system is starting up"), { code: "57P03" })]],
     ]);
     expect(await hosts.locate()).toBe(a);
-  });
-
-  test.each<[what: string, error: Error]>([
-    ["is out of reach", failed("ETIMEDOUT")],
-    ["is not connected to in time", failed("CONNECT_TIMEOUT")],
-    ["has no way to it", failed("EHOSTUNREACH")],
-    ["has no address", failed("ENOTFOUND")],
-    ["takes nobody new, as it starts or shuts down", failed("57P03")],
-    ["is full", full],
-  ])("uses a successor only once others have left a primary before it that %s", async (_, error) => {
-    const { hosts } = hostsThatSay([
-      [a, [primary(1), error]],
-      [b, [standby(), primary(2)]],
-    ]);
-    const started = hostsThatSay([
-      [a, [error]],
-      [b, [primary(2)]],
-      [c, [follower(2, true)]],
-    ]);
-    expect(await hosts.locate()).toBe(a);
-    lose(hosts, a);
-    const from = performance.now();
-    // What a process that has just started does not know is no better.
-    expect(await Promise.all([hosts.locate(), started.hosts.locate()])).toEqual([b, b]);
-    expect(performance.now() - from).toBeGreaterThan(3_000);
-  });
-
-  test("uses a successor at once where the primary before it has ended, or there was none", async () => {
-    const from = performance.now();
-    const successor = hostsThatSay([
-      [a, [refused]],
-      [b, [primary(2)]],
-    ]);
-    const first = hostsThatSay([
-      [a, [primary(1)]],
-      [b, [failed("ETIMEDOUT")]],
-    ]);
-    expect(await successor.hosts.locate()).toBe(b);
-    expect(await first.hosts.locate()).toBe(a);
-    expect(performance.now() - from).toBeLessThan(1_000);
-  });
-
-  test("takes a refusal from before it began for no proof that the primary before has ended", async () => {
-    const { hosts } = hostsThatSay([
-      [a, [Promise.resolve(refused)]],
-      [b, [standby(), primary(2)]],
-    ]);
-    await expect(hosts.locate()).rejects.toThrow("a:1 has not responded, b:2 is a standby");
-    await delay(slowMs);
-    // The host may be back.
-    const from = performance.now();
-    expect(await hosts.locate()).toBe(b);
-    expect(performance.now() - from).toBeGreaterThan(3_000);
-  });
-
-  test("counts from the first word of a successor, and not from the search that finds it", async () => {
-    const timelines = new Timelines();
-    const heardAt = performance.now();
-    timelines.hear("x", 2);
-    await delay(2_000);
-    const { hosts } = hostsThatSay(
-      [
-        [a, [primary(1)]],
-        [b, [primary(2)]],
-      ],
-      timelines,
-    );
-    const from = performance.now();
-    expect(await hosts.locate()).toBe(b);
-    expect(performance.now() - heardAt).toBeGreaterThan(3_200);
-    expect(performance.now() - from).toBeLessThan(2_300);
   });
 
   test("finds no primary older than one of which another search of the process has heard", async () => {

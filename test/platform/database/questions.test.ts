@@ -5,20 +5,20 @@ import type { Standing } from "../../../src/platform/database/choose-primary.ts"
 import { Questions } from "../../../src/platform/database/questions.ts";
 import { a, primary, standby } from "../../support/cluster-hosts.ts";
 
+/** A host whose questions are replied to when the test does so, in any order. */
+function host() {
+  const replies: PromiseWithResolvers<Standing>[] = [];
+  const heard: Standing[] = [];
+  const ask = () => {
+    const reply = Promise.withResolvers<Standing>();
+    replies.push(reply);
+    return reply.promise;
+  };
+  return { questions: new Questions(ask, (standing) => void heard.push(standing)), replies, heard };
+}
+
 describe("what a host said before", () => {
   const failed = (code: string) => Object.assign(new Error(`it failed with ${code}`), { code });
-
-  /** A host whose questions are replied to when the test does so, in any order. */
-  function host() {
-    const replies: PromiseWithResolvers<Standing>[] = [];
-    const heard: Standing[] = [];
-    const ask = () => {
-      const reply = Promise.withResolvers<Standing>();
-      replies.push(reply);
-      return reply.promise;
-    };
-    return { questions: new Questions(ask, (standing) => void heard.push(standing)), replies, heard };
-  }
 
   /** Asked twice; the second question is replied to first. */
   async function overtaken(first: Standing | Error, second: Standing | Error) {
@@ -50,19 +50,40 @@ describe("what a host said before", () => {
     expect((await overtaken(standby(), primary(2))).before).toEqual(primary(2));
   });
 
-  test("is taken over by the next search for three seconds, and then asked for anew", async () => {
+  test("does not count if it was asked for earlier than that", async () => {
     const { questions, replies } = host();
-    const first = questions.askInSearch(a);
-    expect(questions.askInSearch(a)).toBe(first);
-    replies[0]?.resolve(standby());
-    await first;
-    expect(questions.askInSearch(a)).toBe(first);
-    await delay(3_010);
-    const second = questions.askInSearch(a);
-    expect(second).not.toBe(first);
-    replies[1]?.resolve(primary(1));
-    questions.use(await second);
-    expect(questions.askInSearch(a)).not.toBe(second);
+    const from = performance.now();
+    await delay(1);
+    const reply = questions.ask(a);
+    await delay(1);
+    const meanwhile = performance.now();
+    replies[0]?.resolve(primary(1));
+    await reply;
+    expect(questions.before(a, from)).toEqual(primary(1));
+    expect(questions.before(a, meanwhile)).toBeUndefined();
+  });
+});
+
+describe("searches", () => {
+  test("ask a host anew each, two questions at a time", async () => {
+    const { questions, replies } = host();
+    const [isOver, goesOn] = [new AbortController(), new AbortController()];
+    const first = questions.askInSearch(a, isOver.signal);
+    const second = questions.askInSearch(a, isOver.signal);
+    const third = questions.askInSearch(a, isOver.signal);
+    const fourth = questions.askInSearch(a, goesOn.signal);
+    isOver.abort();
+    await delay(1);
+    expect(replies).toHaveLength(2);
+    replies[1]?.resolve(standby());
+    expect(await second).toMatchObject({ standing: standby() });
+    // Nobody waits for what it would say to the third.
+    expect(await third).toBeUndefined();
+    await delay(1);
     expect(replies).toHaveLength(3);
+    replies[2]?.resolve(primary(1));
+    expect(await fourth).toMatchObject({ standing: primary(1) });
+    replies[0]?.resolve(standby());
+    expect(await first).toMatchObject({ standing: standby() });
   });
 });
