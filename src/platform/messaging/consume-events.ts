@@ -22,8 +22,11 @@ const retryMs = 1_000;
 const longestRetryMs = 15_000;
 /** The same for the event itself, at most. It takes longer, so that one that fails each time holds up no other. */
 const longestEventRetryMs = 2 * longestRetryMs;
-/** Milliseconds after which a broker is asked again that is away, which costs nobody anything. */
-const awayMs = 2_000;
+/**
+ * Milliseconds after which a broker is asked again that is away, which costs nobody anything. Few, as the request before
+ * may have waited for three seconds.
+ */
+const awayMs = 1_000;
 
 /**
  * Takes the events of a consumer, one after the other, until stopped; however long the broker is away. What is no event

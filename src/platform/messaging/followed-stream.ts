@@ -20,8 +20,9 @@ interface Options {
   readonly logger: Logger;
   /**
    * Milliseconds for which a look holds, as each costs the broker a request. What is delivered meanwhile to a stream that
-   * has taken its place is kept as delivered to the one before, and so comes again with the rest. The broker drops it then
-   * as a repetition, so that it stays where it is: before the older events of its subject, which come back after it.
+   * has taken its place is kept as delivered to the one before, and so comes again with the rest. It stays where it is,
+   * before the older events of its subject, which come back after it. Where it comes again within the stream's duplicate
+   * window, the broker drops it as a repetition; later than that, the stream has it twice, the second time in its place.
    */
   readonly holdsMs: number;
 }

@@ -32,9 +32,17 @@ export function publishEvents(
   let last = new Map<string, Promise<void>>();
   /** Of the stream that may be published to; undefined: any. */
   let created: string | undefined;
+  /** Something has failed since the stream was last seen: the connection stays while its servers elect a leader. */
+  let isInDoubt = false;
+  async function look(): Promise<string> {
+    isInDoubt = true;
+    const found = await broker.identify(stream);
+    isInDoubt = false;
+    return found;
+  }
   return {
     async identify() {
-      created = await broker.identify(stream);
+      created = await look();
       return created;
     },
     types: [...schemas.keys()],
@@ -55,10 +63,13 @@ export function publishEvents(
       last = new Map();
       // While the broker is away, nothing is looked for that would be delivered to it.
       await broker.connected();
+      if (isInDoubt) await look();
       const [failed] = (await inTime(Promise.allSettled(pending), tooLate)).filter(
         ({ status }) => status === "rejected",
       );
-      if (failed?.status === "rejected") throw failed.reason;
+      if (failed?.status !== "rejected") return;
+      isInDoubt = true;
+      throw failed.reason;
     },
   };
 }

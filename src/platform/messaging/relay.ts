@@ -26,7 +26,10 @@ import { type RelayLease, type RelayLeaseTable, takeRelayLease } from "./relay-l
 export interface Subscriber extends DeliverableTypes {
   /** Delivers one event. */
   deliver(event: CloudEvent): Promise<void> | void;
-  /** Resolves once what was delivered so far has arrived; called before a batch and after it. */
+  /**
+   * Resolves once what was delivered so far has arrived; called before a batch and after it. Rejects also while nothing
+   * can be delivered.
+   */
   flush?(): Promise<void>;
 }
 
@@ -60,8 +63,6 @@ const batchSize = 100;
 const batchMs = 3_000;
 /** Milliseconds between tries, at most. */
 const longestPauseMs = 15_000;
-/** Milliseconds between looks whether a subscriber is there again, which cost the database nothing. */
-const awayMs = 2_000;
 /** Milliseconds that a subscriber may take for one event, and for a flush: the relay has its lease meanwhile. */
 const deliveryTimeoutMs = 5_000;
 
@@ -268,6 +269,12 @@ export function startRelay(settings: RelaySettings): Loop {
     return failure;
   }
 
+  const isThere = () =>
+    flush(settings).then(
+      () => true,
+      () => false,
+    );
+
   /** One look in place of a lease for each part; a database that does not answer is for the parts to tell. */
   async function isEmpty(): Promise<boolean> {
     const { db, outbox, subscribers } = settings;
@@ -288,6 +295,19 @@ export function startRelay(settings: RelaySettings): Loop {
     return true;
   }
 
+  /** @returns the first error: what fails for one part mostly fails for all of them, and is said once */
+  async function relayDue(stopping: AbortSignal): Promise<unknown> {
+    let first: unknown;
+    for (const part of parts.filter(({ dueAt }) => dueAt <= performance.now())) {
+      if (stopping.aborted) break;
+      const failure = await relay(part);
+      first ??= failure;
+      // Where nothing can be delivered, each further part would take as long to fail, and have its lease meanwhile.
+      if (failure !== undefined && !(await isThere())) break;
+    }
+    return first;
+  }
+
   return startLoop(async (stopping) => {
     try {
       // Where nothing waits, nobody else would notice that the stream has lost what it had taken.
@@ -297,17 +317,11 @@ export function startRelay(settings: RelaySettings): Loop {
       if (isIdle) return intervalMs;
     } catch (err) {
       if (reminders.isFailureDue(err)) warn(err);
-      return Math.min(intervalMs * 2, awayMs);
+      // What has failed may have failed for this reason: it is due as soon as the subscribers are there.
+      for (const part of parts) Object.assign(part, { failures: 0, dueAt: 0 });
+      return intervalMs;
     }
-    const due = parts.filter(({ dueAt }) => dueAt <= performance.now());
-    const failures: unknown[] = [];
-    for (const part of due) {
-      if (stopping.aborted) break;
-      const failure = await relay(part);
-      if (failure !== undefined) failures.push(failure);
-    }
-    // What fails for one part mostly fails for all of them, and is said once.
-    const [err] = failures;
+    const err = await relayDue(stopping);
     if (err !== undefined) warn(err);
     // The processes begin with different parts.
     parts.unshift(...parts.splice(Math.floor(Math.random() * count)));

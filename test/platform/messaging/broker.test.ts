@@ -1,5 +1,4 @@
-/** Events over NATS JetStream: a real server, that is killed, loses its disk, and asks for a password over TLS. */
-import { randomUUID } from "node:crypto";
+/** Events over NATS JetStream: a real server, that is killed and loses its disk. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { jetstream, jetstreamManager } from "@nats-io/jetstream";
@@ -9,55 +8,23 @@ import addFormats from "ajv-formats";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { asyncapiDocument } from "../../../scripts/asyncapi.ts";
 import { AuthEvents } from "../../../src/auth/events.ts";
-import { type Broker, createBroker, type DurableConsumer } from "../../../src/platform/messaging/broker.ts";
+import { type Broker, createBroker } from "../../../src/platform/messaging/broker.ts";
 import type { BrokerSettings } from "../../../src/platform/messaging/broker-settings.ts";
 import type { CloudEvent } from "../../../src/platform/messaging/cloud-event.ts";
-import { startConsuming } from "../../../src/platform/messaging/consume-events.ts";
 import { publishEvents } from "../../../src/platform/messaging/publish-events.ts";
 import { captureLog } from "../../support/captured-log.ts";
-import { localhostCertificate } from "../../support/localhost-certificate.ts";
-import { findNats, type Nats, startNats, startNatsCluster } from "../../support/nats.ts";
+import { findNats, type Nats, startNats } from "../../support/nats.ts";
 import { root } from "../../support/program.ts";
 import { stopwatch } from "../../support/stopwatch.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
+import { commonSettings, consumeFrom, consumer, deletionOf, stream, type } from "./deletions-stream.ts";
 
 /** What consumers are promised. */
 const documented: ReturnType<typeof asyncapiDocument> = JSON.parse(
   readFileSync(join(root, "gen/asyncapi/auth.json"), "utf8"),
 );
 const dayMs = 24 * 60 * 60 * 1000;
-const stream = { name: "gatepost-auth", subjects: "auth.>" };
-const { type, message: schema } = AuthEvents.identityDeleted;
-const consumer: DurableConsumer = { stream, name: "reader", subject: type };
-
-function deletionOf(subject: string, id: string = randomUUID()): CloudEvent {
-  return {
-    specversion: "1.0",
-    id,
-    source: "https://id.example.com/api/auth",
-    type,
-    subject,
-    time: "2026-11-21T09:30:15.123Z",
-    datacontenttype: "application/json",
-    data: { identityId: subject },
-  };
-}
-
-/** Collects what is consumed. @param refuse decides whether an event fails this time */
-function consumeFrom(
-  broker: Broker,
-  { logger }: ReturnType<typeof captureLog>,
-  refuse: (event: CloudEvent) => boolean = () => false,
-) {
-  const taken: CloudEvent[] = [];
-  const take = async (event: CloudEvent) => {
-    if (refuse(event)) throw new Error("the database is away");
-    taken.push(event);
-  };
-  const loop = startConsuming({ broker, consumer, schema, take, logger });
-  return { taken, subjects: () => taken.map(({ subject }) => subject), stop: () => loop.stop() };
-}
 
 describe.skipIf(findNats() === undefined)("events over NATS", () => {
   const log = captureLog();
@@ -74,14 +41,7 @@ describe.skipIf(findNats() === undefined)("events over NATS", () => {
   });
 
   function open(settings: Partial<BrokerSettings> = {}): Broker {
-    const defaults = {
-      servers: [nats.url],
-      credentials: undefined,
-      ca: undefined,
-      replicas: 1,
-      retentionDays: 7,
-      replayHours: 0,
-    };
+    const defaults = { ...commonSettings, servers: [nats.url] };
     const broker = createBroker({ settings: { ...defaults, ...settings }, name: "test", logger: log.logger });
     opened.push(broker);
     return broker;
@@ -365,95 +325,6 @@ describe.skipIf(findNats() === undefined)("events over NATS", () => {
     expect(log.text()).toContain("A message of the broker is no event and was left out");
     expect(log.text()).toContain("An event could not be handled and will come again");
   });
-});
-
-/** The number of the server that leads the stream, from 1, as it is in the servers' names. */
-async function leaderOf(servers: string[]): Promise<number> {
-  const connection = await connect({ servers });
-  try {
-    const { cluster } = await (await jetstreamManager(connection)).streams.info(stream.name);
-    return Number(/\d+$/.exec(cluster?.leader ?? "")?.[0]);
-  } finally {
-    await connection.close();
-  }
-}
-
-describe.skipIf(findNats() === undefined)("a cluster of three servers", () => {
-  const log = captureLog();
-  let servers: readonly Nats[];
-  const cleanup = suiteCleanup();
-  beforeAll(async () => {
-    servers = await startNatsCluster();
-    cleanup.defer(async () => void (await Promise.all(servers.map((server) => server.stop()))));
-  });
-
-  test("may lose the one that leads, with its disk: every event that was published arrives, once", async () => {
-    const settings = {
-      servers: servers.map(({ url }) => url),
-      credentials: undefined,
-      ca: undefined,
-      replicas: 3,
-      retentionDays: 7,
-      replayHours: 0,
-    };
-    const broker = createBroker({ settings, name: "test", logger: log.logger });
-    cleanup.defer(() => broker.close());
-    // The servers elect a leader first.
-    await waitFor(() => broker.prepareStream(stream));
-    const reading = consumeFrom(broker, log);
-    const published: string[] = [];
-    const publisher = publishEvents(broker, stream, Object.values(AuthEvents));
-    const publishNext = async () => {
-      const event = deletionOf(`${published.length}`);
-      // As the relay does: again, until it has arrived.
-      await waitFor(async () => {
-        await publisher.deliver(event);
-        await publisher.flush?.();
-      });
-      published.push(event.subject);
-    };
-    await publishNext();
-    const created = await broker.identify(stream);
-    const leader = servers[(await leaderOf(settings.servers)) - 1];
-    await leader?.kill();
-    await publishNext();
-    await waitFor(() => expect(reading.subjects()).toEqual(published));
-    await leader?.restart("lost");
-    await publishNext();
-    expect(published).toHaveLength(3);
-    // It is the stream that it was, so nothing is delivered again.
-    expect(await broker.identify(stream)).toBe(created);
-    await waitFor(() => expect(reading.subjects()).toEqual(published));
-    await reading.stop();
-  });
-});
-
-test.skipIf(findNats() === undefined)("a broker is signed in to over TLS", async () => {
-  await using cleanup = new AsyncDisposableStack();
-  const nats = await startNats({ isSecure: true, user: { name: "relay", password: "s3cret" } });
-  cleanup.defer(() => nats.stop());
-  const open = (settings: Partial<BrokerSettings>) => {
-    const credentials = { user: "relay", password: "s3cret" };
-    const common = {
-      servers: [nats.url],
-      credentials,
-      ca: localhostCertificate.cert,
-      replicas: 1,
-      retentionDays: 7,
-      replayHours: 0,
-    };
-    const broker = createBroker({
-      settings: { ...common, ...settings },
-      name: "test",
-      logger: captureLog().logger,
-    });
-    cleanup.defer(() => broker.close());
-    return broker;
-  };
-  await open({}).prepareStream(stream);
-  const wrong = { user: "relay", password: "wrong" };
-  await expect(open({ credentials: wrong }).prepareStream(stream)).rejects.toThrow(/authorization/i);
-  await expect(open({ ca: undefined }).prepareStream(stream)).rejects.toThrow(/certificate/i);
 });
 
 function byId(a: CloudEvent, b: CloudEvent): number {

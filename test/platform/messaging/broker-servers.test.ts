@@ -1,0 +1,89 @@
+/** The NATS servers that events go through: a cluster that loses one of them, and a server that asks for a password over TLS. */
+import { jetstreamManager } from "@nats-io/jetstream";
+import { connect } from "@nats-io/transport-node";
+import { beforeAll, describe, expect, test } from "vitest";
+import { AuthEvents } from "../../../src/auth/events.ts";
+import { createBroker } from "../../../src/platform/messaging/broker.ts";
+import type { BrokerSettings } from "../../../src/platform/messaging/broker-settings.ts";
+import { publishEvents } from "../../../src/platform/messaging/publish-events.ts";
+import { captureLog } from "../../support/captured-log.ts";
+import { localhostCertificate } from "../../support/localhost-certificate.ts";
+import { findNats, type Nats, startNats, startNatsCluster } from "../../support/nats.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { waitFor } from "../../support/wait-for.ts";
+import { commonSettings, consumeFrom, deletionOf, stream } from "./deletions-stream.ts";
+
+/** The number of the server that leads the stream, from 1, as it is in the servers' names. */
+async function leaderOf(servers: string[]): Promise<number> {
+  const connection = await connect({ servers });
+  try {
+    const { cluster } = await (await jetstreamManager(connection)).streams.info(stream.name);
+    return Number(/\d+$/.exec(cluster?.leader ?? "")?.[0]);
+  } finally {
+    await connection.close();
+  }
+}
+
+describe.skipIf(findNats() === undefined)("a cluster of three servers", () => {
+  const log = captureLog();
+  let servers: readonly Nats[];
+  const cleanup = suiteCleanup();
+  beforeAll(async () => {
+    servers = await startNatsCluster();
+    cleanup.defer(async () => void (await Promise.all(servers.map((server) => server.stop()))));
+  });
+
+  test("may lose the one that leads, with its disk: every event that was published arrives, once", async () => {
+    const settings = { ...commonSettings, servers: servers.map(({ url }) => url), replicas: 3 };
+    const broker = createBroker({ settings, name: "test", logger: log.logger });
+    cleanup.defer(() => broker.close());
+    // The servers elect a leader first.
+    await waitFor(() => broker.prepareStream(stream));
+    const reading = consumeFrom(broker, log);
+    const published: string[] = [];
+    const publisher = publishEvents(broker, stream, Object.values(AuthEvents));
+    const publishNext = async () => {
+      const event = deletionOf(`${published.length}`);
+      // As the relay does: again, until it has arrived.
+      await waitFor(async () => {
+        await publisher.deliver(event);
+        await publisher.flush?.();
+      });
+      published.push(event.subject);
+    };
+    await publishNext();
+    const created = await broker.identify(stream);
+    const leader = servers[(await leaderOf(settings.servers)) - 1];
+    await leader?.kill();
+    await publishNext();
+    await waitFor(() => expect(reading.subjects()).toEqual(published));
+    await leader?.restart("lost");
+    await publishNext();
+    expect(published).toHaveLength(3);
+    // It is the stream that it was, so nothing is delivered again.
+    expect(await broker.identify(stream)).toBe(created);
+    await waitFor(() => expect(reading.subjects()).toEqual(published));
+    await reading.stop();
+  });
+});
+
+test.skipIf(findNats() === undefined)("a broker is signed in to over TLS", async () => {
+  await using cleanup = new AsyncDisposableStack();
+  const nats = await startNats({ isSecure: true, user: { name: "relay", password: "s3cret" } });
+  cleanup.defer(() => nats.stop());
+  const open = (settings: Partial<BrokerSettings>) => {
+    const credentials = { user: "relay", password: "s3cret" };
+    const common = { ...commonSettings, servers: [nats.url], credentials, ca: localhostCertificate.cert };
+    const broker = createBroker({
+      settings: { ...common, ...settings },
+      name: "test",
+      logger: captureLog().logger,
+    });
+    cleanup.defer(() => broker.close());
+    return broker;
+  };
+  await open({}).prepareStream(stream);
+  const wrong = { user: "relay", password: "wrong" };
+  await expect(open({ credentials: wrong }).prepareStream(stream)).rejects.toThrow(/authorization/i);
+  await expect(open({ ca: undefined }).prepareStream(stream)).rejects.toThrow(/certificate/i);
+});

@@ -1,0 +1,48 @@
+/** What the tests of the broker publish and read: one stream, one consumer of it, and deletions of identities. */
+import { randomUUID } from "node:crypto";
+import { AuthEvents } from "../../../src/auth/events.ts";
+import type { Broker, DurableConsumer } from "../../../src/platform/messaging/broker.ts";
+import type { CloudEvent } from "../../../src/platform/messaging/cloud-event.ts";
+import { startConsuming } from "../../../src/platform/messaging/consume-events.ts";
+import type { captureLog } from "../../support/captured-log.ts";
+
+export const stream = { name: "gatepost-auth", subjects: "auth.>" };
+export const { type, message: schema } = AuthEvents.identityDeleted;
+export const consumer: DurableConsumer = { stream, name: "reader", subject: type };
+
+/** How a server without sign-in is reached, where nothing else is set. */
+export const commonSettings = {
+  credentials: undefined,
+  ca: undefined,
+  replicas: 1,
+  retentionDays: 7,
+  replayHours: 0,
+};
+
+export function deletionOf(subject: string, id: string = randomUUID()): CloudEvent {
+  return {
+    specversion: "1.0",
+    id,
+    source: "https://id.example.com/api/auth",
+    type,
+    subject,
+    time: "2026-11-21T09:30:15.123Z",
+    datacontenttype: "application/json",
+    data: { identityId: subject },
+  };
+}
+
+/** Collects what is consumed. @param refuse decides whether an event fails this time */
+export function consumeFrom(
+  broker: Broker,
+  { logger }: ReturnType<typeof captureLog>,
+  refuse: (event: CloudEvent) => boolean = () => false,
+) {
+  const taken: CloudEvent[] = [];
+  const take = async (event: CloudEvent) => {
+    if (refuse(event)) throw new Error("the database is away");
+    taken.push(event);
+  };
+  const loop = startConsuming({ broker, consumer, schema, take, logger });
+  return { taken, subjects: () => taken.map(({ subject }) => subject), stop: () => loop.stop() };
+}
