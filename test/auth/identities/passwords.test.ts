@@ -1,4 +1,5 @@
 /** Passwords that are guessed first are refused, and those that were set before stay as they are. */
+import { randomUUID } from "node:crypto";
 import { globSync, readFileSync } from "node:fs";
 import { dictionary } from "@zxcvbn-ts/language-common";
 import { beforeAll, describe, expect, test } from "vitest";
@@ -54,6 +55,19 @@ describe("a password", () => {
       expect((await logIn(id, password)).status).toBe(200);
     },
   );
+
+  test("that is refused is a 400 also for an identity that is not there, for which another one is a 404", async () => {
+    const id = randomUUID();
+    const errors = [{ pointer: "/body/password", message: expect.stringMatching(common) }];
+    expect(await setPassword(id, "password")).toMatchObject({
+      status: 400,
+      body: { code: "invalid_request", errors },
+    });
+    expect(await setPassword(id, "correct horse")).toMatchObject({
+      status: 404,
+      body: { code: "identity_not_found" },
+    });
+  });
 
   test("is refused if it is among the 10,000 most common ones, and long enough to be one", async () => {
     const listed = Object.values(dictionary["passwords-common"]).slice(0, 10_000);
