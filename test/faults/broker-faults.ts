@@ -1,7 +1,13 @@
 /** What happens to NATS, and to the events on it: deletions of identities, which push must act on once each. */
 import { randomInt } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
-import { jetstream, jetstreamManager, type StreamInfo } from "@nats-io/jetstream";
+import {
+  type ClusterInfo,
+  JetStreamApiCodes,
+  JetStreamApiError,
+  jetstream,
+  jetstreamManager,
+} from "@nats-io/jetstream";
 import { headers } from "@nats-io/transport-node";
 import { authEventStream } from "../../src/auth/events.ts";
 import { deletionsConsumer } from "../../src/push/events.ts";
@@ -13,6 +19,8 @@ import type { WorldOptions } from "./world.ts";
 const messageId = "Nats-Msg-Id";
 /** Milliseconds for which push gets its events from somebody who returns them. */
 const interferenceMs = 6_000;
+/** Milliseconds within which three servers of NATS have elected, and have got what one of them lost. */
+const ledMs = 10_000;
 
 const oneServer = (): WorldOptions => ({ broker: async () => [await startNats()] });
 const threeServers = (): WorldOptions => ({ broker: startNatsCluster });
@@ -115,12 +123,33 @@ const reorder: Fault = {
     }),
 };
 
-/** The stream as its leader has it; undefined while it has none. */
-function lookAtStream(broker: readonly Nats[]): Promise<StreamInfo | undefined> {
+const isGone = (error: unknown) =>
+  error instanceof JetStreamApiError &&
+  [JetStreamApiCodes.StreamNotFound, JetStreamApiCodes.ConsumerNotFound].some((code) => code === error.code);
+
+/**
+ * Who has the stream, and the place of its reader, as their leaders say.
+ * @returns undefined while one of them has no leader; none where one of them is gone, as no election brings it back
+ */
+function lookAtClusters(broker: readonly Nats[]): Promise<readonly ClusterInfo[] | undefined> {
   return withBroker(broker, async (connection) => {
-    const { streams } = await jetstreamManager(connection, { timeout: 1_000 });
-    return streams.info(authEventStream.name);
-  }).catch(() => undefined);
+    const { streams, consumers } = await jetstreamManager(connection, { timeout: 1_000 });
+    const found = await Promise.all([
+      streams.info(authEventStream.name),
+      consumers.info(authEventStream.name, deletionsConsumer.name),
+    ]);
+    const clusters = found.flatMap(({ cluster }) => (cluster?.leader ? [cluster] : []));
+    return clusters.length === found.length ? clusters : undefined;
+  }).catch((error: unknown) => (isGone(error) ? [] : undefined));
+}
+
+/** Until both have a leader, and it holds what is expected of them; for a while. */
+async function untilLed(
+  broker: readonly Nats[],
+  holds: (cluster: ClusterInfo) => boolean = () => true,
+): Promise<void> {
+  const end = performance.now() + ledMs;
+  while (performance.now() < end && !(await lookAtClusters(broker))?.every(holds)) await setTimeout(100);
 }
 
 const diskLost: Fault = {
@@ -130,22 +159,25 @@ const diskLost: Fault = {
   world: threeServers,
   async play(scene) {
     const { broker } = deletionsOf(scene);
-    const leader = (await lookAtStream(broker))?.cluster?.leader ?? "";
-    const victim = broker[Number(/\d+$/.exec(leader)?.[0]) - 1];
+    await untilLed(broker);
+    const [stream] = (await lookAtClusters(broker)) ?? [];
+    const victim = broker[Number(/\d+$/.exec(stream?.leader ?? "")?.[0]) - 1];
     if (!victim) throw new Error("nobody leads the stream");
     await victim.kill();
     await setTimeout(5_000);
     await victim.restart("lost");
+    // NATS elects a leader 3 to 10 s after it has lost one: the time-out of its servers is random, and begins anew if
+    // none of them gets enough votes. Until then it accepts no event and delivers none.
+    await untilLed(broker);
   },
   /** Before the next one goes, this one must have got what it had lost. */
   async settle(scene) {
     const { broker } = deletionsOf(scene);
-    for (;;) {
-      const { leader, replicas = [] } = (await lookAtStream(broker))?.cluster ?? {};
-      const areCurrent = replicas.length === broker.length - 1 && replicas.every(({ current }) => current);
-      if (leader !== undefined && areCurrent) return;
-      await setTimeout(200);
-    }
+    await untilLed(
+      broker,
+      ({ replicas = [] }) =>
+        replicas.length === broker.length - 1 && replicas.every(({ current }) => current),
+    );
   },
 };
 

@@ -19,6 +19,8 @@ export interface Asked {
   /** The first response that is no refusal, or the last one. */
   readonly reply: Reply;
   readonly by: Member;
+  /** When it was asked for the first time, by performance.now(). */
+  readonly askedAt: number;
   /** How many came before it. */
   readonly refused: number;
   /** Milliseconds of the request that it is the response to. */
@@ -115,11 +117,13 @@ export function serverOf({ members }: World, but?: Member): Member {
   return found;
 }
 
+/** Identities that were made, by all callers: no two of a deployment have one phone number. */
+let people = 0;
+
 /** Somebody who makes tokens, and ends them: tries again at the next server while it is refused, for a while. */
 export class Caller {
   readonly #world: World;
   readonly #http: HttpClient;
-  #people = 0;
 
   constructor(world: World, http: HttpClient) {
     this.#world = world;
@@ -127,7 +131,7 @@ export class Caller {
   }
 
   async ask(call: Call): Promise<Asked> {
-    const begunAt = performance.now();
+    const askedAt = performance.now();
     let longestMs = 0;
     for (let refused = 0; ; refused += 1) {
       const by = serverOf(this.#world);
@@ -136,7 +140,8 @@ export class Caller {
       const now = performance.now();
       const ms = now - from;
       longestMs = Math.max(longestMs, ms);
-      if (!isRefusal(reply) || now - begunAt > longestRefusalMs) return { reply, by, refused, ms, longestMs };
+      if (!isRefusal(reply) || now - askedAt > longestRefusalMs)
+        return { reply, by, askedAt, refused, ms, longestMs };
       await setTimeout(retryMs);
     }
   }
@@ -145,8 +150,8 @@ export class Caller {
   async #signIn(as: string): Promise<{ id: string; pair: Pair }> {
     const { credentials } = this.#world;
     const id = randomUUID();
-    this.#people += 1;
-    const json = { id, phone: `+1415${2_000_000 + this.#people}` };
+    people += 1;
+    const json = { id, phone: `+1415${2_000_000 + people}` };
     // 409: an earlier try was done.
     await this.#expect({ method: "POST", path: "/v1/identities", as: credentials.internal, json }, 200, 409);
     return { id, pair: await this.#pair(as, { grant_type: "auth", auth_id: id }) };

@@ -23,7 +23,7 @@ export interface Call {
 }
 
 /** Milliseconds that a caller waits: longer than any time limit of the product. */
-const patienceMs = 15_000;
+export const patienceMs = 15_000;
 
 /** Basic credentials. */
 export const basic = (id: string, secret: string): string =>

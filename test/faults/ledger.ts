@@ -42,17 +42,17 @@ export class Ledger {
   /** Authorizations that may have ended as reuse: those that have been counted, and those that a fault has ended so. */
   readonly reused = new Set<string>();
   acknowledged = 0;
-  /** Since it began to count. */
+  /** Since it began to count, with those that were under way then. */
   attempts: Attempt[] = [];
   /** Acknowledged, and not there afterwards; in words. */
   lost: string[] = [];
   /** Responses that no fault excuses; in words. */
   wrong: string[] = [];
 
-  /** Begins to count anew; what was acknowledged stays. */
+  /** Begins to count anew; what was acknowledged stays, and what is under way may hang from now on. */
   begin(): void {
     this.acknowledged = 0;
-    this.attempts = [];
+    this.attempts = this.attempts.filter(({ endedAt }) => endedAt === undefined);
     this.lost = [];
     this.wrong = [];
   }

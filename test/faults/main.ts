@@ -1,9 +1,10 @@
 /**
- * `npm run test:faults [-- <fault>…] [-- --short]`: a deployment of the auth service on a PostgreSQL of its own, under
+ * `npm run test:faults [-- <fault>… --short --rounds N]`: a deployment of the auth service on a PostgreSQL of its own, under
  * load, and one fault after the other. Afterwards what was acknowledged is compared with what is there. It prints a
  * table and fails if a line of it is red.
  */
 import { performance } from "node:perf_hooks";
+import { inspect, parseArgs } from "node:util";
 import { ROOT, say } from "../../scripts/command.ts";
 import { columns } from "../support/table.ts";
 import { brokerFaults } from "./broker-faults.ts";
@@ -64,10 +65,9 @@ async function openStage(
   return { world, ledger, load, bystander, usual: [] };
 }
 
-/** Plays faults that share a deployment. */
-async function playAll(group: readonly Fault[], isShort: boolean): Promise<Result[]> {
+/** Plays faults that share a deployment. Rejects if one cannot be played to its end: the deployment is of no use then. */
+async function playAll(group: readonly Fault[], isShort: boolean): Promise<void> {
   await using cleanup = new AsyncDisposableStack();
-  const results: Result[] = [];
   const started = performance.now();
   const stage = await openStage(
     group[0]?.world?.() ?? { servers: isShort ? [{}, {}] : [{}, {}, {}] },
@@ -79,11 +79,13 @@ async function playAll(group: readonly Fault[], isShort: boolean): Promise<Resul
     `PostgreSQL and ${stage.world.members.length} servers are up and under load (${secondsSince(started)})`,
   );
   for (const fault of group.flatMap((one) =>
-    Array.from({ length: isShort ? 1 : (one.rounds ?? 1) }, () => one),
+    Array.from({ length: givenRounds ?? (isShort ? 1 : (one.rounds ?? 1)) }, () => one),
   )) {
     say(`${fault.name}: ${fault.what}`);
     const from = performance.now();
-    const result = await play(fault, stage, isShort);
+    const result = await play(fault, stage, isShort).catch((cause: unknown) => {
+      throw new Error(`${fault.name} could not be played to its end`, { cause });
+    });
     results.push(result);
     const found = objections(result);
     say(`${found.length === 0 ? "ok    " : "FAILED"} ${fault.name} (${secondsSince(from)})`);
@@ -91,7 +93,6 @@ async function playAll(group: readonly Fault[], isShort: boolean): Promise<Resul
     if (found.length > 0) for (const line of defects(stage)) say(`       ${line}`);
   }
   await stage.load.pause();
-  return results;
 }
 
 /** What the servers have logged as their own defects. */
@@ -144,9 +145,14 @@ function table(results: readonly Result[]): string[] {
 }
 
 process.chdir(ROOT);
-const args = process.argv.slice(2);
-const isShort = args.includes("--short");
-const wanted = args.filter((argument) => !argument.startsWith("--"));
+const { values: options, positionals: wanted } = parseArgs({
+  options: { short: { type: "boolean", default: false }, rounds: { type: "string" } },
+  allowPositionals: true,
+});
+const isShort = options.short;
+const givenRounds = options.rounds === undefined ? undefined : Number(options.rounds);
+if (givenRounds !== undefined && !(Number.isInteger(givenRounds) && givenRounds > 0))
+  throw new Error("--rounds is how often each fault is to be played, such as 10.");
 const unknown = wanted.find((name) => !faults.some((fault) => fault.name === name));
 if (unknown !== undefined)
   throw new Error(`There is no fault ${unknown}; there are ${faults.map(({ name }) => name).join(", ")}.`);
@@ -155,6 +161,7 @@ const chosen = faults.filter(({ name, short }) =>
 );
 
 const results: Result[] = [];
+const notPlayed: unknown[] = [];
 const left: string[] = [];
 const possible = chosen.filter((fault) => {
   const reason = fault.impossible?.();
@@ -162,13 +169,15 @@ const possible = chosen.filter((fault) => {
   return reason === undefined;
 });
 for (const group of Map.groupBy(possible, ({ world }) => world).values())
-  results.push(...(await playAll(group, isShort)));
+  await playAll(group, isShort).catch((error: unknown) => notPlayed.push(error));
 
 say();
 for (const line of table(results)) say(line);
 say();
 for (const line of legend) say(line);
 for (const line of left) say(`Left out: ${line}.`);
+for (const error of notPlayed) say(inspect(error));
 const red = results.filter((result) => objections(result).length > 0).length;
-say(`${results.length - red} passed, ${red} failed`);
-process.exit(red > 0 ? 1 : 0);
+const failed = red + notPlayed.length;
+say(`${results.length - red} passed, ${failed} failed`);
+process.exit(failed > 0 ? 1 : 0);

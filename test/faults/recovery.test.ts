@@ -106,6 +106,30 @@ test("the ledger counts an attempt from its beginning on, and until it is told t
   expect(ledger.attempts).toEqual([]);
 });
 
+test("what is under way as the ledger begins anew is counted, so that nothing has recovered while it hangs", async () => {
+  const ledger = new Ledger();
+  const response = Promise.withResolvers<number>();
+  const ask = (status: number | Promise<number>) =>
+    ledger.attempt(
+      "request",
+      async () => status,
+      (one) => one === 503,
+    );
+  await ask(503);
+  const hanging = ask(response.promise);
+  ledger.begin();
+  expect(ledger.attempts).toMatchObject([{ endedAt: undefined }]);
+  const faultEnd = performance.now();
+  await ask(200);
+  const recovery = () => recoveryOf(ledger.attempts, faultEnd, faultEnd + 10_000);
+  expect(recovery()).toBeUndefined();
+  response.resolve(503);
+  await hanging;
+  // It was refused since, and is counted once.
+  expect(recovery()).toBeGreaterThan(0);
+  expect(ledger.attempts.filter(({ isRefused }) => isRefused)).toHaveLength(1);
+});
+
 test("a line is red if its load acknowledged nothing, or it recovered late", () => {
   const good: Result = {
     fault: { name: "a", what: "b", short: true, concerns: "everybody", play: async () => undefined },

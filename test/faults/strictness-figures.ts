@@ -1,4 +1,4 @@
-/** What was seen in a state of a standby, and whether it proves anything. */
+/** What was seen in a state of a standby, each time that it was played, and whether that proves anything. */
 import { percentiles } from "../bench/percentiles.ts";
 import type { Asked } from "./endings.ts";
 import type { Look } from "./looks.ts";
@@ -10,16 +10,31 @@ export type LookKind = (typeof lookKinds)[number];
 /** The primary is there in every state, so that most looks and most endings find what they need. */
 const minShare = 0.5;
 /**
- * Milliseconds that a request of an ending may take, beside those for which commits waited for a standby: most of them
- * and any of them. It waits 2.2 seconds until the leases of a standby that was taken out have run out; where three times
- * as much as its two cores can do was asked of the machine, half took less than two seconds, and the longest ten.
+ * Milliseconds that most endings may take, beside those for which commits waited for a standby. It waits 2.2 seconds until
+ * the leases of a standby that was taken out have run out; where three times as much as its two cores can do was asked of
+ * the machine, half took less than two seconds.
  */
-const patienceMs = { most: 5_000, any: 10_000 };
+const promptMs = 5_000;
+/**
+ * Milliseconds that any request of an ending may take, whatever it waits for: the service answers 503 after ten seconds,
+ * and a busy machine is late. A caller gives up later than that: its patience must be longer, or nothing ever hangs.
+ */
+const hungMs = 12_000;
 
 const percent = (share: number) => `${(share * 100).toFixed(share > 0.99 && share < 1 ? 1 : 0)} %`;
 
 const inMs = (ms: number) => `${ms.toFixed(0)} ms`;
 
+/** Looks of a kind. */
+interface Looked {
+  all: number;
+  refused: number;
+}
+
+/** Of them, those that told something. 0 if there were none. */
+const answeredOf = ({ all, refused }: Looked) => (all === 0 ? 0 : (all - refused) / all);
+
+/** Those of a state, played once: that all is well in one round makes up for nothing in another. */
 export class Figures {
   ended = 0;
   /** Endings that were asked for while the state lasted, by a request of their own. */
@@ -29,35 +44,42 @@ export class Figures {
   /** Endings of which a request hung. */
   #hung = 0;
   /** Milliseconds of the longest request of an ending. */
-  #longestMs = 0;
+  #longestMs = -Infinity;
   /** The most refusals before an acknowledgement. */
   #mostRefusals = 0;
   /** All refusals; their callers tried again. */
   #refusals = 0;
   active = 0;
   /** Those that began while the state lasted. */
-  readonly #looks = { first: { all: 0, refused: 0 }, later: { all: 0, refused: 0 } };
-  /** Milliseconds of the requests that were acknowledged. */
+  readonly #looks: Readonly<Record<LookKind, Looked>> = {
+    first: { all: 0, refused: 0 },
+    later: { all: 0, refused: 0 },
+  };
+  /** Milliseconds of the requests that acknowledged an ending which was asked for while the state lasted. */
   readonly #ms: number[] = [];
 
   /**
    * Counts an ending that was acknowledged.
    * @param isWithin whether it was asked for while the state lasted: before it and after it all is well
-   * @param waitMs for which commits waited for the standby, as nobody took it out
+   * @param waitedUntil when commits ceased to wait for the standby, by performance.now(): whoever asked later waited for
+   *   nobody; Infinity while they wait
    */
   countEnding(
-    { refused, ms, longestMs }: Pick<Asked, "refused" | "ms" | "longestMs">,
+    { askedAt, refused, ms, longestMs }: Pick<Asked, "askedAt" | "refused" | "ms" | "longestMs">,
     isWithin: boolean,
-    waitMs: number,
+    waitedUntil: number,
   ): void {
     this.ended += 1;
-    if (isWithin) this.#endings += 1;
-    if (isWithin && refused === 0 && ms <= waitMs + patienceMs.most) this.#prompt += 1;
-    if (longestMs > waitMs + patienceMs.any) this.#hung += 1;
+    if (isWithin) {
+      const waitMs = Math.max(0, waitedUntil - askedAt);
+      this.#endings += 1;
+      if (refused === 0 && ms <= waitMs + promptMs) this.#prompt += 1;
+      this.#ms.push(ms);
+    }
+    if (longestMs > hungMs) this.#hung += 1;
     this.#longestMs = Math.max(this.#longestMs, longestMs);
     this.#refusals += refused;
     this.#mostRefusals = Math.max(this.#mostRefusals, refused);
-    this.#ms.push(ms);
   }
 
   /** @param isWithin whether it began while the state lasted */
@@ -69,25 +91,19 @@ export class Figures {
     if (outcome === "refused") looks.refused += 1;
   }
 
-  /** Of the looks of a kind: those that told something. 0 if there were none. */
-  #answered(kind: LookKind): number {
-    const { all, refused } = this.#looks[kind];
-    return all === 0 ? 0 : (all - refused) / all;
-  }
-
   /** Why it proves nothing; in words. */
   objections(): string[] {
     const found = lookKinds
-      .filter((kind) => this.#answered(kind) < minShare)
-      .map((kind) => `only ${percent(this.#answered(kind))} of the ${kind} looks were answered`);
+      .filter((kind) => answeredOf(this.#looks[kind]) < minShare)
+      .map((kind) => `only ${percent(answeredOf(this.#looks[kind]))} of the ${kind} looks were answered`);
     // Not where there is none at all, either.
     if (!(this.#prompt / this.#endings >= minShare))
       found.push(
-        `only ${this.#prompt} of ${this.#endings} endings were neither refused at first nor took ${patienceMs.most / 1_000} s longer than commits waited`,
+        `only ${this.#prompt} of ${this.#endings} endings were neither refused at first nor took ${promptMs / 1_000} s longer than commits waited`,
       );
     if (this.#hung > 0)
       found.push(
-        `${this.#hung} endings hung for more than ${patienceMs.any / 1_000} s longer than commits waited, at most ${inMs(this.#longestMs)}`,
+        `${this.#hung} endings hung for more than ${hungMs / 1_000} s, at most ${inMs(this.#longestMs)}`,
       );
     return found;
   }
@@ -107,17 +123,24 @@ export class Figures {
     "ACTIVE AFTER ITS END",
   ];
 
-  row(name: string): string[] {
-    const { p50, p99 } = percentiles(this.#ms);
+  /** The line of a state. @param rounds in each of which it was played */
+  static row(name: string, rounds: readonly Figures[]): string[] {
+    const sum = (of: (round: Figures) => number) => rounds.reduce((total, round) => total + of(round), 0);
+    const most = (of: (round: Figures) => number) => Math.max(...rounds.map(of));
+    const { p50, p99 } = percentiles(rounds.flatMap((round) => round.#ms));
+    const looked = (kind: LookKind): Looked => ({
+      all: sum((round) => round.#looks[kind].all),
+      refused: sum((round) => round.#looks[kind].refused),
+    });
     return [
       name,
-      String(this.ended),
-      String(this.#refusals),
-      String(this.#mostRefusals),
+      String(sum((round) => round.ended)),
+      String(sum((round) => round.#refusals)),
+      String(most((round) => round.#mostRefusals)),
       // Of none, nothing is known.
-      ...[p50, p99, this.#longestMs].map((ms) => (this.#ms.length === 0 ? "none" : inMs(ms))),
-      ...lookKinds.flatMap((kind) => [String(this.#looks[kind].all), percent(this.#answered(kind))]),
-      String(this.active),
+      ...[p50, p99, most((round) => round.#longestMs)].map((ms) => (Number.isFinite(ms) ? inMs(ms) : "none")),
+      ...lookKinds.map(looked).flatMap((looks) => [String(looks.all), percent(answeredOf(looks))]),
+      String(sum((round) => round.active)),
     ];
   }
 }

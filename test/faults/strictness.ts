@@ -1,7 +1,7 @@
 /**
  * Strictness: whatever becomes of one of two standbys, no process says "active" of a token whose end was acknowledged.
- * Tokens that both standbys have are ended by every request that ends one, before a state begins, while it lasts and
- * after it. Each is looked at as soon as its end is acknowledged, at another process, and later again and again.
+ * Tokens that both standbys have are ended by every request that ends one, before a state begins, as it begins, while it
+ * lasts and as it ends. Each is looked at as soon as its end is acknowledged, at another process, and later again and again.
  */
 import { randomInt } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
@@ -28,9 +28,9 @@ const lookers = 4;
 const lookEveryMs = 20;
 /** The shares of the tokens that end before the state begins, as it begins, and as it ends; the others while it lasts. */
 const shares = { before: 0.1, asItBegins: 0.1, asItEnds: 0.2 };
-/** Milliseconds, times the number of the round, after which somebody notices that commits wait for the standby. */
+/** Milliseconds for each round before it, after which somebody notices that commits wait for the standby. */
 const noticedMs = 2_000;
-/** Active answers that are printed, of each state. */
+/** Active answers that are printed, of each round. */
 const shown = 10;
 
 /** A token whose end was acknowledged. */
@@ -93,8 +93,8 @@ class Round {
   readonly #ended: Ended[] = [];
   /** Whether the state has begun, and does not end yet. */
   #isOn = false;
-  /** Milliseconds for which commits wait for the standby. */
-  #waitMs = 0;
+  /** When commits ceased to wait for the standby, by performance.now(): Infinity while they wait, as nobody takes it out. */
+  #waitedUntil = 0;
 
   constructor(stage: Stage, state: StandbyState, figures: Figures) {
     this.#stage = stage;
@@ -149,9 +149,10 @@ class Round {
       this.#isOn = true;
       const ending = Promise.all([first, this.#endAll(stock.slice(within, end))]);
       if (this.#state.takenOut === "afterwards") {
-        this.#waitMs = noticedAfterMs;
+        this.#waitedUntil = Infinity;
         await setTimeout(noticedAfterMs);
         await this.#takeOut();
+        this.#waitedUntil = performance.now();
       }
       if (former.length > 0) await this.#removeClientOf(former);
       await ending;
@@ -196,7 +197,7 @@ class Round {
       ledger.wrong.push(`${way}: ${reply.status}${after} ${JSON.stringify(reply.body)}`);
       return;
     }
-    this.#figures.countEnding(asked, isWithin, this.#waitMs);
+    this.#figures.countEnding(asked, isWithin, this.#waitedUntil);
     if (way === "reuse of a refresh token") ledger.reused.add(authorizationOf(token));
     await this.#look("first", one, serverOf(world, by));
     this.#ended.push(one);
@@ -266,12 +267,16 @@ export const strictness: Fault = {
     const rows: (readonly string[])[] = [Figures.heads];
     await becomeHealthy(world);
     for (const state of standbyStates) {
-      const figures = new Figures();
-      for (let round = 0; round < rounds; round += 1)
+      const played: Figures[] = [];
+      for (let round = 0; round < rounds; round += 1) {
+        const figures = new Figures();
         await new Round(stage, state, figures).play(tokens, noticedMs * round, round === 0);
-      rows.push(figures.row(state.name));
-      for (const objection of figures.objections()) scene.ledger.wrong.push(`${state.name}: ${objection}`);
-      say(`       ${state.name}: ${figures.ended} ended, ${figures.active} active afterwards`);
+        played.push(figures);
+        const name = `${state.name}, round ${round + 1}`;
+        for (const objection of figures.objections()) scene.ledger.wrong.push(`${name}: ${objection}`);
+        say(`       ${name}: ${figures.ended} ended, ${figures.active} active afterwards`);
+      }
+      rows.push(Figures.row(state.name, played));
     }
     http.close();
     for (const line of columns(rows)) say(`       ${line}`);
