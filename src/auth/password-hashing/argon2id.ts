@@ -1,18 +1,17 @@
 /**
- * Hashing of the passwords of identities and the secrets of clients. Each hash takes a core for some 10 ms, on a
- * thread of the pool that signs tokens too; so only some of the threads hash at a time, and work that would wait for
- * seconds is refused at once.
+ * Hashing of the passwords of identities and the secrets of clients. Each hash takes a core for some 10 ms, on threads
+ * of its own; there are few of them, and work that would wait for seconds is refused at once.
  */
 import { randomBytes } from "node:crypto";
 import { availableParallelism } from "node:os";
-import { hash, verify } from "@node-rs/argon2";
 import { BoundedWork, type Room } from "../../platform/base/bounded-work.ts";
 import { ErrorKinds, ServiceError } from "../../platform/base/errors.ts";
+import { HashingThreads } from "./hashing-threads.ts";
 
 /** OWASP's first recommendation for argon2id: 19 MiB, two passes, one lane. */
 const argon2id = { memoryCost: 19_456, timeCost: 2, parallelism: 1 };
 
-/** Of the four threads of libuv's pool, two are always left to signing; of two cores, one. */
+/** Hashes at a time. One core is always left to all else. */
 const concurrent = Math.min(2, Math.max(1, availableParallelism() - 1));
 /** About a second's work. */
 const maxAdmitted = 64 * concurrent;
@@ -28,6 +27,7 @@ const tooMany = (what: string) => busy(`Too many ${what} are being checked.`);
 /** How long a password waits for its turn. */
 const patience = { maxWaitMs: 2_000, refuse: busy("The password could not be checked in time.") };
 
+const threads = new HashingThreads();
 const hashing = new BoundedWork(concurrent, maxAdmitted, tooMany("passwords"));
 const clientSecrets = new BoundedWork(maxClientSecrets, maxClientSecrets, tooMany("secrets of clients"));
 
@@ -36,7 +36,7 @@ export const hashingRoom: Room = hashing;
 
 /** argon2id hash of a secret or password, as a PHC string. */
 export function hashSecret(secret: string): Promise<string> {
-  return hashing.run(() => hash(secret, argon2id));
+  return hashing.run(() => threads.hash(secret, argon2id));
 }
 
 /** A hash that no secret is known to have, and which takes as long to verify as any other. */
@@ -48,7 +48,7 @@ export function hashOfNobody(): string {
 
 /** Whether the hash is that of the secret. */
 export function verifySecret(secretHash: string, secret: string): Promise<boolean> {
-  return hashing.run(() => verify(secretHash, secret));
+  return hashing.run(() => threads.verify(secretHash, secret));
 }
 
 /**
@@ -57,7 +57,7 @@ export function verifySecret(secretHash: string, secret: string): Promise<boolea
  * @throws unavailable
  */
 export function verifyPassword(passwordHash: string, password: string): Promise<boolean> {
-  return hashing.run(() => verify(passwordHash, password), patience);
+  return hashing.run(() => threads.verify(passwordHash, password), patience);
 }
 
 /** As {@link verifySecret}, for a client's secret that this process does not know yet. @throws unavailable */
