@@ -8,6 +8,7 @@ import { AuthEvents, recordEvent } from "../events.ts";
 import { hashingRoom, hashSecret } from "../password-hashing/argon2id.ts";
 import { identities } from "../schema.ts";
 import { endIdentity } from "../tokens/end-authorizations.ts";
+import { findByUsername } from "./find-by-username.ts";
 import { checkFields, conflictOf, type Identity, type IdentityFields } from "./identity.ts";
 import { normalisePassword, passwordProblem } from "./password.ts";
 import { canonicalPhone } from "./phone.ts";
@@ -78,20 +79,7 @@ export function createIdentities(db: Database, clock: Clock): Identities {
       return canonical ? findOne(sql`${identities.phone} = ${canonical}`) : undefined;
     },
 
-    async findByUsername(username) {
-      // Lower-cased in JavaScript, as the limit on guessing does. PostgreSQL maps "İ" to i and JavaScript does
-      // not: a spelling that only PostgreSQL maps would be counted as an account of its own.
-      const isEmail = sql`lower(${identities.email}) = ${username.toLowerCase()}`;
-      const isPhone = sql`${identities.phone} = ${canonicalPhone(username) ?? null}::text`;
-      const isId = sql`${identities.id} = ${username}`;
-      const [found] = await db
-        .select()
-        .from(identities)
-        .where(sql`${isPhone} or ${isEmail} or ${isId}`)
-        .orderBy(sql`${isPhone} desc nulls last`, sql`${isEmail} desc nulls last`)
-        .limit(1);
-      return found;
-    },
+    findByUsername: findByUsername(db),
 
     update: (id, fields) =>
       change(async (tx) => {

@@ -1,5 +1,6 @@
 /** Counters of attempts as rows of the database. */
 import { type SQL, sql } from "drizzle-orm";
+import { batched } from "../../platform/database/batched-lookup.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { integer, number, text } from "../../platform/database/readers.ts";
@@ -28,6 +29,13 @@ interface Counted {
  * signs in with it: a statement for each would have them queue for its lock, on connections that others wait for.
  */
 export function createDatabaseCounters(db: Database, keyOf: KeyOf): AttemptCounters {
+  /** The looks of many requests, each of which may be at the counter of one client, share a statement. */
+  const look = batched({
+    async load(keys: readonly string[]) {
+      return new Map((await rows(db, looked, withKeys(keys))).map((row) => [row.key, row]));
+    },
+  });
+
   const countJoined = joined(keyOf, async (counter: Counter, calls: number) => {
     const [found] = await rows(db, counted, countUnlessFull(keyOf(counter), counter.rule, calls));
     if (!found) return undefined;
@@ -48,11 +56,12 @@ export function createDatabaseCounters(db: Database, keyOf: KeyOf): AttemptCount
 
   return {
     async full(counters) {
-      const byKey = new Map(counters.map((counter) => [keyOf(counter), counter]));
-      const found = await rows(db, full, fullCounters(byKey));
-      return found.flatMap(({ key, waitSeconds }) => {
-        const counter = byKey.get(key);
-        return counter ? [{ counter, waitSeconds }] : [];
+      const known = await Promise.all(counters.map((counter) => look(keyOf(counter))));
+      return counters.flatMap((counter, index) => {
+        const { failures, windowSeconds } = counter.rule;
+        const { points = 0, waitSeconds = 0 } = known[index] ?? {};
+        const isFull = points >= failures && waitSeconds <= windowSeconds + windowSlackSeconds;
+        return isFull ? [{ counter, waitSeconds }] : [];
       });
     },
 
@@ -72,28 +81,21 @@ export function createDatabaseCounters(db: Database, keyOf: KeyOf): AttemptCount
   };
 }
 
-const full = selection({
-  key: computed(text, sql`${known.key}`),
+const looked = selection({
+  key: known.key,
+  points: known.points,
   waitSeconds: computed(number, sql`extract(epoch from ${known.expire} - now())::float8`),
 });
+
+/** The counters of these keys whose windows have not ended. */
+const withKeys = (keys: readonly string[]) => sql`
+  select ${looked} from ${attempts} known
+  where ${known.key} = any(${arrayLiteral(keys)}::text[]) and ${known.expire} > now()`;
 
 /** Whether a window that is so many seconds long has begun and not ended. */
 const isRunning = (windowSeconds: SQL) =>
   sql`(${known.expire} > now()
     and ${known.expire} <= now() + (${windowSeconds} + ${windowSlackSeconds}::int) * interval '1 second')`;
-
-function fullCounters(counters: ReadonlyMap<string, Counter>): SQL {
-  const rules = [...counters.values()].map(({ rule }) => rule);
-  return sql`
-    select ${full}
-    from ${attempts} known
-    join unnest(
-      ${arrayLiteral([...counters.keys()])}::text[],
-      ${`{${rules.map(({ failures }) => failures).join(",")}}`}::int[],
-      ${`{${rules.map(({ windowSeconds }) => windowSeconds).join(",")}}`}::int[]
-    ) as rule (counter_key, most, seconds) on ${known.key} = rule.counter_key
-    where ${isRunning(sql`rule.seconds`)} and ${known.points} >= rule.most`;
-}
 
 const counted = selection({
   count: computed(integer, sql`${known.points}`),

@@ -57,6 +57,21 @@ describe.each(backends)("a username, on %s", (backend) => {
     expect(await logIn(email, byId.password)).toBe(400);
   });
 
+  test("names its own identity where many are asked for at once", async () => {
+    const emails = Array.from({ length: 4 }, () => `${randomUUID()}@Example.com`);
+    const users = await Promise.all(emails.map(async (email) => ({ email, ...(await newUser({ email })) })));
+    const attempts = users.flatMap(({ id, phone, email, password }, index) => {
+      const other = users[(index + 1) % users.length]?.password ?? "";
+      return [id, phone, phone.slice(1), email.toLowerCase()].flatMap((username) => [
+        { username, password, status: 200 },
+        { username, password: other, status: 400 },
+        { username: `${username}x`, password, status: 400 },
+      ]);
+    });
+    const statuses = await Promise.all(attempts.map(({ username, password }) => logIn(username, password)));
+    expect(statuses).toEqual(attempts.map(({ status }) => status));
+  });
+
   test("is an id of any characters", async () => {
     const { id, password } = await newUser({ id: `${randomUUID()}/+ =\\%2F'"` });
     expect(await logIn(id, password)).toBe(200);

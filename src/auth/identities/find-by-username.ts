@@ -1,0 +1,61 @@
+/** Who a username names. Guesses at passwords come in floods, so the look-ups of many requests share a statement. */
+import { type SQL, sql } from "drizzle-orm";
+import { type BatchedLookup, batched } from "../../platform/database/batched-lookup.ts";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { nullable, text } from "../../platform/database/readers.ts";
+import { computed, rows, selection } from "../../platform/database/statements.ts";
+import { identities } from "../schema.ts";
+import type { Identity } from "./identity.ts";
+import { canonicalPhone } from "./phone.ts";
+
+const identity = names(identities, "i");
+const lowerEmail = sql`lower(${identity.email})`;
+const found = selection({ ...identity, lowerEmail: computed(nullable(text), lowerEmail) });
+
+/**
+ * Looks an identity up by phone, e-mail or id; where a username could be several, by the first of these that an
+ * identity has. A username has no NUL character.
+ */
+export function findByUsername(db: Database): BatchedLookup<string, Identity> {
+  return batched({
+    async load(usernames: readonly string[]) {
+      const spellings = usernames.map(spellingsOf);
+      const known = new Map<string, Identity>();
+      for (const { lowerEmail, ...one } of await rows(db, found, withAnyOf(spellings))) {
+        known.set(`phone ${one.phone}`, one).set(`email ${lowerEmail}`, one).set(`id ${one.id}`, one);
+      }
+      const named = spellings.flatMap(({ id, phone, email }): [string, Identity][] => {
+        const one = known.get(`phone ${phone}`) ?? known.get(`email ${email}`) ?? known.get(`id ${id}`);
+        return one ? [[id, one]] : [];
+      });
+      return new Map(named);
+    },
+  });
+}
+
+/** A username as an identity would have it. */
+interface Spellings {
+  readonly id: string;
+  readonly phone: string | undefined;
+  /**
+   * Lower-cased in JavaScript, as the limit on guessing does. PostgreSQL maps "İ" to i and JavaScript does not: a
+   * spelling that only PostgreSQL maps would be counted as an account of its own.
+   */
+  readonly email: string;
+}
+
+const spellingsOf = (username: string): Spellings => ({
+  id: username,
+  phone: canonicalPhone(username),
+  email: username.toLowerCase(),
+});
+
+function withAnyOf(spellings: readonly Spellings[]): SQL {
+  const phones = spellings.flatMap(({ phone }) => (phone === undefined ? [] : [phone]));
+  return sql`
+    select ${found} from ${identities} i
+    where ${identity.phone} = any(${arrayLiteral(phones)}::text[])
+      or ${lowerEmail} = any(${arrayLiteral(spellings.map(({ email }) => email))}::text[])
+      or ${identity.id} = any(${arrayLiteral(spellings.map(({ id }) => id))}::text[])`;
+}
