@@ -4,7 +4,7 @@ import { Worker } from "node:worker_threads";
 import type { Options } from "@node-rs/argon2";
 
 /** Hashes a secret or, with a hash, tells whether it is that of the secret. */
-export interface Task {
+interface Task {
   readonly secret: string;
   /** As a PHC string. */
   readonly hash?: string;
