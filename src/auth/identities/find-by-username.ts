@@ -1,4 +1,4 @@
-/** Who a username names. Guesses at passwords come in floods, so the look-ups of many requests share a statement. */
+/** The identity that a username names. Guesses come in floods, so the look-ups of many requests share a statement. */
 import { type SQL, sql } from "drizzle-orm";
 import { type BatchedLookup, batched } from "../../platform/database/batched-lookup.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";

@@ -35,6 +35,7 @@ export interface Identities {
 
 export function createIdentities(db: Database, clock: Clock): Identities {
   const now = () => new Date(clock.now());
+  const named = findByUsername(db);
 
   async function findOne(where: ReturnType<typeof sql>): Promise<Identity | undefined> {
     const [found] = await db.select().from(identities).where(where).limit(1);
@@ -76,10 +77,12 @@ export function createIdentities(db: Database, clock: Clock): Identities {
 
     async findByPhone(phone) {
       const canonical = canonicalPhone(phone);
-      return canonical ? findOne(sql`${identities.phone} = ${canonical}`) : undefined;
+      const found = canonical ? await named(canonical) : undefined;
+      // Where no identity has the phone, it may be the id of one.
+      return found?.phone === canonical ? found : undefined;
     },
 
-    findByUsername: findByUsername(db),
+    findByUsername: named,
 
     update: (id, fields) =>
       change(async (tx) => {

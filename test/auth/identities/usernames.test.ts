@@ -91,4 +91,24 @@ describe.each(backends)("a username, on %s", (backend) => {
       expect((await api.token(byCode, mobileApp)).status).toBe(200);
     }
   });
+
+  test("the grants that check a phone take no id that looks like it", async () => {
+    const phone = newPhone();
+    const { id } = await api.newIdentity({ id: phone });
+    const byProof = async () => ({
+      grant_type: "phone_otp_token",
+      phone,
+      otp_verification_token: await otp.prove(phone),
+    });
+    const byCode = async () => ({ grant_type: "phone_otp", phone, password: await otp.send(phone) });
+    expect((await api.token(await byProof(), mobileApp)).status).toBe(400);
+    expect((await api.token(await byCode(), mobileApp)).status).toBe(400);
+    const owner = await api.newIdentity({ phone });
+    for (const grant of [byProof, byCode]) {
+      const { status, text } = await api.token(await grant(), mobileApp);
+      expect(status, text).toBe(200);
+      expect(await api.introspect(JSON.parse(text).access_token)).toMatchObject({ sub: owner.id });
+    }
+    expect(owner.id).not.toBe(id);
+  });
 });
