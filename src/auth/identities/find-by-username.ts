@@ -21,12 +21,19 @@ export function findByUsername(db: Database): BatchedLookup<string, Identity> {
   return batched({
     async load(usernames: readonly string[]) {
       const spellings = usernames.map(spellingsOf);
-      const known = new Map<string, Identity>();
+      // The statement finds the identities of all usernames of the batch, so each name is compared with its own kind. An
+      // identity without an e-mail address has none to be found by.
+      const byPhone = new Map<string, Identity>();
+      const byEmail = new Map<string, Identity>();
+      const byId = new Map<string, Identity>();
       for (const { lowerEmail, ...one } of await rows(db, found, withAnyOf(spellings))) {
-        known.set(`phone ${one.phone}`, one).set(`email ${lowerEmail}`, one).set(`id ${one.id}`, one);
+        byPhone.set(one.phone, one);
+        if (lowerEmail !== null) byEmail.set(lowerEmail, one);
+        byId.set(one.id, one);
       }
       const named = spellings.flatMap(({ id, phone, email }): [string, Identity][] => {
-        const one = known.get(`phone ${phone}`) ?? known.get(`email ${email}`) ?? known.get(`id ${id}`);
+        const one =
+          (phone === undefined ? undefined : byPhone.get(phone)) ?? byEmail.get(email) ?? byId.get(id);
         return one ? [[id, one]] : [];
       });
       return new Map(named);

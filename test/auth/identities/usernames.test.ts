@@ -25,8 +25,11 @@ describe.each(backends)("a username, on %s", (backend) => {
     await api.call("setIdentityPassword", { as: internal, path: { id }, json: { password } });
     return { id, phone, password };
   }
-  const logIn = async (username: string, password: string) =>
-    (await api.token({ grant_type: "password", username, password }, backoffice)).status;
+  /** A log-in that is refused, as passwords are checked more slowly than they come, says nothing of the username. */
+  async function logIn(username: string, password: string): Promise<number> {
+    const { status } = await api.token({ grant_type: "password", username, password }, backoffice);
+    return status === 503 ? logIn(username, password) : status;
+  }
 
   test("is a phone number in every spelling", async () => {
     const { phone, password } = await newUser({});
@@ -70,6 +73,24 @@ describe.each(backends)("a username, on %s", (backend) => {
     const statuses = await Promise.all(attempts.map(({ username, password }) => logIn(username, password)));
     expect(statuses).toEqual(attempts.map(({ status }) => status));
   });
+
+  test.each(["null", "NULL", "undefined"])(
+    "%j is nobody, beside a user without an e-mail address",
+    async (name) => {
+      const { phone, password } = await newUser({});
+      const lookUp = () =>
+        api.call("findIdentityByPhone", { as: internal, query: `?phone=${encodeURIComponent(phone)}` });
+      for (let guess = 0; guess < 9; guess += 1) {
+        const [status, ...found] = await Promise.all([
+          logIn(name, password),
+          ...Array.from({ length: 8 }, lookUp),
+        ]);
+        expect(status).toBe(400);
+        expect(found.map((response) => response.status)).toEqual(found.map(() => 200));
+      }
+      expect(await logIn(phone, password)).toBe(200);
+    },
+  );
 
   test("is an id of any characters", async () => {
     const { id, password } = await newUser({ id: `${randomUUID()}/+ =\\%2F'"` });
