@@ -126,9 +126,9 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     createStandbys({
       ...database.standbys,
       table: readLeases,
-      report: (standby, isRead, err) => {
+      report: (standby, isRead, why) => {
         if (isRead) logger.info({ standby }, "Introspection reads from a standby");
-        else logger.warn({ standby, err }, "Introspection no longer reads from a standby");
+        else logger.warn({ standby, ...why }, "Introspection does not read from a standby");
       },
     });
   const confirmed = createConfirmed(database.confirm, standbys);

@@ -62,7 +62,7 @@ describe.runIf(binaries)("a primary with a synchronous standby: PostgreSQL", () 
   }
 
   const lastRead = () => server.logs().lastIndexOf("Introspection reads from a standby");
-  const lastStopped = () => server.logs().lastIndexOf("Introspection no longer reads from a standby");
+  const lastStopped = () => server.logs().lastIndexOf("Introspection does not read from a standby");
   const isRead = () => waitFor(() => expect(lastRead()).toBeGreaterThan(lastStopped()));
 
   async function newToken(): Promise<string> {

@@ -4,7 +4,8 @@
  */
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
-import { every, type Loop, pause } from "../base/loop.ts";
+import { every, type Loop } from "../base/loop.ts";
+import { AwaitedBeats } from "./awaited-beats.ts";
 import { batched } from "./batched-lookup.ts";
 import { arrayLiteral, type Reads, type StandbyConnections, type StandbyHost } from "./database.ts";
 import type { LeaseTable } from "./lease-table.ts";
@@ -15,8 +16,8 @@ import { computed, type Field, prepared, rows, selection } from "./statements.ts
 
 /** Milliseconds between two beats where nobody needs one sooner. */
 const beatMs = 400;
-/** Milliseconds after which a standby is asked again whether it has a beat. */
-const askAgainMs = 10;
+/** Milliseconds after which a standby that was never read from is reported. */
+const neverReadMs = 5_000;
 /** Milliseconds without a beat after which the row of another process is removed: it has ended long ago. */
 const goneMs = 30_000;
 
@@ -41,10 +42,17 @@ export interface Standbys {
   start(): Loop;
 }
 
+/** Why a standby is not read from. */
+export interface WhyNotRead {
+  readonly reason?: string;
+  /** A statement failed. */
+  readonly err?: unknown;
+}
+
 interface Dependencies extends StandbyConnections {
   readonly table: LeaseTable;
-  /** Is told when a standby begins to be read from, and when it no longer is; and why, if a statement failed. */
-  readonly report: (address: string, isRead: boolean, err?: unknown) => void;
+  /** Called when a standby begins to be read from, when it no longer is, and soon after the start if it never was. */
+  readonly report: (address: string, isRead: boolean, why?: WhyNotRead) => void;
 }
 
 /** The server at the other end, since it was started: not even a balancer before several makes them the same. */
@@ -71,6 +79,9 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
   const others = new Others();
   /** Hosts whose last statement could be relied on. */
   const readable = new Set<StandbyHost>();
+  /** Whether a host was read from, as it was reported last. */
+  const reported = new Map<StandbyHost, boolean>();
+  const created = performance.now();
   let turn = 0;
 
   /** Commits a beat. @returns it, and the servers that any process may be reading from */
@@ -107,26 +118,11 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
     maxQueries: 1,
   });
 
-  /** Resolves once each server that anybody may read from has the beat, or no older lease can be running. */
-  async function settle({ number, sentAt, servers }: Beat): Promise<void> {
-    const missing = new Set(servers);
-    const done = new AbortController();
-    const leftMs = () => longestLeaseMs - (performance.now() - sentAt.monotonicMs);
-    async function follow(host: StandbyHost): Promise<void> {
-      while (!done.signal.aborted && leftMs() > 0) {
-        const shown = await look(host).catch(() => undefined);
-        if (shown?.beat != null && shown.beat >= number) {
-          missing.delete(shown.server);
-          if (missing.size === 0) done.abort();
-          return;
-        }
-        await pause(askAgainMs, done.signal);
-      }
-    }
-    if (missing.size === 0) return;
-    for (const host of hosts) void follow(host);
-    await pause(Math.max(leftMs(), 0), done.signal);
-    done.abort();
+  const awaited = new AwaitedBeats(hosts, look);
+
+  /** Resolves once each server that any process may read from has the beat, or no older lease can be running. */
+  function settle({ number, sentAt, servers }: Beat): Promise<void> {
+    return awaited.shown(number, servers, longestLeaseMs - (performance.now() - sentAt.monotonicMs));
   }
 
   async function look({ reads }: StandbyHost): Promise<Evidence> {
@@ -137,20 +133,24 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
     return found;
   }
 
-  function setReadable(host: StandbyHost, isReadable: boolean, err?: unknown): void {
-    if (readable.has(host) === isReadable) return;
+  function setReadable(host: StandbyHost, isReadable: boolean, why?: WhyNotRead): void {
     if (isReadable) readable.add(host);
     else readable.delete(host);
-    report(host.address, isReadable, err);
+    const before = reported.get(host);
+    if (before === isReadable) return;
+    if (before === undefined && !isReadable && performance.now() - created < neverReadMs) return;
+    reported.set(host, isReadable);
+    report(host.address, isReadable, why);
   }
 
   /** Looks whether the host can be read from. */
   async function examine(host: StandbyHost): Promise<void> {
     const askedAt = currentMoment();
     try {
-      setReadable(host, leases.vouches(await look(host), askedAt));
+      const found = await look(host);
+      setReadable(host, leases.vouches(found, askedAt), { reason: reasonAgainst(found) });
     } catch (err) {
-      setReadable(host, false, err);
+      setReadable(host, false, { err });
     }
   }
 
@@ -165,10 +165,10 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
       try {
         const found = await query(host.reads);
         if (leases.vouches(found, askedAt)) return found;
-        setReadable(host, false);
+        setReadable(host, false, { reason: reasonAgainst(found) });
       } catch (err) {
         // Whatever it is, the primary can still be asked.
-        setReadable(host, false, err);
+        setReadable(host, false, { err });
       }
       return undefined;
     },
@@ -188,6 +188,14 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
         () => undefined,
       ),
   };
+}
+
+/** Why what a server shows cannot be relied on. */
+function reasonAgainst({ isStandby, beat }: Evidence): string {
+  if (!isStandby) return "it is no standby, or its setting restart_after_crash is not off";
+  if (beat === null)
+    return "it has no commit of this process: it follows another primary, or has not caught up";
+  return "its newest commit of this process is too old";
 }
 
 type Parameters = "beat" | "servers" | "goneIds" | "goneBeats";
