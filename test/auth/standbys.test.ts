@@ -21,6 +21,8 @@ describe.runIf(binaries)("a primary with a synchronous standby: PostgreSQL", () 
   let second: Cluster;
   let server: AuthServer;
   let api: AuthApi;
+  let env: Record<string, string>;
+  let primaryHost: string;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
     const settings = ["fsync=off", "max_connections=40", "shared_buffers=16MB"];
@@ -45,8 +47,11 @@ describe.runIf(binaries)("a primary with a synchronous standby: PostgreSQL", () 
       expect(await primary`select 1 from pg_stat_replication where state = 'streaming'`).toHaveLength(1),
     );
     await waitForStandby(true);
-    const env = { ...databaseEnvironment(database), DB_READ_HOSTS: new URL(second.url).host };
-    server = await startAuthServer("PostgreSQL", { env });
+    env = databaseEnvironment(database);
+    primaryHost = new URL(first.url).host;
+    server = await startAuthServer("PostgreSQL", {
+      env: { ...env, DB_READ_HOSTS: new URL(second.url).host },
+    });
     cleanup.defer(() => server.stop());
     api = authApi(server.base, readContract("auth"));
   });
@@ -161,6 +166,22 @@ describe.runIf(binaries)("a primary with a synchronous standby: PostgreSQL", () 
     expect(await revoked).toBe(200);
     await standby`select pg_wal_replay_resume()`;
     await isRead();
+  }, 60_000);
+
+  test("a host that never can be read from is named in the log, with the reason", async () => {
+    const other = await startAuthServer("PostgreSQL", { env: { ...env, DB_READ_HOSTS: primaryHost } });
+    try {
+      const line = "Introspection does not read from a standby";
+      await waitFor(() => expect(other.logs()).toContain(line), 20);
+      expect(
+        other
+          .logs()
+          .split("\n")
+          .find((entry) => entry.includes(line)),
+      ).toContain("it is no standby");
+    } finally {
+      await other.stop();
+    }
   }, 60_000);
 
   test("a standby that has been promoted is not believed", async () => {
