@@ -129,7 +129,7 @@ function enumsIn(proto: string, text: string): readonly string[] {
     .map((name) => declaration(proto, "enum", name).text);
 }
 
-/** What the proto says of its events together. */
+/** The comment of the proto on all of its events. */
 function opening(proto: string): string {
   const [comment = ""] = /^\/\/ Events of[\s\S]*?\n\n/m.exec(proto) ?? [];
   if (comment === "") throw new Error("events.proto has no opening comment");

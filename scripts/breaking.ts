@@ -5,8 +5,8 @@
  *
  * A breaking change of an OpenAPI document is declared by raising its `info.version`: the major number,
  * or the minor one while the major is 0. The removal of a document is declared by the version of package.json.
- * A proto package must never have a breaking change: it gets a successor, `auth.v2`. What buf takes for one and
- * nobody notices on the wire is declared in proto/declared-breaks.yaml.
+ * A proto package must never have a breaking change: it gets a successor, `auth.v2`. A change that buf reports
+ * although the wire does not show it is declared in proto/declared-breaks.yaml.
  */
 import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -34,13 +34,13 @@ async function isShallow(): Promise<boolean> {
   return (await git("rev-parse", "--is-shallow-repository")) === "true";
 }
 
-/** The commit that is asked for; undefined if there is none of this name. */
+/** The commit with this name; undefined if there is none. */
 async function namedBaseline(name: string): Promise<Baseline | undefined> {
   const commit = await git("rev-parse", "--verify", "--quiet", `${name}^{commit}`);
   return commit === undefined ? undefined : { name, commit };
 }
 
-/** The baseline if none is asked for; undefined in a repository without an earlier commit, or a shallow clone. */
+/** The baseline if none is named; undefined in a repository without an earlier commit, or a shallow clone. */
 async function findBaseline(): Promise<Baseline | undefined> {
   const head = await git("rev-parse", "--verify", "HEAD");
   const main = await git("rev-parse", "--verify", "--quiet", "origin/main");

@@ -1,9 +1,9 @@
 /**
- * `npm run chart`: writes deploy/kubernetes, which is what Helm makes of deploy/helm with its default values. With
- * `-- --check` it only says whether it would. Either way the chart has to pass Helm's own checks, and what it makes,
- * with other values as well, the schemas of Kubernetes.
+ * `npm run chart`: writes deploy/kubernetes, the manifests that Helm renders from deploy/helm with the default values.
+ * With `-- --check` it only compares. Either way the chart has to pass Helm's own checks, and its manifests, with other
+ * values as well, the schemas of Kubernetes.
  *
- * Helm's engine and the schemas come as packages of Python, into a virtual environment below .data/.
+ * Helm's engine and the schemas are packages of Python, which are installed in a virtual environment below .data/.
  */
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -19,7 +19,7 @@ const header = "# What `npm run chart` makes of deploy/helm/gatepost with its de
 const sources = join(ROOT, "scripts/chart");
 const venv = join(ROOT, ".data/chart");
 
-/** What a deployment may set that the default values leave out. */
+/** Values that a deployment may set and the default values leave out. */
 const otherValues = {
   image: { repository: "registry.example.com/gatepost", tag: "1.2.3" },
   database: { settings: { DB_READ_HOSTS: "standby-1,standby-2", DB_POOL_SIZE: 5 } },
@@ -52,7 +52,7 @@ const otherValues = {
   networkPolicy: { enabled: false },
 };
 
-/** What the manifests of these values have to have, so often, or else this is wrong. */
+/** Texts in the manifests of these values, with how often each must occur, and the fault of the chart otherwise. */
 const expected: readonly (readonly [text: string, times: number, wrong: string])[] = [
   ['value: "2419200"', 1, "writes a large number with an exponent"],
   ["- name: registry", 3, "leaves out a Pod's imagePullSecrets"],
@@ -64,10 +64,10 @@ const expected: readonly (readonly [text: string, times: number, wrong: string])
   ["name: OTEL_EXPORTER_OTLP_HEADERS_FILE", 2, "does not hand a further secret to both services"],
 ];
 
-/** Of the wrong type for Kubernetes: if this passes, nothing is checked. */
+/** Values with a wrong type for Kubernetes: if they pass, nothing is checked. */
 const wrongValues = { auth: { autoscaling: { minReplicas: "two" } } };
 
-/** The virtual environment is made anew when the requirements have changed. */
+/** Makes the virtual environment anew if the requirements have changed. */
 async function install(): Promise<void> {
   const requirements = join(sources, "requirements.txt");
   const stamp = join(venv, createHash("sha256").update(readFileSync(requirements)).digest("hex"));

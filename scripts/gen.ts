@@ -56,7 +56,7 @@ const protoMessages: Generator = {
   },
 };
 
-/** For each folder of protos with a version: its files and what they import as a FileDescriptorSet, comments included. */
+/** For each folder of protos with a version: a FileDescriptorSet of its files and their imports, comments included. */
 const protoDescriptorSets: Generator = {
   output: "gen/descriptors",
   async generate(target) {
@@ -69,7 +69,7 @@ const protoDescriptorSets: Generator = {
   },
 };
 
-/** For each service: what it publishes through a broker, as an AsyncAPI document. */
+/** For each service: an AsyncAPI document of the events that it publishes through a broker. */
 const asyncapiDocuments: Generator = {
   output: "gen/asyncapi",
   async generate(target) {

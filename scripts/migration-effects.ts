@@ -1,40 +1,42 @@
 /**
- * What a migration does to those who are served while it runs, and to the version before, which goes on serving: it is
- * run on an embedded database that has everything before it, and PostgreSQL's catalogue says what has become of the
- * tables that were there. Its text is not looked at, so it makes no difference how a statement is written.
+ * The effects of a migration on requests that are served while it runs, and on the version before, which goes on
+ * serving. The migration runs on an embedded database that has all earlier ones, and PostgreSQL's catalogue shows how
+ * the existing tables changed. The text of the migration is not read, so it makes no difference how a statement is
+ * written.
  */
 import type { PGlite, Transaction } from "@electric-sql/pglite";
 import { concurrentIndexes } from "../src/platform/database/run-migrations.ts";
 
-/** What a migration must not do to a table that was there before it; and what to do in its place. */
+/** The rules: the harm that breaking each would do to an existing table, and what to do in its place. */
 export const rules = {
   "rewrites-table":
-    "Nobody can use it meanwhile. Add a column beside what is there, have the program fill it in small steps, and remove the old one in a later version.",
+    "Nobody can use the table meanwhile. Add a column beside the old one, have the program fill it in small steps, and remove the old one in a later version.",
   "builds-index":
-    "Nobody can write meanwhile. CREATE INDEX CONCURRENTLY (`.concurrently()` in the schema) in a migration of its own lets them; of a partitioned table, build that of each partition so, and then the table's.",
+    "Nobody can write to the table meanwhile. Use CREATE INDEX CONCURRENTLY (`.concurrently()` in the schema) in a migration of its own; for a partitioned table, build the index of each partition that way, and then the table's.",
   "validates-constraint":
-    "Nobody can use it meanwhile. Add the constraint NOT VALID, and validate it in the next migration.",
+    "Nobody can use the table meanwhile. Add the constraint NOT VALID, and validate it in the next migration.",
   "sets-not-null":
-    "Nobody can use it meanwhile. Once every version that serves fills it, add CHECK (… IS NOT NULL) NOT VALID, validate it in the next migration, and set NOT NULL in the one after that.",
+    "Nobody can use the table meanwhile. Once every version that serves fills the column, add CHECK (… IS NOT NULL) NOT VALID, validate it in the next migration, and set NOT NULL in the one after that.",
   "requires-column":
-    "The version before leaves it to its default, or does not know it, and can insert no more. Give it a default, or keep the one that it has.",
+    "The version before relies on the column's default, or does not know the column, so its inserts would fail. Give the column a default, or keep its default.",
   "constrains-rows":
-    "The version before may write what it forbids, or delete what it needs, also where rows that are there are not checked. Add it with the version after the last one that does.",
+    "The version before may write rows that it forbids, or delete rows that it needs, even if existing rows are not checked. Add it with the version after the last one that does so.",
   "adds-trigger":
-    "What the version before writes runs it too, which may be refused by it, or wait for it. Have the program do it, in every version that serves.",
+    "Writes of the version before run the trigger too, and may be refused by it, or wait for it. Have the program do its work, in every version that serves.",
   removes:
     "The version before may need it. Expand first and contract later: it can go, or get another name, with the version after the last one that uses it.",
   "changes-rows":
-    "They are locked until all are changed. Have the program change them in small steps, as the janitor does.",
+    "The rows are locked until all are changed. Have the program change them in small steps, as the janitor does.",
   "reads-locked":
-    "Nobody can use it until all is read. Read in a migration of its own, without a lock that keeps others away.",
+    "Nobody can use the table until all rows are read. Read them in a migration of its own, without a lock that keeps others away.",
 } as const;
 
 export type Rule = keyof typeof rules;
 
-/** A rule that a migration breaks, and on what: a table, a column of one, an index or a constraint. */
+/** A rule that a migration breaks. */
 export interface Effect {
   readonly rule: Rule;
+  /** The name of the table, column, index, constraint or trigger. */
   readonly subject: string;
 }
 
@@ -48,7 +50,7 @@ interface Part {
 }
 
 interface Table extends Part {
-  /** Another one, once its rows are written anew. */
+  /** The relfilenode; another number once the rows were rewritten. */
   readonly file: number;
 }
 
@@ -65,10 +67,13 @@ interface Index extends Part {
 
 interface Constraint extends Part {
   readonly valid: boolean;
-  /** Whether it can be added NOT VALID, without a look at the rows: not so an exclusion constraint. */
+  /** Whether the constraint can be added NOT VALID, without reading the rows; an exclusion constraint cannot. */
   readonly mayBeInvalid: boolean;
   readonly definition: string;
-  /** Of a foreign key whose rows are not removed with those that they refer to: the table of the latter; or else 0. */
+  /**
+   * The table that a foreign key refers to, if its rows keep the rows that they refer to from being deleted; otherwise
+   * 0.
+   */
   readonly holdsRowsOf: number;
 }
 
@@ -90,7 +95,7 @@ interface Lock {
 }
 
 const ours = `relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace, 'pg_toast'::regnamespace)`;
-/** What belongs to a partition is called as that of its table. */
+/** The name of a relation; a partition and its parts have the names of the partitioned table. */
 const nameOf = (oid: string) =>
   `coalesce((select inhparent from pg_inherits where inhrelid = ${oid}), ${oid})::regclass::text`;
 
@@ -132,10 +137,13 @@ async function heldLocks(session: Session): Promise<readonly Lock[]> {
   return rows;
 }
 
-/** What was run outside of a transaction, by {@link concurrentIndexes}, has no locks in the end, and builds well. */
+/**
+ * How a migration was run: in a transaction, with the locks that it held at the end, or outside of one because
+ * {@link concurrentIndexes} allows it: then it holds no locks, and building an index blocks nobody.
+ */
 type Run = { readonly locks: readonly Lock[] } | "concurrently";
 
-/** The tables that are there before and after, by what a migration has left of them. */
+/** The state before and after a migration, and the effects that were found. */
 class Change {
   readonly effects = new Map<string, Effect>();
   readonly before: Catalogue;
@@ -160,7 +168,7 @@ class Change {
     this.effects.set(`${rule} ${subject}`, { rule, subject });
   }
 
-  /** Whether its table was there before, and still has its name. */
+  /** Whether the part's table existed before, and still has its name. */
   isKept({ table }: Pick<Part, "table">): boolean {
     return this.#tables.has(table);
   }
@@ -170,7 +178,7 @@ class Change {
     return old?.file !== now?.file;
   }
 
-  /** Whether the lock on its table was held until the end. */
+  /** Whether a lock of this mode on the part's table was held until the end. */
   holds({ table }: Part, mode: string): boolean {
     return (
       this.run !== "concurrently" && this.run.locks.some((lock) => lock.table === table && lock.mode === mode)
@@ -210,14 +218,14 @@ function compareIndexes(change: Change): void {
   );
   const left = new Set(after?.flatMap(({ id, table, name }) => [id, `${table} ${name}`]));
   for (const { id, table, name, unique } of before ?? []) {
-    // ON CONFLICT and the program's reading of errors need it. One that is made anew has another id.
+    // ON CONFLICT, and code that reads errors, need the index. An index that was made anew has another id.
     if (unique && !left.has(id) && !left.has(`${table} ${name}`)) change.report("removes", name);
   }
   const known = new Set(before?.flatMap(({ id, definition }) => [id, definition]));
   for (const { id, definition, name, unique } of after ?? [])
     if (unique && !known.has(id) && !known.has(definition)) change.report("constrains-rows", name);
   if (change.run === "concurrently") return;
-  // The index of a partitioned table has no file; one that is made anew may go on with the file of before.
+  // The index of a partitioned table has no file; an index that was made anew may keep the file.
   const files = new Set(before?.map(({ file }) => file)).add(0);
   for (const index of after ?? [])
     if (!files.has(index.file) && !change.isRewritten(index)) change.report("builds-index", index.name);
@@ -225,13 +233,13 @@ function compareIndexes(change: Change): void {
 
 function compareConstraints(change: Change): void {
   const before = byId(change.before.constraints);
-  // One that is made anew, as where a column gets a longer type, has another id and forbids nothing new.
+  // A constraint that was made anew, as when a column gets a longer type, has another id and forbids nothing new.
   const textOf = ({ name, definition }: Constraint) => `${name} ${definition.replace(/ NOT VALID$/, "")}`;
   const known = new Set(change.before.constraints.map(textOf));
   for (const now of change.after.constraints) {
     const old = before.get(now.id);
     const isOfKept = change.isKept(now);
-    // Rows of a new table hold those of one that was there, too.
+    // Rows of a new table also keep rows of an existing one from being deleted.
     const isFelt = isOfKept || change.isKept({ table: now.holdsRowsOf });
     if (isFelt && !old && !known.has(textOf(now))) change.report("constrains-rows", now.name);
     if (!isOfKept || !now.mayBeInvalid || !now.valid || old?.valid) continue;
@@ -246,7 +254,7 @@ function compareTriggers(change: Change): void {
     if (!known.has(textOf(now))) change.report("adds-trigger", now.name);
 }
 
-/** Whether a constraint says already that the column is not null, so that PostgreSQL need not look at the rows. */
+/** Whether a valid constraint already says that the column is not null, so that PostgreSQL reads no rows. */
 function isChecked({ table, name }: Column, { constraints }: Catalogue): boolean {
   const column = name.slice(name.lastIndexOf(".") + 1);
   const said = [`CHECK ((${column} IS NOT NULL))`, `CHECK (("${column}" IS NOT NULL))`];
@@ -255,9 +263,9 @@ function isChecked({ table, name }: Column, { constraints }: Catalogue): boolean
 
 const byId = <P extends Part>(parts: readonly P[]) => new Map(parts.map((part) => [part.id, part]));
 
-/** Runs a migration as the program does. @returns the rules that it breaks, and on what */
+/** Runs a migration as the program does. @returns the rules that it breaks, with their subjects */
 export async function effectsOf(database: PGlite, statements: readonly string[]): Promise<Effect[]> {
-  // So that every name is shown with its schema.
+  // With an empty search path, every name is shown with its schema.
   await database.exec("set search_path = ''");
   const before = await read(database);
   let run: Run = "concurrently";

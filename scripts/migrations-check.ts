@@ -1,7 +1,7 @@
 /**
  * Checks that the migrations in drizzle/ are valid and produce the tables of the code. Otherwise a table that
- * changed without a migration would be noticed only at the first query in production. And that they can be run while
- * the version before serves.
+ * changed without a migration would be noticed only at the first query in production. It also checks that each can run
+ * while the version before serves.
  */
 import { cp, glob, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -13,7 +13,7 @@ import { readMigrationFiles } from "drizzle-orm/migrator";
 import { type Outcome, ROOT, run } from "./command.ts";
 import { type Effect, effectsOf, rules } from "./migration-effects.ts";
 
-/** The newest migration of each service that is from before the rules: some of those were run while nobody was served. */
+/** The newest migration of each service that is older than the rules: some of those ran while nobody was served. */
 const newestUnchecked: Readonly<Record<string, number>> = { auth: 6, push: 18 };
 
 /**
@@ -34,7 +34,7 @@ async function checkHistory(file: string): Promise<Outcome> {
   try {
     const copy = join(folder, "history");
     await cp(join(ROOT, config.out ?? "drizzle"), copy, { recursive: true });
-    // drizzle-kit puts "./" before the folder, so an absolute path does not work.
+    // drizzle-kit puts "./" before the folder, so the path must be relative.
     const copied = { ...config, out: relative(ROOT, copy) };
     await writeFile(join(folder, "drizzle.config.json"), JSON.stringify(copied));
     const before = await readdir(copy);
@@ -48,11 +48,11 @@ async function checkHistory(file: string): Promise<Outcome> {
   }
 }
 
-/** What a migration does all the same, and why it may: `-- allow <rule> <table, column, index or constraint>: <reason>`. */
+/** A declared exception: `-- allow <rule> <table, column, index or constraint>: <reason>`. */
 const allowance = /^-- allow (?<rule>\S+) (?<subject>\S+): \S.*$/gm;
 
 /**
- * Checks that each migration after `newest` leaves alone those who are served meanwhile.
+ * Checks that each migration after `newest` breaks no rule.
  * @param folder of a service's history
  */
 export async function checkEffects(folder: string, newest: number): Promise<Outcome> {
@@ -76,7 +76,7 @@ export async function checkEffects(folder: string, newest: number): Promise<Outc
   return { ok: problems.length === 0, stdout: "", output: problems.join("\n") };
 }
 
-/** The effects that the file allows none of, and what it allows in vain. */
+/** Messages about effects that the file does not allow, and about exceptions that it declares without an effect. */
 function unallowed(effects: readonly Effect[], text: string): string[] {
   const key = ({ rule, subject }: { rule?: string; subject?: string }) => `${rule} ${subject}`;
   const allowed = new Set([...text.matchAll(allowance)].map(({ groups }) => key(groups ?? {})));

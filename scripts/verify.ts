@@ -46,7 +46,7 @@ const short = (name: string): Step => ({
   run: () => run("npm", ["run", "--silent", name, "--", "--short"]),
 });
 
-/** Need what continuous integration has, the toolchains of other languages and PostgreSQL, and minutes. */
+/** Steps that take minutes and need programs that continuous integration has: PostgreSQL, other languages' toolchains. */
 const long: readonly Step[] = [chart, short("test:clients"), short("test:faults")];
 
 const STEPS: readonly Step[] = [

@@ -7,7 +7,7 @@ import { bodyOf, failureOf, Mismatch, statusIs } from "./mismatch.ts";
 import type { Check, Stage, TokenPair } from "./stage.ts";
 
 type Introspection = components["schemas"]["Introspection"];
-/** What is introspected of an active token: all members are there. */
+/** The introspection of an active token, with all members. */
 type ActiveToken = Required<Introspection>;
 
 /** Introspects the token over every protocol. @returns the response */

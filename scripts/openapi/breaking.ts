@@ -3,7 +3,7 @@
  * from the older one must go on working against the newer one. Schemas are judged in
  * schema-breaking.ts; this file knows operations, parameters, bodies, responses, headers,
  * security and servers. Descriptions, examples, tags, links and unused components never break anybody;
- * callbacks and webhooks are not looked at.
+ * callbacks and webhooks are not compared.
  */
 import type { Json, JsonObject } from "./document.ts";
 import { entriesOf, objectOf, resolveObject } from "./document.ts";

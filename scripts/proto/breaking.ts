@@ -14,10 +14,11 @@ export interface ProtoBreak {
   readonly message: string;
 }
 
-/** Changes that are meant, and why they may be made without a new package. */
+/** Deliberate changes for one reason. */
 interface Declaration {
+  /** The reason why the changes may be made without a new package. */
   readonly why: string;
-  /** Each as buf says it. */
+  /** The changes in buf's words. */
   readonly changes: readonly string[];
 }
 
