@@ -54,7 +54,7 @@ export function createIdentities(db: Database, clock: Clock): Identities {
   async function recordUpdate(tx: Database, id: string, changed: readonly string[]): Promise<void> {
     const changedFields = sql`to_jsonb(${arrayLiteral(changed)}::text[])`;
     const fields = { identityId: idOf(id), changedFields };
-    await tx.execute(recordEvent(AuthEvents.identityUpdated, fields, now()));
+    await tx.execute(recordEvent(AuthEvents.identityUpdated, fields, { at: now() }));
   }
 
   return {
@@ -65,7 +65,7 @@ export function createIdentities(db: Database, clock: Clock): Identities {
         const row = { id, phone, email, metadata, createdAt: at, updatedAt: at };
         const [identity] = await tx.insert(identities).values(row).returning();
         if (!identity) throw new Error("an insert returned nothing");
-        await tx.execute(recordEvent(AuthEvents.identityCreated, { identityId: idOf(id) }, at));
+        await tx.execute(recordEvent(AuthEvents.identityCreated, { identityId: idOf(id) }, { at }));
         return identity;
       }),
 
@@ -104,7 +104,7 @@ export function createIdentities(db: Database, clock: Clock): Identities {
           .returning({ id: identities.id });
         if (deleted.length === 0) throw identityNotFound("id");
         await endIdentity(tx, id, "IDENTITY_DELETED");
-        await tx.execute(recordEvent(AuthEvents.identityDeleted, { identityId: idOf(id) }, now()));
+        await tx.execute(recordEvent(AuthEvents.identityDeleted, { identityId: idOf(id) }, { at: now() }));
       }),
 
     async setPassword(id, password) {

@@ -70,7 +70,7 @@ async function revokeByItself(db: Database, { sub, jti, client_id, exp }: Access
   };
   const wasLeft = sql`from revoked, ${authorizations} a
     where ${authorization.id} = ${authorizationId}::uuid and ${authorization.revokedAt} is null`;
-  const record = recordEvent(AuthEvents.tokenRevoked, fields, sql`clock_timestamp()`, wasLeft);
+  const record = recordEvent(AuthEvents.tokenRevoked, fields, { at: sql`clock_timestamp()`, from: wasLeft });
   await db.execute(sql`
     with revoked as (
       insert into ${revokedAccessTokens} (${revoked.jti}, ${revoked.expiresAt})
