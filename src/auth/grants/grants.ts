@@ -16,7 +16,7 @@ import type { OtpChecks } from "./otp-verifier-client.ts";
 
 interface Dependencies {
   readonly identities: Identities;
-  readonly issuer: TokenIssuer;
+  readonly tokenIssuer: TokenIssuer;
   readonly rotateRefreshToken: RotateRefreshToken;
   readonly otpChecks: OtpChecks;
   readonly verifyOtpProof: VerifyOtpProof;
@@ -53,7 +53,7 @@ function required(parameters: TokenParameters, name: keyof TokenParameters): str
 }
 
 export function createGrants(dependencies: Dependencies): Record<GrantType, Grant> {
-  const { identities, issuer, rotateRefreshToken, otpChecks, verifyOtpProof, guessing } = dependencies;
+  const { identities, tokenIssuer, rotateRefreshToken, otpChecks, verifyOtpProof, guessing } = dependencies;
   // Verified if there is no identity, so that an unknown username takes as long as a known one.
   const dummyHash = hashOfNobody();
 
@@ -69,7 +69,7 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
       async redeem(request) {
         const scopes = scopesOf(request);
         const subject = await authenticate(request);
-        const pair = subject && (await issuer.authorize(request.client, type, subject, scopes));
+        const pair = subject && (await tokenIssuer.authorize(request.client, type, subject, scopes));
         if (pair && subject.phone !== undefined) await guessing.proven(subject.identityId);
         return pair;
       },
@@ -89,7 +89,7 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
         const account = { name: found.name, identityId: found.identity?.id };
         return guessing.limit({ kind, clientId: client.clientId, account, room }, async () => {
           const subject = await authenticate(request, found);
-          return subject && issuer.authorize(client, type, subject, scopes);
+          return subject && tokenIssuer.authorize(client, type, subject, scopes);
         });
       },
     };

@@ -102,12 +102,12 @@ interface Dependencies {
   readonly rules: GuessingRules;
   readonly counters: AttemptCounters;
   /** Whether the client has an authorization for the identity that has neither ended nor expired. */
-  readonly hasLiveAuthorization: (identityId: string, clientId: string) => Promise<boolean>;
+  readonly hasActiveAuthorization: (identityId: string, clientId: string) => Promise<boolean>;
   readonly observer: GuessObserver;
 }
 
 export function createGuessing(dependencies: Dependencies): Guessing {
-  const { rules, counters, hasLiveAuthorization, observer } = dependencies;
+  const { rules, counters, hasActiveAuthorization, observer } = dependencies;
 
   function counterOf(kind: GuessKind, { name, identityId }: Account): Counter {
     if (identityId !== undefined) return ofIdentity(kind, identityId);
@@ -139,7 +139,7 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     const [fullClient] = full;
     if (!fullClient) return [own, client];
     const { identityId } = account;
-    if (identityId === undefined || !(await hasLiveAuthorization(identityId, clientId))) refuse(fullClient);
+    if (identityId === undefined || !(await hasActiveAuthorization(identityId, clientId))) refuse(fullClient);
     return [own];
   }
 

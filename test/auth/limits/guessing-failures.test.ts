@@ -39,7 +39,7 @@ function limits(broken: Partial<AttemptCounters>) {
   return createGuessing({
     rules: guessingRules,
     counters: { ...counters, ...broken },
-    hasLiveAuthorization: async () => false,
+    hasActiveAuthorization: async () => false,
     observer: { failed: async () => undefined, refused: () => undefined, notSettled: () => undefined },
   });
 }
