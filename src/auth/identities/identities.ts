@@ -5,7 +5,7 @@ import { invalidInput } from "../../platform/base/errors.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { identityNotFound } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
-import { hashingRoom, hashSecret } from "../password-hashing/argon2id.ts";
+import { hashingLimit, hashSecret } from "../password-hashing/argon2id.ts";
 import { identities } from "../schema.ts";
 import { endIdentity } from "../tokens/end-authorizations.ts";
 import { findByUsername } from "./find-by-username.ts";
@@ -111,7 +111,7 @@ export function createIdentities(db: Database, clock: Clock): Identities {
       const checked = password === null ? null : await checkedPassword(password);
       // Said before the work of hashing.
       if (!(await findOne(sql`${identities.id} = ${id}`))) throw identityNotFound("id");
-      const passwordHash = checked === null ? null : await hashingRoom.admit(() => hashSecret(checked));
+      const passwordHash = checked === null ? null : await hashingLimit.run(() => hashSecret(checked));
       await change(async (tx) => {
         const updated = await tx
           .update(identities)
