@@ -61,7 +61,7 @@ function pushLines({ providers, issuer }: PushSettings): string {
   const { names, outboxFile } = providers;
   const file =
     outboxFile === undefined ? "" : `    Outbox           ${outboxFile}   (what would have been pushed)\n`;
-  return `    Push providers   ${names.join(", ")}\n${file}    Tokens taken of  ${issuer}\n`;
+  return `    Push providers   ${names.join(", ")}\n${file}    Token issuer     ${issuer}\n`;
 }
 
 function credentialsOf(auth: AuthSettings, dataDir: string): string {

@@ -17,26 +17,26 @@ const usage = `npm run keys -- <command> <folder>
 
   new       makes the first key, or else the next one, and publishes that
   use-next  signs with the next key, and keeps the old one published
-  retire    publishes no key any more that is neither in use nor next
-  show      says which keys there are`;
+  retire    stops publishing every key that is neither in use nor next
+  show      lists the keys`;
 
-/** What is to be done after a command. */
-const then = {
+/** The next step of the operator after a command. */
+const nextStep = {
   signing: "Start the processes of auth with the settings below.",
-  next: "Restart the processes of auth, one after the other. Ten minutes later everybody knows it: use-next.",
+  next: "Restart the processes of auth, one after the other. Ten minutes later every resource server has the new key: use-next.",
   used: "Restart the processes of auth. When the last access token of the old key has expired: retire.",
   retired: "Restart the processes of auth.",
 } as const;
 
 const commands: Readonly<Record<string, (folder: string) => Promise<string>>> = {
-  new: async (folder) => then[await makeKey(folder)],
+  new: async (folder) => nextStep[await makeKey(folder)],
   "use-next": async (folder) => {
     await useNextKey(folder);
-    return then.used;
+    return nextStep.used;
   },
   retire: async (folder) => {
     await retireKeys(folder);
-    return then.retired;
+    return nextStep.retired;
   },
   show: async () => "",
 };

@@ -13,7 +13,7 @@ const migrationsOf: Readonly<Record<ServiceName, () => Promise<Migrations>>> = {
   push: async () => (await import("./push/database.ts")).pushMigrations,
 };
 
-/** How long somebody else may have locked a table before this gives up. */
+/** Minutes for which a table may be locked by others before the migration gives up. */
 const patienceMinutes = 10;
 const reminders = new Reminders();
 function tell(message: string): void {
@@ -21,20 +21,17 @@ function tell(message: string): void {
 }
 
 await runCommand(async () => {
-  const { environment, dataDir } = resolveServerSettings(process.env).value;
-  const services = valueOrThrow(resolveServices(process.env, { environment }));
-  const settings = joinReadings(
-    Object.fromEntries(
-      services.map((service) => [
-        service,
-        resolveDatabaseSettings(process.env, { environment, dataDir, service, task: migrateTask }),
-      ]),
-    ),
-  );
-  for (const service of services) {
-    const ofService = settings[service];
-    if (!ofService) continue;
-    const database = await openDatabase(ofService, await migrationsOf[service]());
+  const server = resolveServerSettings(process.env);
+  const { environment, dataDir } = server.value;
+  const services = resolveServices(process.env, { environment });
+  const databases = (services.value ?? []).map((service) => ({
+    service,
+    reading: resolveDatabaseSettings(process.env, { environment, dataDir, service, task: migrateTask }),
+  }));
+  const readings = databases.map(({ service, reading }) => [service, reading] as const);
+  joinReadings({ server, services, ...Object.fromEntries(readings) });
+  for (const { service, reading } of databases) {
+    const database = await openDatabase(valueOrThrow(reading), await migrationsOf[service]());
     await migratePatiently(database, {
       patienceMs: patienceMinutes * 60_000,
       blocked: ({ message }) => tell(`${message} Trying again for up to ${patienceMinutes} minutes.`),

@@ -15,41 +15,49 @@ import { type ProviderName, providerTable } from "./push/provider-settings.ts";
 import { pushTable } from "./push/settings-table.ts";
 import { type ServiceName, type Settings, serviceNames, servicesTable } from "./services.ts";
 
-/**
- * Prefixes that only our settings have. Our other names share theirs with other programs: `NODE_`, `GRPC_` (the
- * gRPC library), `SERVER_` (CGI), `MEMORY_` (systemd).
- */
-const prefixes = [
-  "DB_",
-  "BROKER_",
-  "TLS_",
-  "CORS_",
-  "LOGGING_",
-  "AUTH_",
-  "OAUTH_SERVER_",
-  "INTERNAL_CLIENT_",
-  "RSA_",
-  "OTP_",
-  "JANITOR_",
-  "PLATFORM_SECURITY_",
-  "IDENTITY_PROVIDER_",
-  "TEST_NOTIFICATION_",
-  "HISTORY_",
-  "PUSH_",
-  "FCM_",
-  "APNS_",
-  "WEBPUSH_",
-];
-
 const tables: Readonly<Record<ServiceName, SettingsTable>> = {
   auth: authTable,
   push: { ...pushTable, ...providerTable },
 };
+const processTable: SettingsTable = { ...environmentTable, ...servicesTable, ...serverTable };
+/** The settings that every service has, each with the service's prefix too. */
+const commonTable: SettingsTable = { ...databaseTable, ...migrationTable, ...brokerTable, ...cacheTable };
+
+/** First words of our names with which names of other programs begin, and an example of those programs. */
+const sharedWords: Readonly<Record<string, string>> = {
+  ACCESS: "the keys of object storage",
+  DATA: "the folders of many programs",
+  ENABLE: "the switches of many programs",
+  EVENT: "libevent",
+  GRPC: "the gRPC library",
+  IDENTITY: "Azure App Service",
+  MEMORY: "systemd",
+  NODE: "Node.js",
+  PLATFORM: "Upsun, formerly Platform.sh",
+  SERVER: "CGI",
+  TEST: "tests",
+  USER: "shells",
+};
+
+/**
+ * The prefixes of our names: their first word, or their first two where the first is shared. The tracing settings have
+ * none: OpenTelemetry names them, and has others.
+ */
+const prefixes: readonly string[] = [
+  ...new Set(
+    [processTable, commonTable, ...Object.values(tables)].flatMap(Object.keys).flatMap((name) => {
+      const [first = "", ...others] = name.split("_");
+      const words = first in sharedWords ? [first, ...others.splice(0, 1)] : [first];
+      return others.length > 0 ? [`${words.join("_")}_`] : [];
+    }),
+  ),
+  ...serviceNames.map(servicePrefix),
+];
 
 /** A sentence for each variable that has no effect, and for what is missing though the process starts without it. */
 export function warningsOf(env: EnvironmentVariables, settings: Settings): readonly string[] {
   const { environment } = settings.server;
-  const ofProcess = Object.keys({ ...environmentTable, ...servicesTable, ...serverTable }).map((name) => ({
+  const ofProcess = Object.keys(processTable).map((name) => ({
     name,
     unused: name === "DATA_DIR" && environment === "production" ? "NODE_ENV is production" : undefined,
   }));
@@ -60,13 +68,7 @@ export function warningsOf(env: EnvironmentVariables, settings: Settings): reado
   // For a name that both services have, the warning is about the service that runs.
   const services = serviceNames.toSorted((a, b) => Number(!settings[a]) - Number(!settings[b]));
   const ofServices = services.flatMap((service) =>
-    Object.keys({
-      ...databaseTable,
-      ...migrationTable,
-      ...brokerTable,
-      ...cacheTable,
-      ...tables[service],
-    }).flatMap((name) => {
+    Object.keys({ ...commonTable, ...tables[service] }).flatMap((name) => {
       const unused = whyUnused(service, name, settings);
       return [name, servicePrefix(service) + name].map((variable) => ({ name: variable, unused }));
     }),

@@ -37,6 +37,12 @@ test.each<[string, string, string]>([
   ["AUTH_SERVER_PORT", "80", "is no setting of this version"],
   ["AUTH_PUSH_PROVIDERS", "fcm", "is no setting of this version"],
   ["HISTORY_DAYS", "80", "is no setting of this version"],
+  ["CACHE_URL", "redis://cache", "is no setting of this version"],
+  ["SHUTDOWN_GRACE", "5", "is no setting of this version"],
+  ["BACKOFFICE_CLIENT", "office", "is no setting of this version"],
+  ["MANAGEMENT_HOST", "127.0.0.1", "is no setting of this version"],
+  ["TEST_NOTIFICATION_USERS", "a", "is no setting of this version"],
+  ["MEMORY_MAX_BYTES", "1", "is no setting of this version"],
 ])("development mode names %s=%s", async (name, value, what) => {
   expect(await development({ [name]: value })).toEqual([`${name} is set, but ${what}`]);
 });
@@ -98,6 +104,8 @@ describe("nothing is said", () => {
       ...["NODE_OPTIONS", "NODE_PATH", "NODE_EXTRA_CA_CERTS", "NODE_VERSION", "NODE_COMPILE_CACHE"],
       ...["npm_config_cache", "npm_lifecycle_event", "npm_package_name", "INIT_CWD", "EDITOR"],
       ...["GRPC_TRACE", "GRPC_VERBOSITY", "GRPC_DNS_RESOLVER", "SERVER_NAME", "SERVER_SOFTWARE"],
+      ...["OTEL_LOG_LEVEL", "OTEL_EXPORTER_OTLP_TIMEOUT", "PLATFORM_ROUTES", "IDENTITY_ENDPOINT"],
+      ...["EVENT_NOEPOLL", "USER_ID", "DATA_HOME", "ENABLE_COLORS", "ACCESS_KEY"],
       ...["MEMORY_PRESSURE_WATCH", "INVOCATION_ID", "JOURNAL_STREAM", "SERVICE_RESULT", "LISTEN_FDS"],
       ...["HISTFILE", "HISTSIZE", "HISTCONTROL", "SSH_AUTH_SOCK", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS"],
       ...["KUBERNETES_SERVICE_HOST", "KUBERNETES_PORT", "GATEPOST_SERVICE_HOST", "GATEPOST_URL"],

@@ -44,16 +44,19 @@ export const AuthEvents = {
 /** Where the broker keeps the events of this service. */
 export const authEventStream: EventStream = { name: "gatepost-auth", subjects: "auth.>" };
 
-/**
- * The statement that writes events, complete or as the last part of a larger statement.
- * @param at when the event happened; an SQL expression if the time differs between rows
- * @param from `from` clause that yields a row for each event; without it, one event is written
- */
+/** When an event happened, and for which rows it is written. */
+interface Occurrence {
+  /** The time of the event; an SQL expression if the time differs between rows. */
+  readonly at: Date | SQL;
+  /** A `from` clause that yields a row for each event; without it, one event is written. */
+  readonly from?: SQL;
+}
+
+/** The statement that writes events, complete or as the last part of a larger statement. */
 export function recordEvent<Message extends DescMessage>(
   kind: EventKind<Message>,
   fields: FieldsOf<Message> & { readonly identityId: SQL },
-  at: Date | SQL,
-  from: SQL = sql``,
+  { at, from = sql`` }: Occurrence,
 ): SQL {
   const time = at instanceof Date ? sql`${at.toISOString()}::timestamptz` : at;
   return insertEvents(outbox, { kind, subject: fields.identityId, fields, at: time, from });

@@ -1,9 +1,10 @@
 /**
  * Removes rows that are needed no more, a bounded number in each statement. The database's clock decides, so a
- * process whose clock is ahead removes nothing early. Any number of processes may run it at once, because every step
- * is idempotent.
+ * process whose clock is ahead removes nothing early. Any number of processes may run the janitor at the same time,
+ * because every step is idempotent.
  */
 import { type SQL, sql } from "drizzle-orm";
+import { type JanitorStep, type RoundOptions, runRound, startRounds } from "../platform/base/janitor.ts";
 import { every, type Loop } from "../platform/base/loop.ts";
 import type { JanitorObserver } from "../platform/base/observers.ts";
 import type { Database } from "../platform/database/database.ts";
@@ -61,7 +62,8 @@ const revoked = names(revokedAccessTokens);
 const proof = names(redeemedOtpProofs);
 const attempt = names(attempts);
 
-// A moment that is selected is the same for all rows, so that an index can be asked for it; a call is made for each.
+// The function would be called for each row. A moment that is selected is the same for all rows, so that an index can
+// be used.
 const now = sql`(select clock_timestamp())`;
 /** The moment that has come in running time, too, which does not follow a clock that is set ahead. */
 const surelyNow = sql`least(clock_timestamp(), ${runningNow})`;
@@ -78,125 +80,104 @@ const batch = sql`${limit} for update skip locked`;
 const dayAfterAuthorization = sql`(select (${authorization.expiryDay} + 1)::timestamp at time zone 'UTC'
   from ${authorizations} where ${authorization.id} = left(${revoked.jti}, ${authorizationIdLength}::int)::uuid)`;
 
-interface Step {
-  /** Absent where it removes nothing, but prepares a removal. */
-  readonly removes?: JanitorKind;
-  /**
-   * Does all there is to do, or stops where `stopping` is aborted; `done` is told how many rows it has dealt with.
-   * @returns whether nothing is left to do
-   */
-  run(db: Database, stopping: AbortSignal | undefined, done: (rows: number) => void): Promise<boolean>;
-}
+type Step = JanitorStep<JanitorKind>;
 
-/** Repeats a statement that deals with one batch of rows. */
-const repeat =
-  (statement: SQL): Step["run"] =>
-  (db, stopping, done) =>
-    inBatches(db, statement, stopping, done);
+/** Repeats a statement that removes one batch of rows. */
+const remove = (db: Database, kind: JanitorKind, statement: SQL, size?: number): Step => ({
+  kinds: [kind],
+  run: ({ stopping, cleaned }) => inBatches(db, statement, stopping, (rows) => cleaned(kind, rows), size),
+});
 
-/** Table by table. */
-const steps: readonly Step[] = [
-  { removes: "authorizations", run: removeExpired },
-  // Those whose authorization has its row are put off, so that the next rounds need not look at them again.
+/** Repeats a statement that prepares the removal of one batch of rows. */
+const prepare = (db: Database, statement: SQL): Step => ({
+  kinds: [],
+  run: ({ stopping }) => inBatches(db, statement, stopping),
+});
+
+/** The steps of a round, table by table. */
+const stepsOf = (db: Database, replayHours: number): readonly Step[] => [
   {
-    run: repeat(sql`
+    kinds: ["authorizations"],
+    run: ({ stopping, cleaned }) => removeExpired(db, stopping, (rows) => cleaned("authorizations", rows)),
+  },
+  // A revoked token whose authorization has its row is put off, so that the next rounds need not look at it again.
+  prepare(
+    db,
+    sql`
       update ${revokedAccessTokens} set ${revoked.expiresAt} = greatest(${dayAfterAuthorization}, clock_timestamp())
       where ${revoked.jti} in (
         select ${revoked.jti} from ${revokedAccessTokens}
         where ${revoked.expiresAt} < ${longAgo} and ${dayAfterAuthorization} is not null
         order by ${revoked.expiresAt} ${batch})
-      returning 1 as one`),
-  },
-  {
-    removes: "revoked_access_tokens",
-    run: repeat(sql`
+      returning 1 as one`,
+  ),
+  remove(
+    db,
+    "revoked_access_tokens",
+    sql`
       delete from ${revokedAccessTokens} where ${revoked.jti} in (
       select ${revoked.jti} from ${revokedAccessTokens}
       where ${revoked.expiresAt} < ${longAgo} and ${dayAfterAuthorization} is null
       order by ${revoked.expiresAt} ${batch})
-    returning 1 as one`),
-  },
-  {
-    removes: "redeemed_otp_proofs",
-    run: repeat(sql`
+    returning 1 as one`,
+  ),
+  remove(
+    db,
+    "redeemed_otp_proofs",
+    sql`
       delete from ${redeemedOtpProofs} where ${proof.proofHash} in (
       select ${proof.proofHash} from ${redeemedOtpProofs} where ${proof.expiresAt} < ${longAgo}
       order by ${proof.expiresAt} ${batch})
-    returning 1 as one`),
-  },
-  {
-    removes: "attempts",
-    run: repeat(sql`
+    returning 1 as one`,
+  ),
+  remove(
+    db,
+    "attempts",
+    sql`
       delete from ${attempts} where ${attempt.key} in (
       select ${attempt.key} from ${attempts} where ${attempt.expire} <= ${now}
       order by ${attempt.expire} ${batch})
-    returning 1 as one`),
-  },
-  { removes: "replaced_tokens", run: removeReplacedTokens },
+    returning 1 as one`,
+  ),
   {
-    removes: "rotation_batches",
-    run: (db, stopping, done) => inBatches(db, removeRotationBatches, stopping, done, rotationBatchLimit),
+    kinds: ["replaced_tokens"],
+    run: ({ stopping, cleaned }) =>
+      removeReplacedTokens(db, stopping, (rows) => cleaned("replaced_tokens", rows)),
   },
-  { run: repeat(endDisabledClients) },
-  { run: repeat(sweepEndingsAgain) },
-  { removes: "identity_endings", run: repeat(removeEndings) },
+  remove(db, "rotation_batches", removeRotationBatches, rotationBatchLimit),
+  prepare(db, endDisabledClients),
+  prepare(db, sweepEndingsAgain),
+  remove(db, "identity_endings", removeEndings),
+  remove(db, "kept_events", removeKept(keptEvents, replayHours, batch)),
 ];
 
-const removeKeptEvents = (hours: number): Step => ({
-  removes: "kept_events",
-  run: repeat(removeKept(keptEvents, hours, batch)),
-});
-
-interface RoundOptions {
-  /** 0 unless given. */
+interface Options extends RoundOptions<JanitorKind> {
+  /** Hours for which events are kept once they are delivered; 0 unless given. */
   readonly replayHours?: number;
-  readonly stopping?: AbortSignal | undefined;
-  readonly observer?: JanitorObserver<JanitorKind> | undefined;
 }
 
-/**
- * Runs one round: repeats every step until it has nothing left to do, or until `stopping` is aborted. A step that fails
- * keeps none of the others from its work.
- * @throws what the first step failed with that did, once all have run
- */
-export async function cleanUp(
-  db: Database,
-  { replayHours = 0, stopping, observer }: RoundOptions = {},
-): Promise<void> {
-  const failures: unknown[] = [];
-  for (const { removes, run } of [...steps, removeKeptEvents(replayHours)]) {
-    let isDone = false;
-    try {
-      isDone = await run(db, stopping, (rows) => removes && observer?.cleaned(removes, rows));
-    } catch (error) {
-      failures.push(error);
-      continue;
-    }
-    if (stopping?.aborted) return;
-    if (removes && isDone) observer?.caughtUp(removes);
-  }
-  if (failures.length > 0) throw failures[0];
-  observer?.roundEnded();
+/** Runs one round, as {@link runRound}. */
+export async function cleanUp(db: Database, { replayHours = 0, ...options }: Options = {}): Promise<void> {
+  await runRound(stepsOf(db, replayHours), options);
 }
 
-/** One round of the sweep of authorizations that have ended with others. */
-async function sweep(db: Database, { stopping, observer }: RoundOptions): Promise<void> {
+/** Marks the authorizations that have ended with their identity or client, until none is left. */
+async function sweep(db: Database, { stopping, observer }: RoundOptions<JanitorKind>): Promise<void> {
   await sweepAuthorizations(db, stopping, (rows) => observer?.cleaned("ended_authorizations", rows));
   if (!stopping?.aborted) observer?.caughtUp("ended_authorizations");
 }
 
-/** Runs rounds at an interval, and sweeps in between, until stopped. What failed is logged and tried again. */
+/** Runs rounds at an interval, and sweeps in between, until stopped. What fails is logged and tried again. */
 export function startJanitor({ db, logger, intervalSeconds, replayHours = 0, observer }: Dependencies): Loop {
   const loops = [
-    every(
-      intervalSeconds * 1000,
-      (stopping) => cleanUp(db, { replayHours, stopping, observer }),
-      (err) => logger.warn({ err }, "The janitor could not finish its round; it tries again"),
-    ),
+    startRounds({
+      ...{ intervalSeconds, logger },
+      round: (stopping) => cleanUp(db, { replayHours, stopping, observer }),
+    }),
     every(
       sweepSeconds * 1000,
       (stopping) => sweep(db, { stopping, observer }),
-      (err) => logger.warn({ err }, "Ended authorizations could not be swept; it is tried again"),
+      (err) => logger.warn({ err }, "The janitor could not mark ended authorizations; it will try again"),
     ),
   ];
   return {

@@ -171,7 +171,10 @@ export const rotationBatches = auth.table("rotation_batches", {
   seenAt: instant("seen_at").notNull(),
 });
 
-/** That the database can be used, and for how long in all it could not be: see tokens/running-time.ts; one row. */
+/**
+ * The pulse of the database: when it last could be used, and for how long in all it could not. One row. See
+ * running-time.ts.
+ */
 export const databasePulse = auth.table(
   "database_pulse",
   {

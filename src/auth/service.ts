@@ -139,7 +139,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const currentTokens = new CurrentTokens();
   const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, currentTokens, issuer });
   const identities = confirmedIdentities(changedInTurn(createIdentities(db, clock)), confirmed);
-  const issued = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", {
+  const outcomes = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", {
     grant_type: grantTypes,
     outcome: tokenOutcomes,
   });
@@ -163,7 +163,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const guessing = createGuessing({
     rules: guessingRules,
     counters,
-    hasLiveAuthorization: authorizations.hasLive,
+    hasActiveAuthorization: authorizations.hasActiveAuthorization,
     observer: createGuessObserver({ db, clock, metrics, logger }),
   });
   const authenticator = createAuthenticator({
@@ -175,15 +175,15 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const generateTokens = createGenerateTokens({
     grants: createGrants({
       identities,
-      issuer: tokenIssuer,
+      tokenIssuer,
       rotateRefreshToken: createRotateRefreshToken({
-        ...{ db, currentTokens, findPresented, rotations, issuer: tokenIssuer, confirmed },
+        ...{ db, currentTokens, findPresented, rotations, tokenIssuer, confirmed },
       }),
       otpChecks: createOtpChecks(settings.otp.verifierUrl),
       verifyOtpProof: createVerifyOtpProof(settings.otp, clock),
       guessing,
     }),
-    issued: (grant_type, outcome) => issued.inc({ grant_type, outcome }),
+    countOutcome: (grant_type, outcome) => outcomes.inc({ grant_type, outcome }),
   });
   const introspect = createIntrospect({ accessTokens, authorizations });
   const revoke = createRevoke({ db, accessTokens, findPresented, confirmed });
@@ -215,7 +215,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
         { registrations: settings.clients, revision: settings.clientsRevision },
       );
       // It may have disabled some.
-      await confirmed.ended();
+      await confirmed.untilStandbysKnow();
     },
     startWorkers() {
       const { broker: { replayHours } = { replayHours: 0 }, janitorIntervalSeconds: intervalSeconds } =

@@ -43,17 +43,22 @@ export const deletionsConsumer: DurableConsumer = {
 /** The subject of an event: a user, a notification, or else a provider. */
 type About = { readonly userId: SQL } | { readonly notificationId: SQL } | { readonly provider: SQL };
 
+/** When an event happened, and for which rows it is written. */
+interface Occurrence {
+  /** The time of the event; the beginning of the transaction, by the database's clock, unless given. */
+  readonly at?: Date;
+  /** A `from` clause that yields a row for each event; without it, one event is written. */
+  readonly from?: SQL;
+}
+
 /**
- * The statement that writes an event, alone or as a part of a larger statement. A 64-bit integer must be given as
+ * The statement that writes events, complete or as a part of a larger statement. A 64-bit integer must be given as
  * text, as in the JSON mapping of Protobuf.
- * @param from `from` clause that gives a row for each event; without it, there is one
- * @param at time of the event; default: the beginning of the transaction, by the database's clock
  */
 export function recordEvent<Message extends DescMessage>(
   kind: EventKind<Message>,
   fields: FieldsOf<Message> & About,
-  from: SQL = sql``,
-  at?: Date,
+  { at, from = sql`` }: Occurrence = {},
 ): SQL {
   const subject = subjectOf(fields);
   const time = at ? sql`${at.toISOString()}::timestamptz` : sql`now()`;

@@ -3,8 +3,9 @@
  * rows. One process cleans up at a time: a process that does not get the lock skips the step. Times are the
  * database's, so that a process with a wrong clock removes nothing that is live.
  */
-import { type SQL, sql } from "drizzle-orm";
-import { every, type Loop } from "../platform/base/loop.ts";
+import { sql } from "drizzle-orm";
+import { type JanitorStep, runRound, startRounds } from "../platform/base/janitor.ts";
+import type { Loop } from "../platform/base/loop.ts";
 import type { JanitorObserver } from "../platform/base/observers.ts";
 import type { Database } from "../platform/database/database.ts";
 import { names } from "../platform/database/names.ts";
@@ -40,7 +41,7 @@ type JanitorKind = (typeof janitorKinds)[number];
 
 interface Dependencies {
   readonly db: Database;
-  readonly observer?: JanitorObserver<JanitorKind>;
+  readonly observer?: JanitorObserver<JanitorKind> | undefined;
   /** Days for which history and notifications are kept. */
   readonly historyRetentionDays: number;
   /** Days for which the ids of events are kept; 8 unless given. No event may come again afterwards. */
@@ -72,51 +73,70 @@ const lock = selection({
 /** What a batch has removed. */
 interface Removed {
   readonly rows: Partial<Record<JanitorKind, number>>;
-  /** Whether there may be more. */
+  /** Whether more rows may be left. */
   readonly isFull: boolean;
 }
 
-/** Removes a batch; undefined: it cannot, as a step before it has not ended. */
-type Step = (tx: Database) => Promise<Removed | undefined>;
+/** Removes a batch in a transaction; undefined if rows of a step before it must go first. */
+type RemoveBatch = (tx: Database) => Promise<Removed | undefined>;
+
+/** A step that removes batches, each in a transaction, until none is left or another process holds the lock. */
+const inTransactions = (
+  db: Database,
+  kinds: readonly JanitorKind[],
+  removeBatch: RemoveBatch,
+): JanitorStep<JanitorKind> => ({
+  kinds,
+  async run({ stopping, cleaned }) {
+    while (!stopping?.aborted) {
+      const removed = await db.transaction(async (tx) => {
+        const [locked] = await rows(tx, lock, sql`select ${lock}`);
+        return locked?.isAcquired ? removeBatch(tx) : undefined;
+      });
+      if (!removed) return false;
+      for (const kind of kinds) cleaned(kind, removed.rows[kind] ?? 0);
+      if (!removed.isFull) return true;
+    }
+    return false;
+  },
+});
 
 /** The steps of a round. They skip locked rows instead of waiting; the next round removes those. */
 function stepsOf(
   nowMs: number,
-  { historyRetentionDays, inboxRetentionDays = 8, replayHours = 0 }: Dependencies,
-): Step[] {
+  { db, historyRetentionDays, inboxRetentionDays = 8, replayHours = 0 }: Dependencies,
+): readonly JanitorStep<JanitorKind>[] {
   const now = new Date(nowMs).toISOString();
   const oldestKept = lowestId(Math.floor(nowMs - historyRetentionDays * dayMs));
   const entries = createEntryRemoval(oldestKept);
   const batch = sql`limit ${batchSize} for update skip locked`;
-  const removed = (kind: JanitorKind, rows: number) => ({
-    rows: { [kind]: rows },
-    isFull: rows === batchSize,
-  });
-  const remove = async (kind: JanitorKind, tx: Database, statement: SQL) =>
-    removed(kind, await rowCount(tx, statement));
+  const remove = (kind: JanitorKind, rowsOf: (tx: Database) => Promise<number>) =>
+    inTransactions(db, [kind], async (tx) => {
+      const removed = await rowsOf(tx);
+      return { rows: { [kind]: removed }, isFull: removed === batchSize };
+    });
   return [
-    async (tx) => {
+    remove("devices", (tx) => {
       const expired = sql`
         select ${device.id} as chosen_id from ${devices}
         where ${device.expiresAt} <= ${now}::timestamptz order by ${device.expiresAt} ${batch}`;
-      return removed("devices", await removeDevices(tx, expired, "EXPIRED"));
-    },
-    async (tx) => {
+      return removeDevices(tx, expired, "EXPIRED");
+    }),
+    inTransactions(db, ["history_users"], async (tx) => {
       const { users, isFull } = await entries.forgetUsers(tx);
       return { rows: { history_users: users }, isFull };
-    },
-    async (tx) => {
+    }),
+    inTransactions(db, ["history_blocks"], async (tx) => {
       const removed = await entries.removeBlocks(tx);
       return removed && { rows: { history_blocks: removed.blocks }, isFull: removed.isFull };
-    },
-    async (tx) => {
+    }),
+    inTransactions(db, ["history_views"], async (tx) => {
       const { views, isFull } = await removeViews(tx, oldestKept);
       return { rows: { history_views: views }, isFull };
-    },
-    (tx) => removeNotifications(tx, oldestKept),
-    (tx) =>
-      remove(
-        "idempotency_keys",
+    }),
+    inTransactions(db, ["notifications", "delivery_chunks"], (tx) => removeNotifications(tx, oldestKept)),
+    remove("idempotency_keys", (tx) =>
+      rowCount(
         tx,
         sql`
           with chosen as (
@@ -125,9 +145,9 @@ function stepsOf(
           )
           delete from ${idempotencyKeys} using chosen where ${key.keyHash} = chosen_hash returning 1 as one`,
       ),
-    (tx) =>
-      remove(
-        "inbox",
+    ),
+    remove("inbox", (tx) =>
+      rowCount(
         tx,
         sql`
           with chosen as (
@@ -137,7 +157,8 @@ function stepsOf(
           )
           delete from ${inbox} using chosen where ${received.eventId} = chosen_id returning 1 as one`,
       ),
-    (tx) => remove("kept_events", tx, removeKept(keptEvents, replayHours, batch)),
+    ),
+    remove("kept_events", (tx) => rowCount(tx, removeKept(keptEvents, replayHours, batch))),
   ];
 }
 
@@ -191,53 +212,16 @@ function lowestId(ms: number): string {
   return `${time.slice(0, 8)}-${time.slice(8)}-0000-0000-000000000000`;
 }
 
-/**
- * One round: repeats each step until it has nothing left, another process holds the lock, or the process stops.
- * @throws what a step has thrown, once the steps after it had their turn; AggregateError if there were several
- */
+/** Runs one round, as {@link runRound}. While another process holds the lock, nothing is removed. */
 export async function cleanUp(dependencies: Dependencies, stopping?: AbortSignal): Promise<void> {
   const { db, observer } = dependencies;
   const [time] = await rows(db, clock, sql`select ${clock}`);
   if (!time) throw new Error("the database returned no time");
-  const errors: unknown[] = [];
-  for (const step of stepsOf(time.now, dependencies)) {
-    await repeat(step, dependencies, stopping).catch((err: unknown) => errors.push(err));
-  }
-  if (errors.length > 1) throw new AggregateError(errors, "several kinds of rows could not be removed");
-  if (errors.length > 0) throw errors[0];
-  if (!stopping?.aborted) observer?.roundEnded();
+  await runRound(stepsOf(time.now, dependencies), { observer, stopping });
 }
 
-async function repeat(
-  step: Step,
-  { db, observer }: Dependencies,
-  stopping: AbortSignal | undefined,
-): Promise<void> {
-  for (let isFull = true; isFull && !stopping?.aborted; ) {
-    const removed = await db.transaction(async (tx) => {
-      const [locked] = await rows(tx, lock, sql`select ${lock}`);
-      return locked?.isAcquired ? step(tx) : undefined;
-    });
-    isFull = removed?.isFull ?? false;
-    if (removed && observer) report(removed, observer);
-  }
-}
-
-function report({ rows: removed, isFull }: Removed, observer: JanitorObserver<JanitorKind>): void {
-  for (const kind of janitorKinds) {
-    const count = removed[kind];
-    if (count === undefined) continue;
-    observer.cleaned(kind, count);
-    if (!isFull) observer.caughtUp(kind);
-  }
-}
-
-/** Runs rounds at an interval until stopped. A round that fails is logged; the next one comes as usual. */
+/** Runs rounds at an interval until stopped. A round that fails is logged, and the next one comes as usual. */
 export function startJanitor(dependencies: Dependencies & { logger: Logger; intervalSeconds: number }): Loop {
   const { logger, intervalSeconds } = dependencies;
-  return every(
-    intervalSeconds * 1000,
-    (stopping) => cleanUp(dependencies, stopping),
-    (err) => logger.warn({ err }, "The janitor could not finish its round and will try again"),
-  );
+  return startRounds({ logger, intervalSeconds, round: (stopping) => cleanUp(dependencies, stopping) });
 }

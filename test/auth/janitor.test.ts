@@ -203,7 +203,7 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
     await waitFor(async () => expect(Object.values(await reasons())).toEqual(["IDENTITY_DELETED"]));
     await waitFor(async () => expect(await ids("id", "authorizations")).not.toContain(id));
     await janitor.stop();
-    expect(log.text()).toContain("The janitor could not finish its round; it tries again");
+    expect(log.text()).toContain("The janitor could not finish its round; it will try again");
     const statements = failures;
     await round();
     expect(failures).toBe(statements);

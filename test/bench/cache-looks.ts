@@ -37,7 +37,7 @@ async function open(): Promise<BatchedLookup<string, true>> {
   if (database) {
     const settings = { ...postgresSettings(database), poolSize: 10 };
     const opened = await openDatabase(settings, authMigrations);
-    return createAuthorizationRepository(opened.reads).isLive;
+    return createAuthorizationRepository(opened.reads).isActive;
   }
   const client = createClient({ socket: { host: "127.0.0.1", port: redis ?? 0 }, RESP: 2 });
   await client.connect();
@@ -51,7 +51,7 @@ async function open(): Promise<BatchedLookup<string, true>> {
   });
 }
 
-const isLive = await open();
+const isActive = await open();
 // Processes do not ask for the same at the same time.
 let next = process.pid;
 async function look(count: number): Promise<void> {
@@ -60,7 +60,7 @@ async function look(count: number): Promise<void> {
     while (left > 0) {
       left -= 1;
       next += 1;
-      if (!(await isLive(jtis[next % jtis.length] ?? ""))) throw new Error("a live token is not");
+      if (!(await isActive(jtis[next % jtis.length] ?? ""))) throw new Error("a live token is not");
     }
   }
   await Promise.all(Array.from({ length: inFlight }, one));

@@ -266,7 +266,7 @@ describe.each(backends)("the janitor on %s", (backend) => {
     await device("expired", -1);
     vi.spyOn(db, "transaction").mockRejectedValueOnce(new Error("no database"));
     const janitor = startJanitor({ db, historyRetentionDays, logger: log.logger, intervalSeconds: 0.01 });
-    const complaint = "The janitor could not finish its round and will try again";
+    const complaint = "The janitor could not finish its round; it will try again";
     await waitFor(() => expect(log.text()).toContain(complaint));
     await waitFor(async () => expect(await count("devices")).toBe(0));
     await janitor.stop();

@@ -9,21 +9,21 @@ import type { Grant, TokenParameters, TokenRequest } from "./grant.ts";
 /** The body of a token request; members beyond the known ones are ignored. */
 type TokenBody = TokenParameters & { readonly grant_type: string };
 
-/** How a token request can end that was good enough for its grant to decide. */
+/** The outcomes of a token request that passed the checks before its grant. */
 export const tokenOutcomes = ["issued", "refused"] as const;
 
 interface Dependencies {
   readonly grants: Readonly<Record<GrantType, Grant>>;
-  readonly issued: (grantType: GrantType, outcome: (typeof tokenOutcomes)[number]) => void;
+  /** Counts a request that its grant has decided. */
+  readonly countOutcome: (grantType: GrantType, outcome: (typeof tokenOutcomes)[number]) => void;
 }
 
 export type GenerateTokens = (caller: Caller, body: TokenBody, context: RequestContext) => Promise<TokenPair>;
 
 /** Creates the pipeline for token requests of every grant type. */
-export function createGenerateTokens({ grants, issued }: Dependencies): GenerateTokens {
+export function createGenerateTokens({ grants, countOutcome }: Dependencies): GenerateTokens {
   return async (caller, body, context) => {
-    const { grant_type, ...rest } = body;
-    const parameters: TokenParameters = rest;
+    const { grant_type, ...parameters } = body;
     const grantType = grantTypes.find((type) => type === grant_type);
     if (!grantType) {
       const message = `grant_type must be one of ${grantTypes.join(", ")}.`;
@@ -39,7 +39,7 @@ export function createGenerateTokens({ grants, issued }: Dependencies): Generate
       chooseScopes: (permitted) => chooseScopes(parameters.scope, permitted),
     };
     const pair = await grant.redeem(request);
-    issued(grantType, pair ? "issued" : "refused");
+    countOutcome(grantType, pair ? "issued" : "refused");
     if (!pair) throw invalidGrant();
     return pair;
   };

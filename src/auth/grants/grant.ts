@@ -1,7 +1,7 @@
 /**
- * The grants of the token endpoint. Every request passes one pipeline (generate-tokens.ts): parse, client,
- * permission, parameters, grant, issue. A grant is a small object that only declares its parameters, what of it
- * can be guessed, and authenticates the subject, so no grant can omit a check.
+ * The grants of the token endpoint. Each request first passes generate-tokens.ts, which checks the grant type, the
+ * permission of the client and the required parameters. The grant then redeems the request: it authenticates the
+ * subject and issues the pair. A grant whose secret can be guessed is wrapped in limits by grants.ts.
  */
 import type { RequestContext } from "../../platform/base/request-context.ts";
 import type { Client } from "../clients/client.ts";

@@ -1,22 +1,22 @@
 /** The five grants of the token endpoint. */
-import type { Room } from "../../platform/base/bounded-work.ts";
 import type { GrantType } from "../client-settings.ts";
 import type { Identities } from "../identities/identities.ts";
 import type { Identity } from "../identities/identity.ts";
 import { normalisePassword } from "../identities/password.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 import type { Guessing, GuessKind } from "../limits/guessing.ts";
-import { hashingRoom, hashOfNobody, verifyPassword } from "../password-hashing/argon2id.ts";
+import { hashingLimit, hashOfNobody, verifyPassword } from "../password-hashing/argon2id.ts";
 import type { AuthenticatedSubject } from "../tokens/create-authorization.ts";
 import type { RotateRefreshToken } from "../tokens/rotate-refresh-token.ts";
 import type { TokenIssuer } from "../tokens/token-issuer.ts";
+import type { WorkLimit } from "../work-limit.ts";
 import type { Grant, TokenParameters, TokenRequest } from "./grant.ts";
 import type { VerifyOtpProof } from "./otp-proof.ts";
 import type { OtpChecks } from "./otp-verifier-client.ts";
 
 interface Dependencies {
   readonly identities: Identities;
-  readonly issuer: TokenIssuer;
+  readonly tokenIssuer: TokenIssuer;
   readonly rotateRefreshToken: RotateRefreshToken;
   readonly otpChecks: OtpChecks;
   readonly verifyOtpProof: VerifyOtpProof;
@@ -33,8 +33,8 @@ interface AuthorizationGrant {
 interface GuessableGrant {
   readonly requires: Grant["requires"];
   readonly guess: GuessKind;
-  /** For authenticating: only so many are authenticated at a time. */
-  readonly room: Room;
+  /** The limit on authenticating subjects at the same time. */
+  readonly limit: WorkLimit;
   find(parameters: TokenParameters): Promise<GuessedAccount>;
   authenticate(request: TokenRequest, account: GuessedAccount): Promise<AuthenticatedSubject | undefined>;
 }
@@ -53,7 +53,7 @@ function required(parameters: TokenParameters, name: keyof TokenParameters): str
 }
 
 export function createGrants(dependencies: Dependencies): Record<GrantType, Grant> {
-  const { identities, issuer, rotateRefreshToken, otpChecks, verifyOtpProof, guessing } = dependencies;
+  const { identities, tokenIssuer, rotateRefreshToken, otpChecks, verifyOtpProof, guessing } = dependencies;
   // Verified if there is no identity, so that an unknown username takes as long as a known one.
   const dummyHash = hashOfNobody();
 
@@ -69,27 +69,27 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
       async redeem(request) {
         const scopes = scopesOf(request);
         const subject = await authenticate(request);
-        const pair = subject && (await issuer.authorize(request.client, type, subject, scopes));
-        if (pair && subject.phone !== undefined) await guessing.proven(subject.identityId);
+        const pair = subject && (await tokenIssuer.authorize(request.client, type, subject, scopes));
+        if (pair && subject.phone !== undefined) await guessing.phoneProven(subject.identityId);
         return pair;
       },
     };
   }
 
   function guessableGrant(type: GrantType, grant: GuessableGrant): Grant {
-    const { guess: kind, room, find, authenticate, requires } = grant;
+    const { guess: kind, limit, find, authenticate, requires } = grant;
     return {
       requires,
       async redeem(request) {
         const scopes = scopesOf(request);
-        // While there is no room, a flood costs no look at the database.
-        room.look();
+        // Refused before the account is looked up, so that a flood costs the database nothing.
+        limit.refuseIfFull();
         const { client } = request;
         const found = await find(request.parameters);
         const account = { name: found.name, identityId: found.identity?.id };
-        return guessing.limit({ kind, clientId: client.clientId, account, room }, async () => {
+        return guessing.limit({ kind, clientId: client.clientId, account, judging: limit }, async () => {
           const subject = await authenticate(request, found);
-          return subject && issuer.authorize(client, type, subject, scopes);
+          return subject && tokenIssuer.authorize(client, type, subject, scopes);
         });
       },
     };
@@ -100,7 +100,7 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
     password: guessableGrant("password", {
       requires: ["username", "password"],
       guess: "password",
-      room: hashingRoom,
+      limit: hashingLimit,
       async find(parameters) {
         const username = required(parameters, "username");
         const name = canonicalPhone(username) ?? (username.includes("@") ? username.toLowerCase() : username);
@@ -124,7 +124,7 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
     phone_otp: guessableGrant("phone_otp", {
       requires: ["phone"],
       guess: "code",
-      room: otpChecks.room,
+      limit: otpChecks.limit,
       async find(parameters) {
         const typed = required(parameters, "phone");
         const phone = canonicalPhone(typed);

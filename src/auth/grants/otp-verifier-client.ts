@@ -1,10 +1,10 @@
 import createClient from "openapi-fetch";
 import type { paths } from "../../../gen/openapi/otp-verifier.ts";
-import { BoundedWork, type Room } from "../../platform/base/bounded-work.ts";
 import { ErrorKinds, ServiceError, unavailable } from "../../platform/base/errors.ts";
 import type { RequestContext } from "../../platform/base/request-context.ts";
 import { inSpan, traceHeaders } from "../../platform/base/tracing.ts";
 import { UnknownVerdict } from "../limits/guessing.ts";
+import { QueueingLimit, type WorkLimit } from "../work-limit.ts";
 
 /** Milliseconds that the OTP verification service may take. */
 const timeoutMs = 2_000;
@@ -12,8 +12,8 @@ const timeoutMs = 2_000;
 /**
  * Checks with the OTP verification service whether the code is right for the phone or, without a code, whether
  * the phone has just passed a check.
- * @throws unavailable if the service does not respond, or not as its contract says; where it takes too long, as an
- *   unknown verdict
+ * @throws unavailable if the service does not respond, or not as its contract says
+ * @throws UnknownVerdict if the service takes too long
  */
 type CheckOneTimeCode = (
   phone: string,
@@ -21,10 +21,7 @@ type CheckOneTimeCode = (
   context: RequestContext,
 ) => Promise<boolean>;
 
-/**
- * Checks at a time. A service that is slow keeps no more callers waiting, and the rest of this one has room for
- * others.
- */
+/** Checks at a time. If the verification service is slow, no more callers than these wait for it. */
 const maxChecks = 128;
 
 const busy = () =>
@@ -33,8 +30,8 @@ const busy = () =>
   });
 
 export interface OtpChecks {
-  /** For work that has a check in it. Refuses with unavailable. */
-  readonly room: Room;
+  /** The limit on checks at the same time. Refuses with unavailable. */
+  readonly limit: WorkLimit;
   readonly check: CheckOneTimeCode;
 }
 
@@ -56,12 +53,12 @@ export function createOtpChecks(verifierUrl: string): OtpChecks {
       });
       const { status } = checked.response;
       span?.set({ "http.response.status_code": status });
-      // 400 is how it says that a code cannot be right.
+      // By its contract, a 400 means that the code cannot be right.
       if (status > 400) span?.fail(`${status}`);
       return checked;
     }).catch((cause) => {
       const error = unavailable(service, cause);
-      // By then it has the code, and may judge it, and let the phone pass, whether or not anybody waits for it.
+      // The service has received the code by then. It may still find it right and let the phone pass.
       throw cause instanceof DOMException && cause.name === "TimeoutError"
         ? new UnknownVerdict(error)
         : error;
@@ -73,5 +70,5 @@ export function createOtpChecks(verifierUrl: string): OtpChecks {
     return result.data.verified;
   }
 
-  return { room: new BoundedWork(maxChecks, maxChecks, busy), check };
+  return { limit: new QueueingLimit(maxChecks, maxChecks, busy), check };
 }

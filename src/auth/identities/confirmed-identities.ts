@@ -14,14 +14,17 @@ const refusals = [
 /** Changes that are answered once they are confirmed, and so are those that find another one done. */
 export function confirmedIdentities(identities: Identities, confirmed: Confirmed): Identities {
   const changed = <T>(change: () => Promise<T>) =>
-    confirmed.found(change, (outcome) => outcome.status === "rejected" && isOfKind(outcome.reason, refusals));
+    confirmed.confirmFound(
+      change,
+      (outcome) => outcome.status === "rejected" && isOfKind(outcome.reason, refusals),
+    );
 
   /** Authorizations end with it; perhaps with the change that it finds done. */
   async function ended(change: () => Promise<void>): Promise<void> {
     try {
       await changed(change);
     } finally {
-      await confirmed.ended();
+      await confirmed.untilStandbysKnow();
     }
   }
 

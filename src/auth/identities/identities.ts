@@ -5,7 +5,7 @@ import { invalidInput } from "../../platform/base/errors.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { identityNotFound } from "../errors.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
-import { hashingRoom, hashSecret } from "../password-hashing/argon2id.ts";
+import { hashingLimit, hashSecret } from "../password-hashing/argon2id.ts";
 import { identities } from "../schema.ts";
 import { endIdentity } from "../tokens/end-authorizations.ts";
 import { findByUsername } from "./find-by-username.ts";
@@ -54,7 +54,7 @@ export function createIdentities(db: Database, clock: Clock): Identities {
   async function recordUpdate(tx: Database, id: string, changed: readonly string[]): Promise<void> {
     const changedFields = sql`to_jsonb(${arrayLiteral(changed)}::text[])`;
     const fields = { identityId: idOf(id), changedFields };
-    await tx.execute(recordEvent(AuthEvents.identityUpdated, fields, now()));
+    await tx.execute(recordEvent(AuthEvents.identityUpdated, fields, { at: now() }));
   }
 
   return {
@@ -65,7 +65,7 @@ export function createIdentities(db: Database, clock: Clock): Identities {
         const row = { id, phone, email, metadata, createdAt: at, updatedAt: at };
         const [identity] = await tx.insert(identities).values(row).returning();
         if (!identity) throw new Error("an insert returned nothing");
-        await tx.execute(recordEvent(AuthEvents.identityCreated, { identityId: idOf(id) }, at));
+        await tx.execute(recordEvent(AuthEvents.identityCreated, { identityId: idOf(id) }, { at }));
         return identity;
       }),
 
@@ -104,14 +104,14 @@ export function createIdentities(db: Database, clock: Clock): Identities {
           .returning({ id: identities.id });
         if (deleted.length === 0) throw identityNotFound("id");
         await endIdentity(tx, id, "IDENTITY_DELETED");
-        await tx.execute(recordEvent(AuthEvents.identityDeleted, { identityId: idOf(id) }, now()));
+        await tx.execute(recordEvent(AuthEvents.identityDeleted, { identityId: idOf(id) }, { at: now() }));
       }),
 
     async setPassword(id, password) {
       const checked = password === null ? null : await checkedPassword(password);
       // Said before the work of hashing.
       if (!(await findOne(sql`${identities.id} = ${id}`))) throw identityNotFound("id");
-      const passwordHash = checked === null ? null : await hashingRoom.admit(() => hashSecret(checked));
+      const passwordHash = checked === null ? null : await hashingLimit.run(() => hashSecret(checked));
       await change(async (tx) => {
         const updated = await tx
           .update(identities)

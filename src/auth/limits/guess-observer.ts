@@ -35,9 +35,9 @@ export function createGuessObserver({ db, clock, metrics, logger }: Dependencies
         clientId: text(clientId),
         kind: text(attemptKindName(kind)),
       };
-      const now = new Date(clock.now());
-      await db.execute(recordEvent(AuthEvents.attemptFailed, fields, now));
-      if (isLocked) await db.execute(recordEvent(AuthEvents.accountLocked, fields, now));
+      const at = new Date(clock.now());
+      await db.execute(recordEvent(AuthEvents.attemptFailed, fields, { at }));
+      if (isLocked) await db.execute(recordEvent(AuthEvents.accountLocked, fields, { at }));
     },
     refused: (rule) => refusals.inc({ rule }),
     notSettled: (err) => logger.warn({ err }, "What follows a guess could not be written"),

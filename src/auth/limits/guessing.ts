@@ -5,8 +5,8 @@
  */
 
 import { overloaded } from "../../platform/base/admission.ts";
-import type { Room } from "../../platform/base/bounded-work.ts";
 import { ServiceError, tooManyRequests } from "../../platform/base/errors.ts";
+import type { WorkLimit } from "../work-limit.ts";
 import type {
   AttemptCounters,
   AttemptRule,
@@ -53,18 +53,18 @@ interface Guess {
   readonly kind: GuessKind;
   readonly clientId: string;
   readonly account: Account;
-  /** For what judges it. */
-  readonly room: Room;
+  /** The limit on judging such guesses at the same time. */
+  readonly judging: WorkLimit;
 }
 
-/** An error of what judges a guess, where it may have judged all the same: the guess counts. */
+/** The error of a judge that may have judged the guess all the same. The guess counts. */
 export class UnknownVerdict extends ServiceError {
   constructor({ kind, message, cause, retryAfterSeconds }: ServiceError) {
     super(kind, message, { cause, ...(retryAfterSeconds !== undefined && { retryAfterSeconds }) });
   }
 }
 
-/** A guess that was judged, with what counts for it: first the attempt of its account. */
+/** A guess that was judged, with the attempts that count for it: the attempt of its account is the first. */
 interface Judged<T> {
   readonly attempts: readonly CountedAttempt[];
   readonly result: T;
@@ -76,24 +76,25 @@ export interface GuessObserver {
   failed(kind: GuessKind, clientId: string, account: Account, isLocked: boolean): Promise<void>;
   /** A guess was refused without being judged. */
   refused(rule: string): void;
-  /** What follows the judgement of a guess could not be written. */
+  /** The counts or the event of a guess that was judged could not be written. */
   notSettled(error: unknown): void;
 }
 
 export interface Guessing {
   /**
-   * Judges a guess unless a limit is reached, or there is no room to judge it. What a limit refuses takes no room from
-   * those who may guess, and what finds no room costs its account no attempt; neither writes anything.
+   * Judges a guess unless a limit is reached or too many guesses are being judged. A guess that a limit refuses takes no
+   * place from others, and a guess that is refused because too many are being judged does not count for its account.
+   * Neither writes anything.
    * @param judge returns undefined for a wrong guess; if it throws anything but {@link UnknownVerdict}, the guess does
    *   not count
-   * @throws too_many_requests, or what the room refuses with
+   * @throws too_many_requests, or the error of `judging`
    */
   limit<T>(guess: Guess, judge: () => Promise<T | undefined>): Promise<T | undefined>;
   /**
-   * The identity has proven its phone: its password and codes may be guessed at anew, so that nobody can lock the owner
-   * out for good. Never rejects, and takes half a second at most.
+   * Clears the counts of an identity that has proven its phone, so that nobody can lock its owner out for good. Never
+   * rejects, and takes half a second at most.
    */
-  proven(identityId: string): Promise<void>;
+  phoneProven(identityId: string): Promise<void>;
   /** Clears all counts of an identity, for an operator. */
   unlock(identityId: string): Promise<void>;
 }
@@ -102,12 +103,12 @@ interface Dependencies {
   readonly rules: GuessingRules;
   readonly counters: AttemptCounters;
   /** Whether the client has an authorization for the identity that has neither ended nor expired. */
-  readonly hasLiveAuthorization: (identityId: string, clientId: string) => Promise<boolean>;
+  readonly hasActiveAuthorization: (identityId: string, clientId: string) => Promise<boolean>;
   readonly observer: GuessObserver;
 }
 
 export function createGuessing(dependencies: Dependencies): Guessing {
-  const { rules, counters, hasLiveAuthorization, observer } = dependencies;
+  const { rules, counters, hasActiveAuthorization, observer } = dependencies;
 
   function counterOf(kind: GuessKind, { name, identityId }: Account): Counter {
     if (identityId !== undefined) return ofIdentity(kind, identityId);
@@ -139,7 +140,7 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     const [fullClient] = full;
     if (!fullClient) return [own, client];
     const { identityId } = account;
-    if (identityId === undefined || !(await hasLiveAuthorization(identityId, clientId))) refuse(fullClient);
+    if (identityId === undefined || !(await hasActiveAuthorization(identityId, clientId))) refuse(fullClient);
     return [own];
   }
 
@@ -171,14 +172,14 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     throw tooManyRequests(waitSeconds);
   }
 
-  /** What is behind a guess: an error here must not turn its response into another one. */
+  /** Waits for writes that follow a guess. Their errors are reported, and do not change the response. */
   async function settle(work: readonly Promise<void>[]): Promise<void> {
     for (const result of await Promise.allSettled(work)) {
       if (result.status === "rejected") observer.notSettled(result.reason);
     }
   }
 
-  /** As {@link settle}; and as what was right is committed, a database that stands still holds the response up no longer. */
+  /** Settles for half a second at most: what was right is committed, and its response need not wait for a slow database. */
   async function settleBriefly(work: readonly Promise<void>[]): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {
@@ -190,11 +191,11 @@ export function createGuessing(dependencies: Dependencies): Guessing {
 
   return {
     async limit<T>(guess: Guess, judge: () => Promise<T | undefined>) {
-      const { kind, clientId, account, room } = guess;
+      const { kind, clientId, account, judging } = guess;
       let judged: Judged<T | undefined> | undefined;
       for (let round = 0; round < maxRounds && !judged; round += 1) {
         const wanted = await countersOf(guess);
-        judged = await room.admit(() => countAndJudge(wanted, judge));
+        judged = await judging.run(() => countAndJudge(wanted, judge));
       }
       if (!judged) throw overloaded;
       const {
@@ -212,7 +213,7 @@ export function createGuessing(dependencies: Dependencies): Guessing {
       return result;
     },
 
-    proven: (identityId) => settleBriefly([counters.clear(allOf(identityId))]),
+    phoneProven: (identityId) => settleBriefly([counters.clear(allOf(identityId))]),
     unlock: (identityId) => counters.clear(allOf(identityId)),
   };
 }

@@ -4,8 +4,8 @@
  */
 import { randomBytes } from "node:crypto";
 import { availableParallelism } from "node:os";
-import { BoundedWork, type Room } from "../../platform/base/bounded-work.ts";
 import { ErrorKinds, ServiceError } from "../../platform/base/errors.ts";
+import { QueueingLimit, type WorkLimit } from "../work-limit.ts";
 import { HashingThreads } from "./hashing-threads.ts";
 
 /** OWASP's first recommendation for argon2id: 19 MiB, two passes, one lane. */
@@ -16,7 +16,7 @@ const concurrent = Math.min(2, Math.max(1, availableParallelism() - 1));
 /** About a second's work. */
 const maxAdmitted = 64 * concurrent;
 
-/** Secrets of clients that are checked at a time: guesses at them take no room from passwords. */
+/** Secrets of clients that are checked at a time: few, so that guesses at them do not keep passwords waiting. */
 const maxClientSecrets = 8;
 
 const busy = (message: string) => () =>
@@ -24,19 +24,19 @@ const busy = (message: string) => () =>
 
 const tooMany = (what: string) => busy(`Too many ${what} are being checked.`);
 
-/** How long a password waits for its turn. */
-const patience = { maxWaitMs: 2_000, refuse: busy("The password could not be checked in time.") };
+/** For how long a password waits in the queue. */
+const passwordTimeout = { maxWaitMs: 2_000, refuse: busy("The password could not be checked in time.") };
 
 const threads = new HashingThreads();
-const hashing = new BoundedWork(concurrent, maxAdmitted, tooMany("passwords"));
-const clientSecrets = new BoundedWork(maxClientSecrets, maxClientSecrets, tooMany("secrets of clients"));
+const hashing = new QueueingLimit(concurrent, maxAdmitted, tooMany("passwords"));
+const clientSecrets = new QueueingLimit(maxClientSecrets, maxClientSecrets, tooMany("secrets of clients"));
 
-/** For work that hashes for a caller. Refuses with unavailable. */
-export const hashingRoom: Room = hashing;
+/** The limit on work that hashes for a caller. Refuses with unavailable. */
+export const hashingLimit: WorkLimit = hashing;
 
 /** argon2id hash of a secret or password, as a PHC string. */
 export function hashSecret(secret: string): Promise<string> {
-  return hashing.run(() => threads.hash(secret, argon2id));
+  return hashing.runPart(() => threads.hash(secret, argon2id));
 }
 
 /** A hash that no secret is known to have, and which takes as long to verify as any other. */
@@ -48,19 +48,22 @@ export function hashOfNobody(): string {
 
 /** Whether the hash is that of the secret. */
 export function verifySecret(secretHash: string, secret: string): Promise<boolean> {
-  return hashing.run(() => threads.verify(secretHash, secret));
+  return hashing.runPart(() => threads.verify(secretHash, secret));
 }
 
 /**
- * As {@link verifySecret}, for a caller who waits for it. On a machine that has less time than the places for hashes
- * assume, its turn would come after the caller was answered 503, and a guess would count whose outcome nobody learned.
- * @throws unavailable
+ * Whether the hash is that of the password, for a caller who waits for the response. On a slow machine a password could
+ * wait in the queue until after the caller has got a 503, and would then count as a guess whose outcome nobody learned.
+ * @throws unavailable if the password has waited too long in the queue
  */
 export function verifyPassword(passwordHash: string, password: string): Promise<boolean> {
-  return hashing.run(() => threads.verify(passwordHash, password), patience);
+  return hashing.runPart(() => threads.verify(passwordHash, password), passwordTimeout);
 }
 
-/** As {@link verifySecret}, for a client's secret that this process does not know yet. @throws unavailable */
+/**
+ * Whether the hash is that of a client's secret that this process has not verified before.
+ * @throws unavailable if too many secrets of clients are being checked
+ */
 export function verifyClientSecret(secretHash: string, secret: string): Promise<boolean> {
-  return clientSecrets.admit(() => verifySecret(secretHash, secret));
+  return clientSecrets.run(() => verifySecret(secretHash, secret));
 }

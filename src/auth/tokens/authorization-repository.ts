@@ -1,42 +1,43 @@
 import { type SQL, sql } from "drizzle-orm";
-import { unavailable } from "../../platform/base/errors.ts";
 import { type BatchedLookup, batched } from "../../platform/database/batched-lookup.ts";
 import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { boolean, integer, listOf } from "../../platform/database/readers.ts";
+import { integer, listOf } from "../../platform/database/readers.ts";
 import type { Standbys } from "../../platform/database/standbys.ts";
 import { computed, listed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
 import { authorizations, revokedAccessTokens } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
 import { hasNotEnded } from "./end-authorizations.ts";
+import { fromPrimary, isStandby } from "./from-primary.ts";
 
-/** Look-ups of authorizations. presented-token.ts has that of refresh tokens. */
+/** Look-ups of authorizations. The look-up by a refresh token is in presented-token.ts. */
 export interface AuthorizationRepository {
   /**
    * Whether the access token with this jti may be active: its authorization has not ended, its client is
    * enabled, and it has not been revoked individually. The query always starts after the call, so its result
    * reflects everything that any process has committed before the call.
-   * @throws unavailable if the database is a standby, which may not know yet what was revoked
+   * @throws unavailable if the server that was asked as the primary turns out to be a standby, which may not know yet
+   *   what was revoked
    */
-  readonly isLive: BatchedLookup<string, true>;
+  readonly isActive: BatchedLookup<string, true>;
   /** Whether the client has an authorization for the identity that has neither ended nor expired. */
-  hasLive(identityId: string, clientId: string): Promise<boolean>;
+  hasActiveAuthorization(identityId: string, clientId: string): Promise<boolean>;
 }
 
-/** @param standbys none unless given: only the primary is asked */
+/** @param standbys the standbys that are read from; unless given, only the primary is asked */
 export function createAuthorizationRepository(reads: Reads, standbys?: Standbys): AuthorizationRepository {
-  const atStandbys = standbys && liveAtStandbys(standbys);
+  const findAtStandbys = standbys && activeAtStandbys(standbys);
   return {
-    isLive: batched({
+    isActive: batched({
       async load(jtis: readonly string[]) {
-        const live = (await atStandbys?.(jtis)) ?? new Map<string, true>();
-        // Of what a standby does not find it cannot know: it may be newer than its state.
-        const left = jtis.filter((jti) => !live.has(jti));
-        if (left.length > 0) for (const [jti] of await liveTokens(reads, left)) live.set(jti, true);
-        return live;
+        const active = (await findAtStandbys?.(jtis)) ?? new Map<string, true>();
+        // A token that a standby does not find may be newer than what it has replayed, so the primary is asked.
+        const left = jtis.filter((jti) => !active.has(jti));
+        if (left.length > 0) for (const [jti] of await activeAtPrimary(reads, left)) active.set(jti, true);
+        return active;
       },
     }),
-    async hasLive(identityId, clientId) {
+    async hasActiveAuthorization(identityId, clientId) {
       const statement = sql`
         select 1 as one from ${authorizations} a
         where ${authorization.identityId} = ${identityId} and ${authorization.clientId} = ${clientId}
@@ -50,15 +51,15 @@ export function createAuthorizationRepository(reads: Reads, standbys?: Standbys)
 const authorization = names(authorizations, "a");
 const revoked = names(revokedAccessTokens, "r");
 
-/** The positions in the list of the jtis that are live. In one row: many rows take the driver several times as long. */
+/** The positions in the list of the active jtis. They come in one row: the driver takes several times as long for many. */
 const places = computed(listOf(integer), sql`coalesce(json_agg(requested.place), '[]')`);
 
-const livePlaces = selection({
+const activePlaces = selection({
   places,
-  isStandby: computed(boolean, sql`pg_is_in_recovery()`),
+  isStandby,
 });
 
-const liveStatement = (selected: SQL) =>
+const activeStatement = (selected: SQL) =>
   prepared(
     ["jtis"],
     ({ jtis }) => sql`
@@ -69,34 +70,33 @@ const liveStatement = (selected: SQL) =>
       and not exists (select from ${revokedAccessTokens} r where ${revoked.jti} = requested.value)`,
   );
 
-const selectLive = liveStatement(livePlaces);
+const selectActive = activeStatement(activePlaces);
 
-async function liveTokens(reads: Reads, jtis: readonly string[]): Promise<Map<string, true>> {
-  const [found] = await rows(reads, livePlaces, selectLive({ jtis: arrayLiteral(jtis) }));
-  if (found?.isStandby !== false) throw unavailable("The database", new Error("it is a standby"));
-  return liveOf(jtis, found.places);
+async function activeAtPrimary(reads: Reads, jtis: readonly string[]): Promise<Map<string, true>> {
+  const [row] = await rows(reads, activePlaces, selectActive({ jtis: arrayLiteral(jtis) }));
+  return activeOf(jtis, fromPrimary(row).places);
 }
 
-/** The tokens of which a standby says that they are live; none if no standby may be relied on. */
-function liveAtStandbys(standbys: Standbys) {
+/** The tokens that a standby finds active; none if no standby may be relied on. */
+function activeAtStandbys(standbys: Standbys) {
   const selected = selection({ ...standbys.evidence, places });
-  const statement = liveStatement(selected);
+  const statement = activeStatement(selected);
   return async (jtis: readonly string[]): Promise<Map<string, true>> => {
     const found = await standbys.read(async (reads) => {
       const [row] = await rows(reads, selected, statement({ jtis: arrayLiteral(jtis) }));
       if (!row) throw new Error("an aggregate returned no row");
       return row;
     });
-    return liveOf(jtis, found?.places ?? []);
+    return activeOf(jtis, found?.places ?? []);
   };
 }
 
-function liveOf(jtis: readonly string[], places: readonly number[]): Map<string, true> {
-  const live = new Map<string, true>();
+function activeOf(jtis: readonly string[], places: readonly number[]): Map<string, true> {
+  const active = new Map<string, true>();
   for (const place of places) {
     const jti = jtis[place - 1];
     if (jti === undefined) throw new Error(`The database returned place ${place} of ${jtis.length}`);
-    live.set(jti, true);
+    active.set(jti, true);
   }
-  return live;
+  return active;
 }

@@ -1,22 +1,27 @@
-/** What callers are told of the tokens and identities, so that neither a failover nor a standby takes it back. */
+/** What a caller learns of tokens and identities, so that neither a failover nor a standby takes it back. */
 import { confirmFound } from "../../platform/database/confirm.ts";
 import type { Confirm } from "../../platform/database/database.ts";
 import type { Standbys } from "../../platform/database/standbys.ts";
 
 export interface Confirmed {
   /**
-   * Called when an ending has been committed, or is found to have been, and before anybody is told. Resolves once no
-   * standby is relied on that does not have it; at once where none are read from.
+   * Resolves once every standby that is read from has replayed all that is committed, or is no longer relied on; at once
+   * if none is read from. It is called before a response that says, or lets the caller infer, that something has ended,
+   * whether this request has ended it or another one.
    */
-  ended(): Promise<void>;
-  /** For what only looks, or is refused: acts, and once more after a confirmed commit where it has found another's work. */
-  found<T>(act: () => Promise<T>, isFound: (outcome: PromiseSettledResult<T>) => boolean): Promise<T>;
+  untilStandbysKnow(): Promise<void>;
+  /**
+   * Calls `act`, which reads or is refused, and returns its outcome. If the outcome rests on a commit of another request,
+   * it first makes a commit of its own, which the standbys confirm, and calls `act` again.
+   * @param isFound whether the outcome rests on a commit of another request
+   */
+  confirmFound<T>(act: () => Promise<T>, isFound: (outcome: PromiseSettledResult<T>) => boolean): Promise<T>;
 }
 
-/** @param standbys those that are read from */
+/** @param standbys the standbys that introspection reads from */
 export function createConfirmed(confirm: Confirm, standbys?: Standbys): Confirmed {
   return {
-    ended: async () => standbys?.applied(),
-    found: (act, isFound) => confirmFound(confirm, act, isFound),
+    untilStandbysKnow: async () => standbys?.applied(),
+    confirmFound: (act, isFound) => confirmFound(confirm, act, isFound),
   };
 }

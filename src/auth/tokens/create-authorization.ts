@@ -74,8 +74,7 @@ const granted = selection({ id });
 const recordGranted = recordEvent(
   AuthEvents.authorizationGranted,
   { identityId, authorizationId: id, clientId, grantType },
-  createdAt,
-  sql`from granted`,
+  { at: createdAt, from: sql`from granted` },
 );
 
 const insertAuthorizations = prepared(

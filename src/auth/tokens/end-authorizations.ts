@@ -43,14 +43,15 @@ export async function endAuthorization(
 ): Promise<void> {
   const fields = { identityId, authorizationId: id, clientId };
   const revoked = { ...fields, reason: sql`${reasonName(reason)}::text` };
-  const record = recordEvent(AuthEvents.authorizationRevoked, revoked, revokedAt, sql`from ended`);
+  const record = recordEvent(AuthEvents.authorizationRevoked, revoked, {
+    at: revokedAt,
+    from: sql`from ended`,
+  });
   // By reading what the other event returns, it comes after it.
-  const report = recordEvent(
-    AuthEvents.authorizationReuseDetected,
-    fields,
-    revokedAt,
-    sql`from ended, recorded`,
-  );
+  const report = recordEvent(AuthEvents.authorizationReuseDetected, fields, {
+    at: revokedAt,
+    from: sql`from ended, recorded`,
+  });
   await db.execute(sql`
     with ended as (
       update ${authorizations} a set ${revokedAt} = clock_timestamp(), ${revocationReason} = ${reason}

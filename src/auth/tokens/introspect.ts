@@ -34,7 +34,7 @@ export function createIntrospect({ accessTokens, authorizations }: Dependencies)
   return async (token) => {
     const verifying = accessTokens.verify(token);
     const claims = verifying instanceof Promise ? await verifying : verifying;
-    if (!claims || !(await authorizations.isLive(claims.jti))) return inactive;
+    if (!claims || !(await authorizations.isActive(claims.jti))) return inactive;
     const { sub, aud, nbf, iss, exp, iat, jti, client_id: clientId, scope } = claims;
     return { active: true, sub, aud, nbf, iss, exp, iat, jti, clientId, scope };
   };

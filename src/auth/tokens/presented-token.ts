@@ -1,6 +1,5 @@
 /** What the database knows about a refresh token that is presented. */
 import { type SQL, sql } from "drizzle-orm";
-import { unavailable } from "../../platform/base/errors.ts";
 import { batched } from "../../platform/database/batched-lookup.ts";
 import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
@@ -10,6 +9,7 @@ import { runningNow } from "../running-time.ts";
 import { authorizations, clients, replacedTokens, rotationBatches } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
 import { hasNotEnded } from "./end-authorizations.ts";
+import { fromPrimary, isStandby } from "./from-primary.ts";
 import { hashPart, matchesHash, type RefreshToken } from "./refresh-token.ts";
 
 /** The authorization that a refresh token belongs to, and what the token is to it now. */
@@ -28,7 +28,8 @@ export interface PresentedToken {
 
 /**
  * Finds what a refresh token is, as the database has it after the call; undefined for one that was never issued.
- * @throws unavailable if the database is a standby, which may not know yet what was issued
+ * @throws unavailable if the server that was asked as the primary turns out to be a standby, which may not know yet
+ *   what was issued
  */
 export type FindPresented = (token: RefreshToken) => Promise<PresentedToken | undefined>;
 
@@ -100,7 +101,7 @@ const presented = selection({
 
 const allPresented = selection({
   found: computed(listOf(presented), sql`coalesce(json_agg(presented), '[]')`),
-  isStandby: computed(boolean, sql`pg_is_in_recovery()`),
+  isStandby,
 });
 
 const selectPresented = prepared(
@@ -121,6 +122,5 @@ async function findAll(
   keys: readonly string[],
 ): Promise<Map<string, ReadBy<typeof presented>>> {
   const [row] = await rows(reads, allPresented, selectPresented({ keys: arrayLiteral(keys) }));
-  if (row?.isStandby !== false) throw unavailable("The database", new Error("it is a standby"));
-  return new Map(row.found.map((one) => [one.key, one]));
+  return new Map(fromPrimary(row).found.map((one) => [one.key, one]));
 }

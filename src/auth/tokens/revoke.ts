@@ -41,14 +41,14 @@ export function createRevoke({ db, accessTokens, findPresented, confirmed }: Dep
     const claims = await accessTokens.verify(text);
     if (!claims) return false;
     refuseOthers(caller, claims.client_id);
-    await revokeByItself(db, claims);
+    await storeRevocation(db, claims);
     return true;
   }
 
   return async (caller, token) => {
-    // Also where nothing was left to be done: nobody may have been told yet that it was.
-    if (await revokeRefreshToken(caller, token)) return confirmed.ended();
-    if (await revokeAccessToken(caller, token)) return confirmed.ended();
+    // The wait is needed also if another request has revoked the token: its response may not have been sent yet.
+    if (await revokeRefreshToken(caller, token)) return confirmed.untilStandbysKnow();
+    if (await revokeAccessToken(caller, token)) return confirmed.untilStandbysKnow();
     throw new ServiceError(AuthErrorKinds.invalidToken, "The token is unknown, expired or malformed.");
   };
 }
@@ -57,10 +57,11 @@ const revoked = names(revokedAccessTokens);
 const authorization = names(authorizations, "a");
 
 /**
- * Revokes one access token, and writes the event in the same statement: only the first time, and only if its
- * authorization has no event of its own. While the client is disabled there is one too: it may be listed again.
+ * Stores the revocation of one access token and writes its event, in one statement. The event is written only the first
+ * time, and only while the authorization is not marked as revoked: that has an event of its own. An authorization whose
+ * client is disabled is not marked, and its token's revocation has an event: the client may be listed again.
  */
-async function revokeByItself(db: Database, { sub, jti, client_id, exp }: AccessTokenClaims): Promise<void> {
+async function storeRevocation(db: Database, { sub, jti, client_id, exp }: AccessTokenClaims): Promise<void> {
   const authorizationId = jti.slice(0, authorizationIdLength);
   const fields = {
     identityId: sql`${sub}::text`,
@@ -68,9 +69,12 @@ async function revokeByItself(db: Database, { sub, jti, client_id, exp }: Access
     clientId: sql`${client_id}::text`,
     jti: sql`${jti}::text`,
   };
-  const wasLeft = sql`from revoked, ${authorizations} a
+  const fromUnmarked = sql`from revoked, ${authorizations} a
     where ${authorization.id} = ${authorizationId}::uuid and ${authorization.revokedAt} is null`;
-  const record = recordEvent(AuthEvents.tokenRevoked, fields, sql`clock_timestamp()`, wasLeft);
+  const record = recordEvent(AuthEvents.tokenRevoked, fields, {
+    at: sql`clock_timestamp()`,
+    from: fromUnmarked,
+  });
   await db.execute(sql`
     with revoked as (
       insert into ${revokedAccessTokens} (${revoked.jti}, ${revoked.expiresAt})

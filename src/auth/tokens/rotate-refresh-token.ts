@@ -2,7 +2,7 @@
  * Refresh token rotation (RFC 9700 section 4.14). Its guarantees:
  *
  * 1. Rotation updates the row of the authorization; what it adds does not grow with the number of refreshes.
- * 2. The database holds no token that works.
+ * 2. The database holds no token that could be used.
  * 3. A retry within the grace window gets the same pair; n concurrent requests rotate once.
  * 4. A replaced token ends the authorization, and an event reports it, when it is presented after its successor
  *    was presented, or after the window that began when the rotation's commit was seen to succeed. Time in which the
@@ -30,7 +30,7 @@ interface Dependencies {
   readonly currentTokens: CurrentTokens;
   readonly findPresented: FindPresented;
   readonly rotations: Rotations;
-  readonly issuer: TokenIssuer;
+  readonly tokenIssuer: TokenIssuer;
   readonly confirmed: Confirmed;
 }
 
@@ -45,7 +45,7 @@ export type RotateRefreshToken = (
 ) => Promise<TokenPair | undefined>;
 
 export function createRotateRefreshToken(dependencies: Dependencies): RotateRefreshToken {
-  const { db, currentTokens, findPresented, rotations, issuer, confirmed } = dependencies;
+  const { db, currentTokens, findPresented, rotations, tokenIssuer, confirmed } = dependencies;
 
   async function rotate(
     client: Client,
@@ -55,7 +55,7 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
   ): Promise<TokenPair | undefined> {
     const { identityId } = authorization;
     const next = newRefreshToken(presented.authorizationId, presented.family);
-    const pair = await issuer.signPair({ client, identityId, refreshToken: next, scopes });
+    const pair = await tokenIssuer.signPair({ client, identityId, refreshToken: next, scopes });
     const sealedPair = seal(presented.rotating, JSON.stringify(pair));
     const lifetimes = client.tokenSettings;
     if (!(await rotations.rotate({ presented, next, sealedPair, lifetimes }))) return undefined;
@@ -63,7 +63,7 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     return pair;
   }
 
-  /** Rotates without a look-up. Undefined if the token is not remembered, or the look-up has to say what is wrong. */
+  /** Rotates without a look-up. Undefined if the token is not remembered, or if a look-up must decide what is wrong. */
   async function rotateRemembered(client: Client, presented: RefreshToken, chooseScopes: ScopeChoice) {
     const remembered = currentTokens.take(presented);
     if (remembered?.clientId !== client.clientId) return undefined;
@@ -71,16 +71,16 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     try {
       scopes = chooseScopes(permittedTo(client, remembered));
     } catch {
-      // Whether the authorization has ended is answered first.
+      // A refusal of the scope comes after one of the token, which the look-up decides.
       return undefined;
     }
     return rotate(client, presented, remembered, scopes);
   }
 
   async function find(presented: RefreshToken): Promise<PresentedToken | undefined> {
-    const found = await confirmed.found(() => findPresented(presented), isFoundDone);
-    // To be refused tells the client that the authorization has ended.
-    if (found?.state === "REVOKED") await confirmed.ended();
+    const found = await confirmed.confirmFound(() => findPresented(presented), wasEndedOrReplaced);
+    // From the refusal the client learns that the authorization has ended.
+    if (found?.state === "REVOKED") await confirmed.untilStandbysKnow();
     return found;
   }
 
@@ -107,7 +107,7 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
       }
     }
     // The last round may have ended the authorization.
-    await confirmed.ended();
+    await confirmed.untilStandbysKnow();
     return undefined;
   }
 
@@ -119,8 +119,8 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
   };
 }
 
-/** Whether another request has ended the authorization, or made the pair that this one would get. */
-function isFoundDone(outcome: PromiseSettledResult<PresentedToken | undefined>): boolean {
+/** Whether another request has ended the authorization, or replaced the token with the pair that this one would get. */
+function wasEndedOrReplaced(outcome: PromiseSettledResult<PresentedToken | undefined>): boolean {
   const found = outcome.status === "fulfilled" ? outcome.value : undefined;
   return found?.state === "REVOKED" || (found?.state === "ACTIVE" && found.sealedPair !== undefined);
 }

@@ -180,8 +180,7 @@ function rotateStatement(lockWait: SQL) {
       ${recordEvent(
         AuthEvents.authorizationRefreshed,
         { identityId, authorizationId: id, clientId },
-        sql`clock_timestamp()`,
-        sql`from rotated`,
+        { at: sql`clock_timestamp()`, from: sql`from rotated` },
       )}
     ), stamped as (${stampStatement(sql`${seen}`)})
     select ${replacing} from rotated`,

@@ -43,7 +43,7 @@ function markAndRecord(from: SQL, when: SQL, why: SQL): SQL {
       from chosen where ${id} = chosen_id and ${id} = any(array(select chosen_id from chosen))
       returning ${id}, ${identityId}, ${clientId}, ${revokedAt}, ${revocationReason}
     ), forgotten as (${forgetReplaced(sql`select ${id} from ended`)})
-    ${recordEvent(AuthEvents.authorizationRevoked, fields, revokedAt, sql`from ended`)}`;
+    ${recordEvent(AuthEvents.authorizationRevoked, fields, { at: revokedAt, from: sql`from ended` })}`;
 }
 
 /** Each authorization by the first ending that concerns it, whose reason is the true one. */

@@ -43,7 +43,7 @@ const deviceId = sql`${id}::text`;
 
 /** The event of a registered token, for each row of `from`, which has the columns of a device. */
 function registered(from: SQL): SQL {
-  return recordEvent(PushEvents.tokenRegistered, { userId, deviceId, provider, utcOffset }, from);
+  return recordEvent(PushEvents.tokenRegistered, { userId, deviceId, provider, utcOffset }, { from });
 }
 
 const parameters = [
@@ -77,7 +77,7 @@ const updateKnown = prepared(parameters, (parameter) => {
           provider: sql`former_provider`,
           reason: sql`${removalReasonName("MOVED")}::text`,
         },
-        moved,
+        { from: moved },
       )}
     ), given as (${registered(moved)}
     )

@@ -35,7 +35,7 @@ export async function removeDevices(db: Database, chosen: SQL, reason: RemovalRe
           provider,
           reason: sql`${removalReasonName(reason)}::text`,
         },
-        sql`from removed`,
+        { from: sql`from removed` },
       )})
       select ${removal}${confirming}`,
   );

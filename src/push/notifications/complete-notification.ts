@@ -84,7 +84,7 @@ export async function completeIfDone(
           select ${total(planned)}, ${total(sent)}, ${total(failed)}, ${total(dropped)}
           from ${deliveryChunks} where ${chunk.notificationId} = ${notificationId}::uuid
         )
-        ${recordEvent(PushEvents.notificationCompleted, fields, sql`from done, totals`, at)}`,
+        ${recordEvent(PushEvents.notificationCompleted, fields, { at, from: sql`from done, totals` })}`,
     );
     // What was parked of one that was cancelled or has expired; a range that has a job is removed by it.
     if (completed > 0) {

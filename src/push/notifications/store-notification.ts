@@ -63,7 +63,7 @@ export async function storeNotification(
         returning ${row.id}
       ),
       everybody as (${firstRange(jobId, sql`from accepted`)})
-      ${recordEvent(PushEvents.notificationAccepted, fields, sql`from accepted`, acceptedAt)}`,
+      ${recordEvent(PushEvents.notificationAccepted, fields, { at: acceptedAt, from: sql`from accepted` })}`,
   );
   if (stored === 0) return false;
   await enqueueRange(tx, jobs, id, { jobId, turn: 0, isTest });

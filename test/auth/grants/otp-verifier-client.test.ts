@@ -122,10 +122,10 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
 
   test("one that is slow keeps 128 callers waiting, and no more", async () => {
     behave = () => undefined;
-    const { room, check } = createOtpChecks(`http://127.0.0.1:${port()}/otp`);
+    const { limit, check } = createOtpChecks(`http://127.0.0.1:${port()}/otp`);
     const context = new RequestContext(captureLog().logger);
     const failures = Array.from({ length: 200 }, () =>
-      room.admit(() => check(phone, "123456", context)).catch((error: unknown) => String(error)),
+      limit.run(() => check(phone, "123456", context)).catch((error: unknown) => String(error)),
     );
     const refused = failures.slice(128);
     const first = await Promise.race([Promise.all(refused), ...failures.slice(0, 128)]);

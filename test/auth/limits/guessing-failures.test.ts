@@ -5,7 +5,7 @@ import { type AttemptCounters, createKeyOf } from "../../../src/auth/limits/atte
 import { createDatabaseCounters } from "../../../src/auth/limits/database-counters.ts";
 import { createGuessing, guessingRules } from "../../../src/auth/limits/guessing.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
-import { BoundedWork } from "../../../src/platform/base/bounded-work.ts";
+import { QueueingLimit } from "../../../src/auth/work-limit.ts";
 import type { Database } from "../../../src/platform/database/database.ts";
 import { rows } from "../../support/rows.ts";
 import { createMigratedServiceDatabase } from "../../support/service-database.ts";
@@ -26,12 +26,12 @@ beforeEach(async () => void (await db.execute(sql`delete from auth.attempts`)));
 
 const ofPassword = { rule: guessingRules.password, subject: "identity u" };
 const ofCode = { rule: guessingRules.code, subject: "identity u" };
-const roomFor = (places: number) => new BoundedWork(places, places, () => new Error("no room"));
+const limitOf = (places: number) => new QueueingLimit(places, places, () => new Error("no room"));
 const guess = {
   kind: "password",
   clientId: "app",
   account: { name: "u", identityId: "u" },
-  room: roomFor(100),
+  judging: limitOf(100),
 } as const;
 
 /** Limits with counters of which some part does not work. */
@@ -39,7 +39,7 @@ function limits(broken: Partial<AttemptCounters>) {
   return createGuessing({
     rules: guessingRules,
     counters: { ...counters, ...broken },
-    hasLiveAuthorization: async () => false,
+    hasActiveAuthorization: async () => false,
     observer: { failed: async () => undefined, refused: () => undefined, notSettled: () => undefined },
   });
 }
@@ -78,10 +78,10 @@ describe("a guess", () => {
 
   it("that finds no room costs no attempt and writes nothing, however many come at once", async () => {
     const { limit } = limits({});
-    const room = roomFor(2);
+    const judging = limitOf(2);
     const verdict = Promise.withResolvers<undefined>();
     // More than the account may try, so that those without room would be refused for the limit if they counted.
-    const outcomes = Array.from({ length: 30 }, () => limit({ ...guess, room }, () => verdict.promise));
+    const outcomes = Array.from({ length: 30 }, () => limit({ ...guess, judging }, () => verdict.promise));
     const refused = outcomes.map((outcome) => outcome.then(() => "judged", String));
     await waitFor(async () => expect(await states()).toEqual([2, 2]));
     verdict.resolve(undefined);
@@ -101,25 +101,25 @@ describe("a guess", () => {
         return found;
       },
     });
-    const room = roomFor(1);
+    const judging = limitOf(1);
     const flood = Array.from({ length: 20 }, () =>
-      limit({ ...guess, room }, async () => "right").catch(String),
+      limit({ ...guess, judging }, async () => "right").catch(String),
     );
-    const other = { ...guess, account: { name: "v", identityId: "v" }, room };
+    const other = { ...guess, account: { name: "v", identityId: "v" }, judging };
     expect(await limit(other, async () => "right")).toBe("right");
     looks.resolve();
     for (const refused of await Promise.all(flood)) expect(refused).toContain("Too many failed attempts");
   });
 
   it("that was right is answered while its counts cannot be cleared", async () => {
-    const { limit, proven } = limits({ clear: () => new Promise(() => undefined) });
+    const { limit, phoneProven } = limits({ clear: () => new Promise(() => undefined) });
     expect(await limit(guess, async () => "right")).toBe("right");
-    await proven("u");
+    await phoneProven("u");
   });
 });
 
 it("a proof clears the counts of passwords and of codes", async () => {
   for (const counter of [ofPassword, ofCode]) await counters.count(counter);
-  await limits({}).proven("u");
+  await limits({}).phoneProven("u");
   expect(await Promise.all([countOf(ofPassword), countOf(ofCode)])).toEqual([1, 1]);
 });

@@ -14,7 +14,7 @@ import { createMigratedServiceDatabase } from "../../support/service-database.ts
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const introspect = (reads: Reads) =>
-  createAuthorizationRepository(reads).isLive(`${randomUUID()}.${randomBytes(16).toString("base64url")}`);
+  createAuthorizationRepository(reads).isActive(`${randomUUID()}.${randomBytes(16).toString("base64url")}`);
 const refresh = (reads: Reads) =>
   createFindPresented(reads)({
     authorizationId: randomUUID(),

@@ -127,9 +127,13 @@ describe.runIf(binaries !== undefined)("a standby that a pooler has put in the p
       expect(await rows(reads, sql`select id from auth.authorizations`)).toHaveLength(1);
     });
     const find = createFindPresented(reads);
-    const { isLive } = createAuthorizationRepository(reads);
+    const { isActive } = createAuthorizationRepository(reads);
     const stranger = newRefreshToken(uuidv7(Date.now()));
-    for (const ask of [() => find(token), () => find(stranger), () => isLive(`${token.authorizationId}.x`)]) {
+    for (const ask of [
+      () => find(token),
+      () => find(stranger),
+      () => isActive(`${token.authorizationId}.x`),
+    ]) {
       const error = await ask().then(
         () => undefined,
         (reason: unknown) => reason,

@@ -1,20 +1,23 @@
-/** Room for work of a kind, which is limited. */
-export interface Room {
-  /** Refuses work that would not be admitted now. Holds no place for it. */
-  look(): void;
-  /** Does the work, or refuses it before it is begun. */
-  admit<T>(work: () => Promise<T>): Promise<T>;
+/** A limit on how much work of a kind is done at a time. */
+export interface WorkLimit {
+  /** Throws if work would be refused now. Reserves no place. */
+  refuseIfFull(): void;
+  /** Does the work, or refuses it before it begins. */
+  run<T>(work: () => Promise<T>): Promise<T>;
 }
 
-/** How long an expensive part waits for its turn. */
-interface Patience {
+/** For how long an expensive part waits, and the error if it waits longer. */
+interface QueueTimeout {
   readonly maxWaitMs: number;
-  /** Makes the error of a part whose turn has not come by then. It is not begun. */
+  /** Makes the error of a part that has waited so long. The part is not begun. */
   readonly refuse: () => Error;
 }
 
-/** Work with an expensive part: only so much of it is admitted, and only so many expensive parts run at a time. */
-export class BoundedWork implements Room {
+/**
+ * A limit for work that has an expensive part. It limits the work that is admitted, and, lower, the expensive parts that
+ * run at a time; further parts wait in a queue.
+ */
+export class QueueingLimit implements WorkLimit {
   readonly #concurrent: number;
   readonly #maxAdmitted: number;
   readonly #refuse: () => Error;
@@ -33,12 +36,12 @@ export class BoundedWork implements Room {
     this.#refuse = refuse;
   }
 
-  look(): void {
+  refuseIfFull(): void {
     if (this.#admitted >= this.#maxAdmitted) throw this.#refuse();
   }
 
-  async admit<T>(work: () => Promise<T>): Promise<T> {
-    this.look();
+  async run<T>(work: () => Promise<T>): Promise<T> {
+    this.refuseIfFull();
     this.#admitted += 1;
     try {
       return await work();
@@ -47,11 +50,11 @@ export class BoundedWork implements Room {
     }
   }
 
-  /** Runs an expensive part when its turn has come; first come, first served. */
-  async run<T>(part: () => Promise<T>, patience?: Patience): Promise<T> {
+  /** Runs an expensive part as soon as fewer than `concurrent` run, in the order of the calls. */
+  async runPart<T>(part: () => Promise<T>, timeout?: QueueTimeout): Promise<T> {
     if (this.#running < this.#concurrent) this.#running += 1;
-    // The one before hands its place over, so the number that runs stays as it is.
-    else await this.#turn(patience);
+    // The part before hands its place over, so the number of running parts stays as it is.
+    else await this.#wait(timeout);
     try {
       return await part();
     } finally {
@@ -61,14 +64,14 @@ export class BoundedWork implements Room {
     }
   }
 
-  #turn(patience: Patience | undefined): Promise<void> {
+  #wait(timeout: QueueTimeout | undefined): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#waiting.push(resolve);
-    if (!patience) return promise;
+    if (!timeout) return promise;
     const timer = setTimeout(() => {
       this.#waiting.splice(this.#waiting.indexOf(resolve), 1);
-      reject(patience.refuse());
-    }, patience.maxWaitMs);
+      reject(timeout.refuse());
+    }, timeout.maxWaitMs);
     return promise.finally(() => clearTimeout(timer));
   }
 }

@@ -1,0 +1,66 @@
+/** The rounds of a janitor: the steps that remove the rows of a service which are needed no more, one after the other. */
+import type { Logger } from "pino";
+import { every, type Loop } from "./loop.ts";
+import type { JanitorObserver } from "./observers.ts";
+
+/** What a step is given for one run. */
+interface StepRun<Kind extends string> {
+  /** Aborted when the process stops; then the step ends after its current statement. */
+  readonly stopping: AbortSignal | undefined;
+  /** Reports a batch of rows that the step has dealt with. */
+  cleaned(kind: Kind, rows: number): void;
+}
+
+/** A step of a round. */
+export interface JanitorStep<Kind extends string> {
+  /** The kinds of rows that the step removes; empty if it only prepares the removal of others. */
+  readonly kinds: readonly Kind[];
+  /**
+   * Deals with batches of rows until nothing is left, something else is in the way, or `stopping` is aborted.
+   * @returns whether nothing is left
+   */
+  run(run: StepRun<Kind>): Promise<boolean>;
+}
+
+export interface RoundOptions<Kind extends string> {
+  readonly observer?: JanitorObserver<Kind> | undefined;
+  readonly stopping?: AbortSignal | undefined;
+}
+
+/**
+ * Runs every step once, in order, or until `stopping` is aborted. The steps after one that fails run as usual.
+ * @throws the error of the step that failed, at the end; AggregateError with the errors of all of them if several failed
+ */
+export async function runRound<Kind extends string>(
+  steps: readonly JanitorStep<Kind>[],
+  { observer, stopping }: RoundOptions<Kind> = {},
+): Promise<void> {
+  const errors: unknown[] = [];
+  const run: StepRun<Kind> = { stopping, cleaned: (kind, rows) => observer?.cleaned(kind, rows) };
+  for (const step of steps) {
+    if (stopping?.aborted) break;
+    try {
+      const isDone = await step.run(run);
+      if (isDone) for (const kind of step.kinds) observer?.caughtUp(kind);
+    } catch (error) {
+      errors.push(error);
+    }
+  }
+  if (errors.length > 1) throw new AggregateError(errors, "several steps of the janitor failed");
+  if (errors.length > 0) throw errors[0];
+  if (!stopping?.aborted) observer?.roundEnded();
+}
+
+interface Rounds {
+  readonly intervalSeconds: number;
+  readonly logger: Logger;
+  /** Runs one round: {@link runRound} with the steps of the service. */
+  readonly round: (stopping: AbortSignal) => Promise<void>;
+}
+
+/** Runs rounds at an interval until stopped. A round that fails is logged, and the next one comes as usual. */
+export function startRounds({ intervalSeconds, logger, round }: Rounds): Loop {
+  return every(intervalSeconds * 1000, round, (err) =>
+    logger.warn({ err }, "The janitor could not finish its round; it will try again"),
+  );
+}
