@@ -178,7 +178,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
       workers.push(
         jobs.work({ queue: planQueue, handle: planner.handle }),
         jobs.work({ queue: planRestQueue, handle: planner.handle }),
-        jobs.work({ queue: followQueue, handle: createFollower({ db, jobs }) }),
+        jobs.work({ queue: followQueue, handle: createFollower({ db, jobs, clock }) }),
         jobs.work({ queue: replayQueue, handle: createReplayer({ db, jobs, clock }) }),
         startDelivery({
           db,

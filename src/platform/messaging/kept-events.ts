@@ -8,7 +8,7 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { type PgSchema, text } from "drizzle-orm/pg-core";
-import type { Database, Executor } from "../database/database.ts";
+import { arrayLiteral, type Database, type Executor } from "../database/database.ts";
 import { names } from "../database/names.ts";
 import { boolean, integer } from "../database/readers.ts";
 import { computed, rowCount, rows, selection } from "../database/statements.ts";
@@ -76,7 +76,7 @@ export async function keepDelivered(
         select ${row.streamName} from ${streams} where ${row.streamName} = ${stream} and ${row.created} = ${created} for share
       ), delivered as (
         delete from ${outbox}
-        where ${names(outbox).position} = any(${`{${positions.join(",")}}`}::bigint[]) and exists (select from taking)
+        where ${names(outbox).position} = any(${arrayLiteral(positions)}::bigint[]) and exists (select from taking)
         returning ${list}
       )
       insert into ${kept} (${list}) select ${delivered} from delivered returning 1 as one`,

@@ -10,10 +10,10 @@ import { sql } from "drizzle-orm";
 import type { Logger } from "pino";
 import { type Loop, startLoop } from "../base/loop.ts";
 import { Reminders } from "../base/reminders.ts";
-import type { Database } from "../database/database.ts";
+import { arrayLiteral, type Database } from "../database/database.ts";
 import { names } from "../database/names.ts";
 import { boolean, listOf, text } from "../database/readers.ts";
-import { computed, rows, selection } from "../database/statements.ts";
+import { computed, isoTime, rows, selection } from "../database/statements.ts";
 import type { CloudEvent } from "./cloud-event.ts";
 import { processed } from "./event-spans.ts";
 import { FollowedStream, type Replay } from "./followed-stream.ts";
@@ -189,8 +189,9 @@ async function leave(
       throw new Error("the broker has lost what was delivered, or another process has delivered it as well");
     return;
   }
-  const places = `{${positions.join(",")}}`;
-  await db.execute(sql`delete from ${outbox} where ${names(outbox).position} = any(${places}::bigint[])`);
+  await db.execute(
+    sql`delete from ${outbox} where ${names(outbox).position} = any(${arrayLiteral(positions)}::bigint[])`,
+  );
 }
 
 /** An event of the outbox, and its position. */
@@ -203,7 +204,7 @@ interface Waiting {
 async function oldestBatch(settings: RelaySettings, part: number): Promise<Waiting[]> {
   const { db, outbox, subscribers, source, inParts } = settings;
   const { position, id, type, subject, data, occurredAt, traceparent } = names(outbox);
-  const time = sql`to_char(${occurredAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+  const time = isoTime(occurredAt);
   const pending = selection({ position, id, type, subject, data, time: computed(text, time), traceparent });
   // All events in one row: with a row for each, the driver takes several times as long.
   const batch = selection({

@@ -9,7 +9,14 @@ import { confirmCommit } from "../../platform/database/confirm.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, integer, number } from "../../platform/database/readers.ts";
-import { computed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import {
+  computed,
+  epochMs,
+  prepared,
+  rowCount,
+  rows,
+  selection,
+} from "../../platform/database/statements.ts";
 import type { DeadDevice } from "../devices/remove-dead.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";
@@ -201,7 +208,7 @@ export async function markRemovalStopped(db: Database, notificationId: string): 
 
 const due = selection({
   deviceId: report.deviceId,
-  asOf: computed(number, sql`(extract(epoch from ${report.asOf}) * 1000)::float8`),
+  asOf: computed(number, epochMs(report.asOf)),
 });
 
 /** Devices that one step removes. */

@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, integer, nullable, oneOf, text } from "../../platform/database/readers.ts";
-import { computed, rows, selection } from "../../platform/database/statements.ts";
+import { computed, isoTime, rows, selection } from "../../platform/database/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { providerNotFound } from "../errors.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
@@ -48,7 +48,6 @@ export interface ProviderControl {
 
 const pace = names(providerPaces);
 const report = names(deadReports);
-const iso = (moment: unknown) => sql`to_char(${moment} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 const provider = oneOf(providerNames);
 
 const row = selection({
@@ -56,10 +55,10 @@ const row = selection({
   service: pace.service,
   cause: computed(nullable(oneOf(causes)), pace.cause),
   reason: pace.reason,
-  since: computed(text, iso(pace.since)),
+  since: computed(text, isoTime(pace.since)),
   isPaused: computed(boolean, sql`coalesce(${pace.pausedUntil} > now(), false)`),
-  pausedUntil: computed(nullable(text), iso(pace.pausedUntil)),
-  heldSince: computed(nullable(text), iso(pace.removalsHeldAt)),
+  pausedUntil: computed(nullable(text), isoTime(pace.pausedUntil)),
+  heldSince: computed(nullable(text), isoTime(pace.removalsHeldAt)),
 });
 const waiting = selection({
   provider: computed(provider, report.provider),

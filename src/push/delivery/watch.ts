@@ -4,7 +4,7 @@
  */
 import { sql } from "drizzle-orm";
 import { untraced } from "../../platform/base/tracing.ts";
-import type { Executor } from "../../platform/database/database.ts";
+import { arrayLiteral, type Executor } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { nullable, oneOf } from "../../platform/database/readers.ts";
 import { computed, prepared, rows, selection } from "../../platform/database/statements.ts";
@@ -83,7 +83,7 @@ export class Watch {
     const watched = [...this.#watched];
     const asOf = performance.now();
     if (watched.length === 0) return;
-    const ids = `{${watched.map(({ id }) => id).join(",")}}`;
+    const ids = arrayLiteral(watched.map(({ id }) => id));
     const found = await rows(this.#db, watchedChunk, selectWatched({ ids }));
     const byId = new Map(found.map((row) => [row.id, row]));
     for (const one of watched) {

@@ -1,6 +1,7 @@
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
+import { planLock } from "../plan-lock.ts";
 import { deadReports, devices, historyUsers } from "../schema.ts";
 import { removeDevices } from "./remove-devices.ts";
 
@@ -22,7 +23,7 @@ const clockSeconds = 60;
 export async function forgetUser(tx: Database, userId: string, deletedAt: Date): Promise<void> {
   // No planning step may run meanwhile: it could write history for a device that it read before. The lock must be
   // acquired before the next statement takes its snapshot.
-  await tx.execute(sql`select pg_advisory_xact_lock(hashtext('push.plan'))`);
+  await planLock.exclusive(tx);
   const chosen = sql`
     select ${device.id} as chosen_id from ${devices}
     where ${device.userId} = ${userId}

@@ -5,7 +5,13 @@
 import { type SQL, sql } from "drizzle-orm";
 import { names } from "../../platform/database/names.ts";
 import { boolean, text } from "../../platform/database/readers.ts";
-import { computed, type Field, type Selection, selection } from "../../platform/database/statements.ts";
+import {
+  computed,
+  type Field,
+  isoTime,
+  type Selection,
+  selection,
+} from "../../platform/database/statements.ts";
 import { historyBlocks, historyViews, notifications } from "../schema.ts";
 import { isViewed, myEntries, myNumber, readerOf } from "./reader.ts";
 
@@ -57,7 +63,7 @@ export function pageStatement(page: Slice, markViewed: boolean): SQL {
       select ${notificationId}, ${isViewed()} as was_viewed from (${slice(page)}) as slice
     ), entries as (
       select ${notificationId}, was_viewed, ${title}, ${message}, ${image},
-        to_char(${notification.acceptedAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as send_at
+        ${isoTime(notification.acceptedAt)} as send_at
       from page join ${notifications} n on ${notification.id} = ${notificationId}
     )${markViewed ? marking : sql``}
     select ${pageTotal}, ${pageEntry}

@@ -7,6 +7,7 @@ import { arrayLiteral, type Database } from "../../platform/database/database.ts
 import { names } from "../../platform/database/names.ts";
 import { boolean, integer, listOf, nullable } from "../../platform/database/readers.ts";
 import { computed, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { planLock } from "../plan-lock.ts";
 import { blockSize, historyBlocks, historyUsers, historyViews } from "../schema.ts";
 import { placeOf } from "./history-blocks.ts";
 
@@ -136,11 +137,11 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
   async function forgetAmong(tx: Database, blocks: readonly number[]): Promise<number> {
     // A step of planning could give an entry to a user who has none now. The lock must be acquired before the next
     // statement takes its snapshot.
-    await tx.execute(sql`select pg_advisory_xact_lock(hashtext('push.plan'))`);
+    await planLock.exclusive(tx);
     return rowCount(
       tx,
       sql`
-        with checked as (select unnest(${arrayLiteral(blocks.map(String))}::int[]) as checked_block),
+        with checked as (select unnest(${arrayLiteral(blocks)}::int[]) as checked_block),
         ${endedUsers(sql``)}
         delete from ${historyUsers} where ${user.userNumber} = any(array(select ended_number from users))
         returning 1 as one`,

@@ -4,7 +4,7 @@
  * the process dies before the check, the completion sweep completes the notification.
  */
 import { type SQL, sql } from "drizzle-orm";
-import { type Clock, systemClock } from "../../platform/base/clock.ts";
+import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { rowCount } from "../../platform/database/statements.ts";
@@ -38,11 +38,7 @@ export const lock = (id: string): SQL =>
  * Completes the notification if nothing of it is left, with its event. Must be called outside of any transaction.
  * @returns whether this call completed it
  */
-export async function completeIfDone(
-  db: Database,
-  notificationId: string,
-  clock: Clock = systemClock,
-): Promise<boolean> {
+export async function completeIfDone(db: Database, notificationId: string, clock: Clock): Promise<boolean> {
   // Nearly always something is left, and then this one query is the whole cost.
   const candidates = await rowCount(
     db,

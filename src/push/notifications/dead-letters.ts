@@ -6,7 +6,7 @@ import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { integer, oneOf, text } from "../../platform/database/readers.ts";
-import { computed, rawRows, rows, selection } from "../../platform/database/statements.ts";
+import { computed, isoTime, rawRows, rows, selection } from "../../platform/database/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { replayQueue } from "../database.ts";
 import { deadLetterNotFound, notificationFinished, notificationNotFound } from "../errors.ts";
@@ -67,7 +67,7 @@ const deadLetter = selection({
   utcOffset: c.utcOffset,
   devices: computed(integer, sql`${c.planned} - ${c.sent} - ${c.failed} - ${c.dropped}`),
   reason: computed(text, sql`coalesce(${c.reason}, 'unknown')`),
-  since: computed(text, sql`to_char(${c.updatedAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`),
+  since: computed(text, isoTime(c.updatedAt)),
 });
 const deadChunk = selection({ notificationId: chunk.notificationId });
 

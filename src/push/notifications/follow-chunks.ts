@@ -4,7 +4,8 @@
  * number: after a resume, chunks and ranges that were parked get a job again; after a cancel, chunks are dropped.
  */
 import { sql } from "drizzle-orm";
-import type { Database } from "../../platform/database/database.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { oneOf, text } from "../../platform/database/readers.ts";
 import { computed, rowCount, rows, selection } from "../../platform/database/statements.ts";
@@ -33,7 +34,7 @@ export function dropChunks(
     sql`
       with chosen as (
         select ${chunk.id} as chosen_id from ${deliveryChunks}
-        where ${chunk.notificationId} = ${notificationId}::uuid and ${chunk.state} = any(${`{${states.join(",")}}`}::text[])
+        where ${chunk.notificationId} = ${notificationId}::uuid and ${chunk.state} = any(${arrayLiteral(states)}::text[])
           and ${chunk.state} in ('PENDING', 'SENDING')
         limit ${stepSize} for update
       )
@@ -100,8 +101,14 @@ export async function followNotification(
   await jobs.enqueue(tx, followQueue, [{ data }]);
 }
 
+interface Dependencies {
+  readonly db: Database;
+  readonly jobs: Jobs;
+  readonly clock: Clock;
+}
+
 /** @returns the handler of the jobs of the queue `follow` */
-export function createFollower({ db, jobs }: { readonly db: Database; readonly jobs: Jobs }) {
+export function createFollower({ db, jobs, clock }: Dependencies) {
   return async (job: Job<FollowJob>): Promise<void> => {
     const { notificationId } = job.data;
     await db.transaction(async (tx) => {
@@ -111,6 +118,6 @@ export function createFollower({ db, jobs }: { readonly db: Database; readonly j
     });
     wakeWorkers(jobs);
     // If this fails, the completion sweep does it.
-    await completeIfDone(db, notificationId).catch(() => undefined);
+    await completeIfDone(db, notificationId, clock).catch(() => undefined);
   };
 }

@@ -17,6 +17,7 @@ import { rowCount, rows, selection } from "../../platform/database/statements.ts
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planRestQueue } from "../database.ts";
 import { recipientsOf } from "../history/history-blocks.ts";
+import { planLock } from "../plan-lock.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { notifications, planRanges } from "../schema.ts";
 import { enqueueChunks, wakeWorkers } from "./chunk-jobs.ts";
@@ -78,7 +79,7 @@ export function createPlanner(dependencies: Dependencies): Planner {
           return "split";
         }
         // No user is deleted during a step. The lock must be acquired before the next statement takes its snapshot.
-        await tx.execute(sql`select pg_advisory_xact_lock_shared(hashtext('push.plan'))`);
+        await planLock.shared(tx);
         const now = new Date(clock.now());
         const { chunks, isOutdated } = await planRange(tx, range, places, {
           providers,

@@ -73,7 +73,7 @@ export async function planRange(
 ): Promise<Planned> {
   const notificationId = sql`${range.notificationId}::uuid`;
   const now = sql`${at.toISOString()}::timestamptz`;
-  const offsets = range.utcOffsets && sql`${arrayLiteral(range.utcOffsets.map(String))}::smallint[]`;
+  const offsets = range.utcOffsets && sql`${arrayLiteral(range.utcOffsets)}::smallint[]`;
   const [done] = await rows(
     tx,
     result,

@@ -11,7 +11,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, integer, listOf, nullable, number, text } from "../../platform/database/readers.ts";
-import { computed, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { computed, epochMs, rowCount, rows, selection } from "../../platform/database/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planQueue, planRestQueue } from "../database.ts";
 import { devices, notifications, planRanges } from "../schema.ts";
@@ -76,7 +76,7 @@ export async function enqueueRange(
 const taken = selection({
   isTest: computed(boolean, sql`${n.userIds} is not null`),
   utcOffsets: computed(nullable(listOf(integer)), sql`to_jsonb(${n.utcOffsets})`),
-  acceptedAt: computed(number, sql`(extract(epoch from ${n.acceptedAt}) * 1000)::float8`),
+  acceptedAt: computed(number, epochMs(n.acceptedAt)),
   after: r.after,
   through: computed(number, sql`${r.through}::float8`),
   turn: r.turn,

@@ -7,7 +7,14 @@ import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, integer, listOf, nullable, oneOf, text } from "../../platform/database/readers.ts";
-import { computed, type RowOf, rawRows, rows, selection } from "../../platform/database/statements.ts";
+import {
+  computed,
+  isoTime,
+  type RowOf,
+  rawRows,
+  rows,
+  selection,
+} from "../../platform/database/statements.ts";
 import { notificationNotFound } from "../errors.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
 import { deliveryChunks, notifications } from "../schema.ts";
@@ -59,7 +66,6 @@ const n = names(notifications, "n");
 const notification = names(notifications);
 const chunk = names(deliveryChunks);
 
-const iso = (moment: SQL) => sql`to_char(${moment} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 const total = (count: SQL) => computed(integer, sql`sum(${count})`);
 
 /** Devices that a chunk has left. A constraint of the table guarantees that it is the number of `device_ids`. */
@@ -87,9 +93,9 @@ const describedFields = {
   image: n.image,
   test: computed(boolean, sql`${n.userIds} is not null`),
   state: computed(notificationState, n.state),
-  acceptedAt: computed(text, iso(n.acceptedAt)),
-  completedAt: computed(nullable(text), iso(n.completedAt)),
-  recalledAt: computed(nullable(text), iso(n.recalledAt)),
+  acceptedAt: computed(text, isoTime(n.acceptedAt)),
+  completedAt: computed(nullable(text), isoTime(n.completedAt)),
+  recalledAt: computed(nullable(text), isoTime(n.recalledAt)),
   removalStopped: computed(boolean, sql`${n.removalStoppedAt} is not null`),
   recipients: n.recipients,
   breakdown: computed(

@@ -39,7 +39,7 @@ export async function storeNotification(
   const { id, title, message, image, audience, clientId, acceptedAt, expiresAt } = notification;
   const isTest = "userIds" in audience;
   const jobId = randomUUID();
-  const offsets = isTest ? null : arrayLiteral(audience.utcOffsets.map(String));
+  const offsets = isTest ? null : arrayLiteral(audience.utcOffsets);
   const userIds = isTest ? arrayLiteral(audience.userIds) : null;
   const fields = {
     notificationId: sql`${id}::text`,
