@@ -10,7 +10,7 @@ import type { Clock } from "./platform/base/clock.ts";
 import type { OpenDatabase } from "./platform/database/database.ts";
 import { DirectoryInUseError } from "./platform/database/directory-lock.ts";
 import type { PreparedBroker } from "./platform/messaging/broker.ts";
-import { type Subscriber, subscriberInTime } from "./platform/messaging/relay.ts";
+import { type Subscriber, subscriberWithTimeout } from "./platform/messaging/relay.ts";
 import type { Logger } from "./platform/observability/logger.ts";
 import type { Metrics } from "./platform/observability/metrics.ts";
 import type { ContractDocument } from "./platform/openapi/document.ts";
@@ -66,7 +66,7 @@ export async function composeServices(
   // Where both services have a broker, the events go that way.
   const isDirect = push && !(auth?.broker && push.broker);
   const subscribers: Subscriber[] = isDirect
-    ? [subscriberInTime(async (event) => (await makingPush)?.consume(event))]
+    ? [subscriberWithTimeout(async (event) => (await makingPush)?.handleEvent(event))]
     : [];
   const makingAuth = auth && makeAuth({ ...common, settings: auth, subscribers, eventLog: eventLogOf(auth) });
   const makingPush = push && makePush({ ...common, settings: push, eventLog: eventLogOf(push) }, makingAuth);

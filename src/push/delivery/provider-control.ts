@@ -71,7 +71,7 @@ export function createProviderControl({
   providers,
 }: {
   readonly db: Database;
-  readonly jobs: Pick<Jobs, "hasten">;
+  readonly jobs: Pick<Jobs, "makeDue">;
   /** Those in use. */
   readonly providers: readonly ProviderName[];
 }): ProviderControl {

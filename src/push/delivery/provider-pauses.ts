@@ -86,11 +86,11 @@ export async function lockPauses(
 /** Makes the jobs due that wait for a pause of the provider, or for an answer. */
 async function releaseWaiting(
   tx: Database,
-  jobs: Pick<Jobs, "hasten">,
+  jobs: Pick<Jobs, "makeDue">,
   provider: ProviderName,
 ): Promise<void> {
   for (const waits of [waitingForProvider, waitingForAnswer])
-    await jobs.hasten(tx, deliveryQueue(provider), waits);
+    await jobs.makeDue(tx, deliveryQueue(provider), waits);
 }
 
 /**
@@ -99,7 +99,7 @@ async function releaseWaiting(
  */
 export function endPauses(
   db: Database,
-  jobs: Pick<Jobs, "hasten">,
+  jobs: Pick<Jobs, "makeDue">,
   provider: ProviderName,
   service?: string,
 ): Promise<number> {
@@ -127,7 +127,7 @@ interface Pause extends SharedState {
 
 interface Dependencies {
   readonly db: Database;
-  readonly jobs: Pick<Jobs, "hasten">;
+  readonly jobs: Pick<Jobs, "makeDue">;
   readonly provider: ProviderName;
   readonly rules: DeliveryRules;
   readonly random: Random;
@@ -207,7 +207,7 @@ export class ProviderPauses {
   /** The provider, which had answered nobody for a while, answers: what waits for that is tried at once. */
   recordAnswer(): Promise<void> {
     const { db, jobs, provider } = this.#deps;
-    return jobs.hasten(db, deliveryQueue(provider), waitingForAnswer);
+    return jobs.makeDue(db, deliveryQueue(provider), waitingForAnswer);
   }
 
   /** Ends a refusal that a self-test shows to be over. @returns whether there was one */
