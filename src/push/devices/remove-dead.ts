@@ -14,7 +14,8 @@ export interface DeadDevice {
 
 /**
  * Removes dead devices, in the caller's transaction. A device that its app renewed at `asOf` or later is alive and
- * stays. @returns how many were removed
+ * stays.
+ * @returns how many were removed
  */
 export async function removeDeadDevices(tx: Database, dead: readonly DeadDevice[]): Promise<number> {
   if (dead.length === 0) return 0;

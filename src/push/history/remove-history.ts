@@ -1,6 +1,6 @@
 /**
- * Removes what is older than the history is kept: first the users who will have no entry left, block by block, and only
- * then the entries, which tell who they are. So a removal that is broken off is made up for by the next one.
+ * Removes entries that are older than the history is kept: first the users who will have no entry left, block by block,
+ * and only then the entries, by which these users are found. The next removal goes on where one was interrupted.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
@@ -11,15 +11,15 @@ import { planLock } from "../plan-lock.ts";
 import { blockSize, historyBlocks, historyUsers, historyViews } from "../schema.ts";
 import { placeOf } from "./history-blocks.ts";
 
-/** Blocks of users that one transaction looks at. */
+/** The most blocks of users that one transaction looks at. */
 const usersBatch = 10;
-/** Blocks of which it removes users: all that they have is read, and planning waits. */
+/** The most blocks of which it removes users: all their entries are read, and planning waits. */
 const forgetBatch = 2;
-/** Blocks of users among which it looks for those with old entries. */
+/** The number of blocks among which it looks for those with old entries. */
 const searched = 1_000;
-/** Entries after the oldest ones that are looked at first: most users who had an old one also have one of these. */
+/** The entries after the old ones that are looked at first: most users with an old entry also have one of these. */
 const nextEntries = 100;
-/** Rows of blocks, and views, that one transaction removes. */
+/** The most rows of blocks, and of views, that one transaction removes. */
 const rowBatch = 5_000;
 
 const block = names(historyBlocks);
@@ -37,9 +37,9 @@ const looked = selection({
 
 /** Removes the users who have no entry left, and then the old entries. */
 interface EntryRemoval {
-  /** Removes users of the next few blocks. Most blocks are only read: planning waits only where a user goes. */
+  /** Removes users of the next few blocks. Most blocks are only read: planning waits only if a user is removed. */
   forgetUsers(tx: Database): Promise<{ readonly users: number; readonly isFull: boolean }>;
-  /** Removes a batch of the oldest entries. Locked rows are skipped. @returns undefined while users are to be forgotten */
+  /** Removes a batch of the oldest entries. Locked rows are skipped. @returns undefined while users are to be removed */
   removeBlocks(tx: Database): Promise<{ readonly blocks: number; readonly isFull: boolean } | undefined>;
 }
 
@@ -49,7 +49,10 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
   /** The last block whose users were looked at; null once all were. */
   let last: number | null = -1;
 
-  /** For `with`: `users`, whose entries are old, of the blocks in `checked`; with a limit, as far as it is seen. */
+  /**
+   * Items of a `with` list: `users` has the users of the blocks in `checked` whose entries are all old.
+   * @param limit of the newer entries that are looked at; with one, `users` may have users who have a newer entry
+   */
   const endedUsers = (limit: SQL) => sql`
     ended as (
       select checked_block as ended_block, had & ~coalesce(left_over, 0::bit(${size})) as bits
@@ -135,8 +138,7 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
   }
 
   async function forgetAmong(tx: Database, blocks: readonly number[]): Promise<number> {
-    // A step of planning could give an entry to a user who has none now. The lock must be acquired before the next
-    // statement takes its snapshot.
+    // A step of planning could give an entry to a user who has none now.
     await planLock.exclusive(tx);
     return rowCount(
       tx,
