@@ -114,7 +114,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
   async function handleEvent({ id, type, subject, time }: CloudEvent): Promise<void> {
     if (type !== identityDeleted.type) return;
     // Without introspection a token of the deleted identity may have renewed a device since.
-    const deletedAt = settings.security === undefined ? clock.now() : Date.parse(time);
+    const deletedAt = settings.introspection === undefined ? clock.now() : Date.parse(time);
     await handleOnce(db, inbox, id, (tx) => forgetUser(tx, subject, new Date(deletedAt)));
   }
 

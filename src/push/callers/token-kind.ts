@@ -2,7 +2,7 @@
 import type { JWTPayload } from "jose";
 
 /**
- * What the header's `typ` says (RFC 7515 section 4.1.9: in any case, with or without `application/`): `access` is
+ * The kind of token by the header's `typ` (RFC 7515 section 4.1.9: in any case, with or without `application/`): `access` is
  * the type of RFC 9068, by which nothing but an access token is marked; `any` is JWT or none; undefined is another
  * type, which cannot be that of an access token.
  */
@@ -19,7 +19,7 @@ const otherClaims = ["at_hash", "c_hash", "s_hash", "events"];
 
 /**
  * Bound to a key of the sender (RFC 9449 section 6, RFC 8705 section 3), which must prove that it has the key. Push
- * cannot check such a proof, and taken without one the token would be good for whoever stole it.
+ * cannot check such a proof, and without such a proof anybody who stole the token could use it.
  */
 const senderConstraint = "cnf";
 
