@@ -19,8 +19,8 @@ export const followQueue = "follow";
 /** The queue of the replays of many dead letters; data: {@link ReplayJob}. */
 export const replayQueue = "replay";
 
-/** The queue of jobs that failed for good; the data is that of the queue from which the job came. */
-export const deadLetterQueue = "dead-letters";
+/** The queue of jobs that failed for good; the data is that of the queue from which the job came. Its name is older. */
+export const failedJobQueue = "dead-letters";
 
 /** The queue of the chunks to send through this provider; data: {@link DeliveryJob}. */
 export function deliveryQueue(provider: ProviderName): string {
@@ -33,41 +33,41 @@ export interface PlanJob {
 
 export interface FollowJob {
   readonly notificationId: string;
-  /** Chunks that got their jobs back since the notification was resumed. */
+  /** The number of chunks that got their jobs back since the notification was resumed. */
   readonly released: number;
 }
 
 export interface ReplayJob {
-  /** Ids of chunks: those up to this one have been replayed. */
+  /** The id of a chunk: the dead letters up to this id have been replayed. */
   readonly after: number;
-  /** The last one to be replayed. */
+  /** The id of the last chunk to be replayed. */
   readonly through: number;
-  /** Only those of this notification. */
+  /** The notification whose dead letters are replayed; all notifications unless given. */
   readonly notificationId?: string;
-  /** Only those of this provider. */
+  /** The provider whose dead letters are replayed; all providers unless given. */
   readonly provider?: ProviderName;
 }
 
 export interface DeliveryJob {
   readonly chunkId: number;
-  /** The job waits for the end of a pause of its provider, or of one of its services, or for the provider's next answer. */
+  /** What the job waits for: the end of a pause of its provider or of one of its services, or the provider's response. */
   readonly waits?: "provider" | "answer";
 }
 
 /** The part of a job's data by which the jobs are found that wait for the end of a pause. */
 export const waitingForProvider = { waits: "provider" } as const satisfies Partial<DeliveryJob>;
 
-/** The same of those that wait for an answer of their provider, which has not answered anybody lately. */
+/** The part of a job's data by which the jobs are found that wait for a response of a provider that gives none. */
 export const waitingForAnswer = { waits: "answer" } as const satisfies Partial<DeliveryJob>;
 
-/** The priority of chunks that come after everything that has not been tried. Those that have an order are below it. */
+/** The priority from which on chunks come after everything that has not been tried; ordered chunks are below it. */
 export const lastPriority = -2_000_000;
 
-/** Tries after which a job that throws, or whose worker dies, is a dead letter. */
+/** The retries after which a job that throws, or whose worker dies, has failed for good. */
 const retryLimit = 10;
 
 /**
- * In effect unlimited, for queues that no dead-letter queue follows: a job lost there would leave its chunk or its
+ * The retries, in effect unlimited, of queues without a dead-letter queue: a job lost there would leave its chunk or its
  * planning open for good. Only a defect or a broken database makes such a job fail, and a retry a minute costs little.
  */
 const unlimitedRetries = 1_000_000;
@@ -75,15 +75,15 @@ const unlimitedRetries = 1_000_000;
 export const pushJobTables: JobTables = {
   schema: "push_jobs",
   queues: [
-    { name: deadLetterQueue, retryLimit: unlimitedRetries },
+    { name: failedJobQueue, retryLimit: unlimitedRetries },
     { name: followQueue, retryLimit: unlimitedRetries },
     { name: replayQueue, retryLimit: unlimitedRetries },
-    { name: planQueue, retryLimit, deadLetter: deadLetterQueue },
-    { name: planRestQueue, retryLimit, deadLetter: deadLetterQueue },
+    { name: planQueue, retryLimit, deadLetter: failedJobQueue },
+    { name: planRestQueue, retryLimit, deadLetter: failedJobQueue },
     ...providerNames.map((provider) => ({
       name: deliveryQueue(provider),
       retryLimit,
-      deadLetter: deadLetterQueue,
+      deadLetter: failedJobQueue,
     })),
   ],
 };

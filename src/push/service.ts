@@ -40,7 +40,7 @@ import { pushHttp } from "./http.ts";
 import { janitorKinds, startJanitor } from "./janitor.ts";
 import { completeIfDone } from "./notifications/complete-notification.ts";
 import { startCompletionSweep } from "./notifications/completion-sweep.ts";
-import { createDeadLetterHandler } from "./notifications/failed-jobs.ts";
+import { createFailedJobHandler } from "./notifications/failed-jobs.ts";
 import { createFollower } from "./notifications/follow-chunks.ts";
 import { createNotifications } from "./notifications/notifications.ts";
 import { createPlanner } from "./notifications/plan-notification.ts";
@@ -257,7 +257,7 @@ function startSending({
     ...{ db, reads, jobs, providers, logger, metrics, removeDeadDevices },
     settings: { ...settings.delivery, imageBaseUrl: settings.providers.imageBaseUrl },
     completeIfDone: (database, notificationId) => completeIfDone(database, notificationId, clock),
-    handleDeadLetter: createDeadLetterHandler({ db, jobs, clock, logger }).handle,
+    handleFailedJob: createFailedJobHandler({ db, jobs, clock, logger }).handle,
   });
 }
 
