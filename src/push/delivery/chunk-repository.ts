@@ -17,7 +17,7 @@ import { computed, epochMs, prepared, rawRows, rows, selection } from "../../pla
 import type { Job } from "../../platform/messaging/jobs.ts";
 import { type DeliveryJob, lastPriority } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
-import { deliveryChunks, devices, notifications, providerPaces } from "../schema.ts";
+import { deliveryChunks, devices, notifications, providerStates } from "../schema.ts";
 import { lockPauses, shortenPause, wholeProvider } from "./provider-pauses.ts";
 
 /** What became of a chunk's devices, over all attempts. */
@@ -85,7 +85,7 @@ const chunk = names(deliveryChunks);
 const c = names(deliveryChunks, "c");
 const d = names(devices, "d");
 const n = names(notifications, "n");
-const p = names(providerPaces, "p");
+const p = names(providerStates, "p");
 
 /** What of a job decides whether it may take a chunk. */
 type ChunkJob = Pick<Job<DeliveryJob>, "id" | "retryCount" | "priority" | "data">;
@@ -142,7 +142,7 @@ const updateTaken = prepared(
     update ${deliveryChunks} c
     set ${chunk.state} = 'SENDING', ${chunk.jobTry} = ${jobTry}::int, ${chunk.attempt} = ${c.attempt} + 1,
       ${chunk.firstAttemptAt} = coalesce(${c.firstAttemptAt}, now()), ${chunk.updatedAt} = now()
-    from ${notifications} n left join ${providerPaces} p on ${isProvider(provider)}
+    from ${notifications} n left join ${providerStates} p on ${isProvider(provider)}
     where ${c.id} = ${id}::bigint and ${c.provider} = ${provider} and ${mayTake(c, jobId, jobTry)}
       and ${n.id} = ${c.notificationId} and ${n.state} not in ('PAUSED', 'CANCELLED') and ${n.expiresAt} > now()
       and (${p.pausedUntil} is null or ${p.pausedUntil} <= now())

@@ -8,7 +8,7 @@ import { arrayLiteral, type Executor } from "../../platform/database/database.ts
 import { names } from "../../platform/database/names.ts";
 import { nullable, oneOf } from "../../platform/database/readers.ts";
 import { computed, prepared, rows, selection } from "../../platform/database/statements.ts";
-import { deliveryChunks, notifications, providerPaces } from "../schema.ts";
+import { deliveryChunks, notifications, providerStates } from "../schema.ts";
 
 /**
  * Why the sending of a chunk must stop. `lost`: another worker has the chunk. `notification`: it is paused, cancelled
@@ -27,7 +27,7 @@ interface Watched {
 
 const c = names(deliveryChunks, "c");
 const n = names(notifications, "n");
-const p = names(providerPaces, "p");
+const p = names(providerStates, "p");
 
 const watchedChunk = selection({
   id: c.id,
@@ -46,7 +46,7 @@ const selectWatched = prepared(
   ({ ids }) => sql`
     select ${watchedChunk}
     from ${deliveryChunks} c join ${notifications} n on ${n.id} = ${c.notificationId}
-      left join ${providerPaces} p on ${p.provider} = ${c.provider} and ${p.service} = ''
+      left join ${providerStates} p on ${p.provider} = ${c.provider} and ${p.service} = ''
     where ${c.id} = any(${ids}::bigint[])`,
 );
 
