@@ -33,7 +33,7 @@ import { createProviderControl } from "./delivery/provider-control.ts";
 import { createDevices, type Devices } from "./devices/devices.ts";
 import { forgetUser } from "./devices/forget-user.ts";
 import { removeDeadDevices } from "./devices/remove-dead.ts";
-import { limitSaves, rehearseSaving, saveRateOfProcess, sharedSaveRate } from "./devices/save-rate.ts";
+import { limitSaves, saveRateOfProcess, sharedSaveRate, verifySaveCommands } from "./devices/save-rate.ts";
 import { deletionsConsumer, identityDeleted, PushEvents, pushEventStream } from "./events.ts";
 import { createHistory } from "./history/history.ts";
 import { pushHttp } from "./http.ts";
@@ -171,7 +171,7 @@ function openPushCache(settings: CacheSettings, logger: Logger, metrics: Metrics
     prefix: "gatepost:push:",
     name: "gatepost-push",
     whileAway: "each process counts calls by itself",
-    rehearse: rehearseSaving,
+    rehearse: verifySaveCommands,
     logger,
     observer: metrics.cache("push"),
   });

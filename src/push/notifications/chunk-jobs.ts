@@ -15,11 +15,11 @@ export interface WaitingChunk {
   readonly provider: ProviderName;
   /** The job that the chunk's row names. */
   readonly jobId: string;
-  /** Its devices were tried before; if not given, they were not. */
+  /** Whether its devices were tried before; false unless given. */
   readonly comesLast?: boolean;
 }
 
-/** Chunks beyond this number all have the same priority. */
+/** The number of the last chunk with a priority of its own: later chunks have the same one. */
 const lastTurn = 1_000_000;
 
 /**

@@ -24,10 +24,10 @@ export interface DeadLetter {
   readonly provider: ProviderName;
   /** Minutes. */
   readonly utcOffset: number;
-  /** Number of devices that were not sent to. */
+  /** The number of devices that were not sent to. */
   readonly devices: number;
   readonly reason: string;
-  /** ISO 8601, UTC, with milliseconds. */
+  /** The time since which it waits: RFC 3339, UTC, milliseconds. */
   readonly since: string;
 }
 
@@ -100,13 +100,14 @@ export function createDeadLetters({ db, jobs, clock }: Dependencies): DeadLetter
         );
         const locked = found && (await lockNotification(tx, found.notificationId));
         if (!locked) throw deadLetterNotFound();
-        const hasEnded = locked.state === "CANCELLED" || locked.isRecalled || locked.expiresAt <= clock.now();
-        if (hasEnded) throw notificationFinished();
-        const [reopened] = await reopenDeadLetters(tx, [Number(chunkId)], clock);
-        if (reopened === undefined) throw deadLetterNotFound();
+        const cannotBeReplayed =
+          locked.state === "CANCELLED" || locked.isRecalled || locked.expiresAt <= clock.now();
+        if (cannotBeReplayed) throw notificationFinished();
+        const [notificationId] = await reopenDeadLetters(tx, [Number(chunkId)], clock);
+        if (notificationId === undefined) throw deadLetterNotFound();
         const { isTest } = locked;
         const state = locked.state === "COMPLETED" ? "SENDING" : locked.state;
-        await followNotification(tx, jobs, { state, isTest }, { notificationId: reopened, released: 0 });
+        await followNotification(tx, jobs, { state, isTest }, { notificationId, released: 0 });
       });
       wakeWorkers(jobs);
     },

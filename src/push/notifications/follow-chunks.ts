@@ -1,7 +1,7 @@
 /**
- * How chunks follow their notification. Its state alone decides whether they are sent, from the moment that it is
- * committed; what is written to the chunks afterwards, however many they are, is bookkeeping, in steps of a bounded
- * number: after a resume, chunks and ranges that were parked get a job again; after a cancel, chunks are dropped.
+ * How chunks follow their notification. The state of the notification alone decides whether they are sent, from its
+ * commit on. The chunks, however many they are, are written afterwards, in steps of a bounded number: after a resume,
+ * parked chunks and ranges get a job again; after a cancel, chunks are dropped.
  */
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -18,12 +18,12 @@ import { completeIfDone } from "./complete-notification.ts";
 import { type LockedNotification, lockNotification } from "./lock-notification.ts";
 import { releaseRanges } from "./plan-ranges.ts";
 
-/** Chunks that one step writes. */
+/** The most chunks that one step writes. */
 const stepSize = 1_000;
 
 const chunk = names(deliveryChunks);
 
-/** Drops chunks, and keeps whoever may still have one from writing it. @returns how many: fewer than a step if all */
+/** Drops chunks, and keeps a worker that may have one from writing it. @returns how many; fewer than a step if all */
 export function dropChunks(
   tx: Database,
   notificationId: string,
@@ -83,8 +83,8 @@ async function releaseChunks(
 }
 
 /**
- * One step: the first chunks follow, and a job for the others is enqueued, all in the caller's transaction.
- * @param notification as it is locked in this transaction
+ * Does one step, in the caller's transaction: the first chunks follow, and a job for the others is enqueued.
+ * @param notification the notification as this transaction has locked it
  */
 export async function followNotification(
   tx: Database,

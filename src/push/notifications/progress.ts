@@ -22,17 +22,17 @@ import { notificationOfKey } from "./idempotency-key.ts";
 import { isNotificationId, type NotificationState, notificationState } from "./lock-notification.ts";
 import type { Page, PageRequest } from "./page.ts";
 
-/** Numbers of devices, by their state. */
+/** The numbers of devices, by their state. */
 interface Counts {
   readonly planned: number;
   readonly sent: number;
-  /** Refused by the provider, or reported dead. */
+  /** Devices that the provider refused or reported dead. */
   readonly failed: number;
-  /** Not sent: the device expired or was removed, or the notification expired or was cancelled. */
+  /** Devices that were not sent to: they expired or were removed, or the notification expired or was cancelled. */
   readonly dropped: number;
-  /** Given up; an operator may replay them. */
+  /** Devices that were given up; an operator may replay them. */
   readonly deadLettered: number;
-  /** Still to be sent to. */
+  /** Devices that are still to be sent to. */
   readonly remaining: number;
 }
 
@@ -51,13 +51,13 @@ export interface NotificationProgress extends Counts {
   /** Whether it is a test run. */
   readonly test: boolean;
   readonly state: NotificationState;
-  /** ISO 8601, UTC, with milliseconds. */
+  /** RFC 3339, UTC, milliseconds. */
   readonly acceptedAt: string;
   readonly completedAt: string | null;
   readonly recalledAt: string | null;
-  /** So many devices were reported dead that their tokens are no longer removed. */
+  /** Whether so many devices were reported dead that their tokens are no longer removed. */
   readonly removalStopped: boolean;
-  /** Users with a history entry. */
+  /** The number of users with a history entry. */
   readonly recipients: number;
   readonly breakdown: ProgressShare[];
 }
@@ -68,11 +68,11 @@ const chunk = names(deliveryChunks);
 
 const total = (count: SQL) => computed(integer, sql`sum(${count})`);
 
-/** Devices that a chunk has left. A constraint of the table guarantees that it is the number of `device_ids`. */
+/** The number of devices that a chunk has left: that of its `device_ids`, by a constraint of the table. */
 const left = sql`${chunk.planned} - ${chunk.sent} - ${chunk.failed} - ${chunk.dropped}`;
 const leftWhere = (condition: SQL) => sql`coalesce(sum(${left}) filter (where ${condition}), 0)`;
 const isDead = sql`${chunk.state} = 'DEAD'`;
-/** Nobody sends it any more, whether or not the drop has been stored in the chunk yet. */
+/** Condition on a chunk: it is not sent any more, whether or not the drop has been stored in it yet. */
 const isCancelled = sql`${n.state} = 'CANCELLED' and ${chunk.state} = 'PENDING'`;
 
 const share = selection({
@@ -112,7 +112,7 @@ const described = selection(describedFields);
 const counted = selection({ total: computed(integer, sql`total`) });
 
 interface Progress {
-  /** The newest first. @param sentWith the hash of an idempotency key: only what was sent with it */
+  /** Lists notifications, the newest first. @param sentWith the hash of an idempotency key: only the one sent with it */
   list(request: PageRequest, sentWith?: Uint8Array): Promise<Page<NotificationProgress>>;
   /** @throws ServiceError `notification_not_found` */
   get(id: string): Promise<NotificationProgress>;
