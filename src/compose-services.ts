@@ -32,26 +32,26 @@ export interface RunnableService extends ServedApi {
   readonly rpc: readonly RpcService[];
   readonly database: OpenDatabase;
   readonly broker: PreparedBroker | undefined;
-  /** The preparation that needs the schema. */
+  /** Does the preparation that needs the schema. */
   prepare(): Promise<void>;
   startWorkers(): void;
-  /** Stops the workers as soon as the process begins to drain, so that other processes can do their work. Never throws. */
+  /** Stops the workers when the process begins to drain, so that other processes can do their work. Never throws. */
   stopWorkers?(): void;
   stop(graceMs: number): Promise<void>;
 }
 
 interface ProcessDependencies {
   readonly logger: Logger;
-  /** Where all events are written; undefined: to the log, unless a broker takes them. */
+  /** The log of events; undefined: events are written to the ordinary log, unless a broker takes them. */
   readonly eventLog: Logger | undefined;
   readonly metrics: Metrics;
   readonly clock: Clock;
 }
 
 interface Composition {
-  /** They stop in the reverse order. */
+  /** The services, which stop in the reverse order. */
   readonly services: readonly RunnableService[];
-  /** The APIs that are built in besides them in development mode. */
+  /** The APIs that development mode has beside the services. */
   readonly builtIn: readonly ServedApi[];
 }
 
@@ -63,7 +63,7 @@ export async function composeServices(
   const { logger } = surroundings;
   const eventLogOf = ({ broker }: AuthSettings | PushSettings) =>
     surroundings.eventLog ?? (broker ? undefined : logger);
-  // Where both services have a broker, the events go that way.
+  // If both services have a broker, the events go through it.
   const isDirect = push && !(auth?.broker && push.broker);
   const subscribers: Subscriber[] = isDirect
     ? [subscriberWithTimeout(async (event) => (await makingPush)?.handleEvent(event))]

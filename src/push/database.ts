@@ -50,7 +50,9 @@ export interface ReplayJob {
 
 export interface DeliveryJob {
   readonly chunkId: number;
-  /** What the job waits for: the end of a pause of its provider or of one of its services, or the provider's response. */
+  /**
+   * What the job waits for: the end of a pause of its provider or of one of its services, or the provider's response.
+   */
   readonly waits?: "provider" | "answer";
 }
 
@@ -67,8 +69,9 @@ export const lastPriority = -2_000_000;
 const retryLimit = 10;
 
 /**
- * The retries, in effect unlimited, of queues without a dead-letter queue: a job lost there would leave its chunk or its
- * planning open for good. Only a defect or a broken database makes such a job fail, and a retry a minute costs little.
+ * The retries, in effect unlimited, of queues without a dead-letter queue: a job lost there would leave its chunk or
+ * its planning open for good. Only a defect or a broken database makes such a job fail, and a retry a minute costs
+ * little.
  */
 const unlimitedRetries = 1_000_000;
 

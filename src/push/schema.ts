@@ -126,7 +126,9 @@ export const planRanges = push.table(
     through: bigint("through_id", { mode: "number" }),
     /** The number of the range among the notification's, which gives the priority of its job. */
     turn: integer("range_number").notNull(),
-    /** The job that may plan it, and no other. Null: it was parked when its job came, as the notification was paused. */
+    /**
+     * The job that may plan it, and no other. Null: it was parked when its job came, as the notification was paused.
+     */
     jobId: uuid("job_id"),
   },
   (table) => [primaryKey({ name: "plan_ranges_pkey", columns: [table.notificationId, table.after] })],
@@ -166,8 +168,8 @@ export const historyBlocks = push.table(
   (table) => [
     // In the database this index includes the bits, so that a user's entries are read and counted without the table.
     primaryKey({ name: "history_blocks_pkey", columns: [table.userBlock, table.notificationId] }),
-    // This index is for the recipients of a notification, and for the janitor, which removes by age. There are no nulls; `nulls first`
-    // keeps the planner from using this index for a user's newest entries.
+    // This index is for the recipients of a notification, and for the janitor, which removes by age. There are no
+    // nulls; `nulls first` keeps the planner from using this index for a user's newest entries.
     index("history_blocks_age").on(table.notificationId.asc().nullsFirst()),
   ],
 );
@@ -229,7 +231,9 @@ export const deliveryChunks = push.table(
     firstAttemptAt: instant("first_attempt_at"),
     /** Why the chunk was retried or given up, in words for an operator. */
     reason: text("reason"),
-    /** Whether its devices were tried before: then it comes after all that were not, also if it was parked or given up. */
+    /**
+     * Whether its devices were tried before: then it comes after all that were not, also if it was parked or given up.
+     */
     comesLast: boolean("comes_last").notNull().default(false),
     updatedAt: instant("updated_at").notNull(),
   },
@@ -266,8 +270,8 @@ export const idempotencyKeys = push.table(
 );
 
 /**
- * The state of each provider, shared by all processes: its rate limiter and its pause. A provider has a row, and each of
- * its services that has failed has one as well.
+ * The state of each provider, shared by all processes: its rate limiter and its pause. A provider has a row, and each
+ * of its services that has failed has one as well.
  */
 export const providerStates = push.table(
   "provider_paces",
@@ -287,7 +291,9 @@ export const providerStates = push.table(
     cause: text("cause"),
     /** The provider's response that caused the pause, for an operator. */
     reason: text("reason"),
-    /** The time since which no dead token of the provider is removed, until an operator decides. Null: they are removed. */
+    /**
+     * The time since which no dead token of the provider is removed, until an operator decides. Null: they are removed.
+     */
     removalsHeldAt: instant("removals_held_at"),
     /** The time at which the service was last paused, resumed, or first had a success again. */
     since: instant("since").notNull().default(sql`now()`),

@@ -34,7 +34,9 @@ export interface PushContext {
 /** The audience of the clients of development mode: this service. */
 const developmentAudience = "push";
 
-/** Reads the settings of the push service, its database and its providers. Returns problems instead of throwing them. */
+/**
+ * Reads the settings of the push service, its database and its providers. Returns problems instead of throwing them.
+ */
 export function resolvePushSettings(env: EnvironmentVariables, server: ServerSettings, context: PushContext) {
   const { environment, dataDir } = server;
   const prefix = servicePrefix("push");
@@ -107,7 +109,8 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
 type PushTable = TableReading<typeof pushTable>;
 
 /**
- * Whether the setting has development's default, which fits only the built-in auth service, while another issuer is set.
+ * Whether the setting has development's default, which fits only the built-in auth service, while another issuer is
+ * set.
  */
 function isDefaultForOwnIssuer({ isGiven }: PushTable, name: keyof typeof pushTable): boolean {
   return isGiven("IDENTITY_PROVIDER_ISSUER_URI") && !isGiven(name);

@@ -21,8 +21,8 @@ export type { DurableConsumer, EventStream } from "./jetstream.ts";
 
 export interface Broker {
   /**
-   * Makes the stream if it is missing, or gives it the retention and the replicas of the settings. Only the owner of the
-   * stream calls this, once at the start: a shorter retention removes events.
+   * Makes the stream if it is missing, or gives it the retention and the replicas of the settings. Only the owner of
+   * the stream calls this, once at the start: a shorter retention removes events.
    */
   prepareStream(stream: EventStream): Promise<void>;
   /** Makes the consumer and its stream if they are missing. */

@@ -1,6 +1,6 @@
 /**
- * CloudEvents 1.0, as they are delivered inside the process and as they go over NATS. There they are in binary mode: the
- * attributes are in headers, and the data is in the binary format of Protobuf (CloudEvents, NATS protocol binding).
+ * CloudEvents 1.0, as they are delivered inside the process and as they go over NATS. There they are in binary mode:
+ * the attributes are in headers, and the data is in the binary format of Protobuf (CloudEvents, NATS protocol binding).
  */
 import { type DescMessage, fromBinary, fromJsonString, toBinary, toJsonString } from "@bufbuild/protobuf";
 import { readTraceparent } from "../base/tracing.ts";
@@ -34,7 +34,9 @@ const contentType = "application/protobuf";
 const attributes = ["id", "source", "type", "subject", "time"] as const;
 const header = (attribute: string) => `ce-${attribute}`;
 
-/** A header's value: what is not visible ASCII, quotation marks and percent signs are percent-encoded (NATS binding). */
+/**
+ * A header's value: what is not visible ASCII, quotation marks and percent signs are percent-encoded (NATS binding).
+ */
 const escaped = (text: string) => text.replace(/[^!#$&-~]/gu, encodeURIComponent);
 
 /**

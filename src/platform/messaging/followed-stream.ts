@@ -21,10 +21,11 @@ interface Options {
   /**
    * Milliseconds for which a look-up is used, as each one costs the broker a request.
    *
-   * If the stream is created anew within that time, events may be delivered to the new stream while they are recorded as
-   * delivered to the old one. After the next look-up they are delivered again, with all the older events. The new stream
-   * then has such an event before the older events of its subject. The second delivery is dropped by the broker within
-   * the stream's duplicate window; after that, the stream has the event twice, the second time in the right order.
+   * If the stream is created anew within that time, events may be delivered to the new stream while they are recorded
+   * as delivered to the old one. After the next look-up they are delivered again, with all the older events. The new
+   * stream then has such an event before the older events of its subject. The second delivery is dropped by the broker
+   * within the stream's duplicate window; after that, the stream has the event twice, the second time in the right
+   * order.
    */
   readonly holdsMs: number;
 }

@@ -73,7 +73,9 @@ interface WorkOptions<Data> {
    * return soon. `next` lets the worker fetch the next job before this one has ended.
    */
   readonly handle: (job: Job<Data>, stopping: AbortSignal, next: () => void) => Promise<void>;
-  /** The most jobs that the worker does at once; 1 unless given. It does more than one only if `handle` calls `next`. */
+  /**
+   * The most jobs that the worker does at once; 1 unless given. It does more than one only if `handle` calls `next`.
+   */
   readonly atOnce?: number;
   /** Jobs of this priority or a lower one are limited to fewer at once, so that others find a place. */
   readonly last?: { readonly priority: number; readonly atOnce: number };
@@ -85,8 +87,8 @@ export interface Jobs {
   /** Adds jobs, in the transaction. */
   enqueue(tx: Database, queue: string, jobs: readonly NewJob[]): Promise<void>;
   /**
-   * Has the workers of this process look for jobs of the queue at once. To be called after the transaction that enqueued
-   * the jobs was committed.
+   * Has the workers of this process look for jobs of the queue at once. To be called after the transaction that
+   * enqueued the jobs was committed.
    */
   wake(queue: string): void;
   /**

@@ -3,8 +3,8 @@
  * positions. `broker_streams` records which stream took them, by its creation time; a stream created anew has none of
  * them and gets newer events only after all have returned.
  *
- * Exception: what a process delivers to a new stream before it looks the stream up again arrives before the older events
- * of its subject.
+ * Exception: what a process delivers to a new stream before it looks the stream up again arrives before the older
+ * events of its subject.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { type PgSchema, text } from "drizzle-orm/pg-core";
@@ -84,9 +84,9 @@ export async function keepDelivered(
 }
 
 /**
- * Makes sure that all kept events were delivered to this very stream. If an older stream took them, which is gone, all of
- * them return to the outbox, in steps. Newer events may be delivered once this has resolved. Any number of processes may
- * call this at once, and if one dies, the others do the rest.
+ * Makes sure that all kept events were delivered to this very stream. If an older stream took them, which is gone, all
+ * of them return to the outbox, in steps. Newer events may be delivered once this has resolved. Any number of processes
+ * may call this at once, and if one dies, the others do the rest.
  * @param streamCreated when the stream as it is now was created
  * @param taken called after each step, with what became of its events
  * @throws if the other processes deliver to a stream that was created later: processes that see two streams would take

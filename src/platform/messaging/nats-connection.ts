@@ -16,8 +16,8 @@ interface Options {
   /** The client's name at the broker, for its operators. */
   readonly name: string;
   /**
-   * Called when the connection is lost, and when there is one again: the broker may then be another one, or one that has
-   * lost its disk.
+   * Called when the connection is lost, and when there is one again: the broker may then be another one, or one that
+   * has lost its disk.
    */
   readonly changed: () => void;
   readonly logger: Logger;

@@ -1,6 +1,6 @@
 /**
- * How a service writes an event into its outbox, and what waits there. The data of an event is a message of proto/; code
- * that omits one of its fields, or adds one, does not compile. relay.ts delivers the events.
+ * How a service writes an event into its outbox, and what waits there. The data of an event is a message of proto/;
+ * code that omits one of its fields, or adds one, does not compile. relay.ts delivers the events.
  */
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { type SQL, sql } from "drizzle-orm";
@@ -72,8 +72,8 @@ export function insertEvents<Message extends DescMessage>(
 /** The events that a subscriber can deliver. */
 export interface DeliverableTypes {
   /**
-   * The types of events that it can deliver; all unless given. Events of other types, which a newer version has written,
-   * wait for such a version; the events after them do not wait, even those of the same subject.
+   * The types of events that it can deliver; all unless given. Events of other types, which a newer version has
+   * written, wait for such a version; the events after them do not wait, even those of the same subject.
    */
   readonly types?: readonly string[];
 }
@@ -87,7 +87,7 @@ export function isKnown(outbox: OutboxTable, subscribers: readonly DeliverableTy
   return conditions.length > 0 ? sql.join(conditions, sql` and `) : sql`true`;
 }
 
-/** The number of the oldest events among which those of unknown types are counted; in time, these are the oldest. */
+/** The number of the oldest events among which those of unknown types are counted: as these stay, they get oldest. */
 const looked = 1_000;
 
 /**

@@ -5,7 +5,7 @@ import { published as inPublishSpan } from "./event-spans.ts";
 import type { EventKind } from "./outbox.ts";
 import { type Subscriber, withDeliveryTimeout } from "./relay.ts";
 
-const tooLate = "the broker did not take the events in time";
+const timedOut = "the broker did not take the events in time";
 
 /** A subscriber that delivers to a stream. */
 interface StreamSubscriber extends Subscriber {
@@ -19,7 +19,8 @@ interface StreamSubscriber extends Subscriber {
 /**
  * Publishes each event to the NATS subject that is named like its type. Events of one subject (the CloudEvent's) are
  * published one after the other, so that their order holds even if one of them fails; others are published at once.
- * Their order is lost only if the stream is created anew between two of them while the connection stays: kept-events.ts.
+ * Their order is lost only if the stream is created anew between two of them while the connection stays:
+ * kept-events.ts.
  * @param kinds all kinds of events that the service has
  */
 export function publishEvents(
@@ -32,7 +33,9 @@ export function publishEvents(
   let last = new Map<string, Promise<void>>();
   /** When the stream was created that may be published to; undefined: any stream of the name. */
   let created: string | undefined;
-  /** Whether a call has failed since the stream was last looked up: the connection stays while servers elect a leader. */
+  /**
+   * Whether a call has failed since the stream was last looked up: the connection stays while servers elect a leader.
+   */
   let isInDoubt = false;
   async function look(): Promise<string> {
     isInDoubt = true;
@@ -64,7 +67,7 @@ export function publishEvents(
       // While the broker is away, no events are looked for that would be delivered to it.
       await broker.connected();
       if (isInDoubt) await look();
-      const [failed] = (await withDeliveryTimeout(Promise.allSettled(pending), tooLate)).filter(
+      const [failed] = (await withDeliveryTimeout(Promise.allSettled(pending), timedOut)).filter(
         ({ status }) => status === "rejected",
       );
       if (failed?.status !== "rejected") return;

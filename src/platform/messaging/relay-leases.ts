@@ -1,6 +1,6 @@
 /**
- * The leases by which one process at a time relays a part of an outbox. A lease is a row, and ends after a fixed time by
- * the database's clock, so that a process that dies or hangs loses it. Its holder needs no open transaction and no
+ * The leases by which one process at a time relays a part of an outbox. A lease is a row, and ends after a fixed time
+ * by the database's clock, so that a process that dies or hangs loses it. Its holder needs no open transaction and no
  * connection meanwhile, however long a broker takes.
  */
 import { randomUUID } from "node:crypto";

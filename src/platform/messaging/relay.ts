@@ -2,10 +2,10 @@
  * The relay of a transactional outbox. An event is written in the transaction of its change, and the relay delivers it
  * afterwards, at least once and in order; if a process dies, another one continues at the same position.
  *
- * One process relays an outbox at a time. With `inParts` events are divided by subject into eight parts, each relayed by
- * one process at a time, so a part that is held up delays no other. No database connection is held while a subscriber
- * works. An event is delivered only when the synchronous standbys have it: nobody learns of an event that a failover
- * could lose.
+ * One process relays an outbox at a time. With `inParts` events are divided by subject into eight parts, each relayed
+ * by one process at a time, so a part that is held up delays no other. No database connection is held while a
+ * subscriber works. An event is delivered only when the synchronous standbys have it: nobody learns of an event that a
+ * failover could lose.
  */
 import { sql } from "drizzle-orm";
 import type { Logger } from "pino";
@@ -80,8 +80,8 @@ export function subscriberWithTimeout(deliver: (event: CloudEvent) => Promise<vo
 }
 
 /**
- * Rejects with the problem after the timeout of a delivery. Each call has a timer of its own, as an aborted signal would
- * make an error with its stack for each event.
+ * Rejects with the problem after the timeout of a delivery. Each call has a timer of its own, as an aborted signal
+ * would make an error with its stack for each event.
  */
 export function withDeliveryTimeout<T>(work: Promise<T>, problem: string): Promise<T> {
   return new Promise((resolve, reject) => {
@@ -290,7 +290,9 @@ export function startRelay(settings: RelaySettings): Loop {
       () => false,
     );
 
-  /** Whether no event can be delivered, by one look in place of a lease for each part. A failure is left to the parts. */
+  /**
+   * Whether no event can be delivered, by one look in place of a lease for each part. A failure is left to the parts.
+   */
   async function isEmpty(): Promise<boolean> {
     const { db, outbox, subscribers } = settings;
     const look = selection({

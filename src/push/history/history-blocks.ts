@@ -1,7 +1,7 @@
 /**
- * How the history is stored. A user with entries has a number. For each notification there is a row for each block of 512
- * users with consecutive numbers; a bit for each of these users says whether it was sent to this user. Each view of an
- * entry is a row of its own. A send to a million users writes 2,000 rows, however large the history is.
+ * How the history is stored. A user with entries has a number. For each notification there is a row for each block of
+ * 512 users with consecutive numbers; a bit for each of these users says whether it was sent to this user. Each view of
+ * an entry is a row of its own. A send to a million users writes 2,000 rows, however large the history is.
  *
  * Users get their numbers with their first entry; the users of a step get them in the order of offsets and devices. So
  * most users of a block live at one offset and get the same notifications: blocks are full, and a user's block has few
@@ -29,8 +29,8 @@ export const recipientsOf = (notificationId: SQL): SQL => sql`
   where ${block.notificationId} = ${notificationId})`;
 
 /**
- * A query for `left join lateral`: `known_number`, the number of the user with this id; no row if the user has none yet.
- * `offset 0` makes PostgreSQL look up each user; if it expected too many of them, it would read the whole table.
+ * A query for `left join lateral`: `known_number`, the number of the user with this id; no row if the user has none
+ * yet. `offset 0` makes PostgreSQL look up each user; if it expected too many of them, it would read the whole table.
  * @param userId with the name of its table
  */
 export const numberOf = (userId: SQLWrapper): SQL => sql`
@@ -40,8 +40,8 @@ export const numberOf = (userId: SQLWrapper): SQL => sql`
 /**
  * Expressions of a `with` list, which give users an entry each, and a number to those who have none yet. A user who has
  * the entry already keeps it. Concurrent statements write rows in the same order, so that they do not deadlock.
- * @param found the name of an expression before them, with columns `person` (a user's id, any number of times), `minutes`
- * (an offset), `device` (an id) and `known_number` (of {@link numberOf})
+ * @param found the name of an expression before them, with columns `person` (a user's id, any number of times),
+ *   `minutes` (an offset), `device` (an id) and `known_number` (of {@link numberOf})
  */
 export function entriesFor(found: SQL, notificationId: SQL): SQL {
   const sequence = `${historyUserNumbers.schema}.${historyUserNumbers.seqName}`;

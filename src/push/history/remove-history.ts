@@ -39,7 +39,10 @@ const looked = selection({
 interface EntryRemoval {
   /** Removes users of the next few blocks. Most blocks are only read: planning waits only if a user is removed. */
   forgetUsers(tx: Database): Promise<{ readonly users: number; readonly isFull: boolean }>;
-  /** Removes a batch of the oldest entries. Locked rows are skipped. @returns undefined while users are to be removed */
+  /**
+   * Removes a batch of the oldest entries. Locked rows are skipped.
+   * @returns undefined while users are to be removed
+   */
   removeBlocks(tx: Database): Promise<{ readonly blocks: number; readonly isFull: boolean } | undefined>;
 }
 
@@ -151,7 +154,10 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
   }
 }
 
-/** Removes a batch of the oldest views. Locked rows are skipped. @returns how many rows, and whether there may be more */
+/**
+ * Removes a batch of the oldest views. Locked rows are skipped.
+ * @returns how many rows, and whether there may be more
+ */
 export async function removeViews(
   tx: Database,
   oldestKept: string,

@@ -41,7 +41,8 @@ interface DeadLetters {
   /** The latest first. */
   list(request: PageRequest): Promise<Page<DeadLetter>>;
   /**
-   * Sends a dead letter again. One whose notification was cancelled, was recalled or has expired cannot be replayed, and stays.
+   * Sends a dead letter again. One whose notification was cancelled, was recalled or has expired cannot be replayed,
+   * and stays.
    * @throws ServiceError `dead_letter_not_found`, `notification_finished`
    */
   replay(chunkId: string): Promise<void>;

@@ -1,6 +1,6 @@
 /**
- * Handles the jobs that failed for good, from the queue `dead-letters`. No recipient is lost with such a job: a chunk becomes a dead
- * letter that an operator can replay, and planning is retried until it succeeds.
+ * Handles the jobs that failed for good, from the queue `dead-letters`. No recipient is lost with such a job: a chunk
+ * becomes a dead letter that an operator can replay, and planning is retried until it succeeds.
  */
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";

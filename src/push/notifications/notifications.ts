@@ -1,8 +1,8 @@
 /**
  * Notifications, from the request that sends one to its end: acceptance, the planning of recipients, control by an
  * operator, progress, completion and dead letters. Delivery does the sending; the two share only the tables. The order
- * of locks is the same everywhere: the notification, then its chunks, then jobs. A range that has a job is locked before
- * the notification (plan-ranges.ts).
+ * of locks is the same everywhere: the notification, then its chunks, then jobs. A range that has a job is locked
+ * before the notification (plan-ranges.ts).
  */
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
@@ -33,7 +33,10 @@ export interface Notifications {
   list(request: PageRequest, key?: ClientKey): Promise<Page<NotificationProgress>>;
   /** @throws ServiceError `notification_not_found` */
   get(id: string): Promise<NotificationProgress>;
-  /** Lists the reasons why its messages failed, the most frequent first. @throws ServiceError `notification_not_found` */
+  /**
+   * Lists the reasons why its messages failed, the most frequent first.
+   * @throws ServiceError `notification_not_found`
+   */
   failures(id: string): Promise<FailureReason[]>;
   /** @throws ServiceError `notification_not_found`, `notification_finished` */
   pause(id: string): Promise<NotificationProgress>;
@@ -41,7 +44,10 @@ export interface Notifications {
   resume(id: string): Promise<NotificationProgress>;
   /** @throws ServiceError `notification_not_found`, `notification_finished` */
   cancel(id: string): Promise<NotificationProgress>;
-  /** Cancels it unless it has ended, and removes it from all histories. @throws ServiceError `notification_not_found` */
+  /**
+   * Cancels it unless it has ended, and removes it from all histories.
+   * @throws ServiceError `notification_not_found`
+   */
   recall(id: string): Promise<NotificationProgress>;
   /** Lists dead letters, the newest first. */
   deadLetters(request: PageRequest): Promise<Page<DeadLetter>>;

@@ -53,13 +53,15 @@ interface Dependencies {
 
 interface Planner {
   /**
-   * Handles the jobs of the queues `plan` and `plan-rest`: plans the job's range, or the first step of it, and leaves the
-   * rest to another job.
+   * Handles the jobs of the queues `plan` and `plan-rest`: plans the job's range, or the first step of it, and leaves
+   * the rest to another job.
    */
   handle(job: Job<PlanJob>): Promise<void>;
 }
 
-/** The step cannot be committed: the notification is not being planned any more, or a device has come to a new place. */
+/**
+ * The step cannot be committed: the notification is not being planned any more, or a device has come to a new place.
+ */
 class StepUndoneError extends Error {
   override readonly name = "StepUndoneError";
 }

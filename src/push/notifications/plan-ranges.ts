@@ -5,8 +5,8 @@
  * same notification at once.
  *
  * Like a chunk, a range names the job that may take it; without a job it is parked. A range with a job is locked before
- * its notification, since a step has the range for all of its time and the notification for the end of it only. A parked
- * range is in no step: it is written by those who have locked the notification.
+ * its notification, since a step has the range for all of its time and the notification for the end of it only. A
+ * parked range is in no step: it is written by those who have locked the notification.
  */
 import { randomUUID } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
@@ -130,8 +130,8 @@ export function devicesAt(
 const sample = 64;
 
 /**
- * A query for the same devices that reads all of the range. If most devices are at the places, it takes a quarter of the
- * time: rows that were inserted one after the other are read one after the other.
+ * A query for the same devices that reads all of the range. If most devices are at the places, it takes a quarter of
+ * the time: rows that were inserted one after the other are read one after the other.
  */
 export function devicesAmong(
   { after, through }: Pick<PlanRange, "after" | "through">,

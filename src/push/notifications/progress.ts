@@ -112,7 +112,10 @@ const described = selection(describedFields);
 const counted = selection({ total: computed(integer, sql`total`) });
 
 interface Progress {
-  /** Lists notifications, the newest first. @param sentWith the hash of an idempotency key: only the one sent with it */
+  /**
+   * Lists notifications, the newest first.
+   * @param sentWith the hash of an idempotency key: only the one sent with it
+   */
   list(request: PageRequest, sentWith?: Uint8Array): Promise<Page<NotificationProgress>>;
   /** @throws ServiceError `notification_not_found` */
   get(id: string): Promise<NotificationProgress>;
