@@ -126,7 +126,14 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     platformSecurityApiKey: settings.platformSecurityApiKey,
   });
   const { generateTokens, introspect, revoke, rotations } = createTokens(dependencies, {
-    ...{ db, reads, clock, accessTokens, authorizations, confirmed, identities, guessing },
+    db,
+    reads,
+    clock,
+    accessTokens,
+    authorizations,
+    confirmed,
+    identities,
+    guessing,
   });
   const metadata = serverMetadata(issuer, settings.clients);
   const http = authHttp(
@@ -160,7 +167,10 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
         settings;
       workers.push(
         startJanitor({
-          ...{ db, logger, intervalSeconds, replayHours },
+          db,
+          logger,
+          intervalSeconds,
+          replayHours,
           observer: metrics.janitor("auth", janitorKinds),
         }),
         events.startRelay(),
@@ -258,7 +268,12 @@ function createTokens({ settings, metrics, logger }: Dependencies, parts: Omit<P
       identities,
       issuer: tokenIssuer,
       rotateRefreshToken: createRotateRefreshToken({
-        ...{ db, currentTokens, findPresented, rotations, issuer: tokenIssuer, confirmed },
+        db,
+        currentTokens,
+        findPresented,
+        rotations,
+        issuer: tokenIssuer,
+        confirmed,
       }),
       otpChecks: createOtpChecks(settings.otp.verifierUrl),
       verifyOtpProof: createVerifyOtpProof(settings.otp, clock),
@@ -281,7 +296,11 @@ function openAuthEvents(
   standbys: ReturnType<typeof createReadStandbys>,
 ) {
   return openServiceEvents({
-    ...{ name: "auth", source: settings.issuer, database, subscribers, logger },
+    name: "auth",
+    source: settings.issuer,
+    database,
+    subscribers,
+    logger,
     tables: { outbox, leases: relayLeases, kept: keptEvents, streams: brokerStreams },
     broker: settings.broker,
     stream: authEventStream,

@@ -50,22 +50,20 @@ export interface ReplayJob {
 
 export interface DeliveryJob {
   readonly chunkId: number;
-  /**
-   * What the job waits for: the end of a pause of its provider or of one of its services, or the provider's response.
-   */
+  /** The job waits for the end of a pause of its provider, or of one of its services, or for the provider's next answer. */
   readonly waits?: "provider" | "answer";
 }
 
 /** The part of a job's data by which the jobs are found that wait for the end of a pause. */
 export const waitingForProvider = { waits: "provider" } as const satisfies Partial<DeliveryJob>;
 
-/** The part of a job's data by which the jobs are found that wait for a response of a provider that gives none. */
+/** The same of those that wait for an answer of their provider, which has not answered anybody lately. */
 export const waitingForAnswer = { waits: "answer" } as const satisfies Partial<DeliveryJob>;
 
-/** The priority from which on chunks come after everything that has not been tried; ordered chunks are below it. */
+/** The priority of chunks that come after everything that has not been tried. Those that have an order are below it. */
 export const lastPriority = -2_000_000;
 
-/** The retries after which a job that throws, or whose worker dies, has failed for good. */
+/** Tries after which a job that throws, or whose worker dies, is a dead letter. */
 const retryLimit = 10;
 
 /**

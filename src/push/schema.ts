@@ -226,14 +226,12 @@ export const deliveryChunks = push.table(
     jobTry: integer("job_try"),
     /** Raised each time that a worker takes the chunk: only the last worker may write it. */
     attempt: integer("attempt").notNull(),
-    /** The number of attempts in a row that ended with errors and devices left. */
+    /** Attempts in a row that ended with errors and devices left. */
     retries: integer("retries").notNull(),
     firstAttemptAt: instant("first_attempt_at"),
     /** Why the chunk was retried or given up, in words for an operator. */
     reason: text("reason"),
-    /**
-     * Whether its devices were tried before: then it comes after all that were not, also if it was parked or given up.
-     */
+    /** Its devices were tried before, so it comes after everything that was not, also if it was parked or given up. */
     comesLast: boolean("comes_last").notNull().default(false),
     updatedAt: instant("updated_at").notNull(),
   },
@@ -328,8 +326,8 @@ export const deadReports = push.table(
 );
 
 /**
- * The latest responses of providers: a row each time that results of a chunk are stored. The safety stop looks back on
- * the newest rows, and counts each user once, by the newest row that has the user.
+ * What providers answered of late: a row each time that results of a chunk are stored. The safety stop looks back on the
+ * newest, and takes each user once, from the newest row that has the user.
  */
 export const providerAnswers = push.table(
   "provider_answers",
@@ -339,9 +337,9 @@ export const providerAnswers = push.table(
     at: instant("answered_at").notNull(),
     /** Users whose devices were accepted or reported dead. */
     users: integer("answered_users").notNull(),
-    /** The users among them of whom no device was accepted. */
+    /** Those of whom no device was accepted. */
     deadUsers: integer("answered_dead").notNull(),
-    /** Hashes of the ids of users of whom a device was accepted; `deadHashes` has those of the other users. */
+    /** Hashes of the others' ids, and of theirs. */
     aliveHashes: integer("alive_hashes").array().notNull().default([]),
     deadHashes: integer("dead_hashes").array().notNull().default([]),
   },

@@ -214,7 +214,10 @@ function openPushEvents({
   logger,
 }: Pick<Parts, "settings" | "database" | "metrics" | "logger"> & { readonly eventLog: Logger | undefined }) {
   return openServiceEvents({
-    ...{ name: "push", source: eventSource, database, logger },
+    name: "push",
+    source: eventSource,
+    database,
+    logger,
     tables: { outbox, leases: relayLeases, kept: keptEvents, streams: brokerStreams },
     broker: settings.broker,
     stream: pushEventStream,
@@ -254,7 +257,13 @@ function startSending({
 }: Omit<Parts, "db">): Loop {
   const { db, reads } = database;
   return startDelivery({
-    ...{ db, reads, jobs, providers, logger, metrics, removeDeadDevices },
+    db,
+    reads,
+    jobs,
+    providers,
+    logger,
+    metrics,
+    removeDeadDevices,
     settings: { ...settings.delivery, imageBaseUrl: settings.providers.imageBaseUrl },
     completeIfDone: (database, notificationId) => completeIfDone(database, notificationId, clock),
     handleFailedJob: createFailedJobHandler({ db, jobs, clock, logger }).handle,
@@ -269,7 +278,10 @@ function startPushJanitor({
 }: Pick<Parts, "settings" | "db" | "logger" | "metrics">): Loop {
   const { broker, historyRetentionDays, janitorIntervalSeconds: intervalSeconds } = settings;
   return startJanitor({
-    ...{ db, historyRetentionDays, logger, intervalSeconds },
+    db,
+    historyRetentionDays,
+    logger,
+    intervalSeconds,
     replayHours: broker?.replayHours ?? 0,
     // A day longer than the broker keeps an event that was delivered again, at the end of its own retention.
     ...(broker && { inboxRetentionDays: 2 * broker.retentionDays + 1 }),

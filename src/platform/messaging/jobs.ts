@@ -77,9 +77,9 @@ interface WorkOptions<Data> {
    * The most jobs that the worker does at once; 1 unless given. It does more than one only if `handle` calls `next`.
    */
   readonly atOnce?: number;
-  /** Jobs of this priority or a lower one are limited to fewer at once, so that others find a place. */
+  /** Jobs of this priority or a lower one, of which it does fewer at once, so that the others find a place. */
   readonly last?: { readonly priority: number; readonly atOnce: number };
-  /** Milliseconds of the pause after the queue was empty; 500 unless given. */
+  /** Pause after the queue was empty. */
   readonly idleMs?: number;
 }
 

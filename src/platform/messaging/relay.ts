@@ -210,15 +210,13 @@ async function oldestBatch(settings: RelaySettings, part: number): Promise<Pendi
   const { position, id, type, subject, data, occurredAt, traceparent } = names(outbox);
   const time = isoTime(occurredAt);
   const pending = selection({
-    ...{
-      position,
-      id,
-      type,
-      subject,
-      data: computed(jsonObject, data),
-      time: computed(text, time),
-      traceparent,
-    },
+    position,
+    id,
+    type,
+    subject,
+    data: computed(jsonObject, data),
+    time: computed(text, time),
+    traceparent,
   });
   // All events in one row: with a row for each, the driver takes several times as long.
   const batch = selection({

@@ -73,7 +73,12 @@ export async function openServiceEvents(dependencies: Dependencies): Promise<Ser
     broker,
     startRelay: () =>
       startRelay({
-        ...{ db: database.db, outbox, leases, source: dependencies.source, subscribers, logger },
+        db: database.db,
+        outbox,
+        leases,
+        source: dependencies.source,
+        subscribers,
+        logger,
         delivered: dependencies.observe(() => outboxBacklog(database.reads, outbox, subscribers)),
         ...(mayDeliver && { mayDeliver }),
         ...(publisher &&

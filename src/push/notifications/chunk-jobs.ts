@@ -15,7 +15,7 @@ export interface WaitingChunk {
   readonly provider: ProviderName;
   /** The job that the chunk's row names. */
   readonly jobId: string;
-  /** Whether its devices were tried before; false unless given. */
+  /** Its devices were tried before; if not given, they were not. */
   readonly comesLast?: boolean;
 }
 
