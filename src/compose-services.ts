@@ -10,7 +10,7 @@ import type { Clock } from "./platform/base/clock.ts";
 import type { OpenDatabase } from "./platform/database/database.ts";
 import { DirectoryInUseError } from "./platform/database/directory-lock.ts";
 import type { PreparedBroker } from "./platform/messaging/broker.ts";
-import { type Subscriber, subscriberInTime } from "./platform/messaging/relay.ts";
+import { type Subscriber, subscriberWithTimeout } from "./platform/messaging/relay.ts";
 import type { Logger } from "./platform/observability/logger.ts";
 import type { Metrics } from "./platform/observability/metrics.ts";
 import type { ContractDocument } from "./platform/openapi/document.ts";
@@ -32,26 +32,26 @@ export interface RunnableService extends ServedApi {
   readonly rpc: readonly RpcService[];
   readonly database: OpenDatabase;
   readonly broker: PreparedBroker | undefined;
-  /** The preparation that needs the schema. */
+  /** Does the preparation that needs the schema. */
   prepare(): Promise<void>;
   startWorkers(): void;
-  /** Stops the workers as soon as the process begins to drain, so that other processes can do their work. Never throws. */
+  /** Stops the workers when the process begins to drain, so that other processes can do their work. Never throws. */
   stopWorkers?(): void;
   stop(graceMs: number): Promise<void>;
 }
 
 interface ProcessDependencies {
   readonly logger: Logger;
-  /** Where all events are written; undefined: to the log, unless a broker takes them. */
+  /** The log of events; undefined: events are written to the ordinary log, unless a broker takes them. */
   readonly eventLog: Logger | undefined;
   readonly metrics: Metrics;
   readonly clock: Clock;
 }
 
 interface Composition {
-  /** They stop in the reverse order. */
+  /** The services, which stop in the reverse order. */
   readonly services: readonly RunnableService[];
-  /** The APIs that are built in besides them in development mode. */
+  /** The APIs that development mode has beside the services. */
   readonly builtIn: readonly ServedApi[];
 }
 
@@ -63,10 +63,10 @@ export async function composeServices(
   const { logger } = surroundings;
   const eventLogOf = ({ broker }: AuthSettings | PushSettings) =>
     surroundings.eventLog ?? (broker ? undefined : logger);
-  // Where both services have a broker, the events go that way.
+  // If both services have a broker, the events go through it.
   const isDirect = push && !(auth?.broker && push.broker);
   const subscribers: Subscriber[] = isDirect
-    ? [subscriberInTime(async (event) => (await makingPush)?.consume(event))]
+    ? [subscriberWithTimeout(async (event) => (await makingPush)?.handleEvent(event))]
     : [];
   const makingAuth = auth && makeAuth({ ...common, settings: auth, subscribers, eventLog: eventLogOf(auth) });
   const makingPush = push && makePush({ ...common, settings: push, eventLog: eventLogOf(push) }, makingAuth);

@@ -107,7 +107,7 @@ function whyUnused(service: ServiceName, name: string, settings: Settings): stri
   if (service !== "push" || !push) return undefined;
   const provider = providers[/^[A-Z]+_/.exec(name)?.[0] ?? ""];
   if (provider && !push.providers.names.includes(provider)) return `PUSH_PROVIDERS does not name ${provider}`;
-  const isAskedOverGrpc = push.security !== undefined && "url" in push.security;
+  const isAskedOverGrpc = push.introspection !== undefined && "url" in push.introspection;
   return name === "PLATFORM_SECURITY_API_KEY" && !isAskedOverGrpc
     ? "PLATFORM_SECURITY_URL is not set"
     : undefined;

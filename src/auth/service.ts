@@ -2,16 +2,16 @@
 import type { Hono } from "hono";
 import { type Clock, systemClock } from "../platform/base/clock.ts";
 import type { Loop } from "../platform/base/loop.ts";
+import type { Cache } from "../platform/cache/cache.ts";
+import type { CacheSettings } from "../platform/cache/cache-settings.ts";
 import { openCache } from "../platform/cache/open-cache.ts";
-import type { OpenDatabase } from "../platform/database/database.ts";
+import type { Database, OpenDatabase, Reads } from "../platform/database/database.ts";
 import { createDatabaseClock } from "../platform/database/database-clock.ts";
 import { openDatabase } from "../platform/database/open.ts";
 import { createStandbys } from "../platform/database/standbys.ts";
 import type { PreparedBroker } from "../platform/messaging/broker.ts";
-import { openBroker } from "../platform/messaging/open-broker.ts";
-import { outboxBacklog } from "../platform/messaging/outbox.ts";
-import { publishEvents } from "../platform/messaging/publish-events.ts";
-import { logEvents, type Subscriber, startRelay } from "../platform/messaging/relay.ts";
+import { logEvents, type Subscriber } from "../platform/messaging/relay.ts";
+import { openServiceEvents } from "../platform/messaging/service-events.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
@@ -61,7 +61,7 @@ export interface AuthService {
   readonly document: ContractDocument;
   readonly rpc: readonly RpcService[];
   readonly database: OpenDatabase;
-  /** The broker of its events; undefined if it has none. */
+  /** The broker of the service; undefined if it has none. */
   readonly broker: PreparedBroker | undefined;
   /**
    * Synchronises the clock and the registered clients; throws if the database is unavailable.
@@ -74,10 +74,10 @@ export interface AuthService {
   stop(): Promise<void>;
 }
 
-/** Events that an operator should look at. */
+/** The types of events that an operator should look at. */
 const loggedAsWarnings = [AuthEvents.authorizationReuseDetected.type, AuthEvents.accountLocked.type];
 
-/** Events after which something is no longer active. */
+/** The types of events after which a token is no longer active. */
 const endings: ReadonlySet<string> = new Set([
   AuthEvents.identityDeleted.type,
   AuthEvents.authorizationReuseDetected.type,
@@ -88,18 +88,18 @@ const endings: ReadonlySet<string> = new Set([
 interface Dependencies {
   readonly settings: AuthSettings;
   readonly logger: Logger;
-  /** Where events are written; undefined: nowhere. */
+  /** The log of events; undefined: there is none. */
   readonly eventLog: Logger | undefined;
   readonly metrics: Metrics;
   /** Whether every response is validated against the document; in tests and development. */
   readonly validateResponses: boolean;
   readonly clock?: Clock;
-  /** Receive the service's events, each before it is logged. None by default. */
+  /** Subscribers of the service's events, which get each event before it is logged; none unless given. */
   readonly subscribers?: readonly Subscriber[];
 }
 
 export async function createAuthService(dependencies: Dependencies): Promise<AuthService> {
-  const { settings, logger, eventLog, metrics, validateResponses } = dependencies;
+  const { settings, logger, metrics, validateResponses } = dependencies;
   const { issuer } = settings;
   const [database, keys, document] = await Promise.all([
     openDatabase(settings.database, authMigrations, metrics.database("auth"), logger),
@@ -107,99 +107,41 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     loadContract(contractTexts("auth", "auth")),
   ]);
   const { db, reads } = database;
-  const clock = createDatabaseClock({
-    db: reads,
-    clock: dependencies.clock ?? systemClock,
-    report: (offsetMs) =>
-      logger.warn(
-        { offsetMs },
-        "The clocks of this process and of the database differ; the database's holds",
-      ),
-  });
+  const clock = createAuthClock(dependencies, reads);
   // The embedded database has the clock of its process, and pauses with it.
   const isEmbedded = settings.database.kind === "embedded";
   const followsClock = !isEmbedded && !dependencies.clock?.isSimulated;
   const verified = new VerifiedSecrets();
-  const clients = createClientRepository(reads);
-  const standbys =
-    database.standbys &&
-    createStandbys({
-      ...database.standbys,
-      table: readLeases,
-      report: (standby, isRead, why) => {
-        if (isRead) logger.info({ standby }, "Introspection reads from a standby");
-        else logger.warn({ standby, ...why }, "Introspection does not read from a standby");
-      },
-    });
+  const standbys = createReadStandbys(database, logger);
   const confirmed = createConfirmed(database.confirm, standbys);
   const authorizations = createAuthorizationRepository(reads, standbys);
-  const findPresented = createFindPresented(reads);
-  const rotations = createRotations(db, (err) => logger.warn({ err }, "Rotations could not be stamped"));
   const accessTokens = createAccessTokens({ keys, issuer, clock, type: settings.accessTokenType });
-  const currentTokens = new CurrentTokens();
-  const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, currentTokens, issuer });
   const identities = confirmedIdentities(changedInTurn(createIdentities(db, clock)), confirmed);
-  const outcomes = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", {
-    grant_type: grantTypes,
-    outcome: tokenOutcomes,
-  });
-
-  const cache =
-    settings.cache &&
-    (await openCache({
-      settings: settings.cache,
-      prefix: "gatepost:auth:",
-      name: "gatepost-auth",
-      whileAway: "attempts are counted in the database",
-      rehearse: rehearseCounting,
-      logger,
-      observer: metrics.cache("auth"),
-    }));
-  const keyOf = createKeyOf(settings.internalClient.clientSecret);
-  const databaseCounters = createDatabaseCounters(db, keyOf);
-  const counters = cache
-    ? preferCache(createCacheCounters(cache, keyOf), databaseCounters)
-    : databaseCounters;
-  const guessing = createGuessing({
-    rules: guessingRules,
-    counters,
-    hasActiveAuthorization: authorizations.hasActiveAuthorization,
-    observer: createGuessObserver({ db, clock, metrics, logger }),
-  });
+  const cache = settings.cache && (await openAuthCache(settings.cache, logger, metrics));
+  const guessing = createAuthGuessing(dependencies, { db, clock, cache, authorizations });
   const authenticator = createAuthenticator({
-    clients,
+    clients: createClientRepository(reads),
     verified,
     internalClient: settings.internalClient,
     platformSecurityApiKey: settings.platformSecurityApiKey,
   });
-  const generateTokens = createGenerateTokens({
-    grants: createGrants({
-      identities,
-      tokenIssuer,
-      rotateRefreshToken: createRotateRefreshToken({
-        ...{ db, currentTokens, findPresented, rotations, tokenIssuer, confirmed },
-      }),
-      otpChecks: createOtpChecks(settings.otp.verifierUrl),
-      verifyOtpProof: createVerifyOtpProof(settings.otp, clock),
-      guessing,
-    }),
-    countOutcome: (grant_type, outcome) => outcomes.inc({ grant_type, outcome }),
+  const { generateTokens, introspect, revoke, rotations } = createTokens(dependencies, {
+    db,
+    reads,
+    clock,
+    accessTokens,
+    authorizations,
+    confirmed,
+    identities,
+    guessing,
   });
-  const introspect = createIntrospect({ accessTokens, authorizations });
-  const revoke = createRevoke({ db, accessTokens, findPresented, confirmed });
   const metadata = serverMetadata(issuer, settings.clients);
   const http = authHttp(
     { authenticator, identities, guessing, generateTokens, introspect, revoke, keys, metadata },
     { document, logger, observer: metrics.http, validateResponses },
   );
-
-  const broker = settings.broker && (await openBroker(settings.broker, "auth", logger));
-  const publisher = broker && publishEvents(broker, authEventStream, Object.values(AuthEvents));
-  const subscribers: readonly Subscriber[] = [
-    ...(dependencies.subscribers ?? []),
-    ...(publisher ? [publisher] : []),
-    ...(eventLog ? [logEvents(eventLog, loggedAsWarnings)] : []),
-  ];
+  const events = await openAuthEvents(dependencies, database, standbys);
+  const { broker } = events;
 
   const workers: Loop[] = [];
   return {
@@ -214,46 +156,24 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
         { db, clock, verified, warn: (message) => logger.warn(message) },
         { registrations: settings.clients, revision: settings.clientsRevision },
       );
-      // It may have disabled some.
+      // Clients may have been disabled, which ends their authorizations.
       await confirmed.untilStandbysKnow();
     },
     startWorkers() {
-      const { broker: { replayHours } = { replayHours: 0 }, janitorIntervalSeconds: intervalSeconds } =
-        settings;
       if (followsClock) workers.push(clock.start());
       if (!isEmbedded) workers.push(startPulse(db));
       if (standbys) workers.push(standbys.start());
+      const { broker: { replayHours } = { replayHours: 0 }, janitorIntervalSeconds: intervalSeconds } =
+        settings;
       workers.push(
         startJanitor({
-          ...{ db, logger, intervalSeconds, replayHours },
+          db,
+          logger,
+          intervalSeconds,
+          replayHours,
           observer: metrics.janitor("auth", janitorKinds),
         }),
-        startRelay({
-          db,
-          outbox,
-          leases: relayLeases,
-          source: issuer,
-          subscribers,
-          logger,
-          delivered: metrics.outbox("auth", () => outboxBacklog(reads, outbox, subscribers)),
-          // Who learns of an ending, and asks, is not told otherwise by a standby.
-          ...(standbys && {
-            mayDeliver: async (events) => {
-              if (events.some(({ type }) => endings.has(type))) await standbys.applied();
-            },
-          }),
-          ...(publisher &&
-            replayHours > 0 && {
-              replay: {
-                ...{ kept: keptEvents, streams: brokerStreams, stream: authEventStream.name },
-                hours: replayHours,
-                identify: publisher.identify,
-              },
-            }),
-          // The log is one, and keeps the order of all events.
-          inParts: broker !== undefined,
-          isOnlyProcess: isEmbedded,
-        }),
+        events.startRelay(),
       );
     },
     async stop() {
@@ -262,4 +182,137 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       await database.close();
     },
   };
+}
+
+function createAuthClock({ clock, logger }: Dependencies, db: Reads) {
+  return createDatabaseClock({
+    db,
+    clock: clock ?? systemClock,
+    report: (offsetMs) =>
+      logger.warn(
+        { offsetMs },
+        "The clocks of this process and of the database differ; the database's holds",
+      ),
+  });
+}
+
+/** @returns undefined if no standbys are read from */
+function createReadStandbys({ standbys }: OpenDatabase, logger: Logger) {
+  return (
+    standbys &&
+    createStandbys({
+      ...standbys,
+      table: readLeases,
+      report: (standby, isRead, why) => {
+        if (isRead) logger.info({ standby }, "Introspection reads from a standby");
+        else logger.warn({ standby, ...why }, "Introspection does not read from a standby");
+      },
+    })
+  );
+}
+
+function openAuthCache(settings: CacheSettings, logger: Logger, metrics: Metrics) {
+  return openCache({
+    settings,
+    prefix: "gatepost:auth:",
+    name: "gatepost-auth",
+    whileAway: "attempts are counted in the database",
+    rehearse: rehearseCounting,
+    logger,
+    observer: metrics.cache("auth"),
+  });
+}
+
+/** What the parts of the service share. */
+interface Parts {
+  readonly db: Database;
+  readonly reads: Reads;
+  readonly clock: Clock;
+  readonly cache: Cache | undefined;
+  readonly accessTokens: ReturnType<typeof createAccessTokens>;
+  readonly authorizations: ReturnType<typeof createAuthorizationRepository>;
+  readonly confirmed: ReturnType<typeof createConfirmed>;
+  readonly identities: ReturnType<typeof confirmedIdentities>;
+  readonly guessing: ReturnType<typeof createGuessing>;
+}
+
+/** The limits of guesses, counted in the cache if there is one, and else in the database. */
+function createAuthGuessing(
+  { settings, metrics, logger }: Dependencies,
+  { db, clock, cache, authorizations }: Pick<Parts, "db" | "clock" | "cache" | "authorizations">,
+) {
+  const keyOf = createKeyOf(settings.internalClient.clientSecret);
+  const databaseCounters = createDatabaseCounters(db, keyOf);
+  return createGuessing({
+    rules: guessingRules,
+    counters: cache ? preferCache(createCacheCounters(cache, keyOf), databaseCounters) : databaseCounters,
+    hasActiveAuthorization: authorizations.hasActiveAuthorization,
+    observer: createGuessObserver({ db, clock, metrics, logger }),
+  });
+}
+
+/** What generates, introspects and revokes tokens. */
+function createTokens({ settings, metrics, logger }: Dependencies, parts: Omit<Parts, "cache">) {
+  const { issuer } = settings;
+  const { db, reads, clock, accessTokens, authorizations, confirmed, identities, guessing } = parts;
+  const findPresented = createFindPresented(reads);
+  const rotations = createRotations(db, (err) => logger.warn({ err }, "Rotations could not be stamped"));
+  const currentTokens = new CurrentTokens();
+  const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, currentTokens, issuer });
+  const outcomes = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", {
+    grant_type: grantTypes,
+    outcome: tokenOutcomes,
+  });
+  const generateTokens = createGenerateTokens({
+    grants: createGrants({
+      identities,
+      tokenIssuer,
+      rotateRefreshToken: createRotateRefreshToken({
+        db,
+        currentTokens,
+        findPresented,
+        rotations,
+        tokenIssuer,
+        confirmed,
+      }),
+      otpChecks: createOtpChecks(settings.otp.verifierUrl),
+      verifyOtpProof: createVerifyOtpProof(settings.otp, clock),
+      guessing,
+    }),
+    countOutcome: (grant_type, outcome) => outcomes.inc({ grant_type, outcome }),
+  });
+  return {
+    generateTokens,
+    introspect: createIntrospect({ accessTokens, authorizations }),
+    revoke: createRevoke({ db, accessTokens, findPresented, confirmed }),
+    /** Stamps rotations; to be stopped with the service. */
+    rotations,
+  };
+}
+
+function openAuthEvents(
+  { settings, logger, eventLog, metrics, subscribers = [] }: Dependencies,
+  database: OpenDatabase,
+  standbys: ReturnType<typeof createReadStandbys>,
+) {
+  return openServiceEvents({
+    name: "auth",
+    source: settings.issuer,
+    database,
+    subscribers,
+    logger,
+    tables: { outbox, leases: relayLeases, kept: keptEvents, streams: brokerStreams },
+    broker: settings.broker,
+    stream: authEventStream,
+    kinds: Object.values(AuthEvents),
+    log: eventLog && logEvents(eventLog, loggedAsWarnings),
+    // A subscriber that learns of an ending, and introspects the token, does not find it active on a standby.
+    mayDeliver:
+      standbys &&
+      (async (events) => {
+        if (events.some(({ type }) => endings.has(type))) await standbys.applied();
+      }),
+    observe: (backlog) => metrics.outbox("auth", backlog),
+    isOnlyProcess: settings.database.kind === "embedded",
+  });
 }

@@ -1,7 +1,6 @@
 /**
- * What callers are told of is confirmed by the standbys that commits wait for: by the commit of what they ask for, also
- * where that finds nothing left to be done. A request that is refused has no commit, and may be the retry of one that did
- * what it asks for and was answered 503: so it looks again after a commit of its own.
+ * Refuses a request about a notification only after a confirmed commit, as platform/database/confirm.ts describes: the
+ * request may be the retry of one that was done and got the status 503.
  */
 import { isOfKind } from "../platform/base/errors.ts";
 import { confirmFound } from "../platform/database/confirm.ts";
@@ -9,7 +8,7 @@ import type { Confirm } from "../platform/database/database.ts";
 import { PushErrorKinds } from "./errors.ts";
 import type { Notifications } from "./notifications/notifications.ts";
 
-/** The refusals of a request whose earlier try has done what it asks for. */
+/** The errors of a request whose earlier try was done. */
 const doneBefore = [PushErrorKinds.notificationFinished, PushErrorKinds.deadLetterNotFound];
 
 export function confirmedNotifications(notifications: Notifications, confirm: Confirm): Notifications {

@@ -19,8 +19,8 @@ export const followQueue = "follow";
 /** The queue of the replays of many dead letters; data: {@link ReplayJob}. */
 export const replayQueue = "replay";
 
-/** The queue of jobs that failed for good; the data is that of the queue from which the job came. */
-export const deadLetterQueue = "dead-letters";
+/** The queue of jobs that failed for good; the data is that of the queue from which the job came. Its name is older. */
+export const failedJobQueue = "dead-letters";
 
 /** The queue of the chunks to send through this provider; data: {@link DeliveryJob}. */
 export function deliveryQueue(provider: ProviderName): string {
@@ -33,18 +33,18 @@ export interface PlanJob {
 
 export interface FollowJob {
   readonly notificationId: string;
-  /** Chunks that got their jobs back since the notification was resumed. */
+  /** The number of chunks that got their jobs back since the notification was resumed. */
   readonly released: number;
 }
 
 export interface ReplayJob {
-  /** Ids of chunks: those up to this one have been replayed. */
+  /** The id of a chunk: the dead letters up to this id have been replayed. */
   readonly after: number;
-  /** The last one to be replayed. */
+  /** The id of the last chunk to be replayed. */
   readonly through: number;
-  /** Only those of this notification. */
+  /** The notification whose dead letters are replayed; all notifications unless given. */
   readonly notificationId?: string;
-  /** Only those of this provider. */
+  /** The provider whose dead letters are replayed; all providers unless given. */
   readonly provider?: ProviderName;
 }
 
@@ -67,23 +67,24 @@ export const lastPriority = -2_000_000;
 const retryLimit = 10;
 
 /**
- * In effect unlimited, for queues that no dead-letter queue follows: a job lost there would leave its chunk or its
- * planning open for good. Only a defect or a broken database makes such a job fail, and a retry a minute costs little.
+ * The retries, in effect unlimited, of queues without a dead-letter queue: a job lost there would leave its chunk or
+ * its planning open for good. Only a defect or a broken database makes such a job fail, and a retry a minute costs
+ * little.
  */
 const unlimitedRetries = 1_000_000;
 
 export const pushJobTables: JobTables = {
   schema: "push_jobs",
   queues: [
-    { name: deadLetterQueue, retryLimit: unlimitedRetries },
+    { name: failedJobQueue, retryLimit: unlimitedRetries },
     { name: followQueue, retryLimit: unlimitedRetries },
     { name: replayQueue, retryLimit: unlimitedRetries },
-    { name: planQueue, retryLimit, deadLetter: deadLetterQueue },
-    { name: planRestQueue, retryLimit, deadLetter: deadLetterQueue },
+    { name: planQueue, retryLimit, deadLetter: failedJobQueue },
+    { name: planRestQueue, retryLimit, deadLetter: failedJobQueue },
     ...providerNames.map((provider) => ({
       name: deliveryQueue(provider),
       retryLimit,
-      deadLetter: deadLetterQueue,
+      deadLetter: failedJobQueue,
     })),
   ],
 };

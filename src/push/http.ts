@@ -111,24 +111,12 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       const key = idempotencyKey === undefined ? undefined : { clientId: clientOf(caller), idempotencyKey };
       return { status: 200, body: await notifications.list(pageOf({ page, size }), key) };
     },
-    async getNotification({ path: { id } }) {
-      return { status: 200, body: await notifications.get(id.toLowerCase()) };
-    },
-    async pauseNotification({ path: { id } }) {
-      return { status: 200, body: await notifications.pause(id.toLowerCase()) };
-    },
-    async resumeNotification({ path: { id } }) {
-      return { status: 200, body: await notifications.resume(id.toLowerCase()) };
-    },
-    async cancelNotification({ path: { id } }) {
-      return { status: 200, body: await notifications.cancel(id.toLowerCase()) };
-    },
-    async recallNotification({ path: { id } }) {
-      return { status: 200, body: await notifications.recall(id.toLowerCase()) };
-    },
-    async listFailures({ path: { id } }) {
-      return { status: 200, body: { content: await notifications.failures(id.toLowerCase()) } };
-    },
+    getNotification: ofNotification((id) => notifications.get(id)),
+    pauseNotification: ofNotification((id) => notifications.pause(id)),
+    resumeNotification: ofNotification((id) => notifications.resume(id)),
+    cancelNotification: ofNotification((id) => notifications.cancel(id)),
+    recallNotification: ofNotification((id) => notifications.recall(id)),
+    listFailures: ofNotification(async (id) => ({ content: await notifications.failures(id) })),
     async listProviders() {
       return { status: 200, body: { content: await providers.list() } };
     },
@@ -158,6 +146,14 @@ function pushHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
   };
 }
 
+/** The handler of an operation whose path has the id of a notification, which may be in either case. */
+function ofNotification<Body>(act: (id: string) => Promise<Body>) {
+  return async ({ path: { id } }: { readonly path: { readonly id: string } }) => ({
+    status: 200 as const,
+    body: await act(id.toLowerCase()),
+  });
+}
+
 /** The binding rejects unauthenticated requests to a protected operation, so a missing caller is a defect. */
 function clientOf(caller: Caller | undefined): string {
   if (!caller) throw new Error("an operation of an application has no caller");
@@ -169,7 +165,7 @@ function userOf(caller: Caller | undefined): string {
   return caller.userId;
 }
 
-/** As a caller sends it: each member may be absent. */
+/** The members of a request, each of which may be absent. */
 type AsAsked<T> = { readonly [K in keyof T]?: T[K] | undefined };
 
 /** The page to return, with the defaults of the document. */
@@ -177,7 +173,7 @@ function pageOf({ page = 0, size = 20, sort = [] }: AsAsked<PageRequest>): PageR
   return { page, size: Math.min(size, largestPage), sort };
 }
 
-/** Minutes, or the name of a time zone: what is no offset can be nothing else, by the header's pattern. */
+/** Minutes, or the name of a time zone: by the header's pattern a text that is no offset can be nothing else. */
 function offsetOfHeader(text: string | undefined): number | string | undefined {
   return text === undefined ? undefined : (readUtcOffset(text) ?? text);
 }
@@ -203,7 +199,7 @@ function notificationOf({ title, message, image, utcOffsets }: Stated<Schemas["P
   if (Buffer.byteLength(message) > maxMessageBytes) {
     errors.push({ pointer: "/body/message", message: `is longer than ${maxMessageBytes} bytes in UTF-8` });
   }
-  // As generators write it that know no null.
+  // Clients whose generator knows no null send an empty text.
   const name = image === "" ? null : (image ?? null);
   const problem = name === null ? undefined : imageNameProblem(name);
   if (problem !== undefined) errors.push({ pointer: "/body/image", message: problem });

@@ -7,7 +7,7 @@ import { sql } from "drizzle-orm";
 import { type JanitorStep, runRound, startRounds } from "../platform/base/janitor.ts";
 import type { Loop } from "../platform/base/loop.ts";
 import type { JanitorObserver } from "../platform/base/observers.ts";
-import type { Database } from "../platform/database/database.ts";
+import { arrayLiteral, type Database } from "../platform/database/database.ts";
 import { names } from "../platform/database/names.ts";
 import { boolean, number } from "../platform/database/readers.ts";
 import { computed, rowCount, rows, selection } from "../platform/database/statements.ts";
@@ -182,7 +182,7 @@ async function removeNotifications(tx: Database, oldestKept: string): Promise<Re
       order by ${n.id} limit ${notificationBatch} for update skip locked`,
   );
   if (chosen.length === 0) return { rows: { notifications: 0, delivery_chunks: 0 }, isFull: false };
-  const ids = sql`any(${`{${chosen.map(({ id }) => id).join(",")}}`}::uuid[])`;
+  const ids = sql`any(${arrayLiteral(chosen.map(({ id }) => id))}::uuid[])`;
   const chunks = await rowCount(
     tx,
     sql`

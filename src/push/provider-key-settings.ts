@@ -33,10 +33,13 @@ function isStrongRsa(pem: string): boolean {
 const visible = (most: number) => new RegExp(`^[\\x21-\\x7e]{1,${most}}$`);
 const tokenUri = secure(urlWithoutQuery("an http or https URL without user, query and fragment"));
 
+/** The id of a project of Google Cloud. */
+export const projectId = matching("the id of a project", /^[a-z0-9:.-]{1,100}$/);
+
 const accountFile = (environment: Environment) =>
   object("an object", {
     type: v.optional(only("service_account")),
-    project_id: matching("the id of a project", /^[a-z0-9:.-]{1,100}$/),
+    project_id: projectId,
     private_key_id: v.optional(matching("1 to 128 visible ASCII characters", visible(128))),
     private_key: v.pipe(
       matching("a private key in PEM form", /^\s*-----BEGIN /),

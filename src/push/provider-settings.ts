@@ -25,6 +25,7 @@ import {
 import { baseUrl, origin, secure } from "../platform/settings/urls.ts";
 import {
   apnsKey,
+  projectId,
   type ServiceAccount,
   serviceAccount,
   vapidPrivateKey,
@@ -145,7 +146,7 @@ export const providerTable = {
   FCM_PROJECT_ID: {
     description:
       "In place of FCM_CREDENTIALS: the project to send to with Google's application default credentials, which are workload identity or the metadata server's.",
-    kind: matching("the id of a project", /^[a-z0-9:.-]{1,100}$/),
+    kind: projectId,
     example: "my-project",
   },
   APNS_ENDPOINT: {

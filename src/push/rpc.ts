@@ -11,6 +11,7 @@ import { pause } from "../platform/base/loop.ts";
 import { implement, type RpcService } from "../platform/rpc/service.ts";
 import type { Callers } from "./callers/callers.ts";
 import { unauthenticated } from "./errors.ts";
+import { isNotificationId } from "./notifications/lock-notification.ts";
 import type { NotificationProgress } from "./notifications/progress.ts";
 import type { WatchProgress } from "./notifications/watch-progress.ts";
 
@@ -21,8 +22,6 @@ interface Dependencies {
   readonly checkMs?: number;
 }
 
-const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
 export function pushRpc({ callers, watchProgress, checkMs = 15_000 }: Dependencies): RpcService {
   return implement(DeliveryService, {
     async *watchProgress({ notificationId }, { metadata, signal }) {
@@ -32,7 +31,7 @@ export function pushRpc({ callers, watchProgress, checkMs = 15_000 }: Dependenci
         if (!(await withTimeout(callers.backoffice(authorization)))) throw unauthenticated();
       };
       await check();
-      if (!uuid.test(notificationId)) {
+      if (!isNotificationId(notificationId)) {
         throw invalidInput([{ pointer: "/body/notification_id", message: "is not a UUID" }]);
       }
       const ending = new AbortController();

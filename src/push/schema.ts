@@ -33,7 +33,7 @@ export const push = pgSchema("push");
 /** Text for ids, compared as bytes: several times faster than by the rules of a language. */
 const byteOrderedText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
 
-/** Where a device is, as its app has said it: a time zone, or else an offset. */
+/** The place of a device, as its app has given it: a time zone, or else an offset. */
 export const placeOf = (timeZone: SQLWrapper, utcOffset: SQLWrapper): SQL =>
   sql`coalesce(${timeZone}, ${utcOffset}::text)`;
 
@@ -41,16 +41,16 @@ export const placeOf = (timeZone: SQLWrapper, utcOffset: SQLWrapper): SQL =>
 export const devices = push.table(
   "devices",
   {
-    /** In the order of registration; never changed. Planning goes by it, and so meets each device once. */
+    /** Ids are in the order of registration and never change. Planning walks them, and so visits each device once. */
     id: bigserial("id", { mode: "number" }).primaryKey(),
     userId: byteOrderedText("user_id").notNull(),
     provider: text("provider").notNull(),
     token: text("token").notNull(),
-    /** SHA-256 of what the provider knows the device by, in whatever spelling of its token. */
+    /** SHA-256 of the device's identity at its provider, which is the same for each spelling of its token. */
     tokenHash: bytea("token_hash").notNull(),
-    /** Minutes east of UTC; of a device with a time zone, when the app last registered it. */
+    /** Minutes east of UTC. If the device has a time zone: its offset when the app last registered it. */
     utcOffset: smallint("utc_offset").notNull(),
-    /** Name of a zone in the IANA database. Null: the app has said an offset, or nothing. */
+    /** The name of a zone in the IANA database. Null: the app has given an offset, or nothing. */
     timeZone: byteOrderedText("time_zone"),
     expiresAt: instant("expires_at").notNull(),
     registeredAt: instant("registered_at").notNull(),
@@ -61,7 +61,7 @@ export const devices = push.table(
     uniqueIndex("devices_token_unique").on(table.tokenHash),
     index("devices_user").on(table.userId, table.id),
     index("devices_expiry").on(table.expiresAt),
-    // Planning finds its recipients by it, and the places that are in use.
+    // Planning finds its recipients by this index, and the places that are in use.
     index("devices_place").on(placeOf(table.timeZone, table.utcOffset), table.id),
   ],
 );
@@ -86,16 +86,16 @@ export const notifications = push.table(
     clientId: text("client_id"),
     state: text("state").notNull(),
     acceptedAt: instant("accepted_at").notNull(),
-    /** Messages that are not sent by then are dropped. */
+    /** Messages that are not sent by this time are dropped. */
     expiresAt: instant("expires_at").notNull(),
-    /** Chunks planned so far. A chunk's number among them gives the priority of its job. */
+    /** The number of chunks planned so far. A chunk's number among them gives the priority of its job. */
     chunks: integer("chunks").notNull(),
-    /** Set by the last step of planning. */
+    /** The time of the last step of planning; null while planning is not finished. */
     plannedAt: instant("planned_at"),
-    /** Users with a history entry. */
+    /** The number of users with a history entry. */
     recipients: integer("recipients").notNull(),
     completedAt: instant("completed_at"),
-    /** Since when it is in nobody's history any more. */
+    /** The time since which it is in no history any more; null if it was not recalled. */
     recalledAt: instant("recalled_at"),
     /** Set when so many of its devices were reported dead that their tokens are no longer removed. */
     removalStoppedAt: instant("removal_stopped_at"),
@@ -112,18 +112,23 @@ export const notifications = push.table(
   ],
 );
 
-/** What is left to be planned: ranges of device ids, until all of a notification's devices are planned. */
+/** Ranges of device ids that are still to be planned, until all of a notification's devices are planned. */
 export const planRanges = push.table(
   "plan_ranges",
   {
     notificationId: uuid("notification_id").notNull(),
-    /** Devices with greater ids, */
+    /** The ids of its devices are greater than this id. */
     after: bigint("after_id", { mode: "number" }).notNull(),
-    /** up to this one. Null in the first range until planning begins: it ends at the last device that exists then. */
+    /**
+     * The ids of its devices are at most this id. Null in the first range until planning begins: the range ends at the
+     * last device that exists then.
+     */
     through: bigint("through_id", { mode: "number" }),
     /** The number of the range among the notification's, which gives the priority of its job. */
     turn: integer("range_number").notNull(),
-    /** The job that may plan it, and no other. Null: it was parked when its job came, as the notification was paused. */
+    /**
+     * The job that may plan it, and no other. Null: it was parked when its job came, as the notification was paused.
+     */
     jobId: uuid("job_id"),
   },
   (table) => [primaryKey({ name: "plan_ranges_pkey", columns: [table.notificationId, table.after] })],
@@ -136,7 +141,7 @@ export const historyUserNumbers = push.sequence("history_user_numbers", { startW
 export const historyUsers = push.table(
   "history_users",
   {
-    /** In the database the primary key's index also has the number, so that it is found without the table. */
+    /** The user's id. In the database the index of the primary key includes the number, so the table is not read. */
     userId: byteOrderedText("user_id").primaryKey(),
     userNumber: bigint("user_number", { mode: "number" }).notNull(),
   },
@@ -147,8 +152,8 @@ export const historyUsers = push.table(
 export const blockSize = 512;
 
 /**
- * The entries of users in the history: to which users of a block a notification was sent. A row a user would make each
- * send write as much as it sends, into indexes as large as the history.
+ * The entries of users in the history: to which users of a block a notification was sent. With a row for each user, a
+ * send would write as much as it sends, into indexes as large as the history.
  */
 export const historyBlocks = push.table(
   "history_blocks",
@@ -157,14 +162,14 @@ export const historyBlocks = push.table(
     userBlock: integer("user_block").notNull(),
     /** A UUIDv7, so it also orders entries by time. */
     notificationId: uuid("notification_id").notNull(),
-    /** One bit a user, in the order of their numbers. */
+    /** A bit for each user, in the order of their numbers. */
     recipientBits: bit("recipient_bits", { dimensions: blockSize }).notNull(),
   },
   (table) => [
-    // In the database this index also has the bits, so that a user's entries are read and counted without the table.
+    // In the database this index includes the bits, so that a user's entries are read and counted without the table.
     primaryKey({ name: "history_blocks_pkey", columns: [table.userBlock, table.notificationId] }),
-    // For the recipients of a notification, and for the janitor, which removes by age. There are no nulls; `nulls first`
-    // keeps the planner from using this index for a user's newest entries.
+    // This index is for the recipients of a notification, and for the janitor, which removes by age. There are no
+    // nulls; `nulls first` keeps the planner from using this index for a user's newest entries.
     index("history_blocks_age").on(table.notificationId.asc().nullsFirst()),
   ],
 );
@@ -176,11 +181,11 @@ export const historyViews = push.table(
     /** The user's number in the history. */
     userNumber: bigint("user_number", { mode: "number" }).notNull(),
     notificationId: uuid("notification_id").notNull(),
-    /** When it was marked; -infinity if nobody knows any more. */
+    /** The time at which it was marked as viewed; -infinity if that is no longer known. */
     viewedAt: instant("viewed_at").notNull(),
   },
   (table) => [
-    // In the database this index also has the times, so that the table is not read.
+    // In the database this index includes the times, so that the table is not read.
     primaryKey({ name: "history_views_pkey", columns: [table.userNumber, table.notificationId] }),
     index("history_views_age").on(table.notificationId.asc().nullsFirst()),
   ],
@@ -204,9 +209,9 @@ export const deliveryChunks = push.table(
     deviceIds: bigint("device_ids", { mode: "number" }).array().notNull(),
     planned: integer("planned").notNull(),
     sent: integer("sent").notNull(),
-    /** Refused by the provider, or reported dead. */
+    /** Devices that the provider refused or reported dead. */
     failed: integer("failed").notNull(),
-    /** Not sent: the device expired or was removed, or the notification expired or was cancelled. */
+    /** Devices that were not sent to: they expired or were removed, or the notification expired or was cancelled. */
     dropped: integer("dropped").notNull(),
     /** The failed devices that were reported dead. */
     dead: integer("dead").notNull(),
@@ -263,30 +268,32 @@ export const idempotencyKeys = push.table(
 );
 
 /**
- * The rate limiter and the pauses of each provider, shared by all processes: one row a provider, and one more for each
- * of its services that has failed.
+ * The state of each provider, shared by all processes: its rate limiter and its pause. A provider has a row, and each
+ * of its services that has failed has one as well.
  */
-export const providerPaces = push.table(
+export const providerStates = push.table(
   "provider_paces",
   {
     provider: text("provider").notNull(),
-    /** For Web Push, the origin of a push service, which is paused alone. Empty: the provider as a whole. */
+    /** The origin of a push service (Web Push), which is paused alone. Empty: the provider as a whole. */
     service: text("service").notNull().default(""),
     /** The end of the last reservation. */
     nextAt: instant("next_at").notNull(),
-    /** Share of the rate limit that the provider gets at the moment, up to 1. */
+    /** The share of the rate limit that the provider gets at the moment, up to 1. */
     share: real("share").notNull(),
-    /** Failures of the service in a row; 0 while it works. */
+    /** Failures of the service in a row; 0 after a success. */
     failures: integer("failures").notNull(),
     /** Nothing is sent before this time. */
     pausedUntil: instant("paused_until"),
-    /** Why the service is paused: unavailable, refused or foreign; null while it works. */
+    /** The cause of the pause: unavailable, refused or foreign; null if the service is not paused. */
     cause: text("cause"),
-    /** The provider's response for which it is paused, for an operator. */
+    /** The provider's response that caused the pause, for an operator. */
     reason: text("reason"),
-    /** Of a provider: since when no dead token is removed, until an operator decides. Null: they are removed. */
+    /**
+     * The time since which no dead token of the provider is removed, until an operator decides. Null: they are removed.
+     */
     removalsHeldAt: instant("removals_held_at"),
-    /** When the service was last paused, resumed, or found to work. */
+    /** The time at which the service was last paused, resumed, or first had a success again. */
     since: instant("since").notNull().default(sql`now()`),
   },
   (table) => [
@@ -305,14 +312,14 @@ export const deadReports = push.table(
     deviceId: bigint("device_id", { mode: "number" }).primaryKey(),
     provider: text("provider").notNull(),
     userId: byteOrderedText("user_id").notNull(),
-    /** As of when the provider reports it dead. A device that was renewed since is alive. */
+    /** The time as of which the provider reports it dead. A device that was renewed since is alive. */
     asOf: instant("dead_as_of").notNull(),
     reportedAt: instant("reported_at").notNull(),
     state: text("state").notNull(),
   },
   (table) => [
     index("dead_reports_provider").on(table.provider, table.reportedAt),
-    // Those of a user who is forgotten.
+    // This index is for the removal of a user.
     index("dead_reports_user").on(table.userId),
     check("dead_reports_state", sql`${table.state} in ('WAITING', 'CONFIRMED', 'REMOVED')`),
   ],
@@ -356,11 +363,11 @@ export const outbox = outboxTable(push);
 /** Events that were delivered, where BROKER_REPLAY_HOURS keeps them. */
 export const keptEvents = keptEventTable(push);
 
-/** The stream that has taken them. */
+/** The streams that have taken events. */
 export const brokerStreams = brokerStreamTable(push);
 
-/** The processes that relay them. */
+/** The leases of the processes that relay events. */
 export const relayLeases = relayLeaseTable(push);
 
-/** Events of other services that this one has acted on. */
+/** The ids of the events of other services that this one has handled. */
 export const inbox = inboxTable(push);

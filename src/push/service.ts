@@ -1,20 +1,19 @@
 /** Composition root of the push service: makes its parts and connects them. */
 import type { Hono } from "hono";
 import { type Clock, systemClock } from "../platform/base/clock.ts";
-import { unavailable } from "../platform/base/errors.ts";
 import { type Loop, pause } from "../platform/base/loop.ts";
+import type { Cache } from "../platform/cache/cache.ts";
+import type { CacheSettings } from "../platform/cache/cache-settings.ts";
 import { openCache } from "../platform/cache/open-cache.ts";
-import type { OpenDatabase } from "../platform/database/database.ts";
+import type { Database, OpenDatabase } from "../platform/database/database.ts";
 import { openDatabase } from "../platform/database/open.ts";
-import type { PreparedBroker } from "../platform/messaging/broker.ts";
+import type { Broker, PreparedBroker } from "../platform/messaging/broker.ts";
 import type { CloudEvent } from "../platform/messaging/cloud-event.ts";
 import { startConsuming } from "../platform/messaging/consume-events.ts";
-import { actOnce } from "../platform/messaging/inbox.ts";
+import { handleOnce } from "../platform/messaging/inbox.ts";
 import { createJobs, type Jobs } from "../platform/messaging/jobs.ts";
-import { openBroker } from "../platform/messaging/open-broker.ts";
-import { outboxBacklog } from "../platform/messaging/outbox.ts";
-import { publishEvents } from "../platform/messaging/publish-events.ts";
-import { logEvents, type Subscriber, startRelay } from "../platform/messaging/relay.ts";
+import { logEvents } from "../platform/messaging/relay.ts";
+import { openServiceEvents } from "../platform/messaging/service-events.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
@@ -31,17 +30,17 @@ import {
 } from "./database.ts";
 import { startDelivery } from "./delivery/delivery.ts";
 import { createProviderControl } from "./delivery/provider-control.ts";
-import { createDevices } from "./devices/devices.ts";
+import { createDevices, type Devices } from "./devices/devices.ts";
 import { forgetUser } from "./devices/forget-user.ts";
 import { removeDeadDevices } from "./devices/remove-dead.ts";
-import { limitSaves, rehearseSaving, saveRateOfProcess, sharedSaveRate } from "./devices/save-rate.ts";
+import { limitSaves, saveRateOfProcess, sharedSaveRate, verifySaveCommands } from "./devices/save-rate.ts";
 import { deletionsConsumer, identityDeleted, PushEvents, pushEventStream } from "./events.ts";
 import { createHistory } from "./history/history.ts";
 import { pushHttp } from "./http.ts";
 import { janitorKinds, startJanitor } from "./janitor.ts";
 import { completeIfDone } from "./notifications/complete-notification.ts";
 import { startCompletionSweep } from "./notifications/completion-sweep.ts";
-import { createDeadLetterHandler } from "./notifications/failed-jobs.ts";
+import { createFailedJobHandler } from "./notifications/failed-jobs.ts";
 import { createFollower } from "./notifications/follow-chunks.ts";
 import { createNotifications } from "./notifications/notifications.ts";
 import { createPlanner } from "./notifications/plan-notification.ts";
@@ -60,7 +59,7 @@ export interface PushService {
   readonly document: ContractDocument;
   readonly rpc: readonly RpcService[];
   readonly database: OpenDatabase;
-  /** The broker of events; undefined if it has none. */
+  /** The broker of the service; undefined if it has none. */
   readonly broker: PreparedBroker | undefined;
   /** Prepares the job queues. Throws if the database is unavailable. */
   prepare(): Promise<void>;
@@ -71,16 +70,16 @@ export interface PushService {
   /** Stops the workers and closes the database. @param graceMs milliseconds that workers have to stop */
   stop(graceMs: number): Promise<void>;
   /** Handles an event of another service. The same event may be delivered again. */
-  consume(event: CloudEvent): Promise<void>;
+  handleEvent(event: CloudEvent): Promise<void>;
 }
 
 interface Dependencies {
   readonly settings: PushSettings;
   readonly logger: Logger;
-  /** Where events are written; undefined: nowhere. */
+  /** The log of events; undefined: there is none. */
   readonly eventLog: Logger | undefined;
   readonly metrics: Metrics;
-  /** Check every response against the document; in tests and development. */
+  /** Whether every response is checked against the document; in tests and development. */
   readonly validateResponses: boolean;
   readonly clock?: Clock;
 }
@@ -92,35 +91,11 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     loadContract(contractTexts("push-orchestration", "push")),
   ]);
   const { db, confirm } = database;
-  const queues = createJobs({ database, tables: pushJobTables, logger });
-  let isPrepared = false;
-  const jobs: Jobs = {
-    ...queues,
-    enqueue(...work) {
-      if (!isPrepared) throw unavailable("The database", new Error("the job queues are not ready yet"));
-      return queues.enqueue(...work);
-    },
-  };
+  const jobs = createJobs({ database, tables: pushJobTables, logger });
   const providers = createProviders(settings.providers, clock);
-  const [defaultProvider] = settings.providers.names;
   const callers = createCallers({ ...settings, clock, logger });
-  const { maxDevicesPerUser: maxPerUser, maxSavesPerMinute } = settings;
-  const cache =
-    settings.cache &&
-    (await openCache({
-      settings: settings.cache,
-      prefix: "gatepost:push:",
-      name: "gatepost-push",
-      whileAway: "each process counts calls by itself",
-      rehearse: rehearseSaving,
-      logger,
-      observer: metrics.cache("push"),
-    }));
-  const rateOfProcess = saveRateOfProcess(maxSavesPerMinute, clock);
-  const devices = limitSaves(
-    createDevices({ db, clock, providers, defaultProvider, maxPerUser }),
-    cache ? sharedSaveRate(cache, maxSavesPerMinute, rateOfProcess) : rateOfProcess,
-  );
+  const cache = settings.cache && (await openPushCache(settings.cache, logger, metrics));
+  const devices = createLimitedDevices({ settings, db, clock, providers, cache });
   const history = createHistory({ db });
   const { ttlSeconds, testUserIds } = settings;
   const notifications = confirmedNotifications(
@@ -133,18 +108,14 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     { callers, devices, history, notifications, providers: providerControl },
     { document, logger, observer: metrics.http, validateResponses },
   );
+  const events = await openPushEvents({ settings, database, eventLog, metrics, logger });
+  const { broker } = events;
 
-  const broker = settings.broker && (await openBroker(settings.broker, "push", logger));
-  const publisher = broker && publishEvents(broker, pushEventStream, Object.values(PushEvents));
-  const subscribers: readonly Subscriber[] = [
-    ...(publisher ? [publisher] : []),
-    ...(eventLog ? [logEvents(eventLog)] : []),
-  ];
-  async function consume({ id, type, subject, time }: CloudEvent): Promise<void> {
+  async function handleEvent({ id, type, subject, time }: CloudEvent): Promise<void> {
     if (type !== identityDeleted.type) return;
     // Without introspection a token of the deleted identity may have renewed a device since.
-    const deletedAt = settings.security === undefined ? clock.now() : Date.parse(time);
-    await actOnce(db, inbox, id, (tx) => forgetUser(tx, subject, new Date(deletedAt)));
+    const deletedAt = settings.introspection === undefined ? clock.now() : Date.parse(time);
+    await handleOnce(db, inbox, id, (tx) => forgetUser(tx, subject, new Date(deletedAt)));
   }
 
   const workers: Loop[] = [];
@@ -168,67 +139,16 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     async prepare() {
       // Before the process is ready: the first caller would wait for it otherwise.
       await Promise.all([jobs.start(), callers.prepare()]);
-      isPrepared = true;
     },
     startWorkers() {
       if (stopping) return;
-      const { historyRetentionDays, janitorIntervalSeconds: intervalSeconds } = settings;
-      const { replayHours } = settings.broker ?? { replayHours: 0 };
-      const planner = createPlanner({ db, jobs, clock, providers: settings.providers.names });
       workers.push(
-        jobs.work({ queue: planQueue, handle: planner.handle }),
-        jobs.work({ queue: planRestQueue, handle: planner.handle }),
-        jobs.work({ queue: followQueue, handle: createFollower({ db, jobs }) }),
-        jobs.work({ queue: replayQueue, handle: createReplayer({ db, jobs, clock }) }),
-        startDelivery({
-          db,
-          reads: database.reads,
-          jobs,
-          providers,
-          settings: { ...settings.delivery, imageBaseUrl: settings.providers.imageBaseUrl },
-          logger,
-          metrics,
-          completeIfDone: (tx, notificationId) => completeIfDone(tx, notificationId, clock),
-          removeDeadDevices,
-          handleDeadLetter: createDeadLetterHandler({ db, jobs, clock, logger }).handle,
-        }),
-        startCompletionSweep({ db, jobs, clock, logger }),
-        startJanitor({
-          db,
-          historyRetentionDays,
-          replayHours,
-          // A day longer than the broker keeps an event that was delivered again, at the end of its own retention.
-          ...(settings.broker && { inboxRetentionDays: 2 * settings.broker.retentionDays + 1 }),
-          logger,
-          intervalSeconds,
-          observer: metrics.janitor("push", janitorKinds),
-        }),
-        startRelay({
-          db,
-          outbox,
-          leases: relayLeases,
-          source: eventSource,
-          subscribers,
-          logger,
-          delivered: metrics.outbox("push", () => outboxBacklog(database.reads, outbox, subscribers)),
-          ...(publisher &&
-            replayHours > 0 && {
-              replay: {
-                ...{ kept: keptEvents, streams: brokerStreams, stream: pushEventStream.name },
-                hours: replayHours,
-                identify: publisher.identify,
-              },
-            }),
-          // The log is one, and keeps the order of all events.
-          inParts: broker !== undefined,
-          isOnlyProcess: settings.database.kind === "embedded",
-        }),
+        ...startPlanning({ settings, db, jobs, clock, logger }),
+        startSending({ settings, database, jobs, clock, logger, metrics, providers }),
+        startPushJanitor({ settings, db, logger, metrics }),
+        events.startRelay(),
+        ...(broker ? [startDeletions({ broker, handleEvent, logger, metrics })] : []),
       );
-      if (broker) {
-        const { message: schema } = identityDeleted;
-        metrics.broker("push", () => broker.unread(deletionsConsumer));
-        workers.push(startConsuming({ broker, consumer: deletionsConsumer, schema, take: consume, logger }));
-      }
     },
     stopWorkers,
     async stop(graceMs) {
@@ -241,6 +161,145 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
       await Promise.all([broker?.close(), cache?.close()]);
       await database.close();
     },
-    consume,
+    handleEvent,
   };
+}
+
+function openPushCache(settings: CacheSettings, logger: Logger, metrics: Metrics) {
+  return openCache({
+    settings,
+    prefix: "gatepost:push:",
+    name: "gatepost-push",
+    whileAway: "each process counts calls by itself",
+    rehearse: verifySaveCommands,
+    logger,
+    observer: metrics.cache("push"),
+  });
+}
+
+/** What the parts of the service share. */
+interface Parts {
+  readonly settings: PushSettings;
+  readonly database: OpenDatabase;
+  readonly db: Database;
+  readonly jobs: Jobs;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly providers: ReturnType<typeof createProviders>;
+}
+
+/** The devices, with the limit of how often a user may save them. */
+function createLimitedDevices({
+  settings,
+  db,
+  clock,
+  providers,
+  cache,
+}: Pick<Parts, "settings" | "db" | "clock" | "providers"> & { readonly cache: Cache | undefined }): Devices {
+  const { maxDevicesPerUser: maxPerUser, maxSavesPerMinute } = settings;
+  const [defaultProvider] = settings.providers.names;
+  const rateOfProcess = saveRateOfProcess(maxSavesPerMinute, clock);
+  return limitSaves(
+    createDevices({ db, clock, providers, defaultProvider, maxPerUser }),
+    cache ? sharedSaveRate(cache, maxSavesPerMinute, rateOfProcess) : rateOfProcess,
+  );
+}
+
+function openPushEvents({
+  settings,
+  database,
+  eventLog,
+  metrics,
+  logger,
+}: Pick<Parts, "settings" | "database" | "metrics" | "logger"> & { readonly eventLog: Logger | undefined }) {
+  return openServiceEvents({
+    name: "push",
+    source: eventSource,
+    database,
+    logger,
+    tables: { outbox, leases: relayLeases, kept: keptEvents, streams: brokerStreams },
+    broker: settings.broker,
+    stream: pushEventStream,
+    kinds: Object.values(PushEvents),
+    log: eventLog && logEvents(eventLog),
+    observe: (backlog) => metrics.outbox("push", backlog),
+    isOnlyProcess: settings.database.kind === "embedded",
+  });
+}
+
+/** The workers that plan notifications, have chunks follow them, replay dead letters, and complete notifications. */
+function startPlanning({
+  settings,
+  db,
+  jobs,
+  clock,
+  logger,
+}: Pick<Parts, "settings" | "db" | "jobs" | "clock" | "logger">): readonly Loop[] {
+  const planner = createPlanner({ db, jobs, clock, providers: settings.providers.names });
+  return [
+    jobs.work({ queue: planQueue, handle: planner.handle }),
+    jobs.work({ queue: planRestQueue, handle: planner.handle }),
+    jobs.work({ queue: followQueue, handle: createFollower({ db, jobs, clock }) }),
+    jobs.work({ queue: replayQueue, handle: createReplayer({ db, jobs, clock }) }),
+    startCompletionSweep({ db, jobs, clock, logger }),
+  ];
+}
+
+function startSending({
+  settings,
+  database,
+  jobs,
+  clock,
+  logger,
+  metrics,
+  providers,
+}: Omit<Parts, "db">): Loop {
+  const { db, reads } = database;
+  return startDelivery({
+    db,
+    reads,
+    jobs,
+    providers,
+    logger,
+    metrics,
+    removeDeadDevices,
+    settings: { ...settings.delivery, imageBaseUrl: settings.providers.imageBaseUrl },
+    completeIfDone: (database, notificationId) => completeIfDone(database, notificationId, clock),
+    handleFailedJob: createFailedJobHandler({ db, jobs, clock, logger }).handle,
+  });
+}
+
+function startPushJanitor({
+  settings,
+  db,
+  logger,
+  metrics,
+}: Pick<Parts, "settings" | "db" | "logger" | "metrics">): Loop {
+  const { broker, historyRetentionDays, janitorIntervalSeconds: intervalSeconds } = settings;
+  return startJanitor({
+    db,
+    historyRetentionDays,
+    logger,
+    intervalSeconds,
+    replayHours: broker?.replayHours ?? 0,
+    // A day longer than the broker keeps an event that was delivered again, at the end of its own retention.
+    ...(broker && { inboxRetentionDays: 2 * broker.retentionDays + 1 }),
+    observer: metrics.janitor("push", janitorKinds),
+  });
+}
+
+/** Handles the deletions of identities, which come from the broker. */
+function startDeletions({
+  broker,
+  handleEvent,
+  logger,
+  metrics,
+}: Pick<Parts, "logger" | "metrics"> & {
+  readonly broker: Broker;
+  readonly handleEvent: (event: CloudEvent) => Promise<void>;
+}): Loop {
+  metrics.broker("push", () => broker.unread(deletionsConsumer));
+  const { message: schema } = identityDeleted;
+  return startConsuming({ broker, consumer: deletionsConsumer, schema, handle: handleEvent, logger });
 }

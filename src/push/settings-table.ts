@@ -97,7 +97,7 @@ export const pushTable = {
     production: "5000",
   },
   PUSH_RAMP_SECONDS: {
-    description: "Seconds in which a notification comes to PUSH_MAX_PER_SECOND; 0 is at once.",
+    description: "Seconds over which a notification's rate rises to PUSH_MAX_PER_SECOND; 0 is at once.",
     kind: integer(0, 3600),
     development: "0",
     production: "60",
@@ -110,13 +110,13 @@ export const pushTable = {
   },
   PUSH_MAX_DEAD_PERCENT: {
     description:
-      "Percent of the users whom a provider answered last; where it reports more of them dead, no token is removed until an operator confirms it.",
+      "If a provider reports more than this percentage dead of the users that it last responded about, no token is removed until an operator decides.",
     kind: integer(1, 100),
     default: "30",
   },
   PUSH_REMOVAL_DELAY_SECONDS: {
     description:
-      "Seconds from a provider's report that a token is dead to its removal, for a stop to come in time.",
+      "Seconds between the report that a token is dead and its removal, so that the safety stop can act first.",
     kind: integer(0, 604_800),
     development: "5",
     production: "3600",

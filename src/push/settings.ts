@@ -34,7 +34,9 @@ export interface PushContext {
 /** The audience of the clients of development mode: this service. */
 const developmentAudience = "push";
 
-/** Reads the settings of the push service, its database and its providers. Returns problems instead of throwing them. */
+/**
+ * Reads the settings of the push service, its database and its providers. Returns problems instead of throwing them.
+ */
 export function resolvePushSettings(env: EnvironmentVariables, server: ServerSettings, context: PushContext) {
   const { environment, dataDir } = server;
   const prefix = servicePrefix("push");
@@ -78,10 +80,10 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
     cache: cache.value,
     /** The `iss` of tokens, as it is written. */
     issuer: settings.IDENTITY_PROVIDER_ISSUER_URI,
-    /** What `aud` of tokens must name; undefined: only tokens of the type at+jwt are accepted. */
-    audience: isForeign(table, "TOKEN_AUDIENCE") ? undefined : settings.TOKEN_AUDIENCE,
-    /** What introspects tokens; undefined: revocation is not checked. */
-    security: securityOf(table, settings),
+    /** The audience that `aud` of tokens must name; undefined: only tokens of the type at+jwt are accepted. */
+    audience: isDefaultForOwnIssuer(table, "TOKEN_AUDIENCE") ? undefined : settings.TOKEN_AUDIENCE,
+    /** The service that introspects tokens; undefined: revocation is not checked. */
+    introspection: introspectionOf(table, settings),
     /** Always differs from `backofficeClientId`. */
     userAppClientId: settings.USER_APP_CLIENT_ID,
     backofficeClientId: settings.BACKOFFICE_CLIENT_ID,
@@ -106,16 +108,19 @@ export function resolvePushSettings(env: EnvironmentVariables, server: ServerSet
 
 type PushTable = TableReading<typeof pushTable>;
 
-/** Whether a default is development's, for tokens of its own auth service, and the issuer is another one. */
-function isForeign({ isGiven }: PushTable, name: keyof typeof pushTable): boolean {
+/**
+ * Whether the setting has development's default, which fits only the built-in auth service, while another issuer is
+ * set.
+ */
+function isDefaultForOwnIssuer({ isGiven }: PushTable, name: keyof typeof pushTable): boolean {
   return isGiven("IDENTITY_PROVIDER_ISSUER_URI") && !isGiven(name);
 }
 
-function securityOf(table: PushTable, settings: Exclude<PushTable["value"], undefined>) {
+function introspectionOf(table: PushTable, settings: Exclude<PushTable["value"], undefined>) {
   const { IDENTITY_PROVIDER_CLIENT_ID: clientId, IDENTITY_PROVIDER_CLIENT_SECRET: clientSecret } = settings;
   if (clientId !== undefined && clientSecret !== undefined) return { clientId, clientSecret };
   const { PLATFORM_SECURITY_URL: url, PLATFORM_SECURITY_API_KEY: apiKey } = settings;
-  if (url === undefined || apiKey === undefined || isForeign(table, "PLATFORM_SECURITY_URL"))
+  if (url === undefined || apiKey === undefined || isDefaultForOwnIssuer(table, "PLATFORM_SECURITY_URL"))
     return undefined;
   return { url, apiKey };
 }

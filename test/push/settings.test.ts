@@ -43,7 +43,7 @@ describe("in development mode", () => {
       database: { kind: "embedded", dataDir: join(dataDir, "push") },
       issuer: "http://127.0.0.1:8080/api/auth",
       audience: "push",
-      security: { url: "http://127.0.0.1:9090", apiKey: developmentSecrets(dataDir).apiKey },
+      introspection: { url: "http://127.0.0.1:9090", apiKey: developmentSecrets(dataDir).apiKey },
       userAppClientId: "mobile-app",
       backofficeClientId: "backoffice",
       testUserIds: [],
@@ -65,7 +65,7 @@ describe("in development mode", () => {
     };
     expect(await read(development(moved))).toMatchObject({
       issuer: "https://id.example.com/api/auth",
-      security: { url: "http://127.0.0.1:9999" },
+      introspection: { url: "http://127.0.0.1:9999" },
     });
     const elsewhere = { SERVICES: "push", SERVER_PORT: "8090" };
     expect((await read(development(elsewhere))).issuer).toBe("http://127.0.0.1:8090/api/auth");
@@ -73,11 +73,11 @@ describe("in development mode", () => {
 
   test("another issuer's tokens are not asked about here, and need not be for our audience", async () => {
     const env = development({ IDENTITY_PROVIDER_ISSUER_URI: "https://id.example.com" });
-    const foreign = { issuer: "https://id.example.com", security: undefined, audience: undefined };
+    const foreign = { issuer: "https://id.example.com", introspection: undefined, audience: undefined };
     expect(await read(env)).toMatchObject(foreign);
     expect(await read({ ...env, TOKEN_AUDIENCE: "api" })).toMatchObject({ ...foreign, audience: "api" });
     const both = { ...env, PLATFORM_SECURITY_URL: "http://id.example.com:9090/" };
-    expect(await read(both)).toMatchObject({ security: { url: "http://id.example.com:9090" } });
+    expect(await read(both)).toMatchObject({ introspection: { url: "http://id.example.com:9090" } });
   });
 
   test("the audience is that of the clients, unless they were listed with others", async () => {
@@ -111,7 +111,7 @@ describe("in development mode", () => {
 
   test("with credentials of ours the issuer itself is asked", async () => {
     const credentials = { IDENTITY_PROVIDER_CLIENT_ID: "push", IDENTITY_PROVIDER_CLIENT_SECRET: "s3cret" };
-    const expected = { security: { clientId: "push", clientSecret: "s3cret" } };
+    const expected = { introspection: { clientId: "push", clientSecret: "s3cret" } };
     expect(await read(development(credentials))).toMatchObject(expected);
     const foreign = { ...credentials, IDENTITY_PROVIDER_ISSUER_URI: "https://tenant.eu.auth0.com/" };
     expect(await read(development(foreign))).toMatchObject({
@@ -130,7 +130,7 @@ describe("in development mode", () => {
     });
     expect(push).toMatchObject({
       issuer: "http://127.0.0.1:4711/api/auth",
-      security: { url: "http://127.0.0.1:4712" },
+      introspection: { url: "http://127.0.0.1:4712" },
     });
   });
 
@@ -223,7 +223,7 @@ describe("in production mode", () => {
     expect(push).toMatchObject({
       database: { kind: "postgres", hosts: [{ host: "push-db" }] },
       janitorIntervalSeconds: 90,
-      security: { apiKey: "0123456789abcdef" },
+      introspection: { apiKey: "0123456789abcdef" },
     });
     expect(auth).toMatchObject({ database: { kind: "embedded" }, janitorIntervalSeconds: 30 });
   });

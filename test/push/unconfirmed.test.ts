@@ -10,7 +10,7 @@ import { type Broker, createBroker } from "../../src/platform/messaging/broker.t
 import { publishEvents } from "../../src/platform/messaging/publish-events.ts";
 import { pushMigrations } from "../../src/push/database.ts";
 import { deletionsConsumer } from "../../src/push/events.ts";
-import { providerPaces } from "../../src/push/schema.ts";
+import { providerStates } from "../../src/push/schema.ts";
 import { postgresSettings } from "../support/backends.ts";
 import { captureLog } from "../support/captured-log.ts";
 import { type Answer, type ContractCall, contractCall } from "../support/contract-api.ts";
@@ -107,7 +107,7 @@ describe.runIf(binaries && findNats())(
         cause: "unavailable",
         reason: "a test",
       };
-      await db.insert(providerPaces).values({
+      await db.insert(providerStates).values({
         ...ofProvider,
         provider: "outbox",
         service: "https://a.example",

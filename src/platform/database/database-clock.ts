@@ -8,7 +8,7 @@ import type { Clock } from "../base/clock.ts";
 import { every, type Loop } from "../base/loop.ts";
 import type { Database } from "./database.ts";
 import { number } from "./readers.ts";
-import { computed, rows, selection } from "./statements.ts";
+import { computed, epochMs, rows, selection } from "./statements.ts";
 
 /** Milliseconds beyond which an offset is a mistake of somebody's, and is reported. */
 const reportedMs = 5_000;
@@ -26,7 +26,7 @@ const compareEveryMs = 1_000;
 const longestRoundTripMs = 2_000;
 
 const databaseTime = selection({
-  ms: computed(number, sql`(extract(epoch from clock_timestamp()) * 1000)::float8`),
+  ms: computed(number, epochMs(sql`clock_timestamp()`)),
 });
 
 /** A clock that follows the database's. */

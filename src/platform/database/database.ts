@@ -97,7 +97,7 @@ export async function isReachable(check: () => Promise<boolean>): Promise<boolea
   }
 }
 
-/** A list of values as one array parameter; each value is quoted and may be any text. */
-export function arrayLiteral(values: readonly string[]): string {
-  return `{${values.map((value) => `"${value.replaceAll(/["\\]/g, "\\$&")}"`).join(",")}}`;
+/** A list of values as one array parameter; each value is quoted, and a text may be any. */
+export function arrayLiteral(values: readonly (string | number)[]): string {
+  return `{${values.map((value) => `"${String(value).replaceAll(/["\\]/g, "\\$&")}"`).join(",")}}`;
 }

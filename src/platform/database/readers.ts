@@ -36,6 +36,12 @@ export const boolean = checked("a boolean", (value) => typeof value === "boolean
 export const number = checked("a number", (value) => typeof value === "number");
 /** An `int`, or an integer of JSON. One of the drivers returns a `bigint` as text; a column reads that. */
 export const integer = checked("an integer", (value): value is number => Number.isSafeInteger(value));
+/** An object of JSON. */
+export const jsonObject = checked(
+  "an object",
+  (value): value is Record<string, unknown> =>
+    typeof value === "object" && value !== null && !Array.isArray(value),
+);
 /** One of these texts. */
 export function oneOf<const T extends string>(values: readonly T[]): Reader<T> {
   return checked(`one of ${values.join(", ")}`, (value): value is T => values.some((one) => one === value));

@@ -142,6 +142,16 @@ export function listed(texts: SQLWrapper): SQL {
   return sql`unnest((select ${texts}::text[]))`;
 }
 
+/** A moment as a text: RFC 3339, UTC, milliseconds. */
+export function isoTime(moment: SQL): SQL {
+  return sql`to_char(${moment} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+}
+
+/** A moment in milliseconds since the epoch, or an interval in milliseconds; not rounded. */
+export function epochMs(moment: SQL): SQL {
+  return sql`(extract(epoch from ${moment}) * 1000)::float8`;
+}
+
 function placeholdersOf<Name extends string>(parameters: readonly Name[]): Record<Name, Placeholder>;
 function placeholdersOf(parameters: readonly string[]): Record<string, Placeholder> {
   return Object.fromEntries(parameters.map((name) => [name, sql.placeholder(name)]));

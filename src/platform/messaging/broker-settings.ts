@@ -28,7 +28,7 @@ const serverUrl = checked(
   },
 );
 
-/** Events name users and clients, and credentials go over the same connection. */
+/** The URL of a server; events name users and clients, and credentials go over the same connection. */
 const confidentialServerUrl = stricterInProduction(serverUrl, (text) => {
   const url = new URL(text);
   return url.protocol === "tls:" || isPrivate(url)
@@ -36,7 +36,7 @@ const confidentialServerUrl = stricterInProduction(serverUrl, (text) => {
     : "must begin with tls in production, as its host is public";
 });
 
-/** Of one cluster. An address is not quoted, as somebody may have written a password into it. */
+/** The servers of one cluster. An error does not quote a URL, as there may be a password in it. */
 const serverUrls = (environment: Environment) =>
   v.pipe(
     listOf(
@@ -58,7 +58,7 @@ function isCredentialsFile(text: string): boolean {
   return /-----BEGIN NATS USER JWT-----[\s\S]+-----BEGIN USER NKEY SEED-----/.test(text);
 }
 
-/** The broker, row by row. */
+/** The settings of the broker, row by row. */
 export const brokerTable = {
   BROKER_URL: {
     description:
@@ -99,22 +99,22 @@ export const brokerTable = {
 } as const satisfies SettingsTable;
 
 export interface BrokerSettings {
-  /** Of one cluster. */
+  /** The URLs of the servers of one cluster. */
   readonly servers: readonly string[];
-  /** Undefined: none. */
+  /** A user and password, or the text of a credentials file; undefined: the client does not sign in. */
   readonly credentials:
     | { readonly user: string; readonly password: string }
     | { readonly file: string }
     | undefined;
-  /** PEM; undefined: the authorities that Node.js trusts. */
+  /** The certificate authorities, in PEM; undefined: those that Node.js trusts. */
   readonly ca: string | undefined;
   readonly replicas: number;
   readonly retentionDays: number;
-  /** At most as long as the retention; 0: no event is kept once it is delivered. */
+  /** Hours for which a delivered event is kept, at most as long as the retention; 0: none is kept. */
   readonly replayHours: number;
 }
 
-/** Reads the settings of the broker; the value is undefined too where none is set. */
+/** Reads the settings of the broker; the value is undefined also if BROKER_URL is not set. */
 export function resolveBrokerSettings(
   env: EnvironmentVariables,
   options: Pick<ReadOptions, "environment" | "prefix">,

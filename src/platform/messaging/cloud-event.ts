@@ -1,6 +1,6 @@
 /**
- * CloudEvents 1.0, as they are delivered inside the process and as they go over NATS: in binary mode, attributes in
- * headers, and the data in the binary format of Protobuf (CloudEvents, NATS protocol binding).
+ * CloudEvents 1.0, as they are delivered inside the process and as they go over NATS. There they are in binary mode:
+ * the attributes are in headers, and the data is in the binary format of Protobuf (CloudEvents, NATS protocol binding).
  */
 import { type DescMessage, fromBinary, fromJsonString, toBinary, toJsonString } from "@bufbuild/protobuf";
 import { readTraceparent } from "../base/tracing.ts";
@@ -17,11 +17,11 @@ export interface CloudEvent {
   readonly time: string;
   readonly datacontenttype: "application/json";
   readonly data: Readonly<Record<string, unknown>>;
-  /** Names the span in which it came to be, where that was traced (CloudEvents' extension for distributed tracing). */
+  /** The span in which the event was written, if it was traced (CloudEvents' extension for distributed tracing). */
   readonly traceparent?: string;
 }
 
-/** An event as it goes over the broker. */
+/** An event as the broker carries it. */
 export interface EncodedEvent {
   readonly headers: ReadonlyMap<string, string>;
   readonly payload: Uint8Array;
@@ -30,14 +30,19 @@ export interface EncodedEvent {
 const specversion = "1.0";
 const contentType = "application/protobuf";
 
-/** The headers of the attributes, which are the same in every event apart from their values. */
+/** The attributes that have a header in every event. */
 const attributes = ["id", "source", "type", "subject", "time"] as const;
 const header = (attribute: string) => `ce-${attribute}`;
 
-/** As the binding writes a value: what is not visible ASCII, a quotation mark and a percent sign are percent-encoded. */
+/**
+ * A header's value: what is not visible ASCII, quotation marks and percent signs are percent-encoded (NATS binding).
+ */
 const escaped = (text: string) => text.replace(/[^!#$&-~]/gu, encodeURIComponent);
 
-/** A field that a newer version has added is left out. @throws if the data is not a message of the schema */
+/**
+ * Encodes an event for the broker; a field of the data that a newer version has added is left out.
+ * @throws if the data is not a message of the schema
+ */
 export function encodeEvent(event: CloudEvent, schema: DescMessage): EncodedEvent {
   return {
     headers: new Map([
@@ -54,8 +59,9 @@ export function encodeEvent(event: CloudEvent, schema: DescMessage): EncodedEven
 }
 
 /**
- * @param get the value of a header; undefined or empty if there is none
- * @throws if it is no event of this schema, with a message that quotes nothing of it
+ * Decodes an event of the broker.
+ * @param get returns the value of a header; undefined or empty if there is none
+ * @throws if the message is no event of this schema; the error quotes nothing of the message
  */
 export function decodeEvent(
   get: (header: string) => string | undefined,
@@ -76,7 +82,7 @@ export function decodeEvent(
   const traceparent = get(header("traceparent")) ?? "";
   return {
     specversion,
-    // One that is not valid says nothing, and is no reason to leave the event out.
+    // A header that is not valid is ignored: it is no reason to leave the event out.
     ...(readTraceparent(traceparent) && { traceparent }),
     id,
     source: value("source"),

@@ -10,34 +10,31 @@ import { processed } from "./event-spans.ts";
 interface Consumption {
   readonly broker: Broker;
   readonly consumer: DurableConsumer;
-  /** Of the data of the events. */
+  /** The schema of the events' data. */
   readonly schema: DescMessage;
-  /** Acts on an event. It may come again. If it rejects, the event comes again after a while. */
-  readonly take: (event: CloudEvent) => Promise<void>;
+  /** Handles an event, which may come again. If this rejects, the event comes again after a while. */
+  readonly handle: (event: CloudEvent) => Promise<void>;
   readonly logger: Logger;
 }
 
-/** Milliseconds after which others are tried once an event has failed: first, and at most. */
+/** Milliseconds after a failed event until others are tried: after the first failure, and at most. */
 const retryMs = 1_000;
 const longestRetryMs = 15_000;
-/** The same for the event itself, at most. It takes longer, so that one that fails each time holds up no other. */
+/** The longest pause until the failed event comes again. It is longer, so that an event that fails delays no other. */
 const longestEventRetryMs = 2 * longestRetryMs;
-/**
- * Milliseconds after which a broker is asked again that is away, which costs nobody anything. Few, as the request before
- * may have waited for three seconds.
- */
+/** Milliseconds between requests to a broker that is away: few, as each request may itself wait for three seconds. */
 const awayMs = 1_000;
 
 /**
- * Takes the events of a consumer, one after the other, until stopped; however long the broker is away. What is no event
- * is reported and left out: it would be none the next time either.
+ * Handles the events of a consumer, one after the other, until stopped, however long the broker is away. A message that
+ * is no event is logged and left out, as it would be none the next time either.
  */
 export function startConsuming(consumption: Consumption): Loop {
   const { logger } = consumption;
   let failures = 0;
   let reminders = new Reminders();
   return startLoop(async (stopping) => {
-    const { hasFailed, away } = await takeSome(consumption, stopping);
+    const { hasFailed, away } = await handleSome(consumption, stopping);
     if (away) {
       if (reminders.isFailureDue(away.err))
         logger.warn({ err: away.err }, "Events could not be fetched from the broker and will be tried again");
@@ -49,8 +46,8 @@ export function startConsuming(consumption: Consumption): Loop {
   });
 }
 
-/** @returns whether an event failed; and what fetching failed with, if the broker could not be asked */
-async function takeSome(
+/** @returns whether an event failed, and the error if messages could not be fetched */
+async function handleSome(
   consumption: Consumption,
   stopping: AbortSignal,
 ): Promise<{ readonly hasFailed: boolean; readonly away?: { readonly err: unknown } }> {
@@ -64,9 +61,9 @@ async function takeSome(
     if (stopping.aborted) end();
     try {
       for await (const message of messages) {
-        // What is left of the batch comes again, to this worker or to another one.
+        // The rest of the batch comes again, to this worker or to another one.
         if (stopping.aborted || hasFailed) message.nak(retryMs);
-        else if (await handle(message, consumption)) handled += 1;
+        else if (await handleMessage(message, consumption)) handled += 1;
         else {
           hasFailed = true;
           end();
@@ -82,9 +79,9 @@ async function takeSome(
   return { hasFailed };
 }
 
-/** @returns false if the event failed, so that others would fail too: it comes again, and they after it */
-async function handle(message: JsMsg, { schema, take, logger }: Consumption): Promise<boolean> {
-  // Those before it have taken their time.
+/** @returns false if the event failed, so that others would probably fail too: it comes again, and they after it */
+async function handleMessage(message: JsMsg, { schema, handle, logger }: Consumption): Promise<boolean> {
+  // The messages before this one may have taken most of the time until it would be delivered again.
   message.working();
   let event: CloudEvent;
   try {
@@ -96,7 +93,7 @@ async function handle(message: JsMsg, { schema, take, logger }: Consumption): Pr
     return true;
   }
   try {
-    await processed("nats", event, () => take(event));
+    await processed("nats", event, () => handle(event));
     message.ack();
     return true;
   } catch (err) {

@@ -1,4 +1,4 @@
-/** Spans of events and of jobs: parts of the trace of what they were written for, in whatever process. Others have none. */
+/** Spans of events and of jobs, which continue the trace in which these were written; without such a trace, no span. */
 import { inSpan, isTracing, type SpanAttributes, type SpanStart } from "../base/tracing.ts";
 import type { CloudEvent } from "./cloud-event.ts";
 
@@ -7,9 +7,9 @@ export function published(event: CloudEvent, publish: () => Promise<void>): Prom
   return eventSpan("producer", "publish", "send", "nats", event, publish);
 }
 
-/** Acts on an event. @param system through which it came */
-export function processed(system: string, event: CloudEvent, act: () => Promise<void>): Promise<void> {
-  return eventSpan("consumer", "process", "process", system, event, act);
+/** Handles an event. @param system the messaging system through which the event came */
+export function processed(system: string, event: CloudEvent, handle: () => Promise<void>): Promise<void> {
+  return eventSpan("consumer", "process", "process", system, event, handle);
 }
 
 function eventSpan(
@@ -25,7 +25,7 @@ function eventSpan(
   return inSpan({ name: `${operation} ${type}`, kind, attributes, parent: { traceparent } }, work);
 }
 
-/** Does a job. @param traceparent names the span that has enqueued it; undefined: none */
+/** Does a job. @param traceparent the span in which the job was enqueued; undefined if there was none */
 export function inJobSpan(
   queue: string,
   id: string,

@@ -1,15 +1,15 @@
 /**
- * The stream that takes a service's events. It is looked up again and again: one that was made anew has none of those
- * before it, which then wait in the outbox once more.
+ * The stream that takes a service's events. It is looked up again and again: if it was created anew, it has none of the
+ * events that were delivered before, and these return to the outbox.
  */
 import type { Logger } from "pino";
 import type { Database } from "../database/database.ts";
 import { type KeptEvents, takeBackLost } from "./kept-events.ts";
 import type { OutboxTable } from "./outbox-table.ts";
 
-/** What keeps events that were delivered, and how their stream is told from another one. */
+/** The tables that keep delivered events, and how their stream is distinguished from another one. */
 export interface Replay extends KeptEvents {
-  /** When the stream was made. From then on subscribers deliver to this one alone. */
+  /** Returns when the stream was created. From then on subscribers deliver to this stream alone. */
   readonly identify: () => Promise<string>;
 }
 
@@ -19,23 +19,27 @@ interface Options {
   readonly replay: Replay;
   readonly logger: Logger;
   /**
-   * Milliseconds for which a look holds, as each costs the broker a request. What is delivered meanwhile to a stream that
-   * has taken its place is kept as delivered to the one before, and so comes again with the rest. It stays where it is,
-   * before the older events of its subject, which come back after it. Where it comes again within the stream's duplicate
-   * window, the broker drops it as a repetition; later than that, the stream has it twice, the second time in its place.
+   * Milliseconds for which a look-up is used, as each one costs the broker a request.
+   *
+   * If the stream is created anew within that time, events may be delivered to the new stream while they are recorded
+   * as delivered to the old one. After the next look-up they are delivered again, with all the older events. The new
+   * stream then has such an event before the older events of its subject. The second delivery is dropped by the broker
+   * within the stream's duplicate window; after that, the stream has the event twice, the second time in the right
+   * order.
    */
   readonly holdsMs: number;
 }
 
 export class FollowedStream {
   readonly #options: Options;
+  /** The last look-up; `until` is the end of its use, by performance.now(). */
   #known: { readonly created: string; readonly until: number } | undefined;
 
   constructor(options: Options) {
     this.#options = options;
   }
 
-  /** When it was made, by a look that still holds. Once this has resolved, newer events may be delivered to it. */
+  /** Returns when the stream was created. Once this has resolved, newer events may be delivered to the stream. */
   async created(): Promise<string> {
     if (this.#known && performance.now() < this.#known.until) return this.#known.created;
     const created = await this.#options.replay.identify();
@@ -43,19 +47,19 @@ export class FollowedStream {
     return created;
   }
 
-  /** Looks now whether it has lost what it had taken, all of which waits again then. */
+  /** Looks up the stream now. @returns whether it had lost events, which are in the outbox again */
   async hasLost(): Promise<boolean> {
-    // A broker that is away is told of once there is something to deliver.
+    // A broker that is away is logged once there is an event to deliver.
     const created = await this.#options.replay.identify().catch(() => undefined);
     return created !== undefined && (await this.#follow(created)) > 0;
   }
 
-  /** The next look is taken anew. */
+  /** Has the next call look up the stream. */
   forget(): void {
     this.#known = undefined;
   }
 
-  /** @returns how many events wait again, as the broker has lost them */
+  /** @returns the number of events that the broker has lost and that are in the outbox again */
   async #follow(created: string): Promise<number> {
     const { db, outbox, replay, logger, holdsMs } = this.#options;
     const until = performance.now() + holdsMs;
@@ -67,7 +71,7 @@ export class FollowedStream {
         gone += tooOld;
       });
     } finally {
-      // Also if a later step fails: somebody else goes on with the rest.
+      // This is logged also if a later step fails, as another process may go on with the rest.
       const { stream, hours } = replay;
       if (again > 0)
         logger.warn(
@@ -77,7 +81,7 @@ export class FollowedStream {
       if (gone > 0)
         logger.warn(
           { stream, events: gone, hours },
-          "Events that the broker has lost were deleted, as they were delivered longer ago than BROKER_REPLAY_HOURS; who has not read them never will",
+          "Events that the broker has lost were deleted, as they were delivered longer ago than BROKER_REPLAY_HOURS; consumers that have not read them never will",
         );
     }
     this.#known = { created, until };

@@ -11,6 +11,7 @@ import { setImmediate } from "node:timers/promises";
 import { SQL, sql } from "drizzle-orm";
 import { fromDrizzle, PgBoss } from "pg-boss";
 import type { Logger } from "pino";
+import { unavailable } from "../base/errors.ts";
 import { type Loop, pause, startLoop } from "../base/loop.ts";
 import { currentSpan } from "../base/tracing.ts";
 import type { Database, ScriptedDatabase } from "../database/database.ts";
@@ -43,20 +44,20 @@ export interface Job<Data> {
   readonly data: Data;
   /** 0 at the first attempt. */
   readonly retryCount: number;
-  /** As it was enqueued. Jobs that continue the work should have the same priority. */
+  /** The priority with which it was enqueued. Jobs that continue its work should have the same one. */
   readonly priority: number;
-  /** In a dead-letter queue: the id that the job had before it failed for good. */
+  /** The id that a job of a dead-letter queue had before it failed for good; null in other queues. */
   readonly failedId: string | null;
 }
 
 /** A job to be enqueued. */
 interface NewJob extends JobTiming {
-  /** A UUID, so that a row can name its job; made up unless given. */
+  /** A UUID, so that a row can name its job; a random one unless given. */
   readonly id?: string;
   readonly data: object;
 }
 
-/** When a job is done, and before which others. */
+/** When a job is due, and its order among those that are. */
 interface JobTiming {
   /** Seconds from now, by the database's clock; at once unless given. */
   readonly startAfterSeconds?: number;
@@ -72,7 +73,9 @@ interface WorkOptions<Data> {
    * return soon. `next` lets the worker fetch the next job before this one has ended.
    */
   readonly handle: (job: Job<Data>, stopping: AbortSignal, next: () => void) => Promise<void>;
-  /** Jobs that the worker does at once, at most; 1 unless given. More than one only if `handle` calls `next`. */
+  /**
+   * The most jobs that the worker does at once; 1 unless given. It does more than one only if `handle` calls `next`.
+   */
   readonly atOnce?: number;
   /** Jobs of this priority or a lower one, of which it does fewer at once, so that the others find a place. */
   readonly last?: { readonly priority: number; readonly atOnce: number };
@@ -84,23 +87,25 @@ export interface Jobs {
   /** Adds jobs, in the transaction. */
   enqueue(tx: Database, queue: string, jobs: readonly NewJob[]): Promise<void>;
   /**
-   * Has this process look for jobs of the queue at once, and not only when it would next: to be called after the
-   * transaction that enqueued them was committed.
+   * Has the workers of this process look for jobs of the queue at once. To be called after the transaction that
+   * enqueued the jobs was committed.
    */
   wake(queue: string): void;
   /**
-   * Makes jobs due now that would be due later, in the transaction: those of the queue that wait, and whose data
-   * contains all of `data`.
+   * Makes waiting jobs of the queue due now, in the transaction: those whose data contains all of `data`.
    */
-  hasten(tx: Database, queue: string, data: Readonly<Record<string, string>>): Promise<void>;
+  makeDue(tx: Database, queue: string, data: Readonly<Record<string, string>>): Promise<void>;
   /**
    * Completes a job, in the transaction of its changes.
    * @throws JobLostError if another worker has the job now, which rolls the transaction back
    */
   complete(tx: Database, queue: string, job: Job<unknown>): Promise<void>;
-  /** Does jobs of a queue, one at a time unless their handler lets the next one begin, until stopped. */
+  /** Does jobs of a queue until stopped, one at a time unless their handler lets the next one begin. */
   work<Data extends object>(options: WorkOptions<Data>): Loop;
-  /** Loads the queues and begins to supervise jobs, for workers that died. Call once, outside any transaction. */
+  /**
+   * Loads the queues, and begins to look for jobs whose workers died. Until it has resolved, `enqueue` throws that the
+   * database is unavailable. Call once, outside any transaction.
+   */
   start(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -147,9 +152,11 @@ export function createJobs({
   });
   boss.on("error", (err) => logger.warn({ err }, "The job queue had an error and continues"));
   boss.on("warning", (warning) => logger.warn({ warning }, "The job queue reported a warning"));
-  const alarms = new Map<string, Set<Alarm>>();
+  const wakeUps = new Map<string, Set<WakeUp>>();
+  let isStarted = false;
   return {
     async enqueue(tx, queue, jobs) {
+      if (!isStarted) throw unavailable("The database", new Error("the job queues are not ready yet"));
       if (jobs.length === 0) return;
       const inserts = jobs.map(({ id, data, startAfterSeconds, priority }) => ({
         ...(id !== undefined && { id }),
@@ -159,7 +166,7 @@ export function createJobs({
       }));
       await boss.insert(queue, inserts, { db: statementsIn(tx) });
     },
-    async hasten(tx, queue, data) {
+    async makeDue(tx, queue, data) {
       await tx.execute(sql`
         update ${sql.identifier(tables.schema)}.job set start_after = now()
         where name = ${queue} and ${column("state")} = 'created' and start_after > now()
@@ -172,16 +179,16 @@ export function createJobs({
         throw new JobLostError(`another worker has job ${id} of ${queue} now`);
     },
     wake(queue) {
-      for (const alarm of alarms.get(queue) ?? []) alarm.ring();
+      for (const wakeUp of wakeUps.get(queue) ?? []) wakeUp.signal();
     },
     work(options) {
-      const alarm = new Alarm();
-      const ofQueue = alarms.get(options.queue) ?? new Set();
-      alarms.set(options.queue, ofQueue.add(alarm));
-      const worker = startWorker(boss, options, alarm, logger);
+      const wakeUp = new WakeUp();
+      const ofQueue = wakeUps.get(options.queue) ?? new Set();
+      wakeUps.set(options.queue, ofQueue.add(wakeUp));
+      const worker = startWorker(boss, options, wakeUp, logger);
       return {
         async stop() {
-          ofQueue.delete(alarm);
+          ofQueue.delete(wakeUp);
           await worker.stop();
         },
       };
@@ -191,6 +198,7 @@ export function createJobs({
       // pg-boss loads a queue at its first use. Inside a transaction on the embedded database's only connection,
       // that would be a deadlock.
       await Promise.all(tables.queues.map(({ name }) => boss.insert(name, [])));
+      isStarted = true;
       // pg-boss supervises only after an interval. Jobs of a process that always dies earlier would never be retried.
       void boss.supervise().catch((err: unknown) => {
         logger.warn({ err }, "The check for jobs of dead workers failed and will be retried");
@@ -202,7 +210,7 @@ export function createJobs({
   };
 }
 
-/** A column of pg-boss's own tables, some of which are called like columns of ours. */
+/** A column of pg-boss's own tables, some of which have names of columns of ours. */
 const column = (name: string) => sql.identifier(name);
 
 /** Runs pg-boss's SQL: a text without parameters can be several statements, with a transaction of its own. */
@@ -241,22 +249,22 @@ function traceOf(data: object): string | undefined {
   return "traceparent" in data && typeof data.traceparent === "string" ? data.traceparent : undefined;
 }
 
-/** Ends a worker's pause. */
-class Alarm {
-  #ringing = new AbortController();
+/** A signal that ends a worker's pause. */
+class WakeUp {
+  #signalled = new AbortController();
 
-  ring(): void {
-    this.#ringing.abort();
+  signal(): void {
+    this.#signalled.abort();
   }
 
-  /** Nothing has rung: to be called before the worker looks for a job. */
+  /** Forgets earlier signals. To be called before the worker looks for a job. */
   reset(): void {
-    if (this.#ringing.signal.aborted) this.#ringing = new AbortController();
+    if (this.#signalled.signal.aborted) this.#signalled = new AbortController();
   }
 
-  /** Waits until it has rung since the last reset, the time is over, or the process stops. */
+  /** Waits until there was a signal since the last reset, the time is over, or the process stops. */
   async wait(milliseconds: number, stopping: AbortSignal): Promise<void> {
-    const ended = AbortSignal.any([this.#ringing.signal, stopping]);
+    const ended = AbortSignal.any([this.#signalled.signal, stopping]);
     if (!ended.aborted) await pause(milliseconds, ended);
   }
 }
@@ -264,13 +272,13 @@ class Alarm {
 function startWorker<Data extends object>(
   boss: PgBoss,
   { queue, handle, atOnce = 1, last, idleMs = 500 }: WorkOptions<Data>,
-  alarm: Alarm,
+  wakeUp: WakeUp,
   logger: Logger,
 ): Loop {
   /** The jobs that are being done; the promises resolve at their ends. */
   const open = new Map<Job<Data>, Promise<void>>();
   const heartbeat = setInterval(() => {
-    // Each by itself: one whose row is locked, as its handler stores what it did, must not keep the others waiting.
+    // Each in a statement of its own: one whose row its handler has locked must not keep the others waiting.
     for (const job of open.keys()) boss.touch(queue, job).catch(() => undefined);
   }, heartbeatIntervalMs).unref();
 
@@ -303,11 +311,11 @@ function startWorker<Data extends object>(
     open.set(job, done);
     await promise;
     while (open.size >= atOnce) await Promise.race(open.values());
-    // The embedded database answers at once: job after job that is soon done would let no timer and no socket have a turn.
+    // The embedded database responds at once, so short jobs in a row would keep all timers and sockets waiting.
     await setImmediate();
   }
 
-  /** The least priority of a job that has a place now; undefined: any has. */
+  /** The least priority of a job that there is a place for now; undefined: any priority. */
   function leastPriority(): number | undefined {
     if (last === undefined) return undefined;
     const places = [...open.keys()].filter(({ priority }) => priority <= last.priority);
@@ -316,14 +324,14 @@ function startWorker<Data extends object>(
 
   const loop = startLoop(async (stopping) => {
     try {
-      alarm.reset();
+      wakeUp.reset();
       const minPriority = leastPriority();
       const [job] = await boss.fetch<Data>(queue, {
         ...{ batchSize: 1, includeMetadata: true },
         ...(minPriority !== undefined && { minPriority }),
       });
       if (job) await begin({ ...job, queue: job.name, failedId: job.sourceId }, stopping);
-      else await alarm.wait(idleMs, stopping);
+      else await wakeUp.wait(idleMs, stopping);
       return 0;
     } catch (err) {
       logger.warn({ err, queue }, "No job could be fetched; the fetch will be retried");

@@ -1,14 +1,14 @@
 /**
- * Events that were delivered and are kept for a while, in case the broker loses them with its disk: then they go back to
- * the outbox, at their old positions, so before anything newer of their subjects. A row knows which stream has taken
- * them, by the moment of its making as the broker gives it: a stream that was made anew has none of them. No newer event
- * is delivered to it until all have gone back, and no event is kept as delivered but to the stream of that row. The
- * exception is what a process delivers to a stream that was made anew while connections stay, before it looks again: the
- * older events of its subjects come after it.
+ * Delivered events are kept for `hours`, in case the broker loses its disk; they then return to the outbox at their old
+ * positions. `broker_streams` records which stream took them, by its creation time; a stream created anew has none of
+ * them and gets newer events only after all have returned.
+ *
+ * Exception: what a process delivers to a new stream before it looks the stream up again arrives before the older
+ * events of its subject.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { type PgSchema, text } from "drizzle-orm/pg-core";
-import type { Database, Executor } from "../database/database.ts";
+import { arrayLiteral, type Database, type Executor } from "../database/database.ts";
 import { names } from "../database/names.ts";
 import { boolean, integer } from "../database/readers.ts";
 import { computed, rowCount, rows, selection } from "../database/statements.ts";
@@ -18,32 +18,32 @@ import type { KeptEventTable, OutboxTable } from "./outbox-table.ts";
 export function brokerStreamTable<const Name extends string>(schema: PgSchema<Name>) {
   return schema.table("broker_streams", {
     streamName: text("stream_name").primaryKey(),
-    /** When it was made, as the broker writes it; what is kept was delivered to this one. */
-    created: text("created").notNull(),
+    /** When the stream that took the kept events was created, as the broker writes it. */
+    streamCreated: text("created").notNull(),
   });
 }
 
 type BrokerStreamTable = ReturnType<typeof brokerStreamTable<string>>;
 
-/** What keeps a service's events, and for which stream. */
+/** The tables that keep a service's delivered events, and the stream that took them. */
 export interface KeptEvents {
   readonly kept: KeptEventTable;
   readonly streams: BrokerStreamTable;
   /** The stream's name. */
   readonly stream: string;
-  /** For how many hours after its first delivery an event is kept. */
+  /** Hours after its first delivery for which an event is kept. */
   readonly hours: number;
 }
 
-/** What became of events that a stream had lost. */
+/** What became of the events that a stream had lost. */
 interface TakenBack {
-  /** So many went back to the outbox. */
+  /** The number of events that returned to the outbox. */
   readonly moved: number;
-  /** So many were deleted, as they had been kept for too long. */
+  /** The number of events that were deleted, as they had been kept for too long. */
   readonly tooOld: number;
 }
 
-/** Events that go back in one transaction. */
+/** The number of events that return in one transaction. */
 const stepSize = 5_000;
 
 /** The columns of an event, which are the same in both tables. */
@@ -55,16 +55,16 @@ function columnsOf(outbox: OutboxTable): { readonly list: SQL; readonly delivere
 }
 
 /**
- * Moves delivered events from the outbox to those that are kept, if the stream that took them is still the one of the
- * row: otherwise they stay, to be delivered again with those before them.
- * @param created of the stream that has taken them
+ * Moves delivered events from the outbox to the kept events, if `broker_streams` still names the stream that took them.
+ * If not, they stay in the outbox, to be delivered again with the events before them.
+ * @param streamCreated when the stream that took them was created
  * @returns how many were moved
  */
 export async function keepDelivered(
   db: Executor,
   outbox: OutboxTable,
   { kept, streams, stream }: KeptEvents,
-  created: string,
+  streamCreated: string,
   positions: readonly number[],
 ): Promise<number> {
   const { list, delivered } = columnsOf(outbox);
@@ -73,10 +73,10 @@ export async function keepDelivered(
     db,
     sql`
       with taking as (
-        select ${row.streamName} from ${streams} where ${row.streamName} = ${stream} and ${row.created} = ${created} for share
+        select ${row.streamName} from ${streams} where ${row.streamName} = ${stream} and ${row.streamCreated} = ${streamCreated} for share
       ), delivered as (
         delete from ${outbox}
-        where ${names(outbox).position} = any(${`{${positions.join(",")}}`}::bigint[]) and exists (select from taking)
+        where ${names(outbox).position} = any(${arrayLiteral(positions)}::bigint[]) and exists (select from taking)
         returning ${list}
       )
       insert into ${kept} (${list}) select ${delivered} from delivered returning 1 as one`,
@@ -84,45 +84,46 @@ export async function keepDelivered(
 }
 
 /**
- * Makes sure that what is kept was delivered to this very stream: if it was to one before, which is gone, all of it goes
- * back to the outbox, in steps. Newer events may be delivered once this has resolved. Any number of processes may do it
- * at once, and one that dies leaves the rest to the others. It rejects where the others deliver to a stream that was
- * made later: processes that see two streams would take everything back from each other for ever.
- * @param created of the stream as it is now
- * @param taken told what became of those of each step
+ * Makes sure that all kept events were delivered to this very stream. If an older stream took them, which is gone, all
+ * of them return to the outbox, in steps. Newer events may be delivered once this has resolved. Any number of processes
+ * may call this at once, and if one dies, the others do the rest.
+ * @param streamCreated when the stream as it is now was created
+ * @param taken called after each step, with what became of its events
+ * @throws if the other processes deliver to a stream that was created later: processes that see two streams would take
+ *   back the events from each other for ever
  */
 export async function takeBackLost(
   db: Database,
   outbox: OutboxTable,
   { kept, streams, stream, hours }: KeptEvents,
-  created: string,
+  streamCreated: string,
   taken: (step: TakenBack) => void,
 ): Promise<void> {
   const row = names(streams);
-  const isNewer = sql`${row.created}::timestamptz > ${created}::timestamptz`;
-  const known = selection({ created: row.created, isNewer: computed(boolean, isNewer) });
+  const isNewer = sql`${row.streamCreated}::timestamptz > ${streamCreated}::timestamptz`;
+  const known = selection({ streamCreated: row.streamCreated, isNewer: computed(boolean, isNewer) });
   const find = sql`select ${known} from ${streams} where ${row.streamName} = ${stream}`;
   const isCurrent = async (executor: Executor, look: SQL) => {
     const [found] = await rows(executor, known, look);
     if (found?.isNewer)
       throw new Error(
-        `this process uses another stream than the others: its ${stream} was made at ${created}, theirs at ${found.created}; ` +
+        `this process uses another stream than the others: its ${stream} was made at ${streamCreated}, theirs at ${found.streamCreated}; ` +
           "give all processes the same BROKER_URL, or see docs/deployment.md (NATS JetStream, Replay) if this one is right",
       );
-    return found?.created === created;
+    return found?.streamCreated === streamCreated;
   };
   if (await isCurrent(db, find)) return;
   await db.execute(sql`
-    insert into ${streams} (${row.streamName}, ${row.created}) values (${stream}, ${created}) on conflict do nothing`);
+    insert into ${streams} (${row.streamName}, ${row.streamCreated}) values (${stream}, ${streamCreated}) on conflict do nothing`);
   for (let isLast = false; !isLast; ) {
     let step: TakenBack = { moved: 0, tooOld: 0 };
     isLast = await db.transaction(async (tx) => {
-      // Whoever is about to keep what the older stream took has done so by now, or will find another row.
+      // A process that was about to keep what the older stream took has done so by now, or will find another row.
       if (await isCurrent(tx, sql`${find} for update`)) return true;
       step = await moveBack(tx, outbox, kept, hours);
-      // A step is short as well where a janitor has just removed some of its events.
+      // The number of events does not show the last step: a janitor may just have removed some of a full one.
       const ended = sql`
-        update ${streams} set ${row.created} = ${created}
+        update ${streams} set ${row.streamCreated} = ${streamCreated}
         where ${row.streamName} = ${stream} and not exists (select from ${kept})
         returning 1 as one`;
       return (await rowCount(tx, ended)) > 0;
@@ -132,8 +133,9 @@ export async function takeBackLost(
 }
 
 /**
- * One step. What is older than it should be is deleted, as whoever reads may have forgotten its ids: no janitor has run
- * where a version that keeps none was brought back for a while.
+ * Returns the oldest kept events to the outbox: one step. Events that are older than `hours` are deleted instead, as
+ * consumers may have forgotten their ids. There are such events if no janitor has removed them, because a version that
+ * keeps no events ran for a while.
  */
 async function moveBack(
   tx: Executor,
@@ -164,14 +166,14 @@ async function moveBack(
   return { moved, tooOld: all - moved };
 }
 
-/** By the database's clock. */
+/** Condition on a kept event: it has been kept for so many hours, by the database's clock. */
 function isTooOld(kept: KeptEventTable, hours: number): SQL {
   return sql`(${names(kept).deliveredAt} <= (select clock_timestamp() - ${hours}::int * interval '1 hour'))`;
 }
 
 /**
- * The statement that removes a batch of events that were kept for long enough, a row for each.
- * @param hours for which they are kept; 0 removes all
+ * The statement that removes a batch of events that were kept for long enough. It returns a row for each.
+ * @param hours the hours for which events are kept; 0 removes all
  * @param batch `limit` and `for update skip locked`
  */
 export function removeKept(kept: KeptEventTable, hours: number, batch: SQL): SQL {

@@ -1,6 +1,6 @@
 /**
- * How a service writes an event into its outbox, and what waits there. The data of an event is a message of proto/; code that omits
- * one of its fields, or adds one, does not compile. relay.ts delivers the events.
+ * How a service writes an event into its outbox, and what waits there. The data of an event is a message of proto/;
+ * code that omits one of its fields, or adds one, does not compile. relay.ts delivers the events.
  */
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { type SQL, sql } from "drizzle-orm";
@@ -33,10 +33,10 @@ export type FieldsOf<Message extends DescMessage> = {
 
 interface EventWriting<Message extends DescMessage> {
   readonly kind: EventKind<Message>;
-  /** Events of one subject are delivered in order. */
+  /** `subject` of the CloudEvent. Events of one subject are delivered in order. */
   readonly subject: SQL;
   readonly fields: FieldsOf<Message>;
-  /** When it happened. */
+  /** `time` of the CloudEvent: when what it reports happened. */
   readonly at: SQL;
   /** `from` clause that gives a row for each event; without it, there is one event. */
   readonly from?: SQL;
@@ -69,16 +69,16 @@ export function insertEvents<Message extends DescMessage>(
     returning 1 as one`;
 }
 
-/** What delivers events. */
+/** The events that a subscriber can deliver. */
 export interface DeliverableTypes {
   /**
-   * The types of events that it can deliver; all unless given. Events of others, which a newer version has written, wait
-   * for such a version; those after them do not, even of the same subject.
+   * The types of events that it can deliver; all unless given. Events of other types, which a newer version has
+   * written, wait for such a version; the events after them do not wait, even those of the same subject.
    */
   readonly types?: readonly string[];
 }
 
-/** Whether all subscribers can deliver an event of the outbox. */
+/** Condition on an event of the outbox: all subscribers can deliver it. */
 export function isKnown(outbox: OutboxTable, subscribers: readonly DeliverableTypes[]): SQL {
   const { type } = names(outbox);
   const conditions = subscribers.flatMap(({ types }) =>
@@ -87,13 +87,13 @@ export function isKnown(outbox: OutboxTable, subscribers: readonly DeliverableTy
   return conditions.length > 0 ? sql.join(conditions, sql` and `) : sql`true`;
 }
 
-/** Of so many of the oldest events it is known which can be delivered. Those that cannot are the oldest in the end. */
+/** The number of the oldest events among which those of unknown types are counted: as these stay, they get oldest. */
 const looked = 1_000;
 
 /**
- * What waits in an outbox, by a look at both of its ends and at the oldest events, however many there are. Events are delivered in the
- * order of their positions, so those between the two ends wait too; a number that a failed transaction has used up
- * counts as well, until the relay is past it.
+ * What waits in an outbox, by a look at its two ends and at the oldest events, however many there are. Events are
+ * delivered in the order of their positions, so all between the two ends wait too. A position that a failed transaction
+ * has used up is counted as well, until the relay is past it.
  */
 export async function outboxBacklog(
   db: Executor,

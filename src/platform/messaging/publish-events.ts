@@ -3,24 +3,25 @@ import type { Broker, EventStream } from "./broker.ts";
 import { encodeEvent } from "./cloud-event.ts";
 import { published as inPublishSpan } from "./event-spans.ts";
 import type { EventKind } from "./outbox.ts";
-import { inTime, type Subscriber } from "./relay.ts";
+import { type Subscriber, withDeliveryTimeout } from "./relay.ts";
 
-const tooLate = "the broker did not take the events in time";
+const timedOut = "the broker did not take the events in time";
 
-/** Delivers to a stream. */
+/** A subscriber that delivers to a stream. */
 interface StreamSubscriber extends Subscriber {
   /**
-   * When the stream was made: another one of its name has none of the events that were delivered. From then on events are
-   * delivered to this one alone, until this is called again.
+   * Returns when the stream was created, which distinguishes it from a later one of the same name that has none of its
+   * events. Events are delivered to this stream alone until the next call.
    */
   identify(): Promise<string>;
 }
 
 /**
- * Publishes events, each to the subject that its type is. Those of one subject are published one
- * after the other, so that their order holds even where one of them fails; those of different subjects at once. The
- * order does not hold over a stream that is made anew between two of them, while the connection stays: kept-events.ts.
- * @param kinds all that the service has
+ * Publishes each event to the NATS subject that is named like its type. Events of one subject (the CloudEvent's) are
+ * published one after the other, so that their order holds even if one of them fails; others are published at once.
+ * Their order is lost only if the stream is created anew between two of them while the connection stays:
+ * kept-events.ts.
+ * @param kinds all kinds of events that the service has
  */
 export function publishEvents(
   broker: Broker,
@@ -30,9 +31,11 @@ export function publishEvents(
   const schemas = new Map([...kinds].map(({ type, message }) => [type, message]));
   /** The last publication of each subject, since the last flush. */
   let last = new Map<string, Promise<void>>();
-  /** Of the stream that may be published to; undefined: any. */
+  /** When the stream was created that may be published to; undefined: any stream of the name. */
   let created: string | undefined;
-  /** Something has failed since the stream was last seen: the connection stays while its servers elect a leader. */
+  /**
+   * Whether a call has failed since the stream was last looked up: the connection stays while servers elect a leader.
+   */
   let isInDoubt = false;
   async function look(): Promise<string> {
     isInDoubt = true;
@@ -54,17 +57,17 @@ export function publishEvents(
       const published = inPublishSpan(event, () =>
         broker.publish(stream, event.type, event.id, encoded, created),
       );
-      // It is the flush that tells of a failure.
+      // The flush rejects if this has failed.
       published.catch(() => undefined);
       last.set(event.subject, published);
     },
     async flush() {
       const pending = [...last.values()];
       last = new Map();
-      // While the broker is away, nothing is looked for that would be delivered to it.
+      // While the broker is away, no events are looked for that would be delivered to it.
       await broker.connected();
       if (isInDoubt) await look();
-      const [failed] = (await inTime(Promise.allSettled(pending), tooLate)).filter(
+      const [failed] = (await withDeliveryTimeout(Promise.allSettled(pending), timedOut)).filter(
         ({ status }) => status === "rejected",
       );
       if (failed?.status !== "rejected") return;

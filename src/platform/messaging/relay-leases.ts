@@ -1,7 +1,7 @@
 /**
- * Which process relays a part of an outbox: the one that has the part's lease, a row, for at most so long. It holds no
- * transaction and no connection meanwhile, however long a broker takes. A process that dies or hangs loses its lease
- * when the time is over, by the database's clock.
+ * The leases by which one process at a time relays a part of an outbox. A lease is a row, and ends after a fixed time
+ * by the database's clock, so that a process that dies or hangs loses it. Its holder needs no open transaction and no
+ * connection meanwhile, however long a broker takes.
  */
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
@@ -15,7 +15,7 @@ import { rowCount } from "../database/statements.ts";
 export function relayLeaseTable<const Name extends string>(schema: PgSchema<Name>) {
   return schema.table("relay_leases", {
     part: smallint("part").primaryKey(),
-    /** One lease: a number that nobody has had before. */
+    /** The id of the lease, which is new each time that the part is leased. */
     lease: uuid("lease").notNull(),
     expiresAt: instant("expires_at").notNull(),
   });
@@ -23,17 +23,20 @@ export function relayLeaseTable<const Name extends string>(schema: PgSchema<Name
 
 export type RelayLeaseTable = ReturnType<typeof relayLeaseTable<string>>;
 
-/** Milliseconds that a lease lasts: longer than it takes to find a batch in a busy database, and to deliver it. */
+/** The duration of a lease in milliseconds: longer than to find a batch in a busy database and to deliver it. */
 const leaseMs = 20_000;
 
 export interface RelayLease {
-  /** A moment at which it still lasts, by performance.now(). */
+  /** A moment until which the lease surely lasts, by performance.now(). */
   readonly endsAt: number;
-  /** Gives it back, once it is committed. Where that fails, it runs out by itself. */
+  /** Ends the lease early, once the transaction that took it is committed. If that fails, the lease ends by itself. */
   release(db: Executor): Promise<void>;
 }
 
-/** @returns undefined while another process has the lease, which is taken once the transaction is committed */
+/**
+ * Takes the lease of a part, with the commit of the transaction.
+ * @returns undefined while another process has it
+ */
 export async function takeRelayLease(
   tx: Executor,
   table: RelayLeaseTable,
@@ -46,7 +49,7 @@ export async function takeRelayLease(
   const now = sql`clock_timestamp()`;
   const lasting = sql`${leaseMs}::int * interval '1 millisecond'`;
   const end = sql`${now} + ${lasting}`;
-  // One that seems to last for twice as long was given by another clock, as after a failover.
+  // A lease that seems to last for twice as long was given by another clock, as after a failover.
   const taken = await rowCount(
     tx,
     sql`

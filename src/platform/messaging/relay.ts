@@ -1,19 +1,20 @@
 /**
- * The relay of a transactional outbox. An event is written in the transaction of its change, and the relay
- * delivers it afterwards, at least once and in order. One process relays at a time; if it dies, another
- * continues at the same position. Or the events are shared out by their subjects into parts, and one process relays each
- * part at a time: several processes relay at once, and what holds up one part holds up no other. While a subscriber
- * takes its time, no connection to the database is held. An event is delivered once the standbys that commits wait for
- * have it: what nobody has after a failover, nobody was told of.
+ * The relay of a transactional outbox. An event is written in the transaction of its change, and the relay delivers it
+ * afterwards, at least once and in order; if a process dies, another one continues at the same position.
+ *
+ * One process relays an outbox at a time. With `inParts` events are divided by subject into eight parts, each relayed
+ * by one process at a time, so a part that is held up delays no other. No database connection is held while a
+ * subscriber works. An event is delivered only when the synchronous standbys have it: nobody learns of an event that a
+ * failover could lose.
  */
 import { sql } from "drizzle-orm";
 import type { Logger } from "pino";
 import { type Loop, startLoop } from "../base/loop.ts";
 import { Reminders } from "../base/reminders.ts";
-import type { Database } from "../database/database.ts";
+import { arrayLiteral, type Database } from "../database/database.ts";
 import { names } from "../database/names.ts";
-import { boolean, listOf, text } from "../database/readers.ts";
-import { computed, rows, selection } from "../database/statements.ts";
+import { boolean, jsonObject, listOf, text } from "../database/readers.ts";
+import { computed, isoTime, rows, selection } from "../database/statements.ts";
 import type { CloudEvent } from "./cloud-event.ts";
 import { processed } from "./event-spans.ts";
 import { FollowedStream, type Replay } from "./followed-stream.ts";
@@ -22,13 +23,13 @@ import { type DeliverableTypes, isKnown } from "./outbox.ts";
 import { type OutboxTable, outboxParts, partOf } from "./outbox-table.ts";
 import { type RelayLease, type RelayLeaseTable, takeRelayLease } from "./relay-leases.ts";
 
-/** Takes the events, in order; if something of it rejects, the batch is delivered again later. */
+/** A receiver of events, which gets them in order. If a call rejects, the batch is delivered again later. */
 export interface Subscriber extends DeliverableTypes {
   /** Delivers one event. */
   deliver(event: CloudEvent): Promise<void> | void;
   /**
-   * Resolves once what was delivered so far has arrived; called before a batch and after it. Rejects also while nothing
-   * can be delivered.
+   * Resolves once the events that were delivered so far have arrived. It is called before a batch and after it, and
+   * rejects also while nothing can be delivered.
    */
   flush?(): Promise<void>;
 }
@@ -37,49 +38,52 @@ interface RelaySettings {
   readonly db: Database;
   readonly outbox: OutboxTable;
   readonly leases: RelayLeaseTable;
-  /** `source` of the events: the issuer's URI. */
+  /** `source` of the events: a URI reference that names the service. */
   readonly source: string;
   /** Each event is delivered to all of them, one after the other. */
   readonly subscribers: readonly Subscriber[];
   readonly logger: Logger;
-  /** Resolves once these events may be delivered, as what they tell of is so for everybody; at once unless given. */
+  /** Resolves once these events may be delivered, because every reader sees what they report; at once unless given. */
   readonly mayDeliver?: (events: readonly CloudEvent[]) => Promise<void>;
-  /** Told how many events were delivered, once they have left the outbox. */
+  /** Called with the number of events that were delivered and removed from the outbox. */
   readonly delivered?: (count: number) => void;
   readonly intervalMs?: number;
-  /** No other process uses the database: the relay needs no lease. */
+  /** Whether no other process uses the database, so that the relay needs no lease; false unless given. */
   readonly isOnlyProcess?: boolean;
-  /** Keeps events that were delivered, and delivers them again where their stream has lost them. None are kept unless given. */
+  /** What keeps delivered events, to deliver them again if their stream loses them; none are kept unless given. */
   readonly replay?: Replay;
-  /** Shares the events out into parts. Unless set, the order of all events is kept, and not only of those of a subject. */
+  /** Whether events are divided into parts. If not, all events are delivered in order; if so, those of one subject. */
   readonly inParts?: boolean;
 }
 
-/** Milliseconds between looks whether something waits. */
+/** Milliseconds between looks at an outbox that was empty. */
 const usualIntervalMs = 1_000;
-/** Events delivered at once, at most. */
+/** The most events of a batch. */
 const batchSize = 100;
-/** Milliseconds after which a batch ends with the event that is being delivered. */
+/** Milliseconds after which a batch ends: the event that is being delivered is its last one. */
 const batchMs = 3_000;
-/** Milliseconds between tries, at most. */
+/** The longest pause between tries, in milliseconds. */
 const longestPauseMs = 15_000;
-/** Milliseconds that a subscriber may take for one event, and for a flush: the relay has its lease meanwhile. */
+/** The timeout of a subscriber for one event, and for a flush, in milliseconds: the relay holds its lease meanwhile. */
 const deliveryTimeoutMs = 5_000;
 
-/** A subscriber with a timeout; after a timeout the event is delivered again. */
-export function subscriberInTime(deliver: (event: CloudEvent) => Promise<void>): Subscriber {
+/** A subscriber whose deliveries have a timeout, after which the event is delivered again. */
+export function subscriberWithTimeout(deliver: (event: CloudEvent) => Promise<void>): Subscriber {
   const problem = (event: CloudEvent) => `a subscriber took too long for ${event.type}`;
   return {
     deliver: (event) =>
-      inTime(
+      withDeliveryTimeout(
         processed("in-process", event, () => deliver(event)),
         problem(event),
       ),
   };
 }
 
-/** Rejects with the problem after a timeout. With a timer of its own: an aborted signal would make an error with its stack for each event. */
-export function inTime<T>(work: Promise<T>, problem: string): Promise<T> {
+/**
+ * Rejects with the problem after the timeout of a delivery. Each call has a timer of its own, as an aborted signal
+ * would make an error with its stack for each event.
+ */
+export function withDeliveryTimeout<T>(work: Promise<T>, problem: string): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(problem)), deliveryTimeoutMs);
     work.then(resolve, reject).finally(() => clearTimeout(timer));
@@ -87,8 +91,8 @@ export function inTime<T>(work: Promise<T>, problem: string): Promise<T> {
 }
 
 /**
- * Without a broker events are delivered inside the process: each is a line of a log, the audit trail, whatever the
- * level of other lines. While nobody reads that log, the events wait in the outbox.
+ * Writes each event as a line of a log, the audit trail, whatever the log level. If nobody reads that log, the events
+ * wait in the outbox.
  * @param warningTypes types of events that are logged as warnings
  */
 export function logEvents(logger: Logger, warningTypes: readonly string[] = []): Subscriber {
@@ -100,19 +104,19 @@ export function logEvents(logger: Logger, warningTypes: readonly string[] = []):
         "Event",
       );
     },
-    // A batch is written only once nothing waits before it, so that no event is dropped, and at most a batch waits.
-    flush: () => inTime(flushed(log), "nobody reads the log of events"),
+    // A batch is written only when no line waits before it, so that no event is dropped, and at most a batch waits.
+    flush: () => withDeliveryTimeout(flushed(log), "nobody reads the log of events"),
   };
 }
 
-/** Resolves once all lines so far are with the system: in the file, or with the reader of the pipe. */
+/** Resolves once the operating system has all lines so far: in the file, or in the pipe. */
 function flushed(log: Logger): Promise<void> {
   return new Promise((resolve, reject) => {
     log.flush((error) => (error ? reject(error) : resolve()));
   });
 }
 
-/** @returns undefined where nothing is kept */
+/** @returns undefined if no delivered event is kept */
 const followed = ({ db, outbox, logger, replay, intervalMs = usualIntervalMs }: RelaySettings) =>
   replay && new FollowedStream({ db, outbox, logger, replay, holdsMs: intervalMs });
 
@@ -129,9 +133,9 @@ export async function relayOnce(
   await flush(settings);
   const created = await stream?.created();
   if (alone) return relayBatch(settings, await oldestBatch(settings, part), created);
-  // An event may be visible though no standby has confirmed its commit. The commit of the lease comes after all that are
-  // found here, so it is confirmed after theirs. Found by a statement of its own, as another process may have had the
-  // lease while the first one waited.
+  // An event may be visible though no standby has confirmed its commit. The commit of the lease comes after the commits
+  // of the events that are found here, so it is confirmed after them. The events are found by a statement of their own,
+  // as another process may have had the lease while the first statement waited.
   const taken = await db.transaction(async (tx) => {
     const lease = await takeRelayLease(tx, leases, part);
     return lease && { lease, batch: await oldestBatch({ ...settings, db: tx }, part) };
@@ -150,35 +154,35 @@ async function flush({ subscribers }: Pick<RelaySettings, "subscribers">): Promi
 
 /**
  * @param batch as {@link oldestBatch} finds it
- * @param created of the stream that takes the events; undefined: nothing is kept
+ * @param created when the stream that takes the events was created; undefined: no delivered event is kept
  * @param lease undefined: no other process relays
  */
 async function relayBatch(
   settings: RelaySettings,
-  batch: readonly Waiting[],
+  batch: readonly PendingEvent[],
   created: string | undefined,
   lease?: RelayLease,
 ): Promise<number> {
   const { subscribers, mayDeliver } = settings;
   if (batch.length > 0) await mayDeliver?.(batch.map(({ event }) => event));
-  // Leaves time for a delivery and a flush that each take as long as they may.
+  // A delivery and a flush that each last until their timeouts still end before the lease does.
   const latest = (lease?.endsAt ?? Number.POSITIVE_INFINITY) - 2 * deliveryTimeoutMs;
   const end = Math.min(performance.now() + batchMs, latest);
   const delivered: number[] = [];
   if (batch.length > 0 && performance.now() > latest)
     throw new Error("the database took so long to find the events that no time was left to deliver them");
-  for (const { place, event } of batch) {
+  for (const { position, event } of batch) {
     if (performance.now() > end) break;
     for (const subscriber of subscribers) await subscriber.deliver(event);
-    delivered.push(place);
+    delivered.push(position);
   }
   await flush({ subscribers });
-  if (delivered.length > 0) await leave(settings, delivered, created);
+  if (delivered.length > 0) await removeDelivered(settings, delivered, created);
   return delivered.length;
 }
 
-/** Takes delivered events out of the outbox. */
-async function leave(
+/** Removes delivered events from the outbox. */
+async function removeDelivered(
   { db, outbox, replay }: RelaySettings,
   positions: readonly number[],
   created: string | undefined,
@@ -189,27 +193,36 @@ async function leave(
       throw new Error("the broker has lost what was delivered, or another process has delivered it as well");
     return;
   }
-  const places = `{${positions.join(",")}}`;
-  await db.execute(sql`delete from ${outbox} where ${names(outbox).position} = any(${places}::bigint[])`);
+  await db.execute(
+    sql`delete from ${outbox} where ${names(outbox).position} = any(${arrayLiteral(positions)}::bigint[])`,
+  );
 }
 
-/** An event of the outbox, and its position. */
-interface Waiting {
-  readonly place: number;
+/** An event of the outbox, and its position there. */
+interface PendingEvent {
+  readonly position: number;
   readonly event: CloudEvent;
 }
 
 /** The oldest events of an outbox, or of a part of it. */
-async function oldestBatch(settings: RelaySettings, part: number): Promise<Waiting[]> {
+async function oldestBatch(settings: RelaySettings, part: number): Promise<PendingEvent[]> {
   const { db, outbox, subscribers, source, inParts } = settings;
   const { position, id, type, subject, data, occurredAt, traceparent } = names(outbox);
-  const time = sql`to_char(${occurredAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
-  const pending = selection({ position, id, type, subject, data, time: computed(text, time), traceparent });
+  const time = isoTime(occurredAt);
+  const pending = selection({
+    position,
+    id,
+    type,
+    subject,
+    data: computed(jsonObject, data),
+    time: computed(text, time),
+    traceparent,
+  });
   // All events in one row: with a row for each, the driver takes several times as long.
   const batch = selection({
     events: computed(listOf(pending), sql`coalesce(json_agg(event order by event.${position}), '[]')`),
   });
-  // The index of parts has this order. With `=` the planner could as well go through all parts by their positions.
+  // The index of parts has this order. With `=` the planner could choose to read all parts by their positions.
   const own = sql`
     where ${partOf(subject)} between ${part}::int and ${part}::int and ${isKnown(outbox, subscribers)}
     order by ${partOf(subject)}, ${position}`;
@@ -224,17 +237,17 @@ async function oldestBatch(settings: RelaySettings, part: number): Promise<Waiti
       ) as event`,
   );
   const common = { specversion: "1.0", source, datacontenttype: "application/json" } as const;
-  return (found?.events ?? []).map(({ position: place, traceparent: parent, ...own }) => ({
-    place,
+  return (found?.events ?? []).map(({ position, traceparent: parent, ...own }) => ({
+    position,
     event: { ...common, ...own, ...(parent !== null && { traceparent: parent }) } satisfies CloudEvent,
   }));
 }
 
-/** One part of the events, and when it is relayed next. */
+/** A part of the events, and when it is relayed next. */
 interface Part {
   readonly number: number;
   failures: number;
-  /** On the clock of `performance.now`. */
+  /** The moment of the next try, by `performance.now`. */
   dueAt: number;
 }
 
@@ -245,7 +258,7 @@ export function startRelay(settings: RelaySettings): Loop {
   const count = inParts ? outboxParts : 1;
   const parts: Part[] = Array.from({ length: count }, (_, number) => ({ number, failures: 0, dueAt: 0 }));
   let hasUnknown = false;
-  /** Of looks in a row that fail, mostly as a subscriber is not there. */
+  /** When failed looks in a row are logged again; mostly they fail because a subscriber is not there. */
   let reminders = new Reminders();
   const warn = (err: unknown) => logger.warn({ err }, "Events could not be delivered and will be retried");
 
@@ -260,7 +273,7 @@ export function startRelay(settings: RelaySettings): Loop {
       if (delivered === batchSize) pauseMs = 0;
     } catch (error) {
       failure = error;
-      // It may be another one by now.
+      // The stream may be another one by now.
       stream?.forget();
       part.failures += 1;
       pauseMs = Math.min(intervalMs * 2 ** part.failures, longestPauseMs);
@@ -275,7 +288,9 @@ export function startRelay(settings: RelaySettings): Loop {
       () => false,
     );
 
-  /** One look in place of a lease for each part; a database that does not answer is for the parts to tell. */
+  /**
+   * Whether no event can be delivered, by one look in place of a lease for each part. A failure is left to the parts.
+   */
   async function isEmpty(): Promise<boolean> {
     const { db, outbox, subscribers } = settings;
     const look = selection({
@@ -295,14 +310,14 @@ export function startRelay(settings: RelaySettings): Loop {
     return true;
   }
 
-  /** @returns the first error: what fails for one part mostly fails for all of them, and is said once */
+  /** @returns the first error: what fails for one part mostly fails for all of them, and is logged once */
   async function relayDue(stopping: AbortSignal): Promise<unknown> {
     let first: unknown;
     for (const part of parts.filter(({ dueAt }) => dueAt <= performance.now())) {
       if (stopping.aborted) break;
       const failure = await relay(part);
       first ??= failure;
-      // Where nothing can be delivered, each further part would take as long to fail, and have its lease meanwhile.
+      // If nothing can be delivered, each further part would take as long to fail, and hold its lease meanwhile.
       if (failure !== undefined && !(await isThere())) break;
     }
     return first;
@@ -310,14 +325,14 @@ export function startRelay(settings: RelaySettings): Loop {
 
   return startLoop(async (stopping) => {
     try {
-      // Where nothing waits, nobody else would notice that the stream has lost what it had taken.
+      // If no event waits, nothing else would notice that the stream has lost its events.
       const isIdle = (await isEmpty()) && !(await stream?.hasLost());
       if (!isIdle) await flush(settings);
       reminders = new Reminders();
       if (isIdle) return intervalMs;
     } catch (err) {
       if (reminders.isFailureDue(err)) warn(err);
-      // What has failed may have failed for this reason: it is due as soon as the subscribers are there.
+      // A part that has failed may have failed for this reason: it is due as soon as the subscribers are there.
       for (const part of parts) Object.assign(part, { failures: 0, dueAt: 0 });
       return intervalMs;
     }

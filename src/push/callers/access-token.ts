@@ -1,6 +1,6 @@
 /**
- * Verifies access tokens of the identity provider by their signature and claims: those of RFC 9068, and those that
- * identity providers issued before it. Revocation is checked elsewhere, by introspection.
+ * Verifies access tokens of the identity provider by their signature and claims: tokens of RFC 9068, and those of
+ * identity providers that do not follow it. Revocation is checked elsewhere, by introspection.
  */
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
@@ -17,13 +17,16 @@ export interface TokenClaims {
   readonly clientId: string;
 }
 
-/** The claims of a valid token; undefined for any other. @throws unavailable if the issuer's keys cannot be fetched */
+/**
+ * Returns the claims of a valid token; undefined for any other token.
+ * @throws unavailable if the issuer's keys cannot be fetched
+ */
 type VerifyAccessToken = (token: string) => Promise<TokenClaims | undefined>;
 
-/** Seconds that the issuer's clock may be ahead. Expiry has no such tolerance. */
+/** The most seconds by which the issuer's clock may be ahead. Expiry has no such tolerance. */
 const clockSkewSeconds = 30;
 
-/** Longest claim that is accepted as an id, in characters. */
+/** The most characters of a claim that is accepted as an id. */
 const maxIdLength = 256;
 
 interface Verified {
@@ -34,12 +37,12 @@ interface Verified {
 
 interface Dependencies {
   readonly issuer: string;
-  /** What `aud` must name; undefined: only tokens of the type at+jwt are accepted, whatever their audience. */
+  /** The audience that `aud` must name; undefined: any, and only tokens of the type at+jwt are accepted. */
   readonly audience: string | undefined;
   readonly keySet: KeySet;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Most verified tokens in the cache, which is keyed by the digest of the token. */
+  /** The most verified tokens in the cache, which is keyed by the digest of the token. */
   readonly cacheSize?: number;
 }
 
@@ -112,7 +115,7 @@ export function createVerifyAccessToken({
   };
 }
 
-/** Text that can be stored: without control characters, and without half of a surrogate pair. */
+/** Whether the claim is a text that can be stored: without control characters and halves of surrogate pairs. */
 function isId(claim: unknown): claim is string {
   return typeof claim === "string" && claim.length <= maxIdLength && /^[^\p{Cc}\p{Cs}]+$/u.test(claim);
 }

@@ -20,44 +20,47 @@ import { createKeySet } from "./key-set.ts";
  * the introspection service cannot be reached.
  */
 export interface Callers {
-  /** A user in the users' application. */
+  /** Authenticates a user in the users' application. */
   user(authorization: string | undefined): Promise<{ userId: string; clientId: string } | undefined>;
-  /** The back office. */
+  /** Authenticates the back office. */
   backoffice(authorization: string | undefined): Promise<{ clientId: string } | undefined>;
 }
 
 interface Dependencies {
   /** The `iss` of tokens. */
   readonly issuer: string;
-  /** What `aud` must name; undefined: it is not looked at, and only tokens of the type at+jwt are accepted. */
+  /** The audience that `aud` must name; undefined: any, and only tokens of the type at+jwt are accepted. */
   readonly audience: string | undefined;
   readonly userAppClientId: string;
   readonly backofficeClientId: string;
   /**
-   * What introspects tokens: the platform's service over gRPC, or with credentials of ours the issuer itself.
+   * The service that introspects tokens: the platform's over gRPC, or the issuer itself, with credentials of ours.
    * Undefined: revocation is not checked.
    */
-  readonly security: { readonly url: string; readonly apiKey: string } | IntrospectionCredentials | undefined;
+  readonly introspection:
+    | { readonly url: string; readonly apiKey: string }
+    | IntrospectionCredentials
+    | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
 }
 
-/** RFC 6750 section 2.1, with one space; the scheme is case-insensitive (RFC 9110 section 11.1). */
+/** The credentials of RFC 6750 section 2.1, with one space; the scheme is case-insensitive (RFC 9110 section 11.1). */
 const bearer = /^bearer ([A-Za-z0-9._~+/-]+=*)$/i;
 
-/** Beside what callers ask for. */
+/** The callers, with the methods of the process that has them. */
 interface CallersOfProcess extends Callers {
-  /** Connects to the introspection service, where that is there; the log says if it refuses our key. */
+  /** Connects to the introspection service, if there is one. A refusal of our key is logged. */
   prepare(): Promise<void>;
-  /** Ends the connection to it. */
+  /** Ends the connection to the introspection service. */
   close(): void;
 }
 
 export function createCallers(dependencies: Dependencies): CallersOfProcess {
-  const { issuer, audience, userAppClientId, backofficeClientId, security, clock, logger } = dependencies;
+  const { issuer, audience, userAppClientId, backofficeClientId, clock, logger } = dependencies;
   const keySet = createKeySet({ issuer, clock, logger });
   const verify = createVerifyAccessToken({ issuer, audience, keySet, clock, logger });
-  const introspection = security && introspectionBy(security, issuer);
+  const introspection = dependencies.introspection && introspectionBy(dependencies.introspection, issuer);
 
   async function claimsOf(authorization: string | undefined): Promise<TokenClaims | undefined> {
     const [, token] = bearer.exec(authorization ?? "") ?? [];
@@ -100,10 +103,10 @@ export function createCallers(dependencies: Dependencies): CallersOfProcess {
 }
 
 function introspectionBy(
-  security: Exclude<Dependencies["security"], undefined>,
+  settings: Exclude<Dependencies["introspection"], undefined>,
   issuer: string,
 ): Introspection {
-  return "url" in security
-    ? createIntrospectionClient(security.url, security.apiKey)
-    : createIntrospectionEndpoint(issuer, security);
+  return "url" in settings
+    ? createIntrospectionClient(settings.url, settings.apiKey)
+    : createIntrospectionEndpoint(issuer, settings);
 }

@@ -2,7 +2,7 @@
 import { fetchJson } from "./fetch-json.ts";
 
 /**
- * The keys that the issuer publishes now, as they are.
+ * Fetches the keys that the issuer publishes now, unchecked.
  * @throws Error if the issuer cannot be reached or its response does not follow the specification
  */
 export async function fetchKeySet(issuer: string): Promise<readonly unknown[]> {
@@ -13,8 +13,8 @@ export async function fetchKeySet(issuer: string): Promise<readonly unknown[]> {
 }
 
 /**
- * The URL of this member in the issuer's metadata; https unless the issuer itself is http.
- * @throws Error as {@link fetchKeySet}
+ * Fetches the URL of this member in the issuer's metadata; https unless the issuer itself is http.
+ * @throws the errors of {@link fetchKeySet}
  */
 export async function findEndpoint(
   issuer: string,

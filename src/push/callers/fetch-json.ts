@@ -1,11 +1,11 @@
-/** Milliseconds that a request may take. */
+/** The timeout of a request, in milliseconds. */
 const timeoutMs = 2_000;
-/** Largest response in bytes; real ones are far smaller. */
+/** The most bytes of a response; real ones are far smaller. */
 const maxBytes = 256 * 1024;
 
 /**
- * The JSON object that the identity provider returns with status 200. Redirects are not followed.
- * @throws Error if it returns anything else, or not in time
+ * Fetches a JSON object, which the identity provider returns with status 200. Redirects are not followed.
+ * @throws Error if it returns anything else, or nothing before the timeout
  */
 export async function fetchJson(
   address: string,

@@ -10,12 +10,12 @@ import {
 import { unavailable } from "../../platform/base/errors.ts";
 import { inSpan, type Span, traceHeaders } from "../../platform/base/tracing.ts";
 
-/** What a call is answered with because of its key. */
+/** The statuses of a call whose key is refused. */
 const refusals: ReadonlySet<number> = new Set([status.UNAUTHENTICATED, status.PERMISSION_DENIED]);
-/** Milliseconds that a call may take. */
+/** The timeout of a call, in milliseconds. */
 const deadlineMs = 2_000;
 
-/** The subject and client of an active token; undefined where the service does not say. */
+/** The subject and client of an active token; undefined if the service does not return them. */
 interface ActiveToken {
   readonly sub: string | undefined;
   readonly clientId: string | undefined;
@@ -29,8 +29,8 @@ export interface Introspection {
    */
   introspect(token: string): Promise<ActiveToken | undefined>;
   /**
-   * Does once what the first call would keep its caller waiting for; where that fails, the next call does it again.
-   * @throws RefusedCredentialsError if the service refuses our credentials, which no later call mends
+   * Does beforehand what the first caller would wait for. If it fails, the next call does it again.
+   * @throws RefusedCredentialsError if the service refuses our credentials, as it then does in every call
    */
   prepare(): Promise<void>;
   close(): void;
@@ -50,7 +50,7 @@ export function createIntrospectionClient(url: string, apiKey: string): Introspe
     `dns:${address}`,
     isSecure ? credentials.createSsl() : credentials.createInsecure(),
     {
-      // A silently lost connection fails at most the next call: keepalive detects it in time for the one after.
+      // A connection that was lost silently fails at most the next call, since keepalive soon detects it.
       "grpc.keepalive_time_ms": 10_000,
       "grpc.keepalive_timeout_ms": 2_000,
       "grpc.initial_reconnect_backoff_ms": 100,
@@ -116,7 +116,7 @@ export function createIntrospectionClient(url: string, apiKey: string): Introspe
       return active ? { sub, clientId } : undefined;
     },
     async prepare() {
-      // It connects, and the token is nobody's.
+      // The call connects and proves the key; no token is called "none".
       const error = await call("none").then(
         () => undefined,
         (reason: unknown) => reason,

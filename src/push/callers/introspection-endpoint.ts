@@ -21,7 +21,7 @@ export function createIntrospectionEndpoint(
   );
   const authorization = `Basic ${Buffer.from(encoded.join(":")).toString("base64")}`;
   let endpoint: string | undefined;
-  /** Since `performance.timeOrigin`, in milliseconds. */
+  /** The moment at which the endpoint was last looked for, by performance.now(). */
   let foundAt = 0;
 
   async function find(): Promise<string> {
@@ -35,10 +35,10 @@ export function createIntrospectionEndpoint(
       try {
         const url = endpoint ?? (await find());
         const body = new URLSearchParams({ token, token_type_hint: "access_token" });
-        const answer = await fetchJson(url, { method: "POST", headers: { authorization }, body });
-        const { active, sub, client_id } = answer;
+        const response = await fetchJson(url, { method: "POST", headers: { authorization }, body });
+        const { active, sub, client_id } = response;
         if (typeof active !== "boolean") throw new Error(`${url} does not say whether a token is active`);
-        // Only `active` is required.
+        // The response must have `active` only.
         return active ? { sub: textOf(sub), clientId: textOf(client_id) } : undefined;
       } catch (error) {
         // It may have moved. It is not looked for again at each of many calls that fail.

@@ -11,7 +11,7 @@ import { readKey, type UnusableKey, type VerificationKey } from "./verification-
 
 export interface KeySet {
   /**
-   * The key with this id; undefined if the issuer has none. The same object for as long as the key does not change.
+   * Returns the key with this id; undefined if the issuer has none. It is the same object until the key changes.
    * @throws unavailable if the id is not in the cache and the key set could not be fetched
    */
   key(kid: string): Promise<VerificationKey | undefined>;
@@ -27,11 +27,11 @@ const cooldownMs = 30_000;
 const retryMs = 1_000;
 
 interface CachedKeySet {
-  /** By their text. */
+  /** All keys as they were read, by their text; undefined: not a key for access tokens. */
   readonly read: ReadonlyMap<string, VerificationKey | UnusableKey | undefined>;
-  /** By key id. */
+  /** The usable keys, by key id. */
   readonly keys: ReadonlyMap<string, VerificationKey>;
-  /** Those that were passed over, by their text. */
+  /** The keys that were passed over, by their text. */
   readonly unusable: ReadonlyMap<string, UnusableKey>;
   readonly at: number;
 }
@@ -50,7 +50,7 @@ export function createKeySet({
   /** The last fetch, whether it failed or not. */
   let last: { readonly at: number; readonly failure?: unknown } | undefined;
 
-  /** Also true if the clock was set back: that must not stop fetching. */
+  /** Whether so much time has passed; true also if the clock was set back, which must not stop fetching. */
   const hasPassed = (since: number, ms: number) => clock.now() < since || clock.now() - since >= ms;
 
   /** Never rejects: the result is in `last`. */
@@ -59,7 +59,7 @@ export function createKeySet({
       const before = cached?.unusable;
       cached = { ...readKeys(await fetchKeySet(issuer), cached), at: clock.now() };
       last = { at: clock.now() };
-      // Logged once, not at each fetch.
+      // Each key is logged once, and not at each fetch.
       for (const [text, { kid, reason }] of cached.unusable) {
         if (!before?.has(text)) logger.warn({ issuer, kid, reason }, "A key of the issuer is passed over");
       }

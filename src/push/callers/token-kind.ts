@@ -1,10 +1,10 @@
-/** Tells access tokens from the other tokens that an issuer signs with the same keys. */
+/** Distinguishes access tokens from the other tokens that an issuer signs with the same keys. */
 import type { JWTPayload } from "jose";
 
 /**
- * What the header's `typ` says (RFC 7515 section 4.1.9: in any case, with or without `application/`): `access` is
- * the type of RFC 9068, by which nothing but an access token is marked; `any` is JWT or none; undefined is another
- * type, which cannot be that of an access token.
+ * The kind of token by the header's `typ` (RFC 7515 section 4.1.9: in any case, with or without `application/`).
+ * @returns `access` for the type of RFC 9068, which only access tokens have; `any` for JWT or no type; undefined for
+ *   another type, which cannot be that of an access token
  */
 export function kindOfType(typ: unknown): "access" | "any" | undefined {
   if (typ === undefined) return "any";
@@ -14,12 +14,14 @@ export function kindOfType(typ: unknown): "access" | "any" | undefined {
   return type === "jwt" ? "any" : undefined;
 }
 
-/** Claims of ID tokens (OpenID Connect Core sections 2 and 3.3.2.11), and of logout and other event tokens (RFC 8417). */
+/**
+ * Claims of ID tokens (OpenID Connect Core sections 2 and 3.3.2.11) and of logout and other event tokens (RFC 8417).
+ */
 const otherClaims = ["at_hash", "c_hash", "s_hash", "events"];
 
 /**
- * Bound to a key of the sender (RFC 9449 section 6, RFC 8705 section 3), which must prove that it has the key. Push
- * cannot check such a proof, and taken without one the token would be good for whoever stole it.
+ * The claim of a token that is bound to a key of its sender (RFC 9449 section 6, RFC 8705 section 3), who must prove to
+ * have the key. Push cannot check such a proof, and without it anybody who stole the token could use it.
  */
 const senderConstraint = "cnf";
 

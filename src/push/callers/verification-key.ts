@@ -1,4 +1,4 @@
-/** Which of the keys that an issuer publishes can verify access tokens, and with which algorithms. */
+/** The keys of an issuer's key set that can verify access tokens, and their algorithms. */
 import { createPublicKey, type JsonWebKey, type KeyObject } from "node:crypto";
 import { rsaWeakness } from "../../platform/crypto/rsa.ts";
 

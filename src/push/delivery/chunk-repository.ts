@@ -13,11 +13,11 @@ import {
   type Reader,
   UnexpectedValueError,
 } from "../../platform/database/readers.ts";
-import { computed, prepared, rawRows, rows, selection } from "../../platform/database/statements.ts";
+import { computed, epochMs, prepared, rawRows, rows, selection } from "../../platform/database/statements.ts";
 import type { Job } from "../../platform/messaging/jobs.ts";
 import { type DeliveryJob, lastPriority } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
-import { deliveryChunks, devices, notifications, providerPaces } from "../schema.ts";
+import { deliveryChunks, devices, notifications, providerStates } from "../schema.ts";
 import { lockPauses, shortenPause, wholeProvider } from "./provider-pauses.ts";
 
 /** What became of a chunk's devices, over all attempts. */
@@ -81,13 +81,11 @@ interface RefusedChunk {
   readonly requeueInMs: number | undefined;
 }
 
-const millis = (moment: SQL) => sql`(extract(epoch from ${moment}) * 1000)::float8`;
-
 const chunk = names(deliveryChunks);
 const c = names(deliveryChunks, "c");
 const d = names(devices, "d");
 const n = names(notifications, "n");
-const p = names(providerPaces, "p");
+const p = names(providerStates, "p");
 
 /** What of a job decides whether it may take a chunk. */
 type ChunkJob = Pick<Job<DeliveryJob>, "id" | "retryCount" | "priority" | "data">;
@@ -122,7 +120,7 @@ const takenChunk = selection({
   devices: computed(integer, sql`cardinality(${c.deviceIds})`),
   retries: c.retries,
   reason: c.reason,
-  ageMs: computed(number, millis(sql`now() - ${c.firstAttemptAt}`)),
+  ageMs: computed(number, epochMs(sql`now() - ${c.firstAttemptAt}`)),
   comesLast: c.comesLast,
 });
 const chunkNotification = selection({
@@ -130,8 +128,8 @@ const chunkNotification = selection({
   title: n.title,
   message: n.message,
   image: n.image,
-  expiresAt: computed(number, millis(n.expiresAt)),
-  acceptedAt: computed(number, millis(n.acceptedAt)),
+  expiresAt: computed(number, epochMs(n.expiresAt)),
+  acceptedAt: computed(number, epochMs(n.acceptedAt)),
 });
 /** The provider's row; nulls if the provider has no row yet. */
 const providerRate = selection({ share: p.share });
@@ -144,7 +142,7 @@ const updateTaken = prepared(
     update ${deliveryChunks} c
     set ${chunk.state} = 'SENDING', ${chunk.jobTry} = ${jobTry}::int, ${chunk.attempt} = ${c.attempt} + 1,
       ${chunk.firstAttemptAt} = coalesce(${c.firstAttemptAt}, now()), ${chunk.updatedAt} = now()
-    from ${notifications} n left join ${providerPaces} p on ${isProvider(provider)}
+    from ${notifications} n left join ${providerStates} p on ${isProvider(provider)}
     where ${c.id} = ${id}::bigint and ${c.provider} = ${provider} and ${mayTake(c, jobId, jobTry)}
       and ${n.id} = ${c.notificationId} and ${n.state} not in ('PAUSED', 'CANCELLED') and ${n.expiresAt} > now()
       and (${p.pausedUntil} is null or ${p.pausedUntil} <= now())
@@ -192,7 +190,7 @@ const selectDevices = prepared(["provider", "id"], ({ provider, id }) => {
     select ${foundDevice}
     from ${deliveryChunks} c cross join unnest(${c.deviceIds}) with ordinality as chosen (chosen_id, nth)
       cross join lateral (
-        select ${device.id}, ${device.userId}, ${device.token}, ${millis(device.renewedAt)} as renewed from ${devices}
+        select ${device.id}, ${device.userId}, ${device.token}, ${epochMs(device.renewedAt)} as renewed from ${devices}
         where ${device.id} = chosen_id and ${device.provider} = ${provider} and ${device.expiresAt} > now() offset 0
       ) d
     where ${c.id} = ${id}::bigint

@@ -9,19 +9,26 @@ import { confirmCommit } from "../../platform/database/confirm.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, integer, number } from "../../platform/database/readers.ts";
-import { computed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import {
+  computed,
+  epochMs,
+  prepared,
+  rowCount,
+  rows,
+  selection,
+} from "../../platform/database/statements.ts";
 import type { DeadDevice } from "../devices/remove-dead.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";
-import { deadReports, devices, notifications, providerAnswers, providerPaces } from "../schema.ts";
+import { deadReports, devices, notifications, providerAnswers, providerStates } from "../schema.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
-import { insertPace, wholeProvider } from "./provider-pauses.ts";
+import { insertProviderState, wholeProvider } from "./provider-pauses.ts";
 import { userHash } from "./user-hash.ts";
 
 const report = names(deadReports);
 const owned = names(devices);
 const answer = names(providerAnswers);
-const pace = names(providerPaces);
+const providerState = names(providerStates);
 
 /** How long the safety stop looks back at most. */
 const memory = sql`interval '1 day'`;
@@ -84,7 +91,7 @@ export async function recordAnswers(
   );
 }
 
-const held = selection({ isHeld: computed(boolean, sql`${pace.removalsHeldAt} is not null`) });
+const held = selection({ isHeld: computed(boolean, sql`${providerState.removalsHeldAt} is not null`) });
 const stopped = selection({
   users: computed(integer, sql`judged.users`),
   deadUsers: computed(integer, sql`judged.dead_users`),
@@ -118,19 +125,19 @@ export async function recordDead(
       ${report.reportedAt} = case when known.${report.state} = 'REMOVED' then now() else known.${report.reportedAt} end,
       ${report.userId} = case when known.${report.state} = 'REMOVED' then excluded.${report.userId} else known.${report.userId} end,
       ${report.state} = case when known.${report.state} = 'REMOVED' then 'WAITING' else known.${report.state} end`);
-  await insertPace(tx, provider, wholeProvider);
+  await insertProviderState(tx, provider, wholeProvider);
   const stoppedAt = await holdIfTooMany(tx, provider, limits);
   if (stoppedAt) return { isHeld: true, stoppedAt };
   const [state] = await rows(
     tx,
     held,
-    sql`select ${held} from ${providerPaces} where ${isWholeProvider(provider)}`,
+    sql`select ${held} from ${providerStates} where ${isWholeProvider(provider)}`,
   );
   return { isHeld: state?.isHeld ?? false, stoppedAt: undefined };
 }
 
 const isWholeProvider = (provider: ProviderName) =>
-  sql`${pace.provider} = ${provider} and ${pace.service} = ${wholeProvider}`;
+  sql`${providerState.provider} = ${provider} and ${providerState.service} = ${wholeProvider}`;
 
 /**
  * Stops the removals of the provider if it reports too many dead. Users are only told apart if the answers, counted as
@@ -172,9 +179,9 @@ async function holdIfTooMany(
         select count(*)::int as users, (count(*) filter (where is_dead))::int as dead_users
         from (select is_dead from one_each order by nth desc, one limit ${judgedUsers}::int) as last_users
       )
-      update ${providerPaces} set ${pace.removalsHeldAt} = now()
+      update ${providerStates} set ${providerState.removalsHeldAt} = now()
       from judged
-      where ${isWholeProvider(provider)} and ${pace.removalsHeldAt} is null
+      where ${isWholeProvider(provider)} and ${providerState.removalsHeldAt} is null
         and case when judged.dead_users * 100 > judged.users * ${maxDeadPercent}::int then (
           select count(distinct ${report.userId}) from ${deadReports}
           where ${report.provider} = ${provider} and ${report.state} <> 'CONFIRMED'
@@ -201,7 +208,7 @@ export async function markRemovalStopped(db: Database, notificationId: string): 
 
 const due = selection({
   deviceId: report.deviceId,
-  asOf: computed(number, sql`(extract(epoch from ${report.asOf}) * 1000)::float8`),
+  asOf: computed(number, epochMs(report.asOf)),
 });
 
 /** Devices that one step removes. */
@@ -229,8 +236,8 @@ export function removeDue(
           ${report.state} = 'CONFIRMED'
           or ${report.state} = 'WAITING' and ${report.reportedAt} <= now() - make_interval(secs => ${removalDelaySeconds}::int)
             and not exists (
-              select from ${providerPaces}
-              where ${isWholeProvider(provider)} and ${pace.removalsHeldAt} is not null))
+              select from ${providerStates}
+              where ${isWholeProvider(provider)} and ${providerState.removalsHeldAt} is not null))
         order by ${report.deviceId} limit ${batchSize}::int for update skip locked`,
     );
     if (found.length === 0) return false;
@@ -252,9 +259,9 @@ export async function forgetOld(db: Database, provider: ProviderName): Promise<v
     delete from ${providerAnswers} where ${answer.provider} = ${provider} and ${answer.at} < now() - ${memory}`);
   // Clients name the origins of browsers' push services: those that were paused long ago are not kept.
   await db.execute(sql`
-    delete from ${providerPaces}
-    where ${pace.provider} = ${provider} and ${pace.service} <> ${wholeProvider}
-      and greatest(${pace.pausedUntil}, ${pace.since}) < now() - ${memory}`);
+    delete from ${providerStates}
+    where ${providerState.provider} = ${provider} and ${providerState.service} <> ${wholeProvider}
+      and greatest(${providerState.pausedUntil}, ${providerState.since}) < now() - ${memory}`);
 }
 
 /**
@@ -276,7 +283,7 @@ export function decideRemovals(
     );
     if (decided === 0) await confirmCommit(tx);
     await tx.execute(sql`
-      update ${providerPaces} set ${pace.removalsHeldAt} = null
+      update ${providerStates} set ${providerState.removalsHeldAt} = null
       where ${isWholeProvider(provider)}`);
     await tx.execute(sql`delete from ${providerAnswers} where ${answer.provider} = ${provider}`);
     return decided;

@@ -8,7 +8,7 @@ import type { Database, Reads } from "../../platform/database/database.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { Metrics } from "../../platform/observability/metrics.ts";
-import { type DeliveryJob, deadLetterQueue, deliveryQueue, lastPriority, type PlanJob } from "../database.ts";
+import { type DeliveryJob, deliveryQueue, failedJobQueue, lastPriority, type PlanJob } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import type { PushProvider } from "../providers/provider.ts";
 import type { RemoveDeadDevices } from "./dead-reports.ts";
@@ -50,7 +50,7 @@ interface Dependencies {
   readonly completeIfDone: CompleteIfDone;
   readonly removeDeadDevices: RemoveDeadDevices;
   /** Handles a job of any queue that failed for good. */
-  readonly handleDeadLetter: (job: Job<DeliveryJob | PlanJob>, stopping: AbortSignal) => Promise<void>;
+  readonly handleFailedJob: (job: Job<DeliveryJob | PlanJob>, stopping: AbortSignal) => Promise<void>;
   /** Milliseconds between polls of a queue that was empty. */
   readonly idleMs?: number;
 }
@@ -68,7 +68,7 @@ export function startDelivery(dependencies: Dependencies): Loop {
     settings,
     random = Math.random,
     logger,
-    handleDeadLetter,
+    handleFailedJob,
   } = dependencies;
   const { completeIfDone, removeDeadDevices } = dependencies;
   const { maxPerSecond, rampSeconds, maxDeadPercent, removalDelaySeconds, imageBaseUrl } = settings;
@@ -99,7 +99,7 @@ export function startDelivery(dependencies: Dependencies): Loop {
       ...{ db, providers: [...providers.keys()], removeDeadDevices, logger },
       limits: { ...rules, maxDeadPercent, removalDelaySeconds },
     }),
-    jobs.work<DeliveryJob | PlanJob>({ queue: deadLetterQueue, handle: handleDeadLetter, ...idle }),
+    jobs.work<DeliveryJob | PlanJob>({ queue: failedJobQueue, handle: handleFailedJob, ...idle }),
   );
   return {
     async stop() {

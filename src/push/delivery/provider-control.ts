@@ -3,11 +3,11 @@ import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, integer, nullable, oneOf, text } from "../../platform/database/readers.ts";
-import { computed, rows, selection } from "../../platform/database/statements.ts";
+import { computed, isoTime, rows, selection } from "../../platform/database/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { providerNotFound } from "../errors.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
-import { deadReports, providerPaces } from "../schema.ts";
+import { deadReports, providerStates } from "../schema.ts";
 import { causes } from "./breaker.ts";
 import { decideRemovals } from "./dead-reports.ts";
 import { endPauses, wholeProvider } from "./provider-pauses.ts";
@@ -46,20 +46,19 @@ export interface ProviderControl {
   decideRemovals(provider: ProviderName, decision: "confirm" | "discard"): Promise<ProviderStatus>;
 }
 
-const pace = names(providerPaces);
+const providerState = names(providerStates);
 const report = names(deadReports);
-const iso = (moment: unknown) => sql`to_char(${moment} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 const provider = oneOf(providerNames);
 
 const row = selection({
-  provider: computed(provider, pace.provider),
-  service: pace.service,
-  cause: computed(nullable(oneOf(causes)), pace.cause),
-  reason: pace.reason,
-  since: computed(text, iso(pace.since)),
-  isPaused: computed(boolean, sql`coalesce(${pace.pausedUntil} > now(), false)`),
-  pausedUntil: computed(nullable(text), iso(pace.pausedUntil)),
-  heldSince: computed(nullable(text), iso(pace.removalsHeldAt)),
+  provider: computed(provider, providerState.provider),
+  service: providerState.service,
+  cause: computed(nullable(oneOf(causes)), providerState.cause),
+  reason: providerState.reason,
+  since: computed(text, isoTime(providerState.since)),
+  isPaused: computed(boolean, sql`coalesce(${providerState.pausedUntil} > now(), false)`),
+  pausedUntil: computed(nullable(text), isoTime(providerState.pausedUntil)),
+  heldSince: computed(nullable(text), isoTime(providerState.removalsHeldAt)),
 });
 const waiting = selection({
   provider: computed(provider, report.provider),
@@ -72,13 +71,13 @@ export function createProviderControl({
   providers,
 }: {
   readonly db: Database;
-  readonly jobs: Pick<Jobs, "hasten">;
+  readonly jobs: Pick<Jobs, "makeDue">;
   /** Those in use. */
   readonly providers: readonly ProviderName[];
 }): ProviderControl {
   async function list(): Promise<ProviderStatus[]> {
     const [found, reports] = await Promise.all([
-      rows(db, row, sql`select ${row} from ${providerPaces} order by ${pace.service}`),
+      rows(db, row, sql`select ${row} from ${providerStates} order by ${providerState.service}`),
       rows(
         db,
         waiting,

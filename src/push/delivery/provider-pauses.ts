@@ -12,14 +12,14 @@ import { computed, prepared, rowCount, rows, selection } from "../../platform/da
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { deliveryQueue, waitingForAnswer, waitingForProvider } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
-import { providerAnswers, providerPaces } from "../schema.ts";
+import { providerAnswers, providerStates } from "../schema.ts";
 import { causes, type Failure, type SharedState } from "./breaker.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
 
 /** The service of a provider that is one service, and the rate of every provider. */
 export const wholeProvider = "";
 
-const columns = names(providerPaces);
+const columns = names(providerStates);
 const answer = names(providerAnswers);
 
 /** No pause lasts longer. A row with a longer one was written before the database's clock was set back. */
@@ -38,7 +38,7 @@ const remaining = selection({ service: columns.service, pausedMs });
 
 const selectShared = prepared(
   ["provider"],
-  ({ provider }) => sql`select ${shared} from ${providerPaces} where ${columns.provider} = ${provider}`,
+  ({ provider }) => sql`select ${shared} from ${providerStates} where ${columns.provider} = ${provider}`,
 );
 
 const answered = selection({
@@ -54,7 +54,7 @@ const selectAnswered = prepared(
 /** Shortens a pause that is longer than the longest one. Called wherever a pause keeps a chunk from being sent. */
 export async function shortenPause(db: Database, provider: ProviderName): Promise<void> {
   await db.execute(sql`
-    update ${providerPaces} set ${columns.pausedUntil} = now() + ${maxPause}
+    update ${providerStates} set ${columns.pausedUntil} = now() + ${maxPause}
     where ${columns.provider} = ${provider} and ${columns.pausedUntil} > now() + ${maxPause}`);
 }
 
@@ -75,7 +75,7 @@ export async function lockPauses(
     tx,
     remaining,
     sql`
-      select ${remaining} from ${providerPaces}
+      select ${remaining} from ${providerStates}
       where ${columns.provider} = ${provider} and ${columns.service} = any(${locked}::text[])
       order by ${columns.service} ${isWrite ? sql`for no key update` : sql`for share`}`,
   );
@@ -86,11 +86,11 @@ export async function lockPauses(
 /** Makes the jobs due that wait for a pause of the provider, or for an answer. */
 async function releaseWaiting(
   tx: Database,
-  jobs: Pick<Jobs, "hasten">,
+  jobs: Pick<Jobs, "makeDue">,
   provider: ProviderName,
 ): Promise<void> {
   for (const waits of [waitingForProvider, waitingForAnswer])
-    await jobs.hasten(tx, deliveryQueue(provider), waits);
+    await jobs.makeDue(tx, deliveryQueue(provider), waits);
 }
 
 /**
@@ -99,7 +99,7 @@ async function releaseWaiting(
  */
 export function endPauses(
   db: Database,
-  jobs: Pick<Jobs, "hasten">,
+  jobs: Pick<Jobs, "makeDue">,
   provider: ProviderName,
   service?: string,
 ): Promise<number> {
@@ -107,7 +107,7 @@ export function endPauses(
     const ended = await rowCount(
       tx,
       sql`
-        update ${providerPaces} set ${columns.pausedUntil} = null, ${columns.since} = clock_timestamp()
+        update ${providerStates} set ${columns.pausedUntil} = null, ${columns.since} = clock_timestamp()
         where ${columns.provider} = ${provider} and ${columns.pausedUntil} > clock_timestamp()
           and ${service === undefined ? sql`true` : sql`${columns.service} = ${service}`}
         returning 1 as one`,
@@ -127,7 +127,7 @@ interface Pause extends SharedState {
 
 interface Dependencies {
   readonly db: Database;
-  readonly jobs: Pick<Jobs, "hasten">;
+  readonly jobs: Pick<Jobs, "makeDue">;
   readonly provider: ProviderName;
   readonly rules: DeliveryRules;
   readonly random: Random;
@@ -166,11 +166,11 @@ export class ProviderPauses {
     const isService = sql`${columns.provider} = ${provider} and ${columns.service} = ${service}`;
     const missing = () => new Error(`the row of ${provider} in provider_paces is missing`);
     return db.transaction(async (tx) => {
-      await insertPace(tx, provider, service);
+      await insertProviderState(tx, provider, service);
       const [now] = await rows(
         tx,
         current,
-        sql`select ${current} from ${providerPaces} where ${isService} for update`,
+        sql`select ${current} from ${providerStates} where ${isService} for update`,
       );
       if (!now) throw missing();
       const isNew = now.pausedMs === 0;
@@ -185,7 +185,7 @@ export class ProviderPauses {
         tx,
         current,
         sql`
-          update ${providerPaces}
+          update ${providerStates}
           set ${columns.failures} = ${failures}::int, ${columns.share} = ${share}::real, ${columns.reason} = ${reason},
             ${columns.cause} = case when ${isNew}::boolean then ${why}::text else ${columns.cause} end,
             ${columns.since} = case when ${isNew}::boolean then clock_timestamp() else ${columns.since} end,
@@ -207,7 +207,7 @@ export class ProviderPauses {
   /** The provider, which had answered nobody for a while, answers: what waits for that is tried at once. */
   recordAnswer(): Promise<void> {
     const { db, jobs, provider } = this.#deps;
-    return jobs.hasten(db, deliveryQueue(provider), waitingForAnswer);
+    return jobs.makeDue(db, deliveryQueue(provider), waitingForAnswer);
   }
 
   /** Ends a refusal that a self-test shows to be over. @returns whether there was one */
@@ -221,7 +221,7 @@ export class ProviderPauses {
       const changed = await rowCount(
         tx,
         sql`
-          update ${providerPaces}
+          update ${providerStates}
           set ${columns.failures} = 0, ${columns.pausedUntil} = null, ${columns.cause} = null,
             ${columns.reason} = null, ${columns.since} = clock_timestamp()
           where ${columns.provider} = ${provider} and ${columns.failures} > 0 and ${which}
@@ -234,9 +234,13 @@ export class ProviderPauses {
 }
 
 /** Inserts the row of a service that has none. */
-export async function insertPace(db: Database, provider: ProviderName, service: string): Promise<void> {
+export async function insertProviderState(
+  db: Database,
+  provider: ProviderName,
+  service: string,
+): Promise<void> {
   await db.execute(sql`
-    insert into ${providerPaces} (${columns.provider}, ${columns.service}, ${columns.nextAt}, ${columns.share},
+    insert into ${providerStates} (${columns.provider}, ${columns.service}, ${columns.nextAt}, ${columns.share},
       ${columns.failures})
     values (${provider}, ${service}, clock_timestamp(), 1, 0)
     on conflict (${columns.provider}, ${columns.service}) do nothing`);

@@ -15,9 +15,9 @@ import {
   selection,
 } from "../../platform/database/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
-import { providerPaces } from "../schema.ts";
+import { providerStates } from "../schema.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
-import { insertPace, wholeProvider } from "./provider-pauses.ts";
+import { insertProviderState, wholeProvider } from "./provider-pauses.ts";
 
 /** Messages that may be sent, evenly from `startMs` to `endMs` from now. */
 export interface Reservation {
@@ -26,8 +26,8 @@ export interface Reservation {
   readonly endMs: number;
 }
 
-const columns = names(providerPaces);
-const p = names(providerPaces, "p");
+const columns = names(providerStates);
+const p = names(providerStates, "p");
 
 /** No reservation reaches farther ahead. A row with more was written before the database's clock was set back. */
 const maxReservationAhead = sql`interval '60 seconds'`;
@@ -77,13 +77,13 @@ export class ProviderRateLimiter {
     });
     // The clock is read once the row is ours: what has passed during the wait for it is nobody's any more.
     const held = sql`
-      select from ${providerPaces}
+      select from ${providerStates}
       where ${columns.provider} = ${provider} and ${columns.service} = ${wholeProvider} for update`;
     const next = await this.#row(
       db,
       reserved,
       sql`
-        update ${providerPaces} p
+        update ${providerStates} p
         set ${columns.nextAt} = case
             when ${p.nextAt} > t.at + ${maxReservationAhead} then t.at + make_interval(secs => ${lengthMs} / 1000)
             else greatest(${p.nextAt}, t.at) + make_interval(secs => ${lengthMs} / 1000) end
@@ -98,7 +98,7 @@ export class ProviderRateLimiter {
   async raiseRate(): Promise<void> {
     const { db, provider, rules } = this.#deps;
     await db.execute(sql`
-      update ${providerPaces} set ${columns.share} = least(1, ${columns.share} + ${rules.shareStep}::real)
+      update ${providerStates} set ${columns.share} = least(1, ${columns.share} + ${rules.shareStep}::real)
       where ${columns.provider} = ${provider} and ${columns.service} = ${wholeProvider} and ${columns.share} < 1`);
   }
 
@@ -106,7 +106,7 @@ export class ProviderRateLimiter {
   async #row<F extends Fields>(db: Database, selected: Selection<F>, statement: SQL): Promise<RowOf<F>> {
     const [row] = await rows(db, selected, statement);
     if (row) return row;
-    await insertPace(db, this.#deps.provider, wholeProvider);
+    await insertProviderState(db, this.#deps.provider, wholeProvider);
     const [made] = await rows(db, selected, statement);
     if (!made) throw new Error(`the row of ${this.#deps.provider} in provider_paces is missing`);
     return made;

@@ -4,11 +4,11 @@
  */
 import { sql } from "drizzle-orm";
 import { untraced } from "../../platform/base/tracing.ts";
-import type { Executor } from "../../platform/database/database.ts";
+import { arrayLiteral, type Executor } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { nullable, oneOf } from "../../platform/database/readers.ts";
 import { computed, prepared, rows, selection } from "../../platform/database/statements.ts";
-import { deliveryChunks, notifications, providerPaces } from "../schema.ts";
+import { deliveryChunks, notifications, providerStates } from "../schema.ts";
 
 /**
  * Why the sending of a chunk must stop. `lost`: another worker has the chunk. `notification`: it is paused, cancelled
@@ -27,7 +27,7 @@ interface Watched {
 
 const c = names(deliveryChunks, "c");
 const n = names(notifications, "n");
-const p = names(providerPaces, "p");
+const p = names(providerStates, "p");
 
 const watchedChunk = selection({
   id: c.id,
@@ -46,7 +46,7 @@ const selectWatched = prepared(
   ({ ids }) => sql`
     select ${watchedChunk}
     from ${deliveryChunks} c join ${notifications} n on ${n.id} = ${c.notificationId}
-      left join ${providerPaces} p on ${p.provider} = ${c.provider} and ${p.service} = ''
+      left join ${providerStates} p on ${p.provider} = ${c.provider} and ${p.service} = ''
     where ${c.id} = any(${ids}::bigint[])`,
 );
 
@@ -83,7 +83,7 @@ export class Watch {
     const watched = [...this.#watched];
     const asOf = performance.now();
     if (watched.length === 0) return;
-    const ids = `{${watched.map(({ id }) => id).join(",")}}`;
+    const ids = arrayLiteral(watched.map(({ id }) => id));
     const found = await rows(this.#db, watchedChunk, selectWatched({ ids }));
     const byId = new Map(found.map((row) => [row.id, row]));
     for (const one of watched) {

@@ -17,22 +17,22 @@ interface Registration {
   readonly userId: string;
   readonly provider: ProviderName;
   readonly token: string;
-  /** What the provider knows the device by, in whatever spelling of its token. */
+  /** The device's identity at its provider, which is the same for each spelling of its token. */
   readonly identity: string;
   readonly expiresAt: Date;
-  /** Undefined: unchanged for a known token, UTC for a new one. */
+  /** The place of the device; undefined: unchanged for a known token, UTC for a new one. */
   readonly place: DevicePlace | undefined;
 }
 
-/** What the app has said of the user's offset from UTC. */
+/** The user's offset from UTC, as the app has given it. */
 interface DevicePlace {
-  /** Minutes; in a time zone, those at the time of the registration. */
+  /** Minutes; for a time zone, its offset at the time of the registration. */
   readonly utcOffset: number;
-  /** The name of the zone, if the app has said one. */
+  /** The name of the time zone; null if the app has given an offset. */
   readonly timeZone: string | null;
 }
 
-/** The hash of a device's identity, by which its row is found, in hexadecimal: both database drivers send text alike. */
+/** The hash of a device's identity, by which its row is found; in hexadecimal, as both drivers send text alike. */
 export function hashOf(identity: string): string {
   return createHash("sha256").update(identity).digest("hex");
 }
@@ -41,7 +41,7 @@ const { id, userId, provider, token, tokenHash, utcOffset, timeZone, expiresAt, 
   names(devices);
 const deviceId = sql`${id}::text`;
 
-/** The event of a registered token, for each row of `from`, which has the columns of a device. */
+/** The statement that writes the event of a registered token for each row of `from`, which has a device's columns. */
 function registered(from: SQL): SQL {
   return recordEvent(PushEvents.tokenRegistered, { userId, deviceId, provider, utcOffset }, { from });
 }
@@ -86,7 +86,8 @@ const updateKnown = prepared(parameters, (parameter) => {
 
 /**
  * Renews a known token, in one statement. A token of another user becomes this user's, with an event for each of the
- * two users. @returns whether it was another user's; undefined if the token is not known
+ * two users.
+ * @returns whether it was another user's; undefined if the token is not known
  */
 export async function renew(
   db: Database,
@@ -130,10 +131,10 @@ function valuesOf(registration: Registration, now: Date) {
   };
 }
 
-/** The devices of a user that were renewed before this many others, for `removeDevices`. */
+/** A query for `removeDevices`: the devices of a user apart from the last renewed. @param most how many stay */
 export function beyondNewest(user: string, most: number): SQL {
   const newestFirst = sql`order by ${renewedAt} desc, ${id} desc`;
-  // What is renewed while this waits for its row is compared again, and stays.
+  // A device that is renewed while this waits for its row is compared again, and stays.
   return sql`
     select ${id} as chosen_id from ${devices}
     where ${userId} = ${user} and (${renewedAt}, ${id}) < (

@@ -18,7 +18,7 @@ import { zoneTime } from "./time-zone.ts";
 export interface DeviceToSave {
   readonly token: string;
   readonly expiration: Date;
-  /** Default: the deployment's default provider. */
+  /** The deployment's default provider unless given. */
   readonly provider?: ProviderName;
   /** Minutes east of UTC, or the name of a time zone. Undefined: UTC for a new token, unchanged for a known one. */
   readonly utcOffset: number | string | undefined;
@@ -26,8 +26,8 @@ export interface DeviceToSave {
 
 export interface Devices {
   /**
-   * Stores or renews a token. A token of another user becomes the caller's. There is always one row for each device,
-   * in whatever spelling its token is saved; if several users save it at once, it belongs to the last of them.
+   * Stores or renews a token. A token of another user becomes the caller's. A device always has one row, whatever
+   * spelling of its token is saved; if several users save it at once, it belongs to the last of them.
    * @throws invalid_request
    */
   save(userId: string, device: DeviceToSave): Promise<void>;
@@ -43,17 +43,17 @@ interface Dependencies {
   /** The providers in use. */
   readonly providers: ReadonlyMap<ProviderName, Pick<PushProvider, "tokenProblem" | "deviceOf">>;
   readonly defaultProvider: ProviderName;
-  /** Devices that a user may have; the one that was renewed longest ago gives way to another. */
+  /** The most devices of a user; a further one replaces the one that was renewed longest ago. */
   readonly maxPerUser: number;
 }
 
-/** Longest token, in characters. */
+/** The most characters of a token. */
 const longestToken = 4096;
-/** Years have four digits, as in the documents and in what the database is sent. What is later expires then. */
+/** The latest expiration, as years have four digits in the documents and in statements; a later one is set to this. */
 const latestExpiration = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
-/** Tries to save a token; another one is needed only if the token was registered or removed at that moment. */
+/** The most tries to save a token; another is needed only if it was registered or removed at that moment. */
 const maxRounds = 20;
-/** Devices that one statement removes. */
+/** The most devices that one statement removes. */
 const batchSize = 1_000;
 
 const device = names(devices);
@@ -61,7 +61,7 @@ const device = names(devices);
 export function createDevices({ db, clock, providers, defaultProvider, maxPerUser }: Dependencies): Devices {
   const keptBy = (provider: ProviderName, token: string): KeptToken =>
     providers.get(provider)?.deviceOf?.(token) ?? { token, identity: token };
-  /** What each provider would know the token by. */
+  /** The identities that the token would have at each provider. */
   const identitiesOf = (token: string): string[] => [
     token,
     ...[...providers].flatMap(([name, provider]) =>
@@ -131,14 +131,14 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
   };
 }
 
-/** The ids of the next devices, locked in their order. */
+/** A query for the ids of the next devices, which it locks in their order. */
 function chosen(which: SQL): SQL {
   return sql`
     select ${device.id} as chosen_id from ${devices}
     where ${which} order by ${device.id} limit ${batchSize} for update`;
 }
 
-/** What is wrong with the token for every provider, or for the database; undefined if nothing is. */
+/** The reason why no provider, or not the database, can have the token; undefined if there is none. */
 function textProblem(token: string): string | undefined {
   // Characters are code points, as in the documents: at most the number of code units, and at least half of it.
   const tooLong =

@@ -1,6 +1,7 @@
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
+import { planLock } from "../plan-lock.ts";
 import { deadReports, devices, historyUsers } from "../schema.ts";
 import { removeDevices } from "./remove-devices.ts";
 
@@ -10,7 +11,7 @@ const report = names(deadReports);
 
 /**
  * Seconds by which the clock of a push process may be ahead of that of the auth service. A device that was renewed so
- * shortly after the deletion may be the deleted user's, and goes; its app registers it again.
+ * shortly after the deletion may be the deleted user's, so it is removed; its app registers it again.
  */
 const clockSeconds = 60;
 
@@ -20,19 +21,18 @@ const clockSeconds = 60;
  * @param tx a transaction
  */
 export async function forgetUser(tx: Database, userId: string, deletedAt: Date): Promise<void> {
-  // No planning step may run meanwhile: it could write history for a device that it read before. The lock must be
-  // acquired before the next statement takes its snapshot.
-  await tx.execute(sql`select pg_advisory_xact_lock(hashtext('push.plan'))`);
+  // A step of planning that ran meanwhile could write history for a device that it read before.
+  await planLock.exclusive(tx);
   const chosen = sql`
     select ${device.id} as chosen_id from ${devices}
     where ${device.userId} = ${userId}
       and ${device.renewedAt} <= ${deletedAt.toISOString()}::timestamptz + ${clockSeconds}::int * interval '1 second'
     order by ${device.id} for update`;
-  // The reports first, as where dead devices are removed, to avoid deadlocks; and after the lock: who holds a
-  // notification that a step of planning waits for may wait for a report.
+  // The reports come before the devices, as they do where dead devices are removed, so that there is no deadlock. They
+  // come after the lock, as the holder of a notification that a step of planning waits for may wait for a report.
   await tx.execute(sql`delete from ${deadReports} where ${report.userId} = ${userId}`);
   await removeDevices(tx, chosen, "IDENTITY_DELETED");
-  // Without the number nothing tells whose the bits and views are, and it is not given again. They go with their age:
-  // there may be many, and planning waits.
+  // Without this row the bits and views are nobody's, as a number is never given again. They are removed by age: there
+  // may be many, and planning waits for this transaction.
   await tx.execute(sql`delete from ${historyUsers} where ${user.userId} = ${userId}`);
 }

@@ -1,6 +1,7 @@
 import { getTableName, sql } from "drizzle-orm";
-import type { Database } from "../../platform/database/database.ts";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
+import { epochMs } from "../../platform/database/statements.ts";
 import { devices } from "../schema.ts";
 import { removeDevices } from "./remove-devices.ts";
 
@@ -13,17 +14,18 @@ export interface DeadDevice {
 
 /**
  * Removes dead devices, in the caller's transaction. A device that its app renewed at `asOf` or later is alive and
- * stays. @returns how many were removed
+ * stays.
+ * @returns how many were removed
  */
 export async function removeDeadDevices(tx: Database, dead: readonly DeadDevice[]): Promise<number> {
   if (dead.length === 0) return 0;
-  const ids = `{${dead.map(({ deviceId }) => deviceId).join(",")}}`;
-  const moments = `{${dead.map(({ asOf }) => asOf).join(",")}}`;
+  const ids = arrayLiteral(dead.map(({ deviceId }) => deviceId));
+  const moments = arrayLiteral(dead.map(({ asOf }) => asOf));
   const { id, renewedAt } = names(devices);
   const chosen = sql`
     select ${id} as chosen_id from ${devices}
     join unnest(${ids}::bigint[], ${moments}::float8[]) as report (dead_id, as_of) on ${id} = dead_id
-    where extract(epoch from ${renewedAt})::float8 * 1000 < as_of
+    where ${epochMs(renewedAt)} < as_of
     order by ${id} for update of ${sql.identifier(getTableName(devices))}`;
   return removeDevices(tx, chosen, "DEAD");
 }

@@ -11,8 +11,8 @@ const { id, userId, provider } = names(devices);
 const removal = selection({ count: computed(integer, sql`(select count(*)::int from removed)`) });
 
 /**
- * Removes devices and writes an event for each, in one statement. What a user asks for is confirmed once this resolves,
- * also where nothing was left to be removed.
+ * Removes devices and writes an event for each, in one statement. Once it resolves, the removal is confirmed by the
+ * standbys that commits wait for, also if the devices had been removed before.
  * @param chosen query that returns their ids as `chosen_id`. It must lock the rows in the order of ids: then a device
  *   that is renewed or changes its user at the same time is checked again as it is afterwards, and concurrent
  *   removals of the same devices wait for each other instead of deadlocking

@@ -1,9 +1,9 @@
 /**
- * How often a user may save devices: so many times a minute, which may come at once. An app does so when it starts, so
- * what comes more often is a loop of a broken app, or an attack on the table.
+ * The limit of how often a user may save devices: a number of times a minute, which may come at once. An app saves when
+ * it starts, so more calls are a loop of a broken app, or an attack on the table.
  *
- * It is the Generic Cell Rate Algorithm of ITU-T I.371: of each user only one moment is kept, at which all of the allowance
- * is there again.
+ * The limit follows the Generic Cell Rate Algorithm of ITU-T I.371: only one moment is kept for each user, that at
+ * which the user may again make all calls of a minute at once.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { LRUCache } from "lru-cache";
@@ -14,9 +14,9 @@ import { type Cache, unlessAway } from "../../platform/cache/cache.ts";
 import type { Devices } from "./devices.ts";
 
 const minuteMs = 60_000;
-/** Users that a process counts; of more than that in a minute, the ones who were silent longest begin anew. */
+/** The most users that a process counts; with more in a minute, the counts of those who called longest ago are lost. */
 const maxUsers = 100_000;
-/** Milliseconds by which sums of fractions may be wrong. */
+/** The largest error of a sum of fractions, in milliseconds. */
 const rounding = 0.001;
 
 export interface SaveRate {
@@ -24,7 +24,7 @@ export interface SaveRate {
   take(userId: string): Promise<number>;
 }
 
-/** @returns devices whose `save` throws `too_many_requests` as well, before it has cost anything */
+/** @returns devices whose `save` also throws `too_many_requests`, before it uses the database */
 export function limitSaves(devices: Devices, rate: SaveRate): Devices {
   return {
     ...devices,
@@ -43,8 +43,8 @@ function tooMany(waitMs: number): ServiceError {
 }
 
 /**
- * Each process counts by itself, exactly; behind a load balancer a user has the sum. The limit is there to bound what one
- * user costs, and that bound need not be exact over processes, which would take a write to the database for each call.
+ * The limit of one process, which counts exactly; behind a load balancer a user has the sum of the limits. The limit
+ * bounds the load by one user. To be exact over all processes, it would need a write to the database for each call.
  */
 export function saveRateOfProcess(perMinute: number, clock: Clock): SaveRate {
   const intervalMs = minuteMs / perMinute;
@@ -53,7 +53,7 @@ export function saveRateOfProcess(perMinute: number, clock: Clock): SaveRate {
     async take(userId) {
       const now = clock.now();
       const known = fullAt.get(userId) ?? now;
-      // It is never further away than this, unless the clock was set back.
+      // The moment is never further away than a minute, unless the clock was set back.
       const isCurrent = known > now && known <= now + minuteMs + rounding;
       const next = (isCurrent ? known : now) + intervalMs;
       const waitMs = next - now - minuteMs;
@@ -64,7 +64,7 @@ export function saveRateOfProcess(perMinute: number, clock: Clock): SaveRate {
   };
 }
 
-/** The same in one step of the cache, on its clock. `ARGV`: the milliseconds of a save. Returns the whole ones to wait. */
+/** The same in one script of the cache, by its clock. `ARGV`: milliseconds of a save. Returns milliseconds to wait. */
 const takeScript = `
 local minute, rounding = ${minuteMs}, ${rounding}
 local time = redis.call("TIME")
@@ -77,7 +77,7 @@ if wait > rounding then return math.ceil(wait) end
 redis.call("SET", KEYS[1], string.format("%.3f", next), "PX", math.ceil(next - now))
 return 0`;
 
-/** All processes together. While the cache is away, each of them counts by itself. */
+/** The limit of all processes together. While the cache is away, each process counts by itself. */
 export function sharedSaveRate(cache: Cache, perMinute: number, ofProcess: SaveRate): SaveRate {
   const intervalMs = minuteMs / perMinute;
   return {
@@ -93,12 +93,12 @@ async function takeShared(cache: Pick<Cache, "run">, userId: string, intervalMs:
   return v.parse(v.number(), await cache.run(takeScript, [keyOf(userId)], [intervalMs]));
 }
 
-/** Does once what saves do in a cache. */
-export async function rehearseSaving(cache: Pick<Cache, "run">): Promise<void> {
+/** Runs once the commands that saves run in a cache. @throws if the cache refuses one */
+export async function verifySaveCommands(cache: Pick<Cache, "run">): Promise<void> {
   await takeShared(cache, `rehearsal ${randomUUID()}`, 1);
 }
 
-/** Short, however long the id is. */
+/** The key of a user's count: short, however long the id is. */
 function keyOf(userId: string): string {
   return `saves:${createHash("sha256").update(userId).digest("base64url")}`;
 }

@@ -9,12 +9,13 @@ interface ZoneTime {
   readonly utcOffset: number;
 }
 
-/** Zones change their offsets at quarters of an hour, so an offset is computed once a quarter. */
+/** An offset is computed once in a quarter of an hour, as zones change their offsets at quarters. */
 const quarterMs = 15 * 60 * 1000;
-/** There are about 600 names. */
+/** The offsets computed last, by name. There are about 600 names. */
 const known = new LRUCache<string, ZoneTime & { readonly quarter: number }>({ max: 1_000 });
 
 /**
+ * Looks up a time zone.
  * @param name as in the IANA database, in any case, such as `Europe/Moscow`
  * @param at milliseconds since the epoch; the offset is that of the beginning of this quarter of an hour
  * @returns undefined if there is no such zone

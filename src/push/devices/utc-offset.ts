@@ -21,9 +21,9 @@ function isOffset(value: number): boolean {
 
 /** An integer without leading zeros: `0330` could mean hours and minutes. */
 const integer = /^[+-]?(?:0|[1-9]\d{0,2})$/;
-/** Hours and minutes. Each has a sign, perhaps after `UTC` or `GMT`, then hours, then minutes. */
+/** The patterns of hours and minutes. Each has a sign, perhaps after `UTC` or `GMT`, then hours, then minutes. */
 const clockTimes = [
-  // Only the colon tells `03:00` from an integer, so a sign is not needed: +03:00, +3:00, 03:00, GMT+03:00.
+  // The colon alone distinguishes `03:00` from an integer, so a sign is not needed: +03:00, +3:00, 03:00, GMT+03:00.
   /^((?:UTC|GMT)?[+-])?(\d{1,2}):([0-5]\d)$/,
   // ISO 8601: +0300, +03, UTC+0300.
   /^((?:UTC|GMT)?[+-])(\d{2})([0-5]\d)?$/,

@@ -1,11 +1,11 @@
 /**
- * How the history is kept. A user with entries has a number, and for each notification there is a row for 512 users with
- * consecutive numbers, with a bit for each of them: was it sent to this user? What a user has viewed is a row by itself.
- * So a send to a million users writes 2,000 rows, however large the history is.
+ * How the history is stored. A user with entries has a number. For each notification there is a row for each block of
+ * 512 users with consecutive numbers; a bit for each of these users says whether it was sent to this user. Each view of
+ * an entry is a row of its own. A send to a million users writes 2,000 rows, however large the history is.
  *
- * Users get their numbers with their first entry, those of a step by their offsets and devices. So most users of a block
- * live at one offset and get the same notifications: blocks are full, and a user's block has few rows of others. And a
- * later step, whose devices have ids near to each other, has few blocks.
+ * Users get their numbers with their first entry; the users of a step get them in the order of offsets and devices. So
+ * most users of a block live at one offset and get the same notifications: blocks are full, and a user's block has few
+ * rows of notifications to others. A later step, whose devices have ids near to each other, has few blocks.
  */
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { names } from "../../platform/database/names.ts";
@@ -17,20 +17,20 @@ const block = names(historyBlocks);
 const size = sql.raw(String(blockSize));
 const none = sql`0::bit(${size})`;
 
-/** The block of the user with this number. */
+/** An expression: the block of the user with this number. */
 export const blockOf = (number: SQLWrapper): SQL => sql`(${number} / ${size})::int`;
 
-/** Which of the block's bits is that of the user with this number. */
+/** An expression: the position in the block's bits of the user with this number. */
 export const placeOf = (number: SQLWrapper): SQL => sql`(${number} % ${size})::int`;
 
-/** How many of the block's users got the notification. */
+/** An expression: the number of users with an entry of the notification. */
 export const recipientsOf = (notificationId: SQL): SQL => sql`
   (select coalesce(sum(bit_count(${block.recipientBits})), 0)::int from ${historyBlocks}
   where ${block.notificationId} = ${notificationId})`;
 
 /**
- * The number of the user with this id, for `left join lateral`: `known_number`, null if the user has none yet. `offset 0`
- * makes PostgreSQL look up each user: where it expects more of them than there are, it would read all that it knows.
+ * A query for `left join lateral`: `known_number`, the number of the user with this id; no row if the user has none
+ * yet. `offset 0` makes PostgreSQL look up each user; if it expected too many of them, it would read the whole table.
  * @param userId with the name of its table
  */
 export const numberOf = (userId: SQLWrapper): SQL => sql`
@@ -38,10 +38,10 @@ export const numberOf = (userId: SQLWrapper): SQL => sql`
   as numbered_user on true`;
 
 /**
- * Expressions for `with`, which give users an entry each, and those a number who have none yet. A user who has the entry
- * already keeps it. Rows are written in an order that concurrent statements share, so that they do not deadlock.
- * @param found the name of an expression before them, with columns `person` (a user's id, any number of times), `minutes`
- * (an offset), `device` (an id) and `known_number` (of {@link numberOf})
+ * Expressions of a `with` list, which give users an entry each, and a number to those who have none yet. A user who has
+ * the entry already keeps it. Concurrent statements write rows in the same order, so that they do not deadlock.
+ * @param found the name of an expression before them, with columns `person` (a user's id, any number of times),
+ *   `minutes` (an offset), `device` (an id) and `known_number` (of {@link numberOf})
  */
 export function entriesFor(found: SQL, notificationId: SQL): SQL {
   const sequence = `${historyUserNumbers.schema}.${historyUserNumbers.seqName}`;

@@ -61,8 +61,8 @@ const { notificationId } = names(historyBlocks);
 const { viewedAt } = names(historyViews);
 
 /**
- * An entry that has just been marked keeps its place among the unread for a while: who pages through the unread and
- * marks each page would otherwise skip as many as he has marked.
+ * An entry that has just been marked keeps its place among the unread for a while: a caller who pages through
+ * the unread and marks each page would otherwise skip as many entries as were marked.
  */
 const isAmongViewed = isViewed(sql`${viewedAt} <= now() - interval '10 minutes'`);
 

@@ -1,18 +1,25 @@
 /**
- * The statements that read history. The cost of each is bounded by the number of notifications to one user's block; that
- * of the first pages by the size of a page. test/push/history checks the query plans on a table of millions.
+ * The statements that read history. The cost of each is bounded by the number of notifications to one user's block; the
+ * cost of the first pages is bounded by the size of a page. test/push/history checks the query plans on a table of
+ * millions.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { names } from "../../platform/database/names.ts";
 import { boolean, text } from "../../platform/database/readers.ts";
-import { computed, type Field, type Selection, selection } from "../../platform/database/statements.ts";
+import {
+  computed,
+  type Field,
+  isoTime,
+  type Selection,
+  selection,
+} from "../../platform/database/statements.ts";
 import { historyBlocks, historyViews, notifications } from "../schema.ts";
 import { isViewed, myEntries, myNumber, readerOf } from "./reader.ts";
 
 /** A range of a user's entries in a certain order. */
 export interface Slice {
   readonly userId: string;
-  /** From {@link orderOf}. */
+  /** An `order by` list, made by {@link orderOf}. */
   readonly order: SQL;
   readonly limit: number;
   readonly offset: number;
@@ -23,11 +30,11 @@ const notification = names(notifications, "n");
 const { title, message, image } = names(notifications);
 const { notificationId } = names(historyBlocks);
 
-/** In a statement with {@link readerOf}: the ids of the slice's entries. */
+/** A query in a statement with {@link readerOf}: the ids of the slice's entries. */
 const slice = ({ order, limit, offset }: Slice): SQL => sql`
   select ${notificationId} from ${myEntries} order by ${order} limit ${limit}::bigint offset ${offset}::bigint`;
 
-/** How many entries the user has, in every row of a page. */
+/** The number of entries of the user, which is in every row of a page. */
 export const pageTotal = selection({ total: computed(text, sql`total::text`) });
 
 /** An entry of a page; all columns are null if the page is empty. */
@@ -45,7 +52,7 @@ export const pageEntry = selection({
  * empty. With `markViewed` the statement also marks these entries as viewed, and returns them as they were before.
  */
 export function pageStatement(page: Slice, markViewed: boolean): SQL {
-  // Written in the order of ids, so that concurrent calls wait for each other instead of deadlocking.
+  // Views are written in the order of ids, so that concurrent calls wait for each other instead of deadlocking.
   const marking = sql`, marked as (
       insert into ${historyViews} (${view.userNumber}, ${view.notificationId}, ${view.viewedAt})
       select ${myNumber}, ${notificationId}, now() from page where not was_viewed order by ${notificationId}
@@ -57,7 +64,7 @@ export function pageStatement(page: Slice, markViewed: boolean): SQL {
       select ${notificationId}, ${isViewed()} as was_viewed from (${slice(page)}) as slice
     ), entries as (
       select ${notificationId}, was_viewed, ${title}, ${message}, ${image},
-        to_char(${notification.acceptedAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as send_at
+        ${isoTime(notification.acceptedAt)} as send_at
       from page join ${notifications} n on ${notification.id} = ${notificationId}
     )${markViewed ? marking : sql``}
     select ${pageTotal}, ${pageEntry}

@@ -16,7 +16,7 @@ import {
   type Slice,
 } from "./history-statements.ts";
 
-/** One entry of a user's history. */
+/** An entry of a user's history. */
 interface HistoryEntry {
   /** The notification's id. */
   readonly id: string;
@@ -29,11 +29,11 @@ interface HistoryEntry {
 }
 
 export interface PageRequest {
-  /** From 0. */
+  /** The number of the page, from 0. */
   readonly page: number;
-  /** 1 to 100. */
+  /** The most entries of a page: 1 to 100. */
   readonly size: number;
-  /** Each as {@link orderOf} reads it; none: the newest first. */
+  /** The parameters `sort`, which {@link orderOf} reads; none: the newest first. */
   readonly sort: readonly string[];
 }
 
@@ -46,13 +46,13 @@ interface HistoryPage {
 
 export interface History {
   /**
-   * A page; empty beyond the end. The total, the content and the marking are of one moment.
+   * Returns a page, which is empty beyond the end. The total, the content and the marking are of one moment.
    * @param markViewed marks the entries of the page as viewed; they are returned as they were before
    * @throws invalid_request
    */
   page(userId: string, request: PageRequest, markViewed: boolean): Promise<HistoryPage>;
   /**
-   * Whether all entries, or those of a page, are viewed. True if there are none.
+   * Returns whether all entries, or those of a page, are viewed; true if there are none.
    * @throws invalid_request
    */
   summary(userId: string, request?: PageRequest): Promise<boolean>;

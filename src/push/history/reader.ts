@@ -1,4 +1,4 @@
-/** What the statements about one user's history share: who reads it, and where the reader's entries and views are. */
+/** The parts of statements about one user's history: its reader, and the reader's entries and views. */
 import { type SQL, sql } from "drizzle-orm";
 import { names } from "../../platform/database/names.ts";
 import { historyBlocks, historyUsers, historyViews, notifications } from "../schema.ts";
@@ -9,7 +9,7 @@ const block = names(historyBlocks);
 const view = names(historyViews);
 const notification = names(notifications);
 
-/** The reader, for `with`: no row if the user has no entry. */
+/** An item of a `with` list: the reader; no row if the user has no entry. */
 export const readerOf = (userId: string): SQL => sql`
   reader as (
     select ${user.userNumber} as my_number, ${blockOf(user.userNumber)} as my_block,
@@ -20,8 +20,8 @@ export const readerOf = (userId: string): SQL => sql`
 export const myNumber: SQL = sql`(select my_number from reader)`;
 
 /**
- * The reader's entries without those that were recalled, for `from`. The block comes from a subquery, as only then the index gives them in order. `<>`,
- * as the planner takes `= 1` for something rare.
+ * An item of a `from` list: the reader's entries without those that were recalled. The block comes from a subquery, as
+ * only then the index gives the entries in order. The bit is compared by `<>`, as the planner takes `= 1` to be rare.
  */
 export const myEntries: SQL = sql`
   ${historyBlocks} where ${block.userBlock} = (select my_block from reader)
@@ -29,7 +29,7 @@ export const myEntries: SQL = sql`
     and ${block.notificationId} not in (
       select ${notification.id} from ${notifications} where ${notification.recalledAt} is not null)`;
 
-/** Whether the reader has viewed the entry; with a condition, in that way. Reads all of the reader's views, once. */
+/** A condition: the reader has such a view of the entry. All of the reader's views are read once. */
 export const isViewed = (condition = sql`true`): SQL => sql`
   ${block.notificationId} in (
     select ${view.notificationId} from ${historyViews} where ${view.userNumber} = ${myNumber} and ${condition})`;

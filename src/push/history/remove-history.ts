@@ -1,24 +1,25 @@
 /**
- * Removes what is older than the history is kept: first the users who will have no entry left, block by block, and only
- * then the entries, which tell who they are. So a removal that is broken off is made up for by the next one.
+ * Removes entries that are older than the history is kept: first the users who will have no entry left, block by block,
+ * and only then the entries, by which these users are found. The next removal goes on where one was interrupted.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, integer, listOf, nullable } from "../../platform/database/readers.ts";
 import { computed, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { planLock } from "../plan-lock.ts";
 import { blockSize, historyBlocks, historyUsers, historyViews } from "../schema.ts";
 import { placeOf } from "./history-blocks.ts";
 
-/** Blocks of users that one transaction looks at. */
+/** The most blocks of users that one transaction looks at. */
 const usersBatch = 10;
-/** Blocks of which it removes users: all that they have is read, and planning waits. */
+/** The most blocks of which it removes users: all their entries are read, and planning waits. */
 const forgetBatch = 2;
-/** Blocks of users among which it looks for those with old entries. */
+/** The number of blocks among which it looks for those with old entries. */
 const searched = 1_000;
-/** Entries after the oldest ones that are looked at first: most users who had an old one also have one of these. */
+/** The entries after the old ones that are looked at first: most users with an old entry also have one of these. */
 const nextEntries = 100;
-/** Rows of blocks, and views, that one transaction removes. */
+/** The most rows of blocks, and of views, that one transaction removes. */
 const rowBatch = 5_000;
 
 const block = names(historyBlocks);
@@ -36,9 +37,12 @@ const looked = selection({
 
 /** Removes the users who have no entry left, and then the old entries. */
 interface EntryRemoval {
-  /** Removes users of the next few blocks. Most blocks are only read: planning waits only where a user goes. */
+  /** Removes users of the next few blocks. Most blocks are only read: planning waits only if a user is removed. */
   forgetUsers(tx: Database): Promise<{ readonly users: number; readonly isFull: boolean }>;
-  /** Removes a batch of the oldest entries. Locked rows are skipped. @returns undefined while users are to be forgotten */
+  /**
+   * Removes a batch of the oldest entries. Locked rows are skipped.
+   * @returns undefined while users are to be removed
+   */
   removeBlocks(tx: Database): Promise<{ readonly blocks: number; readonly isFull: boolean } | undefined>;
 }
 
@@ -48,7 +52,10 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
   /** The last block whose users were looked at; null once all were. */
   let last: number | null = -1;
 
-  /** For `with`: `users`, whose entries are old, of the blocks in `checked`; with a limit, as far as it is seen. */
+  /**
+   * Items of a `with` list: `users` has the users of the blocks in `checked` whose entries are all old.
+   * @param limit of the newer entries that are looked at; with one, `users` may have users who have a newer entry
+   */
   const endedUsers = (limit: SQL) => sql`
     ended as (
       select checked_block as ended_block, had & ~coalesce(left_over, 0::bit(${size})) as bits
@@ -134,13 +141,12 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
   }
 
   async function forgetAmong(tx: Database, blocks: readonly number[]): Promise<number> {
-    // A step of planning could give an entry to a user who has none now. The lock must be acquired before the next
-    // statement takes its snapshot.
-    await tx.execute(sql`select pg_advisory_xact_lock(hashtext('push.plan'))`);
+    // A step of planning could give an entry to a user who has none now.
+    await planLock.exclusive(tx);
     return rowCount(
       tx,
       sql`
-        with checked as (select unnest(${arrayLiteral(blocks.map(String))}::int[]) as checked_block),
+        with checked as (select unnest(${arrayLiteral(blocks)}::int[]) as checked_block),
         ${endedUsers(sql``)}
         delete from ${historyUsers} where ${user.userNumber} = any(array(select ended_number from users))
         returning 1 as one`,
@@ -148,7 +154,10 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
   }
 }
 
-/** Removes a batch of the oldest views. Locked rows are skipped. @returns how many rows, and whether there may be more */
+/**
+ * Removes a batch of the oldest views. Locked rows are skipped.
+ * @returns how many rows, and whether there may be more
+ */
 export async function removeViews(
   tx: Database,
   oldestKept: string,

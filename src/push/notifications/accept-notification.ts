@@ -21,7 +21,7 @@ export interface SendRequest {
   readonly title: string;
   readonly message: string;
   readonly image: string | null;
-  /** Minutes, distinct. */
+  /** Distinct offsets, in minutes. */
   readonly utcOffsets: readonly number[];
 }
 
@@ -32,7 +32,7 @@ interface Dependencies {
   readonly ttlSeconds: number;
 }
 
-/** Milliseconds for which a key is kept. */
+/** Milliseconds for which an idempotency key is kept. */
 const keyMs = 24 * 60 * 60 * 1000;
 
 interface Key {

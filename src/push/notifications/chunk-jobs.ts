@@ -19,7 +19,7 @@ export interface WaitingChunk {
   readonly comesLast?: boolean;
 }
 
-/** Chunks beyond this number all have the same priority. */
+/** The number of the last chunk with a priority of its own: later chunks have the same one. */
 const lastTurn = 1_000_000;
 
 /**

@@ -4,13 +4,14 @@
  * the process dies before the check, the completion sweep completes the notification.
  */
 import { type SQL, sql } from "drizzle-orm";
-import { type Clock, systemClock } from "../../platform/base/clock.ts";
+import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { rowCount } from "../../platform/database/statements.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 import { recipientsOf } from "../history/history-blocks.ts";
 import { deliveryChunks, notifications, planRanges } from "../schema.ts";
+import { lockNotification } from "./lock-notification.ts";
 
 const notification = names(notifications);
 const chunk = names(deliveryChunks);
@@ -18,7 +19,7 @@ const range = names(planRanges);
 const n = names(notifications, "n");
 const c = names(deliveryChunks, "c");
 
-/** Time after a notification's expiry after which no worker has its open chunks any more. */
+/** The time after a notification's expiry after which no worker has its open chunks any more. */
 export const abandonedAfter = sql`interval '1 hour'`;
 
 /** Condition on the chunk `c` of the notification `n`. */
@@ -30,19 +31,11 @@ export const nothingIsLeft = sql`
     or ${n.state} = 'PAUSED' and ${n.expiresAt} < now() - ${abandonedAfter})
   and not exists (select from ${deliveryChunks} c where ${isOpen})`;
 
-/** Locks the notification's row. */
-export const lock = (id: string): SQL =>
-  sql`select 1 from ${notifications} where ${notification.id} = ${id}::uuid for update`;
-
 /**
  * Completes the notification if nothing of it is left, with its event. Must be called outside of any transaction.
  * @returns whether this call completed it
  */
-export async function completeIfDone(
-  db: Database,
-  notificationId: string,
-  clock: Clock = systemClock,
-): Promise<boolean> {
+export async function completeIfDone(db: Database, notificationId: string, clock: Clock): Promise<boolean> {
   // Nearly always something is left, and then this one query is the whole cost.
   const candidates = await rowCount(
     db,
@@ -51,7 +44,7 @@ export async function completeIfDone(
   if (candidates === 0) return false;
   return db.transaction(async (tx) => {
     // The lock comes first, so that the next statement sees what its previous holder did: a replay reopens a chunk.
-    await tx.execute(lock(notificationId));
+    await lockNotification(tx, notificationId);
     const at = new Date(clock.now());
     const done = names(notifications, "done");
     const { planned, sent, failed, dropped } = chunk;
@@ -74,7 +67,7 @@ export async function completeIfDone(
           update ${notifications} n
           set ${notification.state} = case ${n.state} when 'CANCELLED' then ${n.state} else 'COMPLETED' end,
             ${notification.completedAt} = ${at.toISOString()}::timestamptz,
-            -- While it is planned they are counted now and then, and one that is recalled has no entries any more.
+            -- While a notification is planned they are counted now and then, and a recalled one has no entries any more.
             ${notification.recipients} = case when ${n.plannedAt} is null and ${n.recalledAt} is null
               then ${recipientsOf(sql`${notificationId}::uuid`)} else ${n.recipients} end
           where ${n.id} = ${notificationId}::uuid and ${nothingIsLeft}
@@ -86,7 +79,7 @@ export async function completeIfDone(
         )
         ${recordEvent(PushEvents.notificationCompleted, fields, { at, from: sql`from done, totals` })}`,
     );
-    // What was parked of one that was cancelled or has expired; a range that has a job is removed by it.
+    // The parked ranges of a notification that was cancelled or has expired; a range with a job is removed by that job.
     if (completed > 0) {
       await tx.execute(sql`
         delete from ${planRanges} where ${range.notificationId} = ${notificationId}::uuid and ${range.jobId} is null`);

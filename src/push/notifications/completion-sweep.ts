@@ -1,6 +1,7 @@
 /**
- * The completion sweep: at an interval it does for notifications what was left over, for example by a process that
- * died: it drops what nobody can send any more, has chunks follow that did not, and completes what is finished.
+ * The completion sweep: at an interval it does for notifications what was left undone, for example by a process that
+ * died. It drops chunks that no worker can send any more, has chunks follow that did not, and completes notifications
+ * that are finished.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -12,10 +13,11 @@ import type { Jobs } from "../../platform/messaging/jobs.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import { type FollowJob, followQueue } from "../database.ts";
 import { deliveryChunks, notifications, planRanges } from "../schema.ts";
-import { abandonedAfter, completeIfDone, isOpen, lock, nothingIsLeft } from "./complete-notification.ts";
+import { abandonedAfter, completeIfDone, isOpen, nothingIsLeft } from "./complete-notification.ts";
 import { dropChunks, isFullStep } from "./follow-chunks.ts";
+import { lockNotification } from "./lock-notification.ts";
 
-/** Notifications that one round handles. */
+/** The most notifications that one round handles. */
 const roundSize = 1_000;
 
 const n = names(notifications, "n");
@@ -45,7 +47,7 @@ async function dropAbandoned(db: Database): Promise<void> {
   for (const id of await unfinished(db, abandoned)) {
     const step = () =>
       db.transaction(async (tx) => {
-        await tx.execute(lock(id));
+        await lockNotification(tx, id);
         return dropChunks(tx, id, ["PENDING", "SENDING"]);
       });
     while (isFullStep(await step()));
@@ -62,7 +64,7 @@ const isLeftBehind = sql`
   or ${n.state} = 'PLANNING' and exists (
     select from ${planRanges} r where ${r.notificationId} = ${n.id} and ${r.jobId} is null)`;
 
-/** Enqueues the jobs by which chunks follow, where they were lost. One too many does no harm. */
+/** Enqueues the jobs by which chunks follow, where these were lost. A job too many does no harm. */
 async function followLeftOver(db: Database, jobs: Pick<Jobs, "enqueue">): Promise<void> {
   const found = await unfinished(db, sql`(${isLeftBehind})`);
   const work = found.map((notificationId) => ({ data: { notificationId, released: 0 } satisfies FollowJob }));

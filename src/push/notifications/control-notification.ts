@@ -1,7 +1,7 @@
 /**
- * Pausing, resuming, cancelling and recalling: each changes the row of the notification, in one short transaction however
- * many chunks it has, or entries in histories. Workers look at the state when they take a chunk, while they send it, and when they store its results,
- * so nothing more is sent within a second. The chunks follow in steps.
+ * Pausing, resuming, cancelling and recalling: each changes the row of the notification, in one short transaction,
+ * however many chunks and history entries it has. Workers look at the state when they take a chunk, while they send it,
+ * and when they store its results, so within a second nothing more is sent. The chunks follow in steps.
  */
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -29,11 +29,11 @@ interface Control {
   pause(id: string): Promise<void>;
   resume(id: string): Promise<void>;
   cancel(id: string): Promise<void>;
-  /** Cancels it unless it has ended, and takes it out of everybody's history. */
+  /** Cancels the notification unless it has ended, and removes it from all histories. */
   recall(id: string): Promise<void>;
 }
 
-/** Decides the state to change to, in the transaction that has the lock; undefined: it stays as it is. */
+/** Decides the new state, in the transaction that has the lock; undefined: the state stays as it is. */
 type Decide = (
   notification: LockedNotification,
   tx: Database,
@@ -41,7 +41,7 @@ type Decide = (
 
 const hasEnded = ({ state }: LockedNotification) => state === "COMPLETED" || state === "CANCELLED";
 
-/** @throws ServiceError `notification_finished` where the notification has ended */
+/** @throws ServiceError `notification_finished` if the notification has ended */
 const unlessEnded =
   (decide: (notification: LockedNotification) => NotificationState | undefined): Decide =>
   (notification) => {
@@ -87,7 +87,7 @@ export function createControl({ db, jobs, clock }: Dependencies): Control {
   };
 }
 
-/** The first time stays. */
+/** Sets the time of the first recall. */
 async function setRecalled(tx: Database, id: string, clock: Clock): Promise<void> {
   const now = new Date(clock.now()).toISOString();
   await tx.execute(sql`

@@ -6,7 +6,7 @@ import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { integer, oneOf, text } from "../../platform/database/readers.ts";
-import { computed, rawRows, rows, selection } from "../../platform/database/statements.ts";
+import { computed, isoTime, rawRows, rows, selection } from "../../platform/database/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { replayQueue } from "../database.ts";
 import { deadLetterNotFound, notificationFinished, notificationNotFound } from "../errors.ts";
@@ -24,10 +24,10 @@ export interface DeadLetter {
   readonly provider: ProviderName;
   /** Minutes. */
   readonly utcOffset: number;
-  /** Number of devices that were not sent to. */
+  /** The number of devices that were not sent to. */
   readonly devices: number;
   readonly reason: string;
-  /** ISO 8601, UTC, with milliseconds. */
+  /** The time since which it waits: RFC 3339, UTC, milliseconds. */
   readonly since: string;
 }
 
@@ -41,7 +41,8 @@ interface DeadLetters {
   /** The latest first. */
   list(request: PageRequest): Promise<Page<DeadLetter>>;
   /**
-   * Sends a dead letter again. One whose notification was cancelled, was recalled or has expired cannot be replayed, and stays.
+   * Sends a dead letter again. One whose notification was cancelled, was recalled or has expired cannot be replayed,
+   * and stays.
    * @throws ServiceError `dead_letter_not_found`, `notification_finished`
    */
   replay(chunkId: string): Promise<void>;
@@ -67,7 +68,7 @@ const deadLetter = selection({
   utcOffset: c.utcOffset,
   devices: computed(integer, sql`${c.planned} - ${c.sent} - ${c.failed} - ${c.dropped}`),
   reason: computed(text, sql`coalesce(${c.reason}, 'unknown')`),
-  since: computed(text, sql`to_char(${c.updatedAt} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`),
+  since: computed(text, isoTime(c.updatedAt)),
 });
 const deadChunk = selection({ notificationId: chunk.notificationId });
 
@@ -100,13 +101,14 @@ export function createDeadLetters({ db, jobs, clock }: Dependencies): DeadLetter
         );
         const locked = found && (await lockNotification(tx, found.notificationId));
         if (!locked) throw deadLetterNotFound();
-        const hasEnded = locked.state === "CANCELLED" || locked.isRecalled || locked.expiresAt <= clock.now();
-        if (hasEnded) throw notificationFinished();
-        const [reopened] = await reopenDeadLetters(tx, [Number(chunkId)], clock);
-        if (reopened === undefined) throw deadLetterNotFound();
+        const cannotBeReplayed =
+          locked.state === "CANCELLED" || locked.isRecalled || locked.expiresAt <= clock.now();
+        if (cannotBeReplayed) throw notificationFinished();
+        const [notificationId] = await reopenDeadLetters(tx, [Number(chunkId)], clock);
+        if (notificationId === undefined) throw deadLetterNotFound();
         const { isTest } = locked;
         const state = locked.state === "COMPLETED" ? "SENDING" : locked.state;
-        await followNotification(tx, jobs, { state, isTest }, { notificationId: reopened, released: 0 });
+        await followNotification(tx, jobs, { state, isTest }, { notificationId, released: 0 });
       });
       wakeWorkers(jobs);
     },

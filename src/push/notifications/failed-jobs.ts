@@ -1,6 +1,6 @@
 /**
- * Jobs that failed for good, on the queue `dead-letters`. No recipient is lost with such a job: a chunk becomes a dead
- * letter that an operator can replay, and planning is retried until it succeeds.
+ * Handles the jobs that failed for good, from the queue `dead-letters`. No recipient is lost with such a job: a chunk
+ * becomes a dead letter that an operator can replay, and planning is retried until it succeeds.
  */
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
@@ -10,11 +10,11 @@ import { names } from "../../platform/database/names.ts";
 import { rowCount, rows, selection } from "../../platform/database/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
-import { type DeliveryJob, deadLetterQueue, type PlanJob } from "../database.ts";
+import { type DeliveryJob, failedJobQueue, type PlanJob } from "../database.ts";
 import { deliveryChunks } from "../schema.ts";
 import { completeIfDone } from "./complete-notification.ts";
 import { lockNotification, type NotificationState } from "./lock-notification.ts";
-import { enqueueRange, renameRange } from "./plan-ranges.ts";
+import { enqueueRange, lockRange, reassignRange } from "./plan-ranges.ts";
 
 const chunk = names(deliveryChunks);
 const failed = selection({ notificationId: chunk.notificationId });
@@ -26,14 +26,14 @@ interface Dependencies {
   readonly logger: Logger;
 }
 
-/** Seconds after which planning is retried whose job failed for good. */
+/** Seconds after which planning whose job failed for good is retried. */
 const planningRetrySeconds = 60;
 
 /** The reason of the dead letter, for an operator. */
 const reason =
   "Its job failed again and again, or the process that worked on it died each time: see the log.";
 
-/** What a chunk becomes whose job failed for good. */
+/** The state of a chunk after its job failed for good. */
 type Fate = "DEAD" | "DONE" | "PENDING";
 
 /** A chunk of a paused notification is parked: it gets another job when the notification is resumed. */
@@ -43,8 +43,9 @@ function fateOf(state: NotificationState): Fate {
 }
 
 /**
- * Ends the chunk, if the job that failed is still its own: one that has ended has none. Raising the attempt keeps a worker that may have the chunk
- * from writing it. @returns its fate; undefined if nothing was done
+ * Ends the chunk, if it still names the job that failed: a chunk that has ended names none. Raising the attempt keeps a
+ * worker that may have the chunk from writing it.
+ * @returns its fate; undefined if nothing was done
  */
 async function endChunk(
   tx: Database,
@@ -66,12 +67,12 @@ async function endChunk(
   return ended > 0 ? fate : undefined;
 }
 
-interface DeadLetterHandler {
+interface FailedJobHandler {
   /** Handles the jobs of the queue `dead-letters`. */
   handle(job: Job<Partial<PlanJob & DeliveryJob>>): Promise<void>;
 }
 
-export function createDeadLetterHandler({ db, jobs, clock, logger }: Dependencies): DeadLetterHandler {
+export function createFailedJobHandler({ db, jobs, clock, logger }: Dependencies): FailedJobHandler {
   async function markChunkDead(job: Job<unknown>, chunkId: number): Promise<void> {
     const { notificationId, ended } = await db.transaction(async (tx) => {
       const [found] = await rows(
@@ -81,7 +82,7 @@ export function createDeadLetterHandler({ db, jobs, clock, logger }: Dependencie
       );
       const notification = found && (await lockNotification(tx, found.notificationId));
       const ended = notification && (await endChunk(tx, chunkId, job.failedId, fateOf(notification.state)));
-      await jobs.complete(tx, deadLetterQueue, job);
+      await jobs.complete(tx, failedJobQueue, job);
       return { notificationId: found?.notificationId, ended };
     });
     if (ended === "DEAD")
@@ -93,11 +94,13 @@ export function createDeadLetterHandler({ db, jobs, clock, logger }: Dependencie
   async function retryPlanning(job: Job<unknown>, notificationId: string): Promise<void> {
     const failed = { id: job.failedId ?? "", data: { notificationId } };
     const isOpen = await db.transaction(async (tx) => {
+      // Its worker may have lost the job and still be in a step.
+      if (job.failedId !== null) await lockRange(tx, failed);
       const notification = await lockNotification(tx, notificationId);
       // Resuming a paused notification gives the range a job again.
       const jobId = notification?.state === "PAUSED" ? null : randomUUID();
-      const turn = job.failedId === null ? undefined : await renameRange(tx, failed, jobId);
-      await jobs.complete(tx, deadLetterQueue, job);
+      const turn = job.failedId === null ? undefined : await reassignRange(tx, failed, jobId);
+      await jobs.complete(tx, failedJobQueue, job);
       if (jobId === null || turn === undefined || !notification) return false;
       const { isTest } = notification;
       const startAfterSeconds = planningRetrySeconds;
@@ -115,7 +118,7 @@ export function createDeadLetterHandler({ db, jobs, clock, logger }: Dependencie
       if (chunkId !== undefined) return markChunkDead(job, chunkId);
       if (notificationId !== undefined) return retryPlanning(job, notificationId);
       logger.error({ jobId: job.id }, "A job with unknown data failed for good and is dropped");
-      await db.transaction((tx) => jobs.complete(tx, deadLetterQueue, job));
+      await db.transaction((tx) => jobs.complete(tx, failedJobQueue, job));
     },
   };
 }

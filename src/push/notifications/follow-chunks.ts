@@ -1,10 +1,11 @@
 /**
- * How chunks follow their notification. Its state alone decides whether they are sent, from the moment that it is
- * committed; what is written to the chunks afterwards, however many they are, is bookkeeping, in steps of a bounded
- * number: after a resume, chunks and ranges that were parked get a job again; after a cancel, chunks are dropped.
+ * How chunks follow their notification. The state of the notification alone decides whether they are sent, from its
+ * commit on. The chunks, however many they are, are written afterwards, in steps of a bounded number: after a resume,
+ * parked chunks and ranges get a job again; after a cancel, chunks are dropped.
  */
 import { sql } from "drizzle-orm";
-import type { Database } from "../../platform/database/database.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { oneOf, text } from "../../platform/database/readers.ts";
 import { computed, rowCount, rows, selection } from "../../platform/database/statements.ts";
@@ -17,12 +18,12 @@ import { completeIfDone } from "./complete-notification.ts";
 import { type LockedNotification, lockNotification } from "./lock-notification.ts";
 import { releaseRanges } from "./plan-ranges.ts";
 
-/** Chunks that one step writes. */
+/** The most chunks that one step writes. */
 const stepSize = 1_000;
 
 const chunk = names(deliveryChunks);
 
-/** Drops chunks, and keeps whoever may still have one from writing it. @returns how many: fewer than a step if all */
+/** Drops chunks, and keeps a worker that may have one from writing it. @returns how many; fewer than a step if all */
 export function dropChunks(
   tx: Database,
   notificationId: string,
@@ -33,7 +34,7 @@ export function dropChunks(
     sql`
       with chosen as (
         select ${chunk.id} as chosen_id from ${deliveryChunks}
-        where ${chunk.notificationId} = ${notificationId}::uuid and ${chunk.state} = any(${`{${states.join(",")}}`}::text[])
+        where ${chunk.notificationId} = ${notificationId}::uuid and ${chunk.state} = any(${arrayLiteral(states)}::text[])
           and ${chunk.state} in ('PENDING', 'SENDING')
         limit ${stepSize} for update
       )
@@ -82,8 +83,8 @@ async function releaseChunks(
 }
 
 /**
- * One step: the first chunks follow, and a job for the others is enqueued, all in the caller's transaction.
- * @param notification as it is locked in this transaction
+ * Does one step, in the caller's transaction: the first chunks follow, and a job for the others is enqueued.
+ * @param notification the notification as this transaction has locked it
  */
 export async function followNotification(
   tx: Database,
@@ -100,8 +101,14 @@ export async function followNotification(
   await jobs.enqueue(tx, followQueue, [{ data }]);
 }
 
+interface Dependencies {
+  readonly db: Database;
+  readonly jobs: Jobs;
+  readonly clock: Clock;
+}
+
 /** @returns the handler of the jobs of the queue `follow` */
-export function createFollower({ db, jobs }: { readonly db: Database; readonly jobs: Jobs }) {
+export function createFollower({ db, jobs, clock }: Dependencies) {
   return async (job: Job<FollowJob>): Promise<void> => {
     const { notificationId } = job.data;
     await db.transaction(async (tx) => {
@@ -111,6 +118,6 @@ export function createFollower({ db, jobs }: { readonly db: Database; readonly j
     });
     wakeWorkers(jobs);
     // If this fails, the completion sweep does it.
-    await completeIfDone(db, notificationId).catch(() => undefined);
+    await completeIfDone(db, notificationId, clock).catch(() => undefined);
   };
 }

@@ -21,7 +21,7 @@ export function sha256(value: readonly unknown[]): Uint8Array {
   return createHash("sha256").update(JSON.stringify(value)).digest();
 }
 
-/** Bytes in a statement. */
+/** An expression: the bytes as a value of the type bytea. */
 export const bytes = (value: Uint8Array): SQL =>
   sql`decode(${Buffer.from(value).toString("hex")}::text, 'hex')`;
 

@@ -3,7 +3,14 @@ import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, number, oneOf } from "../../platform/database/readers.ts";
-import { computed, prepared, type RowOf, rows, selection } from "../../platform/database/statements.ts";
+import {
+  computed,
+  epochMs,
+  prepared,
+  type RowOf,
+  rows,
+  selection,
+} from "../../platform/database/statements.ts";
 import { notifications } from "../schema.ts";
 
 const states = ["PLANNING", "SENDING", "PAUSED", "COMPLETED", "CANCELLED"] as const;
@@ -19,7 +26,7 @@ const lockedFields = {
   isRecalled: computed(boolean, sql`${notification.recalledAt} is not null`),
   isPlanned: computed(boolean, sql`${notification.plannedAt} is not null`),
   /** Milliseconds since the epoch. */
-  expiresAt: computed(number, sql`(extract(epoch from ${notification.expiresAt}) * 1000)::float8`),
+  expiresAt: computed(number, epochMs(notification.expiresAt)),
 };
 const locked = selection(lockedFields);
 export type LockedNotification = RowOf<typeof lockedFields>;

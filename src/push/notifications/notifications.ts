@@ -1,7 +1,8 @@
 /**
  * Notifications, from the request that sends one to its end: acceptance, the planning of recipients, control by an
  * operator, progress, completion and dead letters. Delivery does the sending; the two share only the tables. The order
- * of locks is the same everywhere: the notification first, then its chunks, then jobs.
+ * of locks is the same everywhere: the notification, then its chunks, then jobs. A range that has a job is locked
+ * before the notification (plan-ranges.ts).
  */
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
@@ -28,11 +29,14 @@ export interface Notifications {
     send: SendRequest,
     idempotencyKey: string | undefined,
   ): Promise<{ notificationId: string }>;
-  /** The newest first; with a key, only what was sent with it. */
+  /** Lists notifications, the newest first; with a key, only the one that was sent with it. */
   list(request: PageRequest, key?: ClientKey): Promise<Page<NotificationProgress>>;
   /** @throws ServiceError `notification_not_found` */
   get(id: string): Promise<NotificationProgress>;
-  /** Why its messages failed, the most frequent reason first. @throws ServiceError `notification_not_found` */
+  /**
+   * Lists the reasons why its messages failed, the most frequent first.
+   * @throws ServiceError `notification_not_found`
+   */
   failures(id: string): Promise<FailureReason[]>;
   /** @throws ServiceError `notification_not_found`, `notification_finished` */
   pause(id: string): Promise<NotificationProgress>;
@@ -40,9 +44,12 @@ export interface Notifications {
   resume(id: string): Promise<NotificationProgress>;
   /** @throws ServiceError `notification_not_found`, `notification_finished` */
   cancel(id: string): Promise<NotificationProgress>;
-  /** Cancels it unless it has ended, and takes it out of everybody's history. @throws ServiceError `notification_not_found` */
+  /**
+   * Cancels it unless it has ended, and removes it from all histories.
+   * @throws ServiceError `notification_not_found`
+   */
   recall(id: string): Promise<NotificationProgress>;
-  /** The newest first. */
+  /** Lists dead letters, the newest first. */
   deadLetters(request: PageRequest): Promise<Page<DeadLetter>>;
   /**
    * Sends a dead letter again.
@@ -51,7 +58,7 @@ export interface Notifications {
    */
   replay(chunkId: string): Promise<void>;
   /**
-   * Has all dead letters that there are now sent again, or those that the filter names, in the background.
+   * Has all present dead letters sent again in the background, or those that the filter names.
    * @throws ServiceError `notification_not_found`
    */
   replayAll(filter: DeadLetterFilter): Promise<void>;
@@ -65,7 +72,7 @@ interface Dependencies {
   readonly clock: Clock;
   /** Seconds from acceptance to expiry. */
   readonly ttlSeconds: number;
-  /** Recipients of test runs; if there are none, no test run starts. */
+  /** The recipients of test runs; if there are none, no test run starts. */
   readonly testUserIds: readonly string[];
   readonly logger: Logger;
 }

@@ -1,8 +1,8 @@
 /**
- * Places: where devices are, as their apps have said it: the name of a time zone, or else minutes east of UTC. The index
+ * Places of devices, as their apps have given them: the name of a time zone, or else minutes east of UTC. The index
  * `devices_place` has the devices of a place in the order of their ids.
  *
- * A zone's offset is that at the moment when a notification was accepted, so that summer time changes no row, and no
+ * The offset of a zone is its offset when the notification was accepted, so that summer time changes no row, and no
  * device changes its offset between two steps of planning.
  */
 import { setImmediate } from "node:timers/promises";
@@ -22,13 +22,13 @@ export const devicePlace = placeOf(timeZone, utcOffset);
 
 /** The places that devices are in, and their offsets at a certain moment. */
 export interface Places {
-  /** Minutes east of UTC, by time zone. A zone is missing that this version of Node.js does not know. */
+  /** Minutes east of UTC, by time zone. A zone that this version of Node.js does not know is missing. */
   readonly zones: ReadonlyMap<string, number>;
-  /** All of them. */
+  /** All places, those in unknown zones included. */
   readonly known: readonly string[];
 }
 
-/** The places in use, as rows of `in_use (place)`. Jumps from one to the next in the index: `distinct` reads all rows. */
+/** The places in use, as rows of `in_use (place)`. The query jumps from place to place in the index. */
 export const placesInUse: SQL = (() => {
   const next = (condition: SQL) => sql`
     select ${devicePlace} as place from ${devices} ${condition} order by ${devicePlace} limit 1`;
@@ -42,7 +42,7 @@ export const placesInUse: SQL = (() => {
 
 const used = selection({ place: computed(text, sql`in_use.place`) });
 
-/** Remembers the offsets of a few notifications: a first look at a zone takes up to a millisecond. */
+/** Creates a cache of the offsets of a few notifications: the first look-up of a zone takes up to a millisecond. */
 export function createPlaces(): (db: Database, acceptedAt: number) => Promise<Places> {
   const remembered = new LRUCache<number, Map<string, number>>({ max: 20 });
   return async (db, acceptedAt) => {
@@ -67,7 +67,7 @@ export function createPlaces(): (db: Database, acceptedAt: number) => Promise<Pl
 
 const isOffset = (place: string): boolean => /^-?\d+$/.test(place);
 
-/** A place, and the offset of all devices there. Null: a zone that is not known, whose devices have offsets of their own. */
+/** A place, and the offset of all devices there; null in an unknown zone, whose devices have offsets of their own. */
 export interface PlaceAt {
   readonly place: string;
   readonly utcOffset: number | null;
@@ -85,7 +85,7 @@ export function hasUnknown({ known }: Places): SQL {
   return sql`exists (select from in_use where in_use.place <> all(${arrayLiteral(known)}::text[]))`;
 }
 
-/** A device's offset: that of its zone, or else the one that its app has said. */
+/** An expression: a device's offset, which is that of its zone, or else the one that its app has given. */
 export function offsetIn({ zones }: Places): SQL {
   const offsets = JSON.stringify(Object.fromEntries(zones));
   return sql`coalesce((${offsets}::jsonb ->> ${timeZone})::smallint, ${utcOffset})`;

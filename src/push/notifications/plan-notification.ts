@@ -9,14 +9,15 @@
  * 4. Notifications take turns, range by range, so that one to few users does not wait for one to millions.
  */
 import { setImmediate } from "node:timers/promises";
-import { type SQL, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
-import { rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { rows, selection } from "../../platform/database/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planRestQueue } from "../database.ts";
 import { recipientsOf } from "../history/history-blocks.ts";
+import { planLock } from "../plan-lock.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { notifications, planRanges } from "../schema.ts";
 import { enqueueChunks, wakeWorkers } from "./chunk-jobs.ts";
@@ -27,16 +28,17 @@ import { planRange } from "./plan-range.ts";
 import {
   endOfStep,
   isDense,
+  lockRange,
   type PlanRange,
+  reassignRange,
   removeRange,
-  renameRange,
   splitRange,
   takeRange,
 } from "./plan-ranges.ts";
 
-/** Devices of the first step: few, so that the first message goes out at once. */
+/** The most devices of the first step: few, so that the first message goes out at once. */
 const firstStep = 1_000;
-/** Devices of the other steps: few enough that others hardly notice that they wait for the step. */
+/** The most devices of the other steps: few enough that others hardly notice that they wait for the step. */
 const defaultWindow = 16_000;
 
 interface Dependencies {
@@ -45,16 +47,21 @@ interface Dependencies {
   readonly clock: Clock;
   /** The providers in use; devices of other providers are not planned. */
   readonly providers: readonly ProviderName[];
-  /** Devices that one step plans at most. */
+  /** The most devices that one step plans. */
   readonly window?: number;
 }
 
 interface Planner {
-  /** Handles the jobs of the queues `plan` and `plan-rest`: plans the job's range, or its first step and leaves the rest to another job. */
+  /**
+   * Handles the jobs of the queues `plan` and `plan-rest`: plans the job's range, or the first step of it, and leaves
+   * the rest to another job.
+   */
   handle(job: Job<PlanJob>): Promise<void>;
 }
 
-/** The step cannot be committed: the notification is not being planned any more, or a device has come to a new place. */
+/**
+ * The step cannot be committed: the notification is not being planned any more, or a device has come to a new place.
+ */
 class StepUndoneError extends Error {
   override readonly name = "StepUndoneError";
 }
@@ -78,7 +85,7 @@ export function createPlanner(dependencies: Dependencies): Planner {
           return "split";
         }
         // No user is deleted during a step. The lock must be acquired before the next statement takes its snapshot.
-        await tx.execute(sql`select pg_advisory_xact_lock_shared(hashtext('push.plan'))`);
+        await planLock.shared(tx);
         const now = new Date(clock.now());
         const { chunks, isOutdated } = await planRange(tx, range, places, {
           providers,
@@ -106,10 +113,11 @@ export function createPlanner(dependencies: Dependencies): Planner {
   /** Ends a job whose range cannot be planned now. @returns whether it has ended: if not, the range is to be planned */
   function giveBack(job: Job<PlanJob>): Promise<boolean> {
     return db.transaction(async (tx) => {
+      const hasRange = await lockRange(tx, job);
       const notification = await lockNotification(tx, job.data.notificationId);
-      if (notification?.state === "PLANNING" && (await hasRange(tx, job))) return false;
+      if (notification?.state === "PLANNING" && hasRange) return false;
       // Resuming gives it a job again.
-      if (notification?.state === "PAUSED") await renameRange(tx, job, null);
+      if (notification?.state === "PAUSED") await reassignRange(tx, job, null);
       else await removeRange(tx, job);
       if (notification && !notification.isRecalled) await countRecipients(tx, job.data.notificationId);
       await jobs.complete(tx, job.queue, job);
@@ -151,7 +159,7 @@ async function addChunks(
   return found && found.chunks - chunks;
 }
 
-/** By how much a notification grows between two counts of its recipients. */
+/** The factor by which a notification's chunks grow between two counts of its recipients. */
 const growth = 1.1;
 
 /**
@@ -191,11 +199,4 @@ async function countRecipients(tx: Database, notificationId: string): Promise<vo
   const id = sql`${notificationId}::uuid`;
   await tx.execute(sql`
     update ${notifications} set ${notification.recipients} = ${recipientsOf(id)} where ${notification.id} = ${id}`);
-}
-
-async function hasRange(tx: Database, { id, data }: Job<PlanJob>): Promise<boolean> {
-  const found: SQL = sql`
-    select 1 as one from ${planRanges}
-    where ${range.notificationId} = ${data.notificationId}::uuid and ${range.jobId} = ${id}::uuid`;
-  return (await rowCount(tx, found)) > 0;
 }

@@ -1,7 +1,7 @@
 /**
  * The step of planning: one statement writes a history entry for each user who has a live device of the range at one of
- * the offsets, and cuts these devices into chunks. Both are committed at once, so nobody is sent what is not in the
- * history, and nobody has in the history what is not sent.
+ * the offsets, and cuts these devices into chunks. Both are committed at once, so every user who is sent a notification
+ * has it in the history, and every entry is of a notification that is sent.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
@@ -18,7 +18,7 @@ import { devicesAmong, devicesAt, type PlanRange } from "./plan-ranges.ts";
 /** The most devices of a chunk: a worker holds as many in memory, and a crash may repeat as many messages. */
 const chunkSize = 1_000;
 
-/** What a step has planned. */
+/** The result of a step. */
 interface Planned {
   readonly chunks: readonly WaitingChunk[];
   /** Whether a device has come to a place that was not among those asked for: then the step must be undone. */
@@ -42,7 +42,7 @@ const result = selection({
   isOutdated: computed(boolean, sql`is_outdated`),
 });
 
-/** The devices of a range, and of the users of a test run, or at the places; `minutes` is null in an unknown zone. */
+/** A query for the devices of a range, at the places or of a test run's users; `minutes` is null in an unknown zone. */
 function devicesOf(range: PlanRange, places: Places, isDense: boolean): SQL {
   const inRange = sql`${id} > ${range.after}::bigint and ${id} <= ${range.through}::bigint`;
   const users = sql`
@@ -57,9 +57,9 @@ function devicesOf(range: PlanRange, places: Places, isDense: boolean): SQL {
 
 /**
  * Plans the range.
- * @param providers those in use; no worker would send to devices of others
+ * @param providers the providers in use; no worker would send to devices of others
  * @param at the time of the step: devices that have expired by then are no recipients
- * @param isDense most devices of the range are at the offsets
+ * @param isDense whether most devices of the range are at the offsets
  */
 export async function planRange(
   tx: Database,
@@ -73,7 +73,7 @@ export async function planRange(
 ): Promise<Planned> {
   const notificationId = sql`${range.notificationId}::uuid`;
   const now = sql`${at.toISOString()}::timestamptz`;
-  const offsets = range.utcOffsets && sql`${arrayLiteral(range.utcOffsets.map(String))}::smallint[]`;
+  const offsets = range.utcOffsets && sql`${arrayLiteral(range.utcOffsets)}::smallint[]`;
   const [done] = await rows(
     tx,
     result,

@@ -4,14 +4,16 @@
  * whatever happens to a device meanwhile, it is in one range, and is planned once. Several processes plan ranges of the
  * same notification at once.
  *
- * As a chunk, a range names the job that may take it; without a job it is parked.
+ * Like a chunk, a range names the job that may take it; without a job it is parked. A range with a job is locked before
+ * its notification, since a step has the range for all of its time and the notification for the end of it only. A
+ * parked range is in no step: it is written by those who have locked the notification.
  */
 import { randomUUID } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, integer, listOf, nullable, number, text } from "../../platform/database/readers.ts";
-import { computed, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { computed, epochMs, rowCount, rows, selection } from "../../platform/database/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planQueue, planRestQueue } from "../database.ts";
 import { devices, notifications, planRanges } from "../schema.ts";
@@ -30,9 +32,9 @@ export interface PlanRange {
   readonly utcOffsets: readonly number[] | null;
   /** Milliseconds since the epoch. */
   readonly acceptedAt: number;
-  /** The ids of its devices are greater than this, */
+  /** The ids of its devices are greater than this id. */
   readonly after: number;
-  /** and not greater than this. */
+  /** The ids of its devices are at most this id. */
   readonly through: number;
   /** The number of the range among the notification's: ranges of all notifications take turns. */
   readonly turn: number;
@@ -76,7 +78,7 @@ export async function enqueueRange(
 const taken = selection({
   isTest: computed(boolean, sql`${n.userIds} is not null`),
   utcOffsets: computed(nullable(listOf(integer)), sql`to_jsonb(${n.utcOffsets})`),
-  acceptedAt: computed(number, sql`(extract(epoch from ${n.acceptedAt}) * 1000)::float8`),
+  acceptedAt: computed(number, epochMs(n.acceptedAt)),
   after: r.after,
   through: computed(number, sql`${r.through}::float8`),
   turn: r.turn,
@@ -104,9 +106,10 @@ export async function takeRange(tx: Database, job: RangeJob): Promise<PlanRange 
 }
 
 /**
- * A query: the columns of the range's devices at the places, and `minutes`, the offset of their place; or those of each
- * place that `ending` leaves. It reads no others, whatever the statistics say, which lag behind a table that grows: only
- * the index of places has them in this order, and {@link endOfStep} has forbidden to read whole tables.
+ * A query for the columns of the range's devices at the places, and `minutes`, the offset of their place. It reads no
+ * other devices, whatever the statistics say, which lag behind a table that grows: only the index of places has the
+ * devices in this order, and {@link endOfStep} has forbidden to read whole tables.
+ * @param ending ends the query of each place, as with `order by` and `limit`
  */
 export function devicesAt(
   { after, through }: Pick<PlanRange, "after" | "through">,
@@ -123,12 +126,12 @@ export function devicesAt(
     ) as device`;
 }
 
-/** A step's share of the devices that are looked at on either side, to see how many of the ids are at the places. */
+/** A step's devices divided by this are looked at on either side, to see how many of the ids are at the places. */
 const sample = 64;
 
 /**
- * A query: the same devices, found among all of the range. Where most are at the places, that takes a quarter of the
- * time: rows that were inserted one after the other are read one after the other.
+ * A query for the same devices that reads all of the range. If most devices are at the places, it takes a quarter of
+ * the time: rows that were inserted one after the other are read one after the other.
  */
 export function devicesAmong(
   { after, through }: Pick<PlanRange, "after" | "through">,
@@ -143,13 +146,13 @@ export function devicesAmong(
     ) as device on device.place = wanted.place`;
 }
 
-/** The places and their offsets, for `from`. */
+/** An item of a `from` list: the places and their offsets. */
 function wanted(places: readonly PlaceAt[]): SQL {
-  const names = arrayLiteral(places.map(({ place }) => place));
+  const placeNames = arrayLiteral(places.map(({ place }) => place));
   const offsets = sql.raw(
     `array[${places.map(({ utcOffset }) => utcOffset ?? "null").join(", ")}]::smallint[]`,
   );
-  return sql`unnest(${names}::text[], ${offsets}) as wanted (place, minutes)`;
+  return sql`unnest(${placeNames}::text[], ${offsets}) as wanted (place, minutes)`;
 }
 
 const first = selection({ id: computed(nullable(number), sql`min(${device.id})::float8`) });
@@ -198,11 +201,12 @@ export async function isDense(
 }
 
 /**
- * Where to split a range that has more devices than a step may have, so that the first part has as many or a few less.
- * From the first device on, as many ids as devices are allowed are never too many, and enough if many devices are at the
- * places. Otherwise twice as many are tried, and so on, so that a step goes far where few are.
- * @param places at the notification's offsets
- * @param size devices that a step may have
+ * Finds where to split a range that has more devices than a step may have, so that the first part has as many or a few
+ * less.
+ * From the first device on, a part of as many ids as devices are allowed never has too many devices, and has enough if
+ * many of them are at the places. Otherwise twice as many ids are tried, and so on.
+ * @param places the places at the notification's offsets
+ * @param size the most devices of a step
  * @returns the last id of the first part; undefined: the range need not be split
  */
 export async function endOfStep(
@@ -246,22 +250,31 @@ export async function splitRange(
   await enqueueRange(tx, jobs, notificationId, { jobId, turn: turn + 1, isTest });
 }
 
+/**
+ * Locks the job's range, to change or remove it outside of a step. Comes before the lock of its notification: a worker
+ * that has lost the job may still be in a step.
+ * @returns whether the range is there, and still this job's
+ */
+export async function lockRange(tx: Database, job: RangeJob): Promise<boolean> {
+  return (await rowCount(tx, sql`select 1 as one from ${planRanges} r where ${ofJob(job)} for update`)) > 0;
+}
+
 /** Removes the job's range. @returns whether it was there */
 export async function removeRange(tx: Database, job: RangeJob): Promise<boolean> {
   return (await rowCount(tx, sql`delete from ${planRanges} r where ${ofJob(job)} returning 1 as one`)) > 0;
 }
 
-/** Leaves the job's range to another job, or parks it. @returns its turn, if it was there */
-export async function renameRange(
+/** Leaves the job's range to another job, or parks it (null). @returns its turn, if it was there */
+export async function reassignRange(
   tx: Database,
   job: RangeJob,
   jobId: string | null,
 ): Promise<number | undefined> {
-  const renamed = selection({ turn: r.turn });
+  const reassigned = selection({ turn: r.turn });
   const [found] = await rows(
     tx,
-    renamed,
-    sql`update ${planRanges} r set ${row.jobId} = ${jobId}::uuid where ${ofJob(job)} returning ${renamed}`,
+    reassigned,
+    sql`update ${planRanges} r set ${row.jobId} = ${jobId}::uuid where ${ofJob(job)} returning ${reassigned}`,
   );
   return found?.turn;
 }

@@ -7,7 +7,14 @@ import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, integer, listOf, nullable, oneOf, text } from "../../platform/database/readers.ts";
-import { computed, type RowOf, rawRows, rows, selection } from "../../platform/database/statements.ts";
+import {
+  computed,
+  isoTime,
+  type RowOf,
+  rawRows,
+  rows,
+  selection,
+} from "../../platform/database/statements.ts";
 import { notificationNotFound } from "../errors.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
 import { deliveryChunks, notifications } from "../schema.ts";
@@ -15,17 +22,17 @@ import { notificationOfKey } from "./idempotency-key.ts";
 import { isNotificationId, type NotificationState, notificationState } from "./lock-notification.ts";
 import type { Page, PageRequest } from "./page.ts";
 
-/** Numbers of devices, by their state. */
+/** The numbers of devices, by their state. */
 interface Counts {
   readonly planned: number;
   readonly sent: number;
-  /** Refused by the provider, or reported dead. */
+  /** Devices that the provider refused or reported dead. */
   readonly failed: number;
-  /** Not sent: the device expired or was removed, or the notification expired or was cancelled. */
+  /** Devices that were not sent to: they expired or were removed, or the notification expired or was cancelled. */
   readonly dropped: number;
-  /** Given up; an operator may replay them. */
+  /** Devices that were given up; an operator may replay them. */
   readonly deadLettered: number;
-  /** Still to be sent to. */
+  /** Devices that are still to be sent to. */
   readonly remaining: number;
 }
 
@@ -44,13 +51,13 @@ export interface NotificationProgress extends Counts {
   /** Whether it is a test run. */
   readonly test: boolean;
   readonly state: NotificationState;
-  /** ISO 8601, UTC, with milliseconds. */
+  /** RFC 3339, UTC, milliseconds. */
   readonly acceptedAt: string;
   readonly completedAt: string | null;
   readonly recalledAt: string | null;
-  /** So many devices were reported dead that their tokens are no longer removed. */
+  /** Whether so many devices were reported dead that their tokens are no longer removed. */
   readonly removalStopped: boolean;
-  /** Users with a history entry. */
+  /** The number of users with a history entry. */
   readonly recipients: number;
   readonly breakdown: ProgressShare[];
 }
@@ -59,14 +66,13 @@ const n = names(notifications, "n");
 const notification = names(notifications);
 const chunk = names(deliveryChunks);
 
-const iso = (moment: SQL) => sql`to_char(${moment} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 const total = (count: SQL) => computed(integer, sql`sum(${count})`);
 
-/** Devices that a chunk has left. A constraint of the table guarantees that it is the number of `device_ids`. */
+/** The number of devices that a chunk has left: that of its `device_ids`, by a constraint of the table. */
 const left = sql`${chunk.planned} - ${chunk.sent} - ${chunk.failed} - ${chunk.dropped}`;
 const leftWhere = (condition: SQL) => sql`coalesce(sum(${left}) filter (where ${condition}), 0)`;
 const isDead = sql`${chunk.state} = 'DEAD'`;
-/** Nobody sends it any more, whether or not the drop has been stored in the chunk yet. */
+/** Condition on a chunk: it is not sent any more, whether or not the drop has been stored in it yet. */
 const isCancelled = sql`${n.state} = 'CANCELLED' and ${chunk.state} = 'PENDING'`;
 
 const share = selection({
@@ -87,9 +93,9 @@ const describedFields = {
   image: n.image,
   test: computed(boolean, sql`${n.userIds} is not null`),
   state: computed(notificationState, n.state),
-  acceptedAt: computed(text, iso(n.acceptedAt)),
-  completedAt: computed(nullable(text), iso(n.completedAt)),
-  recalledAt: computed(nullable(text), iso(n.recalledAt)),
+  acceptedAt: computed(text, isoTime(n.acceptedAt)),
+  completedAt: computed(nullable(text), isoTime(n.completedAt)),
+  recalledAt: computed(nullable(text), isoTime(n.recalledAt)),
   removalStopped: computed(boolean, sql`${n.removalStoppedAt} is not null`),
   recipients: n.recipients,
   breakdown: computed(
@@ -106,7 +112,10 @@ const described = selection(describedFields);
 const counted = selection({ total: computed(integer, sql`total`) });
 
 interface Progress {
-  /** The newest first. @param sentWith the hash of an idempotency key: only what was sent with it */
+  /**
+   * Lists notifications, the newest first.
+   * @param sentWith the hash of an idempotency key: only the one sent with it
+   */
   list(request: PageRequest, sentWith?: Uint8Array): Promise<Page<NotificationProgress>>;
   /** @throws ServiceError `notification_not_found` */
   get(id: string): Promise<NotificationProgress>;

@@ -1,7 +1,7 @@
 /**
- * Replays many dead letters: in steps, by a cursor over their ids, from the lowest to the highest that there was when the
- * operator asked. So each is replayed once, though it may be given up again meanwhile, and asking takes the same time for
- * any number of them. What is replayed waits without a job, as if it was parked, and follows its notification.
+ * Replays many dead letters: in steps, by a cursor over their ids, from the lowest to the highest that there was at the
+ * request. So each is replayed once, though it may be given up again meanwhile, and the request takes the same time for
+ * any number of them. A replayed chunk waits without a job, as if it was parked, and follows its notification.
  */
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -24,10 +24,11 @@ const locked = selection({ id: notification.id });
 const reopened = selection({ notificationId: chunk.notificationId });
 
 /**
- * Makes dead letters chunks that are to be sent, with all their tries and without a job, after all that was not tried; a
- * notification that was completed goes on. Those whose notification was cancelled, was recalled or has expired stay. The notifications are locked in this transaction.
- * @param ids of chunks; those that are not dead are left out
- * @returns the notifications of those that are to be sent
+ * Turns dead letters into chunks that are to be sent, with all their tries, without a job, and after all that was not
+ * tried; a notification that was completed goes on. A dead letter whose notification was cancelled, was recalled or has
+ * expired stays one. The transaction has locked the notifications.
+ * @param ids the ids of chunks; those that are not dead are left out
+ * @returns the notifications of the chunks that are to be sent
  */
 export async function reopenDeadLetters(
   tx: Database,
@@ -44,7 +45,7 @@ export async function reopenDeadLetters(
         set ${chunk.state} = 'PENDING', ${chunk.jobId} = null, ${chunk.retries} = 0, ${chunk.firstAttemptAt} = null,
           ${chunk.reason} = null, ${chunk.comesLast} = true, ${chunk.updatedAt} = ${now}
         from ${notifications} n
-        where ${c.id} = any(${arrayLiteral(ids.map(String))}::bigint[]) and ${c.state} = 'DEAD'
+        where ${c.id} = any(${arrayLiteral(ids)}::bigint[]) and ${c.state} = 'DEAD'
           and ${n.id} = ${c.notificationId} and ${n.state} <> 'CANCELLED' and ${n.recalledAt} is null
           and ${n.expiresAt} > ${now}
         returning ${c.notificationId}
@@ -58,7 +59,7 @@ export async function reopenDeadLetters(
   return found.map(({ notificationId }) => notificationId);
 }
 
-/** The dead letters to replay; each of them unless there is a condition. */
+/** The dead letters to replay: all, or those of a notification or provider. */
 export interface DeadLetterFilter {
   readonly notificationId?: string | undefined;
   readonly provider?: ProviderName | undefined;
@@ -68,11 +69,11 @@ interface Dependencies {
   readonly db: Database;
   readonly jobs: Jobs;
   readonly clock: Clock;
-  /** Dead letters that one step looks at; 1,000 unless given. */
+  /** The most dead letters that one step looks at; 1,000 unless given. */
   readonly stepSize?: number;
 }
 
-/** Enqueues the job that replays what there is now. */
+/** Enqueues the job that replays the present dead letters. */
 export async function enqueueReplay(
   tx: Database,
   jobs: Pick<Jobs, "enqueue">,
@@ -94,7 +95,7 @@ export async function enqueueReplay(
   await jobs.enqueue(tx, replayQueue, [{ data }]);
 }
 
-/** One step, in the caller's transaction: the next dead letters, and a job for those that come after them. */
+/** Does one step, in the caller's transaction: replays the next dead letters, and enqueues a job for the rest. */
 async function replayNext(
   tx: Database,
   { jobs, clock, stepSize = 1_000 }: Omit<Dependencies, "db">,
@@ -113,7 +114,7 @@ async function replayNext(
       (work.notificationId ?? notificationId) === notificationId && (work.provider ?? provider) === provider,
   );
   const ofThem = arrayLiteral([...new Set(wanted.map(({ notificationId }) => notificationId))]);
-  // In the order of their ids, so that no two steps wait for each other.
+  // Notifications are locked in the order of their ids, so that no two steps wait for each other.
   await rows(
     tx,
     locked,

@@ -1,4 +1,4 @@
-/** Stores a new notification: its row, its event, and what is to be planned with the job for it, in one transaction. */
+/** Stores a new notification in one transaction: its row, its event, its first range and the job of that range. */
 import { randomUUID } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
@@ -13,13 +13,13 @@ import { enqueueRange, firstRange } from "./plan-ranges.ts";
 type Audience = { readonly utcOffsets: readonly number[] } | { readonly userIds: readonly string[] };
 
 interface NewNotification {
-  /** UUIDv7 of `acceptedAt`. */
+  /** A UUIDv7 whose time is `acceptedAt`. */
   readonly id: string;
   readonly title: string;
   readonly message: string;
   readonly image: string | null;
   readonly audience: Audience;
-  /** Null in a test run. */
+  /** The client that sends it; null in a test run. */
   readonly clientId: string | null;
   readonly acceptedAt: Date;
   readonly expiresAt: Date;
@@ -39,7 +39,7 @@ export async function storeNotification(
   const { id, title, message, image, audience, clientId, acceptedAt, expiresAt } = notification;
   const isTest = "userIds" in audience;
   const jobId = randomUUID();
-  const offsets = isTest ? null : arrayLiteral(audience.utcOffsets.map(String));
+  const offsets = isTest ? null : arrayLiteral(audience.utcOffsets);
   const userIds = isTest ? arrayLiteral(audience.userIds) : null;
   const fields = {
     notificationId: sql`${id}::text`,

@@ -6,7 +6,7 @@ import { type Counter, createKeyOf } from "../../../src/auth/limits/attempt-coun
 import { createCacheCounters, rehearseCounting } from "../../../src/auth/limits/cache-counters.ts";
 import type { Cache } from "../../../src/platform/cache/cache.ts";
 import { openCache } from "../../../src/platform/cache/open-cache.ts";
-import { rehearseSaving } from "../../../src/push/devices/save-rate.ts";
+import { verifySaveCommands } from "../../../src/push/devices/save-rate.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { root } from "../../support/program.ts";
 import { findRedis, type Redis, startRedis } from "../../support/redis.ts";
@@ -42,7 +42,7 @@ describe.skipIf(findRedis() === undefined)("counters in Redis", () => {
       whileAway: "the test fails",
       rehearse: async (rehearsed) => {
         await rehearseCounting(rehearsed);
-        await rehearseSaving(rehearsed);
+        await verifySaveCommands(rehearsed);
       },
       logger: log.logger,
       observer: { usable: (value) => usable.push(value) },

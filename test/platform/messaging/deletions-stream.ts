@@ -39,10 +39,10 @@ export function consumeFrom(
   refuse: (event: CloudEvent) => boolean = () => false,
 ) {
   const taken: CloudEvent[] = [];
-  const take = async (event: CloudEvent) => {
+  const handle = async (event: CloudEvent) => {
     if (refuse(event)) throw new Error("the database is away");
     taken.push(event);
   };
-  const loop = startConsuming({ broker, consumer, schema, take, logger });
+  const loop = startConsuming({ broker, consumer, schema, handle, logger });
   return { taken, subjects: () => taken.map(({ subject }) => subject), stop: () => loop.stop() };
 }

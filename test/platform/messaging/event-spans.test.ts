@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { IdentityDeletedSchema } from "../../../gen/proto/auth/v1/events_pb.ts";
 import { type CloudEvent, decodeEvent, encodeEvent } from "../../../src/platform/messaging/cloud-event.ts";
 import { inJobSpan } from "../../../src/platform/messaging/event-spans.ts";
-import { subscriberInTime } from "../../../src/platform/messaging/relay.ts";
+import { subscriberWithTimeout } from "../../../src/platform/messaging/relay.ts";
 import { recordSpans } from "../../support/recorded-spans.ts";
 
 const traceparent = `00-${"a".repeat(32)}-${"b".repeat(16)}-01`;
@@ -39,7 +39,7 @@ describe("an event over the broker", () => {
 
 describe("what is done about an event, and a job", () => {
   const acting = { deliver: async () => undefined };
-  const process = (one: CloudEvent) => subscriberInTime(acting.deliver).deliver(one);
+  const process = (one: CloudEvent) => subscriberWithTimeout(acting.deliver).deliver(one);
 
   test("is a part of the trace that it came to be in", async () => {
     const spans = recordSpans();

@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, test } from "vitest";
 import type { Database, OpenDatabase } from "../../../src/platform/database/database.ts";
-import { actOnce } from "../../../src/platform/messaging/inbox.ts";
+import { handleOnce } from "../../../src/platform/messaging/inbox.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
 import { inbox } from "../../../src/push/schema.ts";
 import { rows } from "../../support/rows.ts";
@@ -37,8 +37,8 @@ describe.each(backends)("an inbox on %s", (backend) => {
 
   test("acts once for an event that comes twice, and twice at once", async () => {
     const id = randomUUID();
-    await Promise.all([1, 2, 3].map(() => actOnce(database.db, inbox, id, leaveTrace(id))));
-    await actOnce(database.db, inbox, id, leaveTrace(id));
+    await Promise.all([1, 2, 3].map(() => handleOnce(database.db, inbox, id, leaveTrace(id))));
+    await handleOnce(database.db, inbox, id, leaveTrace(id));
     expect(await traces(id)).toBe(1);
   });
 
@@ -48,9 +48,9 @@ describe.each(backends)("an inbox on %s", (backend) => {
       await leaveTrace(id)(tx);
       throw new Error("half way");
     };
-    await expect(actOnce(database.db, inbox, id, failing)).rejects.toThrow("half way");
+    await expect(handleOnce(database.db, inbox, id, failing)).rejects.toThrow("half way");
     expect(await traces(id)).toBe(0);
-    await actOnce(database.db, inbox, id, leaveTrace(id));
+    await handleOnce(database.db, inbox, id, leaveTrace(id));
     expect(await traces(id)).toBe(1);
   });
 });

@@ -31,7 +31,7 @@ beforeEach(() => {
     audience: undefined,
     userAppClientId: "app",
     backofficeClientId: "office",
-    security: undefined,
+    introspection: undefined,
     clock,
     logger: captureLog().logger,
   });

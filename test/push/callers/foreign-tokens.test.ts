@@ -39,7 +39,7 @@ function callersFor(required: string | undefined): Callers {
     audience: required,
     userAppClientId: "app",
     backofficeClientId: "office",
-    security: undefined,
+    introspection: undefined,
     clock,
     logger: log.logger,
   });

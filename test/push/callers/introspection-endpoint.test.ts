@@ -26,7 +26,7 @@ beforeEach(() => {
     audience: "app",
     userAppClientId: "app",
     backofficeClientId: "office",
-    security: { clientId: "push service", clientSecret: "s:3 cret+ä" },
+    introspection: { clientId: "push service", clientSecret: "s:3 cret+ä" },
     clock: systemClock,
     logger: captureLog().logger,
   });

@@ -28,7 +28,7 @@ beforeEach(() => {
     audience: undefined,
     userAppClientId: "app",
     backofficeClientId: "office",
-    security: undefined,
+    introspection: undefined,
     clock,
     logger: log.logger,
   });

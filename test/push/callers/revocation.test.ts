@@ -103,14 +103,14 @@ describe("the auth service on another machine", () => {
     return started;
   }
 
-  type Security = Parameters<typeof createCallers>[0]["security"];
-  function callersOf(security: Security, log = captureLog()): ReturnType<typeof createCallers> {
+  type Introspection = Parameters<typeof createCallers>[0]["introspection"];
+  function callersOf(introspection: Introspection, log = captureLog()): ReturnType<typeof createCallers> {
     const callers = createCallers({
       issuer: server.settings.issuer,
       audience: "push",
       userAppClientId: "mobile-app",
       backofficeClientId: "backoffice",
-      security,
+      introspection,
       clock: systemClock,
       logger: log.logger,
     });

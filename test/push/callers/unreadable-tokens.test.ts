@@ -108,7 +108,7 @@ describe("a token that was changed", () => {
       audience: undefined,
       userAppClientId: "app",
       backofficeClientId: "office",
-      security: undefined,
+      introspection: undefined,
       clock,
       logger: log.logger,
     });

@@ -27,7 +27,7 @@ describe.each(backends)("an answer of a provider on %s", (backend) => {
 
   /** Those of another process each time. */
   function statesOf(
-    jobs: Pick<Jobs, "hasten"> = test.jobs,
+    jobs: Pick<Jobs, "makeDue"> = test.jobs,
     provider: PushProvider = recordingProvider(),
     Pauses = ProviderPauses,
   ): ServiceStates {
@@ -56,9 +56,9 @@ describe.each(backends)("an answer of a provider on %s", (backend) => {
     await test.jobs.enqueue(test.db, deliveryQueue("fcm"), [{ id, data, startAfterSeconds: 600 }]);
     let isAway = true;
     const states = statesOf({
-      async hasten(...work) {
+      async makeDue(...work) {
         if (isAway) throw Object.assign(new Error("the connection has ended"), { code: "CONNECTION_CLOSED" });
-        await test.jobs.hasten(...work);
+        await test.jobs.makeDue(...work);
       },
     });
     await answer(states);

@@ -117,7 +117,7 @@ export interface DeliveryTest {
   /** As an operator's pause and resume have it. */
   pause(planned: Planned): Promise<void>;
   resume(planned: Planned): Promise<void>;
-  /** Forgets paces, answers and the jobs that are left, so that no test works for another or slows it down. */
+  /** Forgets the states of providers, answers and the jobs that are left, so that no test works for another or slows it down. */
   clearState(): Promise<void>;
   /** As if the provider had failed; null: its pause is over, and it is to be probed. */
   pauseProvider(pause: { cause: string; seconds: number | null; service?: string }): Promise<void>;
@@ -254,7 +254,7 @@ export async function createDeliveryTest(backend: Backend): Promise<DeliveryTest
           completed.push(notificationId);
         },
         removeDeadDevices,
-        handleDeadLetter: async () => undefined,
+        handleFailedJob: async () => undefined,
         idleMs: 50,
       });
       workers.add(worker);

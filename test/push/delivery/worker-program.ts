@@ -43,7 +43,7 @@ const delivery = startDelivery({
   metrics: createMetrics("gatepost", "1.2.3"),
   completeIfDone: async () => undefined,
   removeDeadDevices,
-  handleDeadLetter: async () => undefined,
+  handleFailedJob: async () => undefined,
 });
 process.once("SIGTERM", async () => {
   await delivery.stop();

@@ -3,10 +3,10 @@ import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { systemClock } from "../../../src/platform/base/clock.ts";
 import { openCache } from "../../../src/platform/cache/open-cache.ts";
 import {
-  rehearseSaving,
   type SaveRate,
   saveRateOfProcess,
   sharedSaveRate,
+  verifySaveCommands,
 } from "../../../src/push/devices/save-rate.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { findRedis, type Redis, startRedis } from "../../support/redis.ts";
@@ -31,7 +31,7 @@ describe.skipIf(findRedis() === undefined)("a shared limit on saving", () => {
       prefix: "test:",
       name: "test",
       whileAway: "each counts by itself",
-      rehearse: rehearseSaving,
+      rehearse: verifySaveCommands,
       logger: captureLog().logger,
       observer: { usable: () => undefined },
     });

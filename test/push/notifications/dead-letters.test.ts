@@ -4,9 +4,9 @@ import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Job } from "../../../src/platform/messaging/jobs.ts";
-import { deadLetterQueue, planQueue } from "../../../src/push/database.ts";
+import { failedJobQueue, planQueue } from "../../../src/push/database.ts";
 import { completeIfDone } from "../../../src/push/notifications/complete-notification.ts";
-import { createDeadLetterHandler } from "../../../src/push/notifications/failed-jobs.ts";
+import { createFailedJobHandler } from "../../../src/push/notifications/failed-jobs.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -46,33 +46,33 @@ describe.each(backends)("dead letters on %s", (backend) => {
     data: { readonly chunkId?: number; readonly notificationId?: string },
     failedId?: string,
   ): Promise<void> {
-    await lab.jobs.enqueue(lab.db, deadLetterQueue, [{ data }]);
+    await lab.jobs.enqueue(lab.db, failedJobQueue, [{ data }]);
     const ofChunk = sql`(select job_id from push.delivery_chunks where id = ${data.chunkId ?? null}::bigint)`;
     const ofRange = sql`(
       select job_id from push.plan_ranges where notification_id = ${data.notificationId ?? null}::uuid)`;
     await lab.db.execute(sql`
       update push_jobs.job set source_id = coalesce(${failedId ?? null}::uuid, ${ofChunk}, ${ofRange})
-      where name = ${deadLetterQueue} and source_id is null`);
+      where name = ${failedJobQueue} and source_id is null`);
   }
   async function failForGood(data: object, failedId?: string): Promise<void> {
-    const { handle } = createDeadLetterHandler({
+    const { handle } = createFailedJobHandler({
       ...{ db: lab.db, jobs: lab.jobs, clock: lab.clock, logger: lab.log.logger },
     });
     await moveToDeadLetters(data, failedId);
-    await lab.drain(deadLetterQueue, (job: Job<object>) => handle(job));
+    await lab.drain(failedJobQueue, (job: Job<object>) => handle(job));
   }
 
   test("the job that buries one is tried again for as long as it fails", async () => {
     const { id, chunk } = await oneChunk();
     await moveToDeadLetters({ chunkId: Number(chunk) });
-    const letter = sql`from push_jobs.job where name = ${deadLetterQueue}`;
-    await lab.db.execute(sql`update push_jobs.job set retry_count = 5000 where name = ${deadLetterQueue}`);
+    const letter = sql`from push_jobs.job where name = ${failedJobQueue}`;
+    await lab.db.execute(sql`update push_jobs.job set retry_count = 5000 where name = ${failedJobQueue}`);
     let isBroken = true;
-    const { handle } = createDeadLetterHandler({
+    const { handle } = createFailedJobHandler({
       ...{ db: lab.db, jobs: lab.jobs, clock: lab.clock, logger: lab.log.logger },
     });
     const worker = lab.jobs.work<{ chunkId: number }>({
-      queue: deadLetterQueue,
+      queue: failedJobQueue,
       async handle(job) {
         if (isBroken) throw new Error("the database is broken");
         await handle(job);
@@ -89,7 +89,7 @@ describe.each(backends)("dead letters on %s", (backend) => {
     await expect.poll(async () => (await state())?.state).toBe("retry");
     expect((await state())?.wait).toBeLessThanOrEqual(60);
     isBroken = false;
-    await lab.db.execute(sql`update push_jobs.job set start_after = now() where name = ${deadLetterQueue}`);
+    await lab.db.execute(sql`update push_jobs.job set start_after = now() where name = ${failedJobQueue}`);
     await expect.poll(async () => (await list()).map((dead) => dead.id)).toEqual([chunk]);
     await worker.stop();
     expect(await progress(id)).toMatchObject({ state: "COMPLETED", deadLettered: 2 });
@@ -252,7 +252,7 @@ describe.each(backends)("dead letters on %s", (backend) => {
     // Whoever still has it in hand writes it no more.
     expect(await rows(lab.db, sql`select attempt from push.delivery_chunks`)).toEqual([{ attempt: 6 }]);
     expect(lab.log.text()).toContain("A chunk became a dead letter");
-    expect(await lab.waiting(deadLetterQueue)).toEqual([]);
+    expect(await lab.waiting(failedJobQueue)).toEqual([]);
   });
 
   test("a chunk of a paused notification is parked, one of a cancelled is dropped, and one that has ended stays", async () => {
@@ -309,7 +309,7 @@ describe.each(backends)("dead letters on %s", (backend) => {
 
   test("a job that nobody knows is ended with an error in the log", async () => {
     await failForGood({ nonsense: true });
-    expect(await lab.waiting(deadLetterQueue)).toEqual([]);
+    expect(await lab.waiting(failedJobQueue)).toEqual([]);
     expect(lab.log.text()).toContain("A job with unknown data");
   });
 });

@@ -1,0 +1,94 @@
+/**
+ * The events of a service, from its outbox to their subscribers: they are published to the service's stream if it has a
+ * broker, and written to the log of events if there is one.
+ */
+import type { DescMessage } from "@bufbuild/protobuf";
+import type { Logger } from "pino";
+import type { Loop } from "../base/loop.ts";
+import type { OutboxBacklog } from "../base/observers.ts";
+import type { OpenDatabase } from "../database/database.ts";
+import type { Broker, EventStream } from "./broker.ts";
+import type { BrokerSettings } from "./broker-settings.ts";
+import type { CloudEvent } from "./cloud-event.ts";
+import type { KeptEvents } from "./kept-events.ts";
+import { openBroker } from "./open-broker.ts";
+import { type EventKind, outboxBacklog } from "./outbox.ts";
+import type { KeptEventTable, OutboxTable } from "./outbox-table.ts";
+import { publishEvents } from "./publish-events.ts";
+import { type Subscriber, startRelay } from "./relay.ts";
+import type { RelayLeaseTable } from "./relay-leases.ts";
+
+interface EventTables {
+  readonly outbox: OutboxTable;
+  readonly leases: RelayLeaseTable;
+  readonly kept: KeptEventTable;
+  readonly streams: KeptEvents["streams"];
+}
+
+interface Dependencies {
+  /** The service's name, by which the broker's operators know its client. */
+  readonly name: string;
+  readonly database: Pick<OpenDatabase, "db" | "reads">;
+  readonly tables: EventTables;
+  /** `source` of the events: a URI reference that names the service. */
+  readonly source: string;
+  /** The settings of the broker; undefined: the service has none, and its events stay inside the process. */
+  readonly broker: BrokerSettings | undefined;
+  /** The stream of the service's events. */
+  readonly stream: EventStream;
+  /** All kinds of events that the service has. */
+  readonly kinds: Iterable<EventKind<DescMessage>>;
+  /** Subscribers inside the process, which get each event before the broker and the log; none unless given. */
+  readonly subscribers?: readonly Subscriber[];
+  /** The log of events; undefined: there is none. */
+  readonly log: Subscriber | undefined;
+  /** Resolves once these events may be delivered, because every reader sees what they report; at once unless given. */
+  readonly mayDeliver?: ((events: readonly CloudEvent[]) => Promise<void>) | undefined;
+  /** Registers the outbox with the metrics. @returns what counts the events that were delivered */
+  readonly observe: (backlog: () => Promise<OutboxBacklog>) => (delivered: number) => void;
+  /** Whether no other process uses the database. */
+  readonly isOnlyProcess: boolean;
+  readonly logger: Logger;
+}
+
+interface ServiceEvents {
+  /** The broker of the service, which its owner closes; undefined if it has none. */
+  readonly broker: Broker | undefined;
+  /** Starts to deliver the events. */
+  startRelay(): Loop;
+}
+
+export async function openServiceEvents(dependencies: Dependencies): Promise<ServiceEvents> {
+  const { name, database, tables, stream, kinds, log, mayDeliver, logger } = dependencies;
+  const { outbox, leases, kept, streams } = tables;
+  const { replayHours: hours } = dependencies.broker ?? { replayHours: 0 };
+  const broker = dependencies.broker && (await openBroker(dependencies.broker, name, logger));
+  const publisher = broker && publishEvents(broker, stream, kinds);
+  const subscribers: readonly Subscriber[] = [
+    ...(dependencies.subscribers ?? []),
+    ...(publisher ? [publisher] : []),
+    ...(log ? [log] : []),
+  ];
+  return {
+    broker,
+    startRelay: () =>
+      startRelay({
+        db: database.db,
+        outbox,
+        leases,
+        source: dependencies.source,
+        subscribers,
+        logger,
+        delivered: dependencies.observe(() => outboxBacklog(database.reads, outbox, subscribers)),
+        ...(mayDeliver && { mayDeliver }),
+        ...(publisher &&
+          hours > 0 && {
+            replay: { kept, streams, stream: stream.name, hours, identify: publisher.identify },
+          }),
+        // The broker keeps the order of each subject's events only, and so does a log of events beside it. Without a
+        // broker the log has all events in order.
+        inParts: broker !== undefined,
+        isOnlyProcess: dependencies.isOnlyProcess,
+      }),
+  };
+}
