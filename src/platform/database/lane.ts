@@ -121,7 +121,7 @@ export class Lane {
     await this.#connecting?.catch(() => undefined);
     while ([...this.#connections].some(({ uses }) => uses > 0) && performance.now() < until)
       await setTimeout(10);
-    await Promise.all([...this.#connections].map((connection) => connection.end()));
+    await Promise.all([...this.#connections].map((connection) => connection.terminate()));
   }
 
   /** The connection with the least work, if the work may have it; and another one for later if all have work. */
@@ -205,7 +205,7 @@ export class Lane {
       const connection = await connector.connect(options, (closed) => {
         if (this.#connections.delete(closed)) this.#handOver();
       });
-      if (this.#isClosed) await connection.end();
+      if (this.#isClosed) await connection.terminate();
       else if (!connection.isClosed) this.#connections.add(connection);
       this.#sweeper ??= setInterval(() => this.#sweep(), sweepMs).unref();
     } catch (error) {
@@ -239,7 +239,7 @@ export class Lane {
 
   #retire(connection: Connection): void {
     this.#connections.delete(connection);
-    void connection.end().catch(() => undefined);
+    void connection.terminate().catch(() => undefined);
     this.#handOver();
   }
 

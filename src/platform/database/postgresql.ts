@@ -313,7 +313,7 @@ async function migrateAsOwner(
     if (sqlState(error) !== "55P03") throw error;
     throw new MigrationBlockedError(await whoHoldsLocks(db, ["migrations", ...schemas]), { cause: error });
   } finally {
-    await connection.end();
+    await connection.terminate();
   }
 }
 

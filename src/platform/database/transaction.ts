@@ -61,5 +61,5 @@ function isRow(value: unknown): value is Record<string, unknown> {
 
 /** Leaves no transaction open, as the connection is used by others next. */
 async function rollBack(connection: Connection): Promise<void> {
-  await connection.query("rollback").catch(() => connection.close(connectionLost("a rollback failed")));
+  await connection.query("rollback").catch(() => connection.destroy(connectionLost("a rollback failed")));
 }

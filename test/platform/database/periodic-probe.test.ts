@@ -1,14 +1,14 @@
 /** Looks at a host, as long as somebody needs them. */
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { Watch } from "../../../src/platform/database/watch.ts";
+import { PeriodicProbe } from "../../../src/platform/database/periodic-probe.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
 /** The replies of a host that is looked at, each of which comes when the test says so. */
 function watched() {
   const looks: PromiseWithResolvers<void>[] = [];
   let isNeeded = true;
-  const watch = new Watch(
+  const watch = new PeriodicProbe(
     () => {
       const look = Promise.withResolvers<void>();
       looks.push(look);
