@@ -13,7 +13,7 @@ import { Reminders } from "./platform/base/reminders.ts";
 import { traceWith } from "./platform/base/tracing.ts";
 import { CachingRouter } from "./platform/http/caching-router.ts";
 import { httpCors } from "./platform/http/cors.ts";
-import { guardOperations } from "./platform/http/gate.ts";
+import { findSheddableAmong } from "./platform/http/gate.ts";
 import { createManagementApp } from "./platform/http/management.ts";
 import { createHttpServer } from "./platform/http/server.ts";
 import { createFileLogger, type Logger } from "./platform/observability/logger.ts";
@@ -21,8 +21,8 @@ import type { CountLost } from "./platform/observability/lost-spans.ts";
 import { createMetrics } from "./platform/observability/metrics.ts";
 import { apiHeaders } from "./platform/openapi/api-headers.ts";
 import { notFound } from "./platform/openapi/bind.ts";
-import { guardedOperations } from "./platform/openapi/guarded.ts";
 import { createApiReference, createIndex } from "./platform/openapi/reference.ts";
+import { sheddableOperations } from "./platform/openapi/sheddable.ts";
 import { createLifecycle, type Lifecycle } from "./platform/process/lifecycle.ts";
 import { becomeReady, keepReady, prepareBroker } from "./platform/process/readiness.ts";
 import { createConnectHandler } from "./platform/rpc/connect-handler.ts";
@@ -120,12 +120,12 @@ export async function startServer(
     cors,
     draining: stopping,
   };
-  const operations = services.flatMap(({ name, document }) => guardedOperations(name, document, logger));
+  const operations = services.flatMap(({ name, document }) => sheddableOperations(name, document, logger));
   admission.register([...operations, ...prioritizedMethods(rpc.services).values()]);
   http.serve({
     fetch: app.fetch,
     rpc: createConnectHandler(rpc),
-    gate: { admission, guarded: guardOperations(operations, cors) },
+    gate: { admission, sheddable: findSheddableAmong(operations, cors) },
   });
   grpc.serve(rpc.services);
   const management = createHttpServer({ logger, defaultHost: "localhost" });

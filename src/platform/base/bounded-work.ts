@@ -1,19 +1,19 @@
-/** Room for work of a kind, which is limited. */
+/** Admits a limited amount of work of one kind. */
 export interface Room {
-  /** Refuses work that would not be admitted now. Holds no place for it. */
+  /** Throws if work would be refused now. Reserves no place for it. */
   look(): void;
   /** Does the work, or refuses it before it is begun. */
   admit<T>(work: () => Promise<T>): Promise<T>;
 }
 
-/** How long an expensive part waits for its turn. */
-interface Patience {
+/** A limit on how long an expensive part waits for its turn. */
+interface WaitLimit {
   readonly maxWaitMs: number;
-  /** Makes the error of a part whose turn has not come by then. It is not begun. */
+  /** Makes the error of a part whose turn has not come by then. The part is not begun. */
   readonly refuse: () => Error;
 }
 
-/** Work with an expensive part: only so much of it is admitted, and only so many expensive parts run at a time. */
+/** Work with an expensive part: only so much work is admitted, and only so many expensive parts run at a time. */
 export class BoundedWork implements Room {
   readonly #concurrent: number;
   readonly #maxAdmitted: number;
@@ -48,10 +48,10 @@ export class BoundedWork implements Room {
   }
 
   /** Runs an expensive part when its turn has come; first come, first served. */
-  async run<T>(part: () => Promise<T>, patience?: Patience): Promise<T> {
+  async run<T>(part: () => Promise<T>, limit?: WaitLimit): Promise<T> {
     if (this.#running < this.#concurrent) this.#running += 1;
-    // The one before hands its place over, so the number that runs stays as it is.
-    else await this.#turn(patience);
+    // The part that ends hands its place over, so the number that runs stays as it is.
+    else await this.#turn(limit);
     try {
       return await part();
     } finally {
@@ -61,14 +61,14 @@ export class BoundedWork implements Room {
     }
   }
 
-  #turn(patience: Patience | undefined): Promise<void> {
+  #turn(limit: WaitLimit | undefined): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#waiting.push(resolve);
-    if (!patience) return promise;
+    if (!limit) return promise;
     const timer = setTimeout(() => {
       this.#waiting.splice(this.#waiting.indexOf(resolve), 1);
-      reject(patience.refuse());
-    }, patience.maxWaitMs);
+      reject(limit.refuse());
+    }, limit.maxWaitMs);
     return promise.finally(() => clearTimeout(timer));
   }
 }

@@ -6,7 +6,7 @@
  */
 import { createHash } from "node:crypto";
 import { createClient } from "@redis/client";
-import { Deadlines } from "../base/deadlines.ts";
+import { withTimeout } from "../base/deadlines.ts";
 import { startLoop } from "../base/loop.ts";
 import { type Cache, CacheAwayError, type CacheOptions } from "./cache.ts";
 import type { CacheSettings } from "./cache-settings.ts";
@@ -49,8 +49,8 @@ export async function createRedisCache(options: CacheOptions): Promise<Cache> {
   async function check(): Promise<number> {
     const connection = usable ?? connectionTo(settings, name, (made, error) => giveUp(made, error.message));
     try {
-      if (!usable) await beforeLong(connection.connect(), connectTimeoutMs);
-      const objection = await beforeLong(objectionTo(connection, `${prefix}check`), commandTimeoutMs);
+      if (!usable) await responseOf(connection.connect(), connectTimeoutMs);
+      const objection = await responseOf(objectionTo(connection, `${prefix}check`), commandTimeoutMs);
       if (objection !== undefined) throw new Error(objection);
       if (!usable) await rehearse({ run: (...script) => runOn(connection, ...script) });
       if (isClosed) connection.destroy();
@@ -87,7 +87,7 @@ export async function createRedisCache(options: CacheOptions): Promise<Cache> {
           ? connection.sendCommand(["EVAL", script, ...rest])
           : Promise.reject(error),
       );
-    return beforeLong(running, commandTimeoutMs);
+    return responseOf(running, commandTimeoutMs);
   }
 
   observer.usable(false);
@@ -154,15 +154,10 @@ async function objectionTo(connection: Connection, key: string): Promise<string 
   return fields.get("role") === "slave" ? "it is a replica" : undefined;
 }
 
-const deadlines = new Deadlines();
-
-/** The result of the work. Rejects if it takes too long; the work itself goes on. */
-function beforeLong<T>(work: Promise<T>, timeoutMs: number): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const expire = () => reject(new Error(`no response within ${timeoutMs} ms`));
-    const timed = { deadline: performance.now() + timeoutMs, expire };
-    const slot = deadlines.take(timed);
-    work.then(resolve, reject).finally(() => deadlines.release(slot, timed));
+/** The server's response. Rejects if it takes too long. */
+function responseOf<T>(work: Promise<T>, timeoutMs: number): Promise<T> {
+  return withTimeout(work, timeoutMs, () => {
+    throw new Error(`no response within ${timeoutMs} ms`);
   });
 }
 

@@ -41,8 +41,8 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     // It has no standbys.
     confirm: async () => undefined,
     description: `embedded PostgreSQL in ${dataDir}`,
-    migrate: async (tell) => {
-      await runMigrations(db, migrations, tell);
+    migrate: async (report) => {
+      await runMigrations(db, migrations, report);
       for (const library of migrations.librarySchemas ?? []) await library.migrate({ db, script });
     },
     isMigrated: () => isMigrated(db, migrations),

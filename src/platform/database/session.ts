@@ -51,6 +51,11 @@ export async function checkSession(
   }
 }
 
+/** Checks only that the server responds. */
+export async function checkResponds(query: (text: string) => Promise<Result>): Promise<undefined> {
+  await query("select 1");
+}
+
 function unsuitable(reason: string): Error {
   return Object.assign(new Error(reason), { code: "CONNECTION_UNSUITABLE" });
 }

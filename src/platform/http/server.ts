@@ -15,7 +15,7 @@ import type { Duplex } from "node:stream";
 import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from "@hono/node-server";
 import type { Logger } from "pino";
 import { withoutQuery } from "../base/addresses.ts";
-import type { Admission, Guarded } from "../base/admission.ts";
+import type { Admission, Sheddable } from "../base/admission.ts";
 import { endAfterRequest } from "../base/early-responses.ts";
 import { codeOf } from "../base/error-code.ts";
 import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/errors.ts";
@@ -24,7 +24,7 @@ import { RequestContext } from "../base/request-context.ts";
 import { unlessReset } from "../base/resets.ts";
 import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
 import { Connections } from "./connections.ts";
-import { admit, type FindGuarded } from "./gate.ts";
+import { admit, type FindSheddable } from "./gate.ts";
 import { ambiguousRequest, expectationFailed, respondAndClose, unreadableRequest } from "./refusals.ts";
 
 type AnyRequest = IncomingMessage | Http2ServerRequest;
@@ -36,7 +36,7 @@ export interface RpcHandler {
   /** @param path without the query */
   matches(path: string): boolean;
   /** What a request asks for; undefined if it is not to be refused, as none is unless this is there. */
-  guarded?(method: string, path: string): Guarded | undefined;
+  sheddable?(method: string, path: string): Sheddable | undefined;
   handle(request: AnyRequest, response: AnyResponse): void;
 }
 
@@ -55,7 +55,7 @@ export const defaultTimeouts: HttpTimeouts = { headersMs: 10_000, ...stallLimits
 interface Gate {
   readonly admission: Admission;
   /** Of the HTTP APIs. */
-  readonly guarded: FindGuarded;
+  readonly sheddable: FindSheddable;
 }
 
 /** The handlers of requests. */
@@ -204,8 +204,8 @@ function gateOf({ rpc, gate }: HttpHandlers): (request: AnyRequest, response: An
     const { method = "GET", url = "/" } = request;
     const path = withoutQuery(url);
     // HTTP/2 permits any case, and Hono routes by upper case.
-    const guarded = rpc?.guarded?.(method, path) ?? gate.guarded(method.toUpperCase(), path);
-    return !guarded || admit(gate.admission, guarded, request, response);
+    const sheddable = rpc?.sheddable?.(method, path) ?? gate.sheddable(method.toUpperCase(), path);
+    return !sheddable || admit(gate.admission, sheddable, request, response);
   };
 }
 
