@@ -177,7 +177,12 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       identities,
       issuer: tokenIssuer,
       rotateRefreshToken: createRotateRefreshToken({
-        ...{ db, currentTokens, findPresented, rotations, issuer: tokenIssuer, confirmed },
+        db,
+        currentTokens,
+        findPresented,
+        rotations,
+        issuer: tokenIssuer,
+        confirmed,
       }),
       otpChecks: createOtpChecks(settings.otp.verifierUrl),
       verifyOtpProof: createVerifyOtpProof(settings.otp, clock),
@@ -225,7 +230,10 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
       if (standbys) workers.push(standbys.start());
       workers.push(
         startJanitor({
-          ...{ db, logger, intervalSeconds, replayHours },
+          db,
+          logger,
+          intervalSeconds,
+          replayHours,
           observer: metrics.janitor("auth", janitorKinds),
         }),
         startRelay({
@@ -245,7 +253,9 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
           ...(publisher &&
             replayHours > 0 && {
               replay: {
-                ...{ kept: keptEvents, streams: brokerStreams, stream: authEventStream.name },
+                kept: keptEvents,
+                streams: brokerStreams,
+                stream: authEventStream.name,
                 hours: replayHours,
                 identify: publisher.identify,
               },

@@ -214,7 +214,9 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
           ...(publisher &&
             replayHours > 0 && {
               replay: {
-                ...{ kept: keptEvents, streams: brokerStreams, stream: pushEventStream.name },
+                kept: keptEvents,
+                streams: brokerStreams,
+                stream: pushEventStream.name,
                 hours: replayHours,
                 identify: publisher.identify,
               },

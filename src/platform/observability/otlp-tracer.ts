@@ -120,7 +120,10 @@ function spanContextOf({ traceparent, tracestate, isLocal = false }: TraceContex
   if (!parts) return undefined;
   const { traceId, spanId, flags } = parts;
   return {
-    ...{ traceId, spanId, traceFlags: flags & 1, isRemote: !isLocal },
+    traceId,
+    spanId,
+    traceFlags: flags & 1,
+    isRemote: !isLocal,
     ...(tracestate !== undefined && { traceState: createTraceState(tracestate) }),
   };
 }
