@@ -8,8 +8,8 @@
  * 2. There is a queue: fewer than half of the requests that were admitted lately got a response within 100 ms, or this
  *    request has waited longer than that because the process was busy.
  *
- * So a smaller number of callers who each wait for their response is never refused, nor are many requests that only wait
- * for a distant database. While requests of a priority are refused, those of lower priorities are refused, too.
+ * So a smaller number of callers who each wait for their response is never refused, nor are many requests that only
+ * wait for a distant database. While requests of a priority are refused, those of lower priorities are refused, too.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
@@ -65,7 +65,9 @@ export interface SheddableOperation extends Sheddable {
 const maxBacklog = 384;
 /** Milliseconds within which a response is prompt. */
 const promptMs = 100;
-/** Whether there is a queue is judged by the requests of a window. It is at least this long, and has at least so many. */
+/**
+ * Whether there is a queue is judged by the requests of a window. It is at least this long, and has at least so many.
+ */
 const windowMs = 100;
 const windowRequests = 50;
 /** Milliseconds after which a window is begun anew, however few its requests are: it is too old by then. */
@@ -123,8 +125,8 @@ class Load {
 
   /** @param entered when the request was admitted */
   finish(entered: number, now: number): void {
-    // It counts until the turn ends. Otherwise requests with an immediate response would never be in flight, however many
-    // of them wait in the connections.
+    // It counts until the turn ends. Otherwise requests with an immediate response would never be in flight, however
+    // many of them wait in the connections.
     this.finished += 1;
     if (now - entered > promptMs) return;
     if (entered >= this.#current.began) this.#current.prompt += 1;
@@ -212,8 +214,8 @@ export class Admission {
   }
 
   /**
-   * Records that the response to an admitted request begins to be sent. Most responses are sent at once; one that is not
-   * waits only for its client, and no longer counts as in flight after the next turn of the event loop.
+   * Records that the response to an admitted request begins to be sent. Most responses are sent at once; one that is
+   * not waits only for its client, and no longer counts as in flight after the next turn of the event loop.
    */
   respond(admitted: Admitted): void {
     if (this.#responding.push(admitted) > 1) return;
@@ -235,7 +237,9 @@ export class Admission {
     this.#loads[admitted.priority].finish(admitted.entered, performance.now());
   }
 
-  /** Takes incomplete requests out of those in flight until they are complete. Otherwise anybody could fill the count. */
+  /**
+   * Takes incomplete requests out of those in flight until they are complete. Otherwise anybody could fill the count.
+   */
   #suspendIncomplete(): void {
     const arriving = this.#arriving;
     this.#arriving = [];

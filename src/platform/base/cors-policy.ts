@@ -20,11 +20,15 @@ export interface CorsPolicy {
   readonly methods: readonly string[];
   readonly allowedHeaders: readonly string[];
   readonly exposedHeaders: readonly string[];
-  /** Seconds that browsers cache a preflight response. An origin that is removed may still send requests for as long. */
+  /**
+   * Seconds that browsers cache a preflight response. An origin that is removed may still send requests for as long.
+   */
   readonly maxAgeSeconds: number;
 }
 
-/** One policy for a whole port: the headers that every API has, those of these APIs, and those of Connect and gRPC-Web. */
+/**
+ * One policy for a whole port: the headers that every API has, those of these APIs, and those of Connect and gRPC-Web.
+ */
 export function corsPolicy(origins: readonly string[], apis: readonly ApiHeaders[]): CorsPolicy {
   return {
     origins,

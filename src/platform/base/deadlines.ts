@@ -11,8 +11,8 @@ export interface Timed {
 }
 
 /**
- * Milliseconds between two passes over the work in progress, at least. So deadlines that follow each other closely share
- * a pass. A deadline may be noticed so much later.
+ * Milliseconds between two passes over the work in progress, at least. So deadlines that follow each other closely
+ * share a pass. A deadline may be noticed so much later.
  */
 const resolutionMs = 100;
 

@@ -1,6 +1,8 @@
 /** Interfaces that receive what the process does: for its metrics, or for a test. */
 
-/** Receives every HTTP request that was answered. `operation` is an operationId of the contract, so the values are few. */
+/**
+ * Receives every HTTP request that was answered. `operation` is an operationId of the contract, so the values are few.
+ */
 export interface HttpObserver {
   /** The operation is served, and a success of it has this status. */
   serves(info: { service: string; operation: string; status: number }): void;

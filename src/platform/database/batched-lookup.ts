@@ -28,8 +28,8 @@ interface Batch<K, V> {
 }
 
 /**
- * Milliseconds that keys wait for the running query, at most. One query for all waiting keys costs less than two
- * for half of them each; with a database that is too far away to respond sooner, a look-up is delayed no more than this.
+ * Milliseconds that keys wait for the running query, at most. One query for all waiting keys costs less than two for
+ * half of them each; with a database that is too far away to respond sooner, a look-up is delayed no more than this.
  */
 const maxWaitMs = 2;
 

@@ -14,7 +14,8 @@ const timeoutMs = 2_000;
 
 /**
  * Asks PostgreSQL to cancel what a connection is doing, over a connection of its own; whether it does is not said. As
- * libpq does before version 17, it is sent in the clear: the key is good for nothing else, and for this connection only.
+ * libpq does before version 17, it is sent in the clear: the key is good for nothing else, and for this connection
+ * only.
  */
 export function requestCancel({ host, port }: Address, { pid, secret }: BackendKey): void {
   const request = Buffer.alloc(16);

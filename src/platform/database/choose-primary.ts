@@ -1,12 +1,13 @@
 /**
  * Chooses the primary among several hosts, by the replication states that they report:
  *
- * 1. The primary is a server that takes writes on the newest timeline of the cluster. A promotion begins a new timeline,
- *    so an old primary that comes back, or was only cut off, writes a lower one and is outdated.
+ * 1. The primary is a server that takes writes on the newest timeline of the cluster. A promotion begins a new
+ *    timeline, so an old primary that comes back, or was only cut off, writes a lower one and is outdated.
  * 2. The newest timeline is the highest that any server of the cluster is known to write or to follow, now or before.
  * 3. If several primaries write that timeline, which the cluster manager should prevent, the one that was used last is
  *    chosen, or else the first of the list.
- * 4. The choice is uncertain while a host that has not reported its state may be a newer primary. No primary is used then.
+ * 4. The choice is uncertain while a host that has not reported its state may be a newer primary. No primary is used
+ *    then.
  * 5. The choice is certain all the same if a standby receives the newest timeline right now, and the primary has not
  *    been away: that standby would have followed a newer primary.
  * 6. Servers of another cluster are never used. If the cluster is not known yet, and the hosts belong to several, none
@@ -70,7 +71,9 @@ interface Probed {
 export interface Choice {
   /** Undefined if no host is the primary, or if it is uncertain which one is. */
   readonly primary: HostState | undefined;
-  /** The host that would be the primary if none of `possiblyNewer` is a newer one; undefined if the choice is certain. */
+  /**
+   * The host that would be the primary if none of `possiblyNewer` is a newer one; undefined if the choice is certain.
+   */
   readonly uncertain: HostState | undefined;
   /** Silent hosts that may be a newer primary. */
   readonly possiblyNewer: readonly Address[];

@@ -36,7 +36,9 @@ export interface ConnectionOptions {
    * rejects if the server is not one to use.
    */
   readonly check: (query: (text: string) => Promise<Result>) => Promise<ReplicationState | undefined>;
-  /** Whether an error of a statement raises doubts about the server: then the connection is ended. Absent: none does. */
+  /**
+   * Whether an error of a statement raises doubts about the server: then the connection is ended. Absent: none does.
+   */
   readonly isDoubtful?: (error: unknown) => boolean;
 }
 
@@ -132,7 +134,9 @@ export class Connection {
     }
   }
 
-  /** Checks the server. If it does not respond soon, or is not one to use, the connection is ended, and this rejects. */
+  /**
+   * Checks the server. If it does not respond soon, or is not one to use, the connection is ended, and this rejects.
+   */
   async check(): Promise<void> {
     try {
       await this.#check(this.#options.checkTimeoutMs);
@@ -246,8 +250,8 @@ export class Connection {
 }
 
 /**
- * Combines the errors of a host's addresses, if it has several and none could be connected to: Node's AggregateError has
- * no message, and the code of the first. The code is ECONNREFUSED only if each address has refused.
+ * Combines the errors of a host's addresses, if it has several and none could be connected to: Node's AggregateError
+ * has no message, and the code of the first. The code is ECONNREFUSED only if each address has refused.
  */
 function inOneLine(error: Error): Error {
   if (!(error instanceof AggregateError)) return error;

@@ -53,7 +53,9 @@ interface Measurement {
   readonly at: number;
 }
 
-/** The process's clock until it has been measured; goes on from the last measurement if the database does not respond. */
+/**
+ * The process's clock until it has been measured; goes on from the last measurement if the database does not respond.
+ */
 export function createDatabaseClock({ db, clock, report }: Dependencies): DatabaseClock {
   let last: Measurement | undefined;
 

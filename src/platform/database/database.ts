@@ -54,7 +54,8 @@ export interface OpenDatabase {
   /**
    * Brings the service's schema up to date, as the migration user, and grants the ordinary user SELECT,
    * INSERT, UPDATE and DELETE on it and nothing more. One process at a time; can be run again.
-   * @param report called with what takes long: an index that is built, and, every few seconds, another process that migrates
+   * @param report called with what takes long: an index that is built, and, every few seconds, another process that
+   * migrates
    * @throws MigrationBlockedError if another session has locked a table for a second: try again later
    */
   migrate(report?: (message: string) => void): Promise<void>;

@@ -19,7 +19,8 @@ interface LastProbe {
 
 /**
  * Probes of one host that searches may have in flight at a time. A search takes half a second at least where a host
- * hangs, and a probe two seconds at most: so a third probe waits for one and a half seconds at most, and mostly for none.
+ * hangs, and a probe two seconds at most: so a third probe waits for one and a half seconds at most, and mostly for
+ * none.
  */
 const maxOfSearches = 2;
 

@@ -24,7 +24,9 @@ type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 const migrationLock = 7_214_033;
 /** Milliseconds between two attempts to get that lock. */
 const migrationLockRetryMs = 100;
-/** Milliseconds between two queries for the process that has it. They are fewer, as they read all locks of the server. */
+/**
+ * Milliseconds between two queries for the process that has it. They are fewer, as they read all locks of the server.
+ */
 const migrationHolderMs = 5_000;
 /**
  * Milliseconds that a statement of a migration waits for a lock. Later statements wait behind it, even those that would

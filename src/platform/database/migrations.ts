@@ -92,7 +92,9 @@ export function allMigrations({ folder }: Pick<Migrations, "folder">): Migration
 /** The schema of all histories. */
 export const histories = pgSchema("migrations");
 
-/** A service's history, which has a row for each migration that was run. The table is that of Drizzle's own migrator. */
+/**
+ * A service's history, which has a row for each migration that was run. The table is that of Drizzle's own migrator.
+ */
 export function historyOf({ schema }: Migrations) {
   return histories.table(schema, {
     id: serial("id").primaryKey(),
@@ -118,8 +120,8 @@ export async function isMigrated(db: Database, migrations: Migrations): Promise<
     }
     return true;
   } catch (error) {
-    // undefined_table, invalid_schema_name or insufficient_privilege mean that there is no history yet. A user who may not
-    // connect gets insufficient_privilege, too.
+    // undefined_table, invalid_schema_name or insufficient_privilege mean that there is no history yet. A user who may
+    // not connect gets insufficient_privilege, too.
     const isMissing = ["42P01", "3F000", "42501"].includes(sqlState(error) ?? "");
     if (isMissing && !endedConnection(error)) return false;
     throw error;

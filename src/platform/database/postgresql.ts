@@ -1,7 +1,7 @@
 /**
  * PostgreSQL, by a pool of connections that is divided into two lanes. Statements of the lane `reads` only read, and
- * wait for no locks; they follow each other closely on a few connections. Every other statement or transaction is in the
- * lane `writes`, and has a connection to itself while it runs.
+ * wait for no locks; they follow each other closely on a few connections. Every other statement or transaction is in
+ * the lane `writes`, and has a connection to itself while it runs.
  */
 import type { Logger } from "pino";
 import { sqlState } from "../base/database-errors.ts";

@@ -7,8 +7,8 @@
  * 3. Connections to any other host, and those that began on an older timeline, are ended as soon as that is known.
  * 4. While connections are open, the other hosts are probed all the time: a primary that has been replaced may go on as
  *    if nothing had happened.
- * 5. A new primary is not used before every process has had the time to leave the old one (`leaveMs`). Otherwise what is
- *    acknowledged at the new primary could be missing at the old one, which another process still reads.
+ * 5. A new primary is not used before every process has had the time to leave the old one (`leaveMs`). Otherwise what
+ *    is acknowledged at the new primary could be missing at the old one, which another process still reads.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { sqlState } from "../base/database-errors.ts";
@@ -258,8 +258,8 @@ export class Primary implements Hosts {
   }
 
   /**
-   * The state of a host that reported to be a primary after the last search found one. Each connection to it checks that
-   * again.
+   * The state of a host that reported to be a primary after the last search found one. Each connection to it checks
+   * that again.
    */
   #lateResponse(address: Address): HostState | undefined {
     const state = this.#probes.lastState(address, this.#foundAt);

@@ -32,7 +32,8 @@ const corrected = session(
 
 /**
  * Checks the server, and sets the session's `synchronous_commit` to `on` if it is weaker.
- * @param isPooled whether the session belongs to a pooler and is shared: then it is not corrected, and a weak one is refused
+ * @param isPooled whether the session belongs to a pooler and is shared: then it is not corrected, and a weak one is
+ * refused
  * @throws an error that means that the database is unavailable
  */
 export async function checkSession(

@@ -21,7 +21,7 @@ import { codeOf } from "../base/error-code.ts";
 import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/errors.ts";
 import { problem, type ResponseParts, sendResponse, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
-import { unlessReset } from "../base/resets.ts";
+import { unlessReset } from "../base/reset-streams.ts";
 import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
 import { Connections } from "./connections.ts";
 import { admit, type FindSheddable } from "./gate.ts";
@@ -191,7 +191,8 @@ function secureServer(tls: { cert: string; key: string }, timeouts: HttpTimeouts
     allowHTTP1: true,
     handshakeTimeout: timeouts.headersMs,
     settings: { maxConcurrentStreams },
-    // All requests of a client may be given up at once, so it can be no less. Node takes the two together or not at all.
+    // All requests of a client may be given up at once, so it can be no less. Node takes the two together or not at
+    // all.
     streamResetBurst: maxConcurrentStreams,
     streamResetRate: 33,
   });
@@ -243,7 +244,9 @@ function failure(logger: Logger, thrown: unknown): ResponseParts {
   return problem(context, error.kind.status, { "X-Request-Id": context.requestId }, error);
 }
 
-/** Whether the target or the Host is invalid: an error of Hono's listener, or of the URL that Connect builds of both. */
+/**
+ * Whether the target or the Host is invalid: an error of Hono's listener, or of the URL that Connect builds of both.
+ */
 function isBadTarget(thrown: unknown): boolean {
   if (thrown instanceof RequestError) return true;
   return codeOf(thrown) === "ERR_INVALID_URL";

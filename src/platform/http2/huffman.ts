@@ -1,4 +1,6 @@
-/** The Huffman code of HPACK (RFC 7541 section 5.2 and appendix B). Only decodes: what we send is not worth encoding. */
+/**
+ * The Huffman code of HPACK (RFC 7541 section 5.2 and appendix B). Only decodes: what we send is not worth encoding.
+ */
 import { ConnectionError, errorCode } from "./protocol.ts";
 
 /**

@@ -245,7 +245,9 @@ function bindOperation<O, Caller>(
   };
 }
 
-/** Whether the value is a promise or another thenable. Were it taken for a caller, every request would be authenticated. */
+/**
+ * Whether the value is a promise or another thenable. Were it taken for a caller, every request would be authenticated.
+ */
 function isPending<T>(value: T | Promise<T>): value is Promise<T> {
   return typeof value === "object" && value !== null && "then" in value;
 }

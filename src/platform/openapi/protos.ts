@@ -1,4 +1,7 @@
-/** The protos of a service, which are served beside its document: as they are written, compiled, and as what its events are. */
+/**
+ * The protos of a service, which are served beside its document: as they are written, compiled, and as what its events
+ * are.
+ */
 import { readdirSync, readFileSync } from "node:fs";
 
 /** The contracts that a service has besides its document. */

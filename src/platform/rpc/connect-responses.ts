@@ -40,8 +40,8 @@ interface WholeResponse {
 }
 
 /**
- * An error, in the format of the protocol that the request's content type names. Where it names none of them, it is a 415
- * that says the error as Connect does.
+ * An error, in the format of the protocol that the request's content type names. Where it names none of them, it is a
+ * 415 that says the error as Connect does.
  * @param httpStatus of a unary response over Connect
  */
 export function errorResponse(

@@ -133,7 +133,10 @@ async function close(
   server.forceShutdown();
 }
 
-/** Whether `done` resolved within the time. It is exact, and keeps the process alive, unlike `withTimeout` of deadlines.ts. */
+/**
+ * Whether `done` resolved within the time. It is exact, and keeps the process alive, unlike `withTimeout` of
+ * deadlines.ts.
+ */
 async function isDoneWithin(milliseconds: number, done: Promise<boolean>): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<boolean>((resolve) => {

@@ -40,7 +40,9 @@ export function settingWarnings(
   return warnings;
 }
 
-/** Whether one edit makes the variable the name: to insert, delete or replace a character, or to swap two neighbours. */
+/**
+ * Whether one edit makes the variable the name: to insert, delete or replace a character, or to swap two neighbours.
+ */
 export function isNear(variable: string, name: string): boolean {
   if (name.length < 6 || Math.abs(variable.length - name.length) > 1) return false;
   let start = 0;
