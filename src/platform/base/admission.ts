@@ -55,7 +55,7 @@ export interface Admitted {
 
 /** An operation of an HTTP API that may be refused, and where it is served. */
 export interface SheddableOperation extends Sheddable {
-  /** In upper case. */
+  /** The method, in upper case. */
   readonly method: string;
   /** The paths as Hono routes them: `/items/:id`. */
   readonly paths: readonly string[];
@@ -104,7 +104,9 @@ class Load {
   isLate = false;
   refusedAt = Number.NEGATIVE_INFINITY;
   #current = windowFrom(0);
-  /** It is judged at the end of the current window: its requests without a response are late by then. */
+  /**
+   * The window before; it is judged at the end of the current window: its requests without a response are late by then.
+   */
   #previous = windowFrom(0);
 
   get unanswered(): number {

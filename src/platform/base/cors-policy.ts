@@ -12,11 +12,11 @@ export interface ApiHeaders {
   readonly responseHeaders: readonly string[];
 }
 
-/** What every path allows to pages of these origins. An RPC path states its own methods. */
+/** The policy of every path for pages of these origins. An RPC path states its own methods. */
 export interface CorsPolicy {
-  /** As browsers send them in `Origin`. */
+  /** The origins, as browsers send them in `Origin`. */
   readonly origins: readonly string[];
-  /** Of the HTTP APIs. */
+  /** The methods of the HTTP APIs. */
   readonly methods: readonly string[];
   readonly allowedHeaders: readonly string[];
   readonly exposedHeaders: readonly string[];

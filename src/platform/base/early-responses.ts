@@ -8,7 +8,7 @@
  *
  * A refusal over native gRPC is trailers only, so all of it waits for the end of the request. Sent as headers, with the
  * end later, it would come no sooner: grpc-go and @grpc/grpc-js wait for the end, and take it for an internal error
- * then. A client that has sent its message is told at once.
+ * then. A client that has sent its message gets the refusal at once.
  */
 import type { ServerHttp2Stream } from "node:http2";
 

@@ -9,16 +9,16 @@ import { Slots } from "./slots.ts";
 
 /** Times in milliseconds after which a client is given up. */
 export interface StallLimits {
-  /** From the first byte of a request to its end. */
+  /** The time from the first byte of a request to its end. */
   readonly requestMs: number;
-  /** While a chunk of a response waits for the client to read it. */
+  /** The time that a chunk of a response waits for the client to read it. */
   readonly responseMs: number;
 }
 
 /** The default limits. */
 export const stallLimits: StallLimits = { requestMs: 30_000, responseMs: 60_000 };
 
-/** Passes in each of these times: so much later a stall is noticed, at most. */
+/** Passes in each of these times: a stall is noticed a fourth of the time late, at most. */
 const passes = 4;
 
 /**

@@ -41,9 +41,9 @@ export const cacheTable = {
 export interface CacheSettings {
   readonly host: string;
   readonly port: number;
-  /** Undefined: the server's default user. */
+  /** The user; undefined: the server's default user. */
   readonly username: string | undefined;
-  /** Undefined: the process does not sign in. */
+  /** The password; undefined: the process does not sign in. */
   readonly password: string | undefined;
   readonly isSecure: boolean;
   /** PEM; undefined: the authorities that Node.js trusts. */

@@ -11,13 +11,13 @@ import { startLoop } from "../base/loop.ts";
 import { type Cache, CacheAwayError, type CacheOptions } from "./cache.ts";
 import type { CacheSettings } from "./cache-settings.ts";
 
-/** Milliseconds in which a script is answered, or a check. */
+/** Milliseconds within which the server responds to a script, or to a check. */
 const commandTimeoutMs = 250;
 /** Milliseconds in which a connection is made and signed in. */
 const connectTimeoutMs = 1_000;
 /** Milliseconds between checks, and between tries to connect. */
 const checkMs = 1_000;
-/** Milliseconds after which it is said again that the cache went away, if it comes and goes. */
+/** Milliseconds between two warnings that the cache went away, if it comes and goes. */
 const sayAgainMs = 60_000;
 
 type Connection = ReturnType<typeof connectionTo>;

@@ -41,15 +41,15 @@ interface Dependencies {
   readonly db: Pick<Database, "execute">;
   /** The process's. */
   readonly clock: Clock;
-  /** Is told an offset, in milliseconds, that is beyond five seconds; negative where the process is ahead. */
+  /** Called with an offset beyond five seconds, in milliseconds; negative if the process is ahead. */
   readonly report: (offsetMs: number) => void;
 }
 
-/** What the clocks said at one moment, in milliseconds. */
+/** The clocks at one moment, in milliseconds. */
 interface Measurement {
   readonly database: number;
   readonly process: number;
-  /** By performance.now(). */
+  /** The monotonic clock, performance.now(). */
   readonly at: number;
 }
 

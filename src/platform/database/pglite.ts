@@ -54,7 +54,7 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
   };
 }
 
-/** With spans of what is run by the two methods that Drizzle calls. */
+/** Adds spans to the two methods of the client that Drizzle calls. */
 function traced(client: PGlite): PGlite {
   const query = client.query.bind(client);
   const transaction = client.transaction.bind(client);

@@ -1,4 +1,4 @@
-/** What is run on one connection as a whole: transactions, and scripts. */
+/** Runs transactions and scripts, each as a whole on one connection. */
 import { type Connection, connectionLost, type QueryOptions, type Result } from "./connection.ts";
 
 /** Runs a statement in the transaction. */

@@ -10,7 +10,7 @@ import { TrieRouter } from "hono/router/trie-router";
 export class CachingRouter<T> implements Router<T> {
   readonly name = "CachingRouter";
   readonly #router = new TrieRouter<T>();
-  /** By path and method. */
+  /** The results, by path and method. */
   readonly #cache = new Map<string, Map<string, Result<T>>>();
 
   add(method: string, path: string, handler: T): void {

@@ -35,26 +35,26 @@ type Handler = (request: AnyRequest, response: AnyResponse) => void;
 export interface RpcHandler {
   /** @param path without the query */
   matches(path: string): boolean;
-  /** What a request asks for; undefined if it is not to be refused, as none is unless this is there. */
+  /** Finds the method of a request; undefined if its requests are never refused. Absent: no method's are. */
   sheddable?(method: string, path: string): Sheddable | undefined;
   handle(request: AnyRequest, response: AnyResponse): void;
 }
 
 /** Timeouts for a client, in milliseconds. */
 export interface HttpTimeouts extends StallLimits {
-  /** From the connection, or the first byte of a further request, to the end of the headers. */
+  /** The time from the connection, or from the first byte of a further request, to the end of the headers. */
   readonly headersMs: number;
-  /** Idle time between requests. Longer than that of load balancers (60 s), so that they close first. */
+  /** The idle time between requests. It is longer than that of load balancers (60 s), so that they close first. */
   readonly keepAliveMs: number;
 }
 
 /** The default timeouts. */
 export const defaultTimeouts: HttpTimeouts = { headersMs: 10_000, ...stallLimits, keepAliveMs: 75_000 };
 
-/** What may be refused, and by whom. */
+/** Admission, and the operations whose requests it may refuse. */
 interface Gate {
   readonly admission: Admission;
-  /** Of the HTTP APIs. */
+  /** Finds an operation of the HTTP APIs. */
   readonly sheddable: FindSheddable;
 }
 
@@ -63,7 +63,7 @@ export interface HttpHandlers {
   readonly fetch: (request: Request, env: HttpBindings | Http2Bindings) => Response | Promise<Response>;
   /** None unless given. */
   readonly rpc?: RpcHandler | undefined;
-  /** What may be refused while too much arrives; nothing unless given. */
+  /** The gate for requests that may be refused while too many arrive. Absent: none is refused. */
   readonly gate?: Gate | undefined;
 }
 
@@ -198,7 +198,7 @@ function secureServer(tls: { cert: string; key: string }, timeouts: HttpTimeouts
   });
 }
 
-/** Tells whether a request is admitted; one that is not has been refused. */
+/** Whether a request is admitted. If not, it has been refused. */
 function gateOf({ rpc, gate }: HttpHandlers): (request: AnyRequest, response: AnyResponse) => boolean {
   if (!gate) return () => true;
   return (request, response) => {

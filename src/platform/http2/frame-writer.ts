@@ -5,7 +5,7 @@
 import { defaultFrameBytes, flag, frameHeaderBytes, frameType } from "./protocol.ts";
 
 const slabBytes = 131_072;
-/** What every client begins with (section 3.4). */
+/** The preface that every client begins with (section 3.4). */
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 export class FrameWriter {

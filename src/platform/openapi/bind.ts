@@ -28,7 +28,7 @@ export interface Binding<Operations, Caller> {
   readonly service: string;
   readonly document: ContractDocument;
   readonly handlers: Handlers<Operations, Caller>;
-  /** By the name of the security scheme. */
+  /** The handlers, by the name of the security scheme. */
   readonly security: Readonly<Record<string, SecurityHandler<Caller>>>;
   /**
    * The caller of an operation that lists no scheme (`{}`) as an alternative, because credentials may be in its body.

@@ -46,7 +46,7 @@ export interface ConnectHandlerOptions extends RpcPipelineOptions {
 interface ConnectHandler {
   /** Whether a path (without a query) belongs to one of the services, and therefore to `handle`. */
   matches(path: string): boolean;
-  /** What a request asks for; undefined if it is not to be refused. */
+  /** Finds the method of a request; undefined if its requests are never refused. */
   sheddable(method: string, path: string): Sheddable | undefined;
   /** Always responds, or destroys the connection; never throws. */
   handle(request: NodeRequest, response: NodeResponse): void;

@@ -8,7 +8,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import type { CorsPolicy } from "../base/cors-policy.ts";
 
-/** As node:http and the compatibility API of node:http2 have them. */
+/** The types of node:http and of the compatibility API of node:http2. */
 export type NodeRequest = IncomingMessage | Http2ServerRequest;
 export type NodeResponse = ServerResponse | Http2ServerResponse;
 

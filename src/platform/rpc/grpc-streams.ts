@@ -26,7 +26,7 @@ import { prioritizedMethods, type RpcService } from "./service.ts";
 
 interface Options {
   readonly logger: Logger;
-  /** None are refused unless given. */
+  /** Absent: no streams are refused. */
   readonly admission?: Admission | undefined;
   readonly stalls?: StallLimits | undefined;
 }
@@ -34,7 +34,7 @@ interface Options {
 /** Streams of server reflection that a connection may have at once. A client needs one. */
 const maxReflectionStreams = 4;
 
-/** What becomes of the streams of one server before they are calls. */
+/** The streams of one server, before they become calls. */
 export class GrpcStreams {
   readonly #logger: Logger;
   readonly #admission: Admission | undefined;

@@ -143,7 +143,7 @@ export interface ServerSettings {
   readonly managementPort: number;
   /** PEM texts of a certificate and its key; undefined: cleartext. */
   readonly tls: { readonly cert: string; readonly key: string } | undefined;
-  /** As browsers send them in `Origin`; empty: CORS is off. */
+  /** The permitted origins, as browsers send them in `Origin`; empty: CORS is off. */
   readonly corsOrigins: readonly string[];
   readonly logLevel: LogLevel;
   /** Path of the file of events; undefined: standard output. */
