@@ -1,7 +1,7 @@
 /** Brings the databases' schemas up to date, as the migration user: `npm run migrate`. */
 import { runCommand } from "./command.ts";
 import { Reminders } from "./platform/base/reminders.ts";
-import { type Migrations, migratePatiently } from "./platform/database/migrations.ts";
+import { type Migrations, migrateWithRetries } from "./platform/database/migrations.ts";
 import { openDatabase } from "./platform/database/open.ts";
 import { migrateTask, resolveDatabaseSettings } from "./platform/database/settings.ts";
 import { resolveServerSettings } from "./platform/settings/server.ts";
@@ -13,10 +13,10 @@ const migrationsOf: Readonly<Record<ServiceName, () => Promise<Migrations>>> = {
   push: async () => (await import("./push/database.ts")).pushMigrations,
 };
 
-/** Minutes for which a table may be locked by others before the migration gives up. */
-const patienceMinutes = 10;
+/** Minutes for which another session may have locked a table before the migration gives up. */
+const retryMinutes = 10;
 const reminders = new Reminders();
-function tell(message: string): void {
+function report(message: string): void {
   if (reminders.isDue(message)) process.stderr.write(`${message}\n`);
 }
 
@@ -32,10 +32,10 @@ await runCommand(async () => {
   joinReadings({ server, services, ...Object.fromEntries(readings) });
   for (const { service, reading } of databases) {
     const database = await openDatabase(valueOrThrow(reading), await migrationsOf[service]());
-    await migratePatiently(database, {
-      patienceMs: patienceMinutes * 60_000,
-      blocked: ({ message }) => tell(`${message} Trying again for up to ${patienceMinutes} minutes.`),
-      tell,
+    await migrateWithRetries(database, {
+      retryForMs: retryMinutes * 60_000,
+      blocked: ({ message }) => report(`${message} Trying again for up to ${retryMinutes} minutes.`),
+      report,
     });
     process.stdout.write(`The schema "${service}" is up to date in ${database.description}.\n`);
     await database.close();

@@ -13,7 +13,7 @@ import { Reminders } from "./platform/base/reminders.ts";
 import { traceWith } from "./platform/base/tracing.ts";
 import { CachingRouter } from "./platform/http/caching-router.ts";
 import { httpCors } from "./platform/http/cors.ts";
-import { guardOperations } from "./platform/http/gate.ts";
+import { findSheddableAmong } from "./platform/http/gate.ts";
 import { createManagementApp } from "./platform/http/management.ts";
 import { createHttpServer } from "./platform/http/server.ts";
 import { createFileLogger, type Logger } from "./platform/observability/logger.ts";
@@ -21,10 +21,10 @@ import type { CountLost } from "./platform/observability/lost-spans.ts";
 import { createMetrics } from "./platform/observability/metrics.ts";
 import { apiHeaders } from "./platform/openapi/api-headers.ts";
 import { notFound } from "./platform/openapi/bind.ts";
-import { guardedOperations } from "./platform/openapi/guarded.ts";
 import { createApiReference, createIndex } from "./platform/openapi/reference.ts";
-import { createLifecycle, type Lifecycle } from "./platform/process/lifecycle.ts";
-import { becomeReady, keepReady, prepareBroker } from "./platform/process/readiness.ts";
+import { sheddableOperations } from "./platform/openapi/sheddable.ts";
+import { createLifecycle, type Lifecycle, type ReadinessHandle } from "./platform/process/lifecycle.ts";
+import { becomeReady, followDatabase, prepareBroker } from "./platform/process/readiness.ts";
 import { createConnectHandler } from "./platform/rpc/connect-handler.ts";
 import { createGrpcServer } from "./platform/rpc/grpc-server.ts";
 import { prioritizedMethods } from "./platform/rpc/service.ts";
@@ -32,10 +32,12 @@ import { SettingsError } from "./platform/settings/settings.ts";
 import type { Settings } from "./services.ts";
 import { databaseFailure } from "./start-failure.ts";
 
-/** The name in the metrics and in the index of the APIs. */
+/** The name of this program in the metrics and in the index of the APIs. */
 const programName = "gatepost";
 
-/** TLS 1.3, and of TLS 1.2 what is authenticated and forward secret (RFC 9325 section 4.2): no CBC. */
+/**
+ * The suites of TLS 1.3, and those of TLS 1.2 with forward secrecy and authenticated encryption (RFC 9325 section 4.2).
+ */
 const cipherSuites = [
   "TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256",
   "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384",
@@ -51,7 +53,7 @@ export interface RunningServer {
   /** The settings, with the actual ports. */
   readonly settings: Settings;
   readonly ports: { readonly http: number; readonly grpc: number; readonly management: number };
-  /** Description of the databases, for messages. */
+  /** The databases, for messages. */
   readonly database: string;
   /** Resolves once every part is ready for the first time. */
   readonly ready: Promise<void>;
@@ -68,24 +70,23 @@ export async function startServer(
 ): Promise<RunningServer> {
   const { server } = settings;
   const { host, tls } = server;
-  // Of the process, as grpc-js has no option of its own for a server.
+  // The setting is one of the whole process, as grpc-js has no option for a server.
   nodeTls.DEFAULT_CIPHERS = cipherSuites;
   const metrics = createMetrics(programName, manifest.version);
-  const isDevelopment = server.environment === "development";
   const lifecycle = createLifecycle({
     logger,
     graceSeconds: server.shutdownGraceSeconds,
     drainDelayMs: server.shutdownDelaySeconds * 1_000,
   });
-  // Added first, so that it stops last.
   const lost = metrics.counter(
     `${programName}_trace_spans_lost_total`,
     "Spans that were recorded and never arrived at the collector, by what they were lost to.",
     { reason: ["queue", "collector"] },
   );
+  // Added to the lifecycle first, so that tracing stops last.
   await startTracing(settings, lifecycle, logger, (reason, spans) => lost.inc({ reason }, spans));
-  const draining = new AbortController();
-  const stopping = draining.signal;
+  const stop = new AbortController();
+  const stopping = stop.signal;
 
   const http = createHttpServer({ tls, logger });
   const admission = new Admission({ logger, observer: metrics.admission });
@@ -96,19 +97,75 @@ export async function startServer(
     grpc: server.grpcPort || (await grpc.listen(host, 0)),
   });
   const eventLog = server.eventLog === undefined ? undefined : await openEventLog(server.eventLog);
-  const { services, builtIn } = await composeServices(known, { logger, eventLog, metrics, clock });
-  for (const { name, stop } of services) lifecycle.add({ name, stop });
+  const composed = await composeServices(known, { logger, eventLog, metrics, clock });
+  const { services } = composed;
+  for (const { name, stop: stopService } of services) lifecycle.add({ name, stop: stopService });
 
+  serveApis({ composed, http, grpc, admission, metrics, logger, origins: server.corsOrigins, stopping });
+  const management = createHttpServer({ logger, defaultHost: "localhost" });
+  management.serve({ fetch: createManagementApp({ metrics, lifecycle, logger }).fetch });
+  const handles = new Map(
+    services.map((service) => [service, lifecycle.readiness.register(`${service.name} database`)]),
+  );
+  const brokers = services.flatMap(({ name, broker }) =>
+    broker ? [{ service: name, ...broker, readiness: lifecycle.readiness.register(`${name} broker`) }] : [],
+  );
+
+  // Stopped in reverse order: the API ports, then the management port, so that an operator can watch, then the
+  // services.
+  const managementPort = await management.listen(host, server.managementPort);
+  lifecycle.add({ name: "management", stop: () => management.close(managementCloseMs) });
+  if (server.grpcPort !== 0) await grpc.listen(host, server.grpcPort);
+  lifecycle.add({ name: "grpc", stop: (graceMs) => grpc.close(graceMs) });
+  if (server.port !== 0) await http.listen(host, server.port);
+  lifecycle.add({ name: "http", stop: (graceMs) => http.close(graceMs) });
+  lifecycle.onDrain(() => {
+    grpc.setServing(false);
+    http.drain();
+    stop.abort();
+    for (const { stopWorkers } of services) stopWorkers?.();
+  });
+
+  const reminders = new Reminders();
+  const isDevelopment = server.environment === "development";
+  const starting = { grpc, logger, reminders, stopping, isDevelopment };
+  const ready = Promise.all([
+    ...services.map(async (service) => {
+      const readiness = handles.get(service);
+      if (readiness) await startService(service, { ...starting, readiness });
+    }),
+    ...brokers.map((broker) => prepareBroker({ ...broker, logger, reminders, stopping })),
+  ]).then(() => undefined);
+  const databases = new Set(services.toReversed().map(({ database }) => database.description));
+  const ports = { http: known.server.port, grpc: known.server.grpcPort, management: managementPort };
+  return { lifecycle, settings: known, ports, database: [...databases].join(", "), ready };
+}
+
+interface Serving {
+  readonly composed: Awaited<ReturnType<typeof composeServices>>;
+  readonly http: ReturnType<typeof createHttpServer>;
+  readonly grpc: ReturnType<typeof createGrpcServer>;
+  readonly admission: Admission;
+  readonly metrics: ReturnType<typeof createMetrics>;
+  readonly logger: Logger;
+  /** The origins whose pages may call the APIs. */
+  readonly origins: readonly string[];
+  readonly stopping: AbortSignal;
+}
+
+/** Serves the APIs of all services, over HTTP and over the RPC protocols. */
+function serveApis({ composed, http, grpc, admission, metrics, logger, origins, stopping }: Serving): void {
+  const { services, builtIn } = composed;
   const app = new Hono({ router: new CachingRouter() });
   const apis = [...services, ...builtIn];
   const cors = corsPolicy(
-    server.corsOrigins,
+    origins,
     apis.map(({ document }) => apiHeaders(document)),
   );
   if (cors.origins.length > 0) app.use(httpCors(cors));
-  for (const { document, http } of apis) {
-    app.route("/", createApiReference(document, logger));
-    app.route("/", http);
+  for (const api of apis) {
+    app.route("/", createApiReference(api.document, logger));
+    app.route("/", api.http);
   }
   app.route("/", createIndex(programName, apis, logger));
   app.notFound(notFound(logger));
@@ -120,77 +177,54 @@ export async function startServer(
     cors,
     draining: stopping,
   };
-  const operations = services.flatMap(({ name, document }) => guardedOperations(name, document, logger));
+  const operations = services.flatMap(({ name, document }) => sheddableOperations(name, document, logger));
   admission.register([...operations, ...prioritizedMethods(rpc.services).values()]);
   http.serve({
     fetch: app.fetch,
     rpc: createConnectHandler(rpc),
-    gate: { admission, guarded: guardOperations(operations, cors) },
+    gate: { admission, sheddable: findSheddableAmong(operations, cors) },
   });
   grpc.serve(rpc.services);
-  const management = createHttpServer({ logger, defaultHost: "localhost" });
-  management.serve({ fetch: createManagementApp({ metrics, lifecycle, logger }).fetch });
-  const handles = new Map(
-    services.map((service) => [service, lifecycle.readiness.register(`${service.name} database`)]),
-  );
-  const brokers = services.flatMap(({ name, broker }) =>
-    broker ? [{ service: name, ...broker, readiness: lifecycle.readiness.register(`${name} broker`) }] : [],
-  );
+}
 
-  // Stopped in reverse order: the API ports, then the management port, so that an operator can watch, then the services.
-  const managementPort = await management.listen(host, server.managementPort);
-  lifecycle.add({ name: "management", stop: () => management.close(managementCloseMs) });
-  if (server.grpcPort !== 0) await grpc.listen(host, server.grpcPort);
-  lifecycle.add({ name: "grpc", stop: (graceMs) => grpc.close(graceMs) });
-  if (server.port !== 0) await http.listen(host, server.port);
-  lifecycle.add({ name: "http", stop: (graceMs) => http.close(graceMs) });
-  lifecycle.onDrain(() => {
-    grpc.setServing(false);
-    http.drain();
-    draining.abort();
-    for (const { stopWorkers } of services) stopWorkers?.();
+interface Starting {
+  readonly grpc: ReturnType<typeof createGrpcServer>;
+  readonly logger: Logger;
+  readonly readiness: ReadinessHandle;
+  readonly reminders: Reminders;
+  readonly stopping: AbortSignal;
+  readonly isDevelopment: boolean;
+}
+
+/**
+ * Prepares a service and starts its workers, as soon as its database can be used. From then on the service's readiness
+ * follows the database. Resolves when the service is ready for the first time, or the process stops before.
+ */
+async function startService(
+  service: RunnableService,
+  { grpc, isDevelopment, ...shared }: Starting,
+): Promise<void> {
+  const { database } = service;
+  const part = { ...shared, service: service.name, database: database.description };
+  await becomeReady({
+    ...part,
+    explain: databaseFailure,
+    migrate: isDevelopment ? () => database.migrate() : undefined,
+    isMigrated: () => database.isMigrated(),
+    async prepare() {
+      if (!isDevelopment) await database.requireOrdinaryUser();
+      await service.prepare();
+    },
+    isFinal: (error) => error instanceof SettingsError,
   });
-
-  const reminders = new Reminders();
-  async function start(service: RunnableService): Promise<void> {
-    const { database } = service;
-    const readiness = handles.get(service);
-    if (!readiness) return;
-    const part = {
-      service: service.name,
-      readiness,
-      logger,
-      reminders,
-      stopping,
-      database: database.description,
-    };
-    await becomeReady({
-      ...part,
-      explain: databaseFailure,
-      migrate: isDevelopment ? () => database.migrate() : undefined,
-      isMigrated: () => database.isMigrated(),
-      async prepare() {
-        if (!isDevelopment) await database.requireOrdinaryUser();
-        await service.prepare();
-      },
-      isFinal: (error) => error instanceof SettingsError,
-    });
-    if (stopping.aborted) return;
-    grpc.setServing(true, service.rpc);
-    service.startWorkers();
-    void keepReady({
-      ...part,
-      isReachable: () => database.isReachable(),
-      checked: (reachable) => grpc.setServing(reachable, service.rpc),
-    });
-  }
-  const ready = Promise.all([
-    ...services.map(start),
-    ...brokers.map((broker) => prepareBroker({ ...broker, logger, reminders, stopping })),
-  ]).then(() => undefined);
-  const databases = new Set(services.toReversed().map(({ database }) => database.description));
-  const ports = { http: known.server.port, grpc: known.server.grpcPort, management: managementPort };
-  return { lifecycle, settings: known, ports, database: [...databases].join(", "), ready };
+  if (part.stopping.aborted) return;
+  grpc.setServing(true, service.rpc);
+  service.startWorkers();
+  void followDatabase({
+    ...part,
+    isReachable: () => database.isReachable(),
+    checked: (reachable) => grpc.setServing(reachable, service.rpc),
+  });
 }
 
 /** @throws SettingsError if the file cannot be written */

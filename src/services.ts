@@ -33,7 +33,7 @@ export interface Settings {
   readonly server: ServerSettings;
   readonly auth?: AuthSettings | undefined;
   readonly push?: PushSettings | undefined;
-  /** Undefined: nothing is traced. */
+  /** The settings of tracing; undefined: nothing is traced. */
   readonly tracing?: TracingSettings | undefined;
   /**
    * The settings of a server that listens on these ports. If the system chose a port (0), the addresses that
@@ -95,7 +95,7 @@ export async function readSettings(env: EnvironmentVariables): Promise<Settings>
   };
 }
 
-/** Push takes tokens of the type JWT only where an audience tells them from the issuer's other tokens. */
+/** Push accepts tokens of the type JWT only if an audience distinguishes them from the issuer's other tokens. */
 function typeProblems(
   auth: AuthSettings | undefined,
   push: PushSettings | undefined,

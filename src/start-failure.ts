@@ -1,5 +1,6 @@
 /** Reasons why a program could not start, for an operator. The functions return undefined for a defect. */
 import { isDatabaseUnavailable, sqlState } from "./platform/base/database-errors.ts";
+import { codeOf } from "./platform/base/error-code.ts";
 import { DirectoryInUseError } from "./platform/database/directory-lock.ts";
 import { MigrationBlockedError } from "./platform/database/migrations.ts";
 import type { Settings } from "./services.ts";
@@ -32,11 +33,11 @@ export function databaseFailure(error: unknown): string | undefined {
   const state = sqlState(error) ?? "";
   if (!isDatabaseUnavailable(error) && !settingStates.test(state)) return undefined;
   const cause = innermost(error);
-  const step = nextStep(state === "" ? codeIn(cause) : state);
+  const step = nextStep(state === "" ? (codeOf(cause) ?? "") : state);
   return `The database cannot be used: ${textOf(cause)}.${step === undefined ? "" : ` ${step}`}`;
 }
 
-/** By SQLSTATE, or by the code of a socket. */
+/** The next steps for an operator, by SQLSTATE or by the code of a socket. */
 const nextSteps: readonly (readonly [RegExp, string])[] = [
   [/^28/, "Check DB_USER and DB_PASSWORD, and for migrations DB_USER_MIGRATION and DB_PASSWORD_MIGRATION."],
   [/^08P01$/, "If a pooler is at DB_HOST, set DB_POOLER=transaction."],
@@ -55,13 +56,9 @@ function nextStep(code: string): string | undefined {
 function innermost(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
   if (error.cause !== undefined) return innermost(error.cause);
-  // It has one error for each address of a host name, and only those have a message.
+  // An AggregateError has one error for each address of a host name, and only those have a message.
   if (error instanceof AggregateError && error.errors.length > 0) return innermost(error.errors[0]);
   return error;
-}
-
-function codeIn(error: unknown): string {
-  return error instanceof Error && "code" in error ? String(error.code) : "";
 }
 
 function textOf(error: unknown): string {

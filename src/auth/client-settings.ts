@@ -170,7 +170,9 @@ export function contentOf(registrations: readonly ClientRegistration[]): string 
   const said = registrations.map((one) => {
     const { clientId, clientSecrets: clientSecret } = one;
     const { clientSecrets: _same, ...standard } = v.parse(registration("development"), {
-      ...{ clientId, clientSecret, grantTypes: [] },
+      clientId,
+      clientSecret,
+      grantTypes: [],
     });
     return { ...differing(one, standard), clientId };
   });

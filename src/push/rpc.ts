@@ -5,7 +5,7 @@ import {
   type NotificationProgressSchema,
   NotificationState,
 } from "../../gen/proto/push/v1/delivery_pb.ts";
-import { withTimeout } from "../platform/base/deadlines.ts";
+import { withRequestTimeout } from "../platform/base/deadlines.ts";
 import { invalidInput } from "../platform/base/errors.ts";
 import { pause } from "../platform/base/loop.ts";
 import { implement, type RpcService } from "../platform/rpc/service.ts";
@@ -28,7 +28,7 @@ export function pushRpc({ callers, watchProgress, checkMs = 15_000 }: Dependenci
       const authorization = metadata("authorization");
       const check = async () => {
         // A stream has no deadline of its own.
-        if (!(await withTimeout(callers.backoffice(authorization)))) throw unauthenticated();
+        if (!(await withRequestTimeout(callers.backoffice(authorization)))) throw unauthenticated();
       };
       await check();
       if (!isNotificationId(notificationId)) {

@@ -1,6 +1,6 @@
 /** Hosts that a search asks, and what happens to connections to them. */
 import { setTimeout as delay } from "node:timers/promises";
-import type { Standing } from "../../src/platform/database/choose-primary.ts";
+import type { ReplicationState } from "../../src/platform/database/choose-primary.ts";
 import { Connection, connectionLost } from "../../src/platform/database/connection.ts";
 import { Primary } from "../../src/platform/database/primary.ts";
 import type { Address } from "../../src/platform/database/settings.ts";
@@ -8,7 +8,7 @@ import { Timelines } from "../../src/platform/database/timelines.ts";
 import { primary } from "./cluster-hosts.ts";
 
 /** A promise is said slowly. */
-export type Saying = Standing | Error | Promise<Standing | Error> | undefined;
+export type Saying = ReplicationState | Error | Promise<ReplicationState | Error> | undefined;
 /** Longer than a search waits for a host that does not matter. */
 export const slowMs = 700;
 export const silentMs = 1_000;
@@ -30,7 +30,7 @@ export function hostsThatSay(says: readonly (readonly [Address, Saying[]])[], ti
   const lines: string[] = [];
   const log = (_: object, message: string) => void lines.push(message);
   const sayings = new Map(says);
-  async function ask(address: Address): Promise<Standing> {
+  async function readState(address: Address): Promise<ReplicationState> {
     asked.push(address);
     const own = sayings.get(address) ?? [];
     const saying = own.length > 1 ? own.shift() : own[0];
@@ -43,7 +43,7 @@ export function hostsThatSay(says: readonly (readonly [Address, Saying[]])[], ti
   const hosts = new Primary({
     hosts: says.map(([address]) => address),
     timelines,
-    ask,
+    readState,
     logger: { info: log, warn: log },
   });
   return { hosts, asked, lines };

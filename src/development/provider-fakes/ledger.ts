@@ -273,7 +273,10 @@ class TokenLedger implements Ledger {
       collapseId,
       firstCount: 1,
       firstAt: at,
-      ...{ lastAt: at, answeredAt: -1, connection, request },
+      lastAt: at,
+      answeredAt: -1,
+      connection,
+      request,
       more: undefined,
       isNotifiedTwice: false,
     };
@@ -314,8 +317,14 @@ class TokenLedger implements Ledger {
       this.#notifiedTwice += 1;
     }
     const message: Message = {
-      ...{ messageId, collapseId, count: 1, firstAt: at },
-      ...{ lastAt: at, answeredAt: -1, connection, request },
+      messageId,
+      collapseId,
+      count: 1,
+      firstAt: at,
+      lastAt: at,
+      answeredAt: -1,
+      connection,
+      request,
     };
     entry.more.push(message);
     return message;
@@ -335,8 +344,11 @@ class TokenLedger implements Ledger {
     const all =
       messageId === undefined ? [] : [{ messageId, collapseId, count: firstCount, firstAt, lastAt }, ...more];
     const messages = all.map((one) => ({
-      ...{ messageId: one.messageId, collapseId: one.collapseId, count: one.count },
-      ...{ firstAt: start + one.firstAt, lastAt: start + one.lastAt },
+      messageId: one.messageId,
+      collapseId: one.collapseId,
+      count: one.count,
+      firstAt: start + one.firstAt,
+      lastAt: start + one.lastAt,
     }));
     return { token, count, messages };
   }

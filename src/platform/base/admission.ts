@@ -1,12 +1,15 @@
 /**
- * Sheds load: while more requests arrive than can be answered in time, some are refused at once, so that the others are
- * still answered (Controlled Delay, RFC 8289, with the requests of a process in the place of the packets of a queue).
+ * Sheds load: while more requests arrive than can be answered, some are refused at once, so that the others still get a
+ * prompt response (Controlled Delay, RFC 8289, with the requests of a process in the place of a queue's packets).
  *
- * A request is refused if two things hold. Too many others of its priority or a higher one are in flight; a closed loop
- * of fewer callers is never refused. And there is a queue: of those that were admitted lately, fewer than half were
- * answered promptly, or this one itself has waited for too long, as the process is busy with what came before it.
- * Without one there may be any number in flight, as behind a database that is far away. While requests of a priority
- * are refused, those of lower ones are, too.
+ * A request is refused if both of these hold:
+ *
+ * 1. As many as 384 requests of its priority or a higher one are in flight.
+ * 2. There is a queue: fewer than half of the requests that were admitted lately got a response within 100 ms, or this
+ *    request has waited longer than that because the process was busy.
+ *
+ * So a smaller number of callers who each wait for their response is never refused, nor are many requests that only
+ * wait for a distant database. While requests of a priority are refused, those of lower priorities are refused, too.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
@@ -14,27 +17,27 @@ import type { Logger } from "pino";
 import { ErrorKinds, ServiceError } from "./errors.ts";
 import type { AdmissionObserver } from "./observers.ts";
 
-/** What is answered first while not all can be, in this order. */
+/** The priorities of requests, highest first: what is answered first while not all requests can be. */
 export const priorities = ["high", "normal", "low"] as const;
 export type Priority = (typeof priorities)[number];
 
-/** What a request asks for, as far as it matters for whether it is admitted. */
+/** An operation or method, as far as it matters for whether its requests are admitted. */
 export interface Prioritized {
-  /** For the metrics. */
+  /** The name of the service, for the metrics. */
   readonly service: string;
   readonly priority: Priority;
 }
 
-/** What a request over HTTP asks for, with the response that refuses it. */
-export interface Guarded extends Prioritized {
-  /** Writes the response. Nothing has been read of the body. */
+/** An operation or method served over HTTP whose requests may be refused. */
+export interface Sheddable extends Prioritized {
+  /** Writes the response of a refusal. Nothing of the request's body has been read. */
   refuse(request: IncomingMessage | Http2ServerRequest, response: ServerResponse | Http2ServerResponse): void;
 }
 
-/** How far a request has been received. What a client has not sent yet waits for nobody but the client. */
+/** How far a request has been received. A request that is not complete waits only for its client. */
 interface Arrival {
   isComplete(): boolean;
-  /** Calls back once, when all of the request has been received; never for one that is given up. */
+  /** Calls back once, when all of the request has been received; never if the request is given up. */
   onComplete(received: () => void): void;
 }
 
@@ -42,32 +45,34 @@ interface Arrival {
 export interface Admitted {
   readonly priority: Priority;
   readonly arrival: Arrival;
-  /** When it was admitted or, if that was later, received as a whole; by performance.now(). */
+  /** When the request was admitted, or received as a whole if that was later; by performance.now(). */
   entered: number;
-  /** Whether it is among those in flight. */
+  /** Whether the request counts as in flight. */
   isCounted: boolean;
-  /** Whether it was answered or given up. */
+  /** Whether the request has got its response or was given up. */
   hasLeft: boolean;
 }
 
 /** An operation of an HTTP API that may be refused, and where it is served. */
-export interface GuardedOperation extends Guarded {
-  /** In upper case. */
+export interface SheddableOperation extends Sheddable {
+  /** The method, in upper case. */
   readonly method: string;
-  /** As Hono routes them: `/items/:id`. */
+  /** The paths as Hono routes them: `/items/:id`. */
   readonly paths: readonly string[];
 }
 
-/** Requests of a priority and the higher ones that may be in flight while there is a standing queue. */
+/** Requests of a priority and the higher ones that may be in flight while there is a queue. */
 const maxBacklog = 384;
-/** A request that takes longer, in milliseconds, has not been answered promptly. */
+/** Milliseconds within which a response is prompt. */
 const promptMs = 100;
-/** A queue is judged by the requests of a window: so many milliseconds and so many requests, at least. */
+/**
+ * Whether there is a queue is judged by the requests of a window. It is at least this long, and has at least so many.
+ */
 const windowMs = 100;
 const windowRequests = 50;
-/** Milliseconds after which a window is begun anew, however few its requests: it says nothing of the present. */
+/** Milliseconds after which a window is begun anew, however few its requests are: it is too old by then. */
 const staleMs = 5_000;
-/** Milliseconds after a refusal in which lower priorities are refused, too. */
+/** Milliseconds after a refusal for which lower priorities are refused, too. */
 const holdMs = 1_000;
 /** Milliseconds without a refusal after which shedding is over. */
 const quietMs = 2_000;
@@ -81,7 +86,7 @@ export const overloaded = new ServiceError(
   { retryAfterSeconds },
 );
 
-/** The requests that were admitted in a time, and how many of them have been answered promptly. */
+/** How many requests were admitted in a window, and how many of them have got a prompt response. */
 interface Window {
   readonly began: number;
   admitted: number;
@@ -93,13 +98,15 @@ const windowFrom = (began: number): Window => ({ began, admitted: 0, prompt: 0 }
 /** The requests of one priority. */
 class Load {
   inFlight = 0;
-  /** Of those in flight: finished in this turn of the event loop. */
+  /** How many of those in flight have finished in this turn of the event loop. */
   finished = 0;
-  /** Whether there is a standing queue. */
+  /** Whether there is a queue: in the previous window, fewer than half of the responses were prompt. */
   isLate = false;
   refusedAt = Number.NEGATIVE_INFINITY;
   #current = windowFrom(0);
-  /** Those of its requests that are not answered are late by the end of the current window. */
+  /**
+   * The window before; it is judged at the end of the current window: its requests without a response are late by then.
+   */
   #previous = windowFrom(0);
 
   get unanswered(): number {
@@ -111,7 +118,7 @@ class Load {
     this.#current.admitted += 1;
   }
 
-  /** Takes out what was admitted in this turn. */
+  /** Takes out a request that was admitted in this turn. */
   suspend(entered: number): void {
     this.inFlight -= 1;
     if (entered >= this.#current.began) this.#current.admitted -= 1;
@@ -120,7 +127,7 @@ class Load {
 
   /** @param entered when the request was admitted */
   finish(entered: number, now: number): void {
-    // It counts until the turn ends. Otherwise requests that are answered at once would never be in flight, however
+    // It counts until the turn ends. Otherwise requests with an immediate response would never be in flight, however
     // many of them wait in the connections.
     this.finished += 1;
     if (now - entered > promptMs) return;
@@ -150,14 +157,14 @@ interface Dependencies {
   readonly observer: AdmissionObserver;
 }
 
-/** What has been refused since shedding began. */
+/** The refusals since shedding began. */
 interface Shedding {
   readonly began: number;
   lastAt: number;
   count: number;
 }
 
-/** Admits the requests of a process, over any protocol, or refuses them. */
+/** Admits or refuses the requests of a process, over any protocol. */
 export class Admission {
   readonly #logger: Logger;
   readonly #observer: AdmissionObserver;
@@ -166,13 +173,13 @@ export class Admission {
     normal: new Load(),
     low: new Load(),
   };
-  /** Admitted in this turn. */
+  /** The requests that were admitted in this turn. */
   #arriving: Admitted[] = [];
-  /** Whose responses have begun to be sent in this turn. */
+  /** The requests whose responses have begun to be sent in this turn. */
   #responding: Admitted[] = [];
-  /** Not yet reported to the observer. */
+  /** The refusals that have not been reported to the observer yet. */
   readonly #refused = new Map<Prioritized, number>();
-  /** By performance.now(); undefined between two turns of the event loop that have requests. */
+  /** When this turn of the event loop began, by performance.now(); undefined if no request has come in it. */
   #turnBegan: number | undefined;
   #shedding: Shedding | undefined;
 
@@ -185,7 +192,7 @@ export class Admission {
 
   /**
    * Admits a request, or refuses it.
-   * @returns for `leave`, when the request has been answered or given up; undefined if it is refused
+   * @returns the request, for a call of `leave` when it has got its response or is given up; undefined if it is refused
    */
   enter(request: Prioritized, arrival: Arrival): Admitted | undefined {
     // What arrived while the process was busy has waited since this turn of the event loop began.
@@ -209,8 +216,8 @@ export class Admission {
   }
 
   /**
-   * The response to a request that was admitted begins to be sent. Most are sent at once; one that is not waits for
-   * nobody but its client, and is in flight no more after the next turn of the event loop.
+   * Records that the response to an admitted request begins to be sent. Most responses are sent at once; one that is
+   * not waits only for its client, and no longer counts as in flight after the next turn of the event loop.
    */
   respond(admitted: Admitted): void {
     if (this.#responding.push(admitted) > 1) return;
@@ -223,7 +230,7 @@ export class Admission {
     });
   }
 
-  /** Called for each request that was admitted. Only the first call counts. */
+  /** Records that an admitted request has got its response or was given up. Only the first call counts. */
   leave(admitted: Admitted): void {
     admitted.hasLeft = true;
     if (!admitted.isCounted) return;
@@ -232,7 +239,9 @@ export class Admission {
     this.#loads[admitted.priority].finish(admitted.entered, performance.now());
   }
 
-  /** A request of which a part is missing is not in flight until that comes: anybody can send none of it. */
+  /**
+   * Takes incomplete requests out of those in flight until they are complete. Otherwise anybody could fill the count.
+   */
   #suspendIncomplete(): void {
     const arriving = this.#arriving;
     this.#arriving = [];
@@ -250,7 +259,7 @@ export class Admission {
     }
   }
 
-  /** Makes the metrics of these show before anything has been refused. */
+  /** Makes the metrics of these operations show before anything has been refused. */
   register(requests: readonly Prioritized[]): void {
     for (const { service, priority } of requests) this.#observer.shed(service, priority, 0);
   }

@@ -12,19 +12,23 @@ export interface ApiHeaders {
   readonly responseHeaders: readonly string[];
 }
 
-/** What every path allows to pages of these origins. An RPC path states its own methods. */
+/** The policy of every path for pages of these origins. An RPC path states its own methods. */
 export interface CorsPolicy {
-  /** As browsers send them in `Origin`. */
+  /** The origins, as browsers send them in `Origin`. */
   readonly origins: readonly string[];
-  /** Of the HTTP APIs. */
+  /** The methods of the HTTP APIs. */
   readonly methods: readonly string[];
   readonly allowedHeaders: readonly string[];
   readonly exposedHeaders: readonly string[];
-  /** Seconds that browsers cache a preflight response. An origin that is removed may still send requests for as long. */
+  /**
+   * Seconds that browsers cache a preflight response. An origin that is removed may still send requests for as long.
+   */
   readonly maxAgeSeconds: number;
 }
 
-/** One policy for a whole port: the headers that every API has, those of these APIs, and those of Connect and gRPC-Web. */
+/**
+ * One policy for a whole port: the headers that every API has, those of these APIs, and those of Connect and gRPC-Web.
+ */
 export function corsPolicy(origins: readonly string[], apis: readonly ApiHeaders[]): CorsPolicy {
   return {
     origins,

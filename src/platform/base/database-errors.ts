@@ -11,19 +11,22 @@ function* causes(thrown: unknown): Generator<object> {
   }
 }
 
-function codeOf(thrown: unknown, pattern: RegExp): string | undefined {
+/** The first code, from the error to its innermost cause, that matches the pattern. */
+function codeMatching(thrown: unknown, pattern: RegExp): string | undefined {
   for (const error of causes(thrown)) {
     if ("code" in error && typeof error.code === "string" && pattern.test(error.code)) return error.code;
   }
   return undefined;
 }
 
-/** The five-character SQLSTATE of an error that PostgreSQL raised. None begins with E, as EPIPE of a socket does. */
+/**
+ * The five-character SQLSTATE of an error that PostgreSQL raised. No SQLSTATE begins with E, as a socket's EPIPE does.
+ */
 export function sqlState(thrown: unknown): string | undefined {
-  return codeOf(thrown, /^[0-9A-DF-Z][0-9A-Z]{4}$/);
+  return codeMatching(thrown, /^[0-9A-DF-Z][0-9A-Z]{4}$/);
 }
 
-/** Whether PostgreSQL has refused or ended the connection, and not a statement. */
+/** Whether PostgreSQL has refused or ended the whole connection, and not only a statement. */
 export function endedConnection(thrown: unknown): boolean {
   return [...causes(thrown)].some((error) => "severity" in error && error.severity === "FATAL");
 }
@@ -42,9 +45,9 @@ export function violatedUnique(thrown: unknown): string | undefined {
 }
 
 /**
- * Class 08 connection, 53 resources, 57P shutdown, 57014 cancelled by a timeout, 55P03 a lock that was not released in
- * time, 40001 and 40P01 a transaction that got in the way of another one, 25P03 one that has paused for too long, 25006
- * read-only (a standby).
+ * SQLSTATEs that mean that the database is unavailable. Class 08: connection; 53: resources; 57P: shutdown. 57014: a
+ * statement was cancelled by a timeout; 55P03: a lock was not released within the timeout; 40001 and 40P01: two
+ * transactions were in each other's way; 25P03: a transaction paused for too long; 25006: read-only, as a standby is.
  */
 const unavailableStates = /^(08\w{3}|53\w{3}|57P\w{2}|57014|55P03|40001|40P01|25P03|25006)$/;
 /** Codes of Node's sockets and of postgres.js. */
@@ -53,5 +56,8 @@ const unavailableCodes =
 
 /** Whether the error means that the database is unavailable, so that the caller may try again later. */
 export function isDatabaseUnavailable(thrown: unknown): boolean {
-  return codeOf(thrown, unavailableStates) !== undefined || codeOf(thrown, unavailableCodes) !== undefined;
+  return (
+    codeMatching(thrown, unavailableStates) !== undefined ||
+    codeMatching(thrown, unavailableCodes) !== undefined
+  );
 }

@@ -1,24 +1,22 @@
-/**
- * Limits on how long work may take, so that no caller waits for ever. One timer serves all items of the same kind.
- */
+/** Limits on how long work may take, so that no caller waits for ever. One timer serves all work of the same kind. */
 import { unavailable } from "./errors.ts";
 import { Slots } from "./slots.ts";
 
 /** Work with a deadline. */
 export interface Timed {
-  /** By performance.now(); Infinity: no deadline. */
+  /** The moment, by performance.now(); Infinity if there is no deadline. */
   readonly deadline: number;
   /** Called once, when the deadline has passed and the work has not been released. */
   expire(): void;
 }
 
 /**
- * Milliseconds between two passes over the work in progress, at least. So where much work is stuck a pass costs no
- * more than a pass, and a deadline is noticed so much later.
+ * Milliseconds between two passes over the work in progress, at least. So deadlines that follow each other closely
+ * share a pass. A deadline may be noticed so much later.
  */
 const resolutionMs = 100;
 
-/** Work in progress with deadlines. What has expired is forgotten, whether or not it ever ends. */
+/** Work in progress with deadlines. Work that has expired is forgotten, whether or not it ever ends. */
 export class Deadlines<T extends Timed> {
   readonly #slots = new Slots<T>();
   #timer: NodeJS.Timeout | undefined;
@@ -63,17 +61,27 @@ export class Deadlines<T extends Timed> {
   }
 }
 
-/** Milliseconds that the check of credentials may take, and a handler. */
-const workTimeoutMs = 10_000;
-
 const waiting = new Deadlines();
 
-/** The result of the work. Rejects with `unavailable` if it takes too long; the work itself is not stopped. */
-export function withTimeout<T>(work: Promise<T>): Promise<T> {
+/**
+ * The result of the work, or of `onTimeout` if the work takes longer. The work itself is not stopped. The timeout does
+ * not keep the process alive.
+ * @param onTimeout may throw: then this rejects
+ */
+export function withTimeout<T, Late>(
+  work: Promise<T>,
+  timeoutMs: number,
+  onTimeout: () => Late,
+): Promise<T | Late> {
   return new Promise((resolve, reject) => {
-    const expire = () =>
-      reject(unavailable("A service that this one depends on", new Error("it took too long")));
-    const timed = { deadline: performance.now() + workTimeoutMs, expire };
+    const expire = () => {
+      try {
+        resolve(onTimeout());
+      } catch (error) {
+        reject(error);
+      }
+    };
+    const timed = { deadline: performance.now() + timeoutMs, expire };
     const slot = waiting.take(timed);
     work.then(
       (result) => {
@@ -85,5 +93,15 @@ export function withTimeout<T>(work: Promise<T>): Promise<T> {
         reject(reason);
       },
     );
+  });
+}
+
+/** Milliseconds that the check of a request's credentials may take, and its handler. */
+const requestTimeoutMs = 10_000;
+
+/** The result of a part of a request, such as its handler. Rejects with `unavailable` after ten seconds. */
+export function withRequestTimeout<T>(work: Promise<T>): Promise<T> {
+  return withTimeout(work, requestTimeoutMs, () => {
+    throw unavailable("A service that this one depends on", new Error("it took too long"));
   });
 }

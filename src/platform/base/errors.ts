@@ -109,7 +109,7 @@ export interface InputError {
 }
 
 interface ServiceErrorOptions {
-  /** For the log only; never sent. */
+  /** The error behind this one, for the log only; never sent. */
   readonly cause?: unknown;
   readonly errors?: readonly InputError[];
   /** Seconds, whole, at least 1. Sent as `Retry-After`. */

@@ -27,7 +27,7 @@ export async function repeat(stopping: AbortSignal, round: Round, firstAfterMs =
 /** @param round handles its own errors */
 export function startLoop(round: Round, firstAfterMs = 0): Loop {
   const stopping = new AbortController();
-  // Whoever starts it may be a part of a trace; what it does later is none.
+  // The caller may be within a span; the rounds are no part of its trace.
   const running = untraced(() => repeat(stopping.signal, round, firstAfterMs));
   return {
     async stop() {

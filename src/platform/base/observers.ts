@@ -1,6 +1,9 @@
 /** Interfaces that receive what the process does: for its metrics, or for a test. */
 
-/** Receives every HTTP request that was answered. `operation` is an operationId of the contract, so the values are few. */
+/**
+ * Receives every HTTP request that got its response. `operation` is an operationId of the contract, so the values are
+ * few.
+ */
 export interface HttpObserver {
   /** The operation is served, and a success of it has this status. */
   serves(info: { service: string; operation: string; status: number }): void;
@@ -25,9 +28,12 @@ export interface RpcObserver {
 
 export type RpcProtocol = "grpc" | "connect" | "grpc-web";
 
-/** Receives what was refused because too much arrived. */
+/** Receives how many requests are in flight, and how many were refused because too many arrived. */
 export interface AdmissionObserver {
-  /** How many requests of each priority have been admitted and not yet answered may be asked for at any time. */
+  /**
+   * Receives a function that counts, by priority, the admitted requests without a response. It may be called at any
+   * time.
+   */
   inFlight(count: () => Readonly<Record<string, number>>): void;
   /** @param count 0 announces that such requests can be refused */
   shed(service: string, priority: string, count: number): void;
@@ -38,13 +44,13 @@ export interface LaneUsage {
   /** Connections that are open, and those of them that have work. */
   readonly open: number;
   readonly inUse: number;
-  /** Work that waits for a connection. */
+  /** How many pieces of work wait for a connection. */
   readonly waiting: number;
 }
 
 /** Receives how the connections to a database are used. */
 export interface DatabaseObserver {
-  /** There is such a lane; its usage may be asked for at any time. */
+  /** A lane with this name exists. Its usage may be asked for at any time. */
   lane(name: string, usage: () => LaneUsage): void;
   /** Work has waited so many seconds for a connection, and got it or gave up. */
   waited(lane: string, seconds: number): void;
@@ -54,7 +60,7 @@ export interface DatabaseObserver {
 
 /** Receives whether a cache can be used. */
 export interface CacheObserver {
-  /** From now on it can, or cannot. */
+  /** The cache can be used from now on, or cannot. */
   usable(isUsable: boolean): void;
 }
 
@@ -62,7 +68,7 @@ export interface CacheObserver {
 export interface JanitorObserver<Kind extends string> {
   /** So many rows of the kind were dealt with. */
   cleaned(kind: Kind, rows: number): void;
-  /** Of this kind nothing is left to be done now. */
+  /** No row of the kind is left to be dealt with now. */
   caughtUp(kind: Kind): void;
   /** A round over all kinds has ended, without an error. */
   roundEnded(): void;
@@ -73,13 +79,13 @@ export interface OutboxBacklog {
   readonly events: number;
   /** Seconds since the oldest of them was written; 0 if there is none. */
   readonly oldestSeconds: number;
-  /** Those of the oldest thousand that nobody of this version can deliver. */
+  /** How many of the oldest thousand have a type that this version cannot deliver. */
   readonly unknown: number;
 }
 
 /** The events of a broker that a service has still to act on. */
 export interface UnreadEvents {
-  /** Read or not. */
+  /** How many events the service has not acted on, whether or not it has read them. */
   readonly events: number;
   /** Seconds since the oldest of them came to the broker, by the clock of this process; 0 if there is none. */
   readonly oldestSeconds: number;

@@ -27,7 +27,9 @@ export class Reminders {
     return true;
   }
 
-  /** The same of a failure. One with another message or another cause is another one, and told of at once. */
+  /**
+   * Whether this failure is to be logged now. A failure with another message or cause is another one, and due at once.
+   */
   isFailureDue(failure: unknown): boolean {
     return this.isDue(failure instanceof Error ? `${failure} ${failure.cause}` : String(failure));
   }

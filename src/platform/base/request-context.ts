@@ -8,8 +8,6 @@ import { readTraceparent, type Span, type SpanAttributes, startSpan } from "./tr
 
 /** 1 to 128 visible ASCII characters. */
 const requestIdPattern = /^[\x21-\x7e]{1,128}$/;
-/** W3C trace context, version 00. */
-const traceparentPattern = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 export class RequestContext {
   /** Returned as `X-Request-Id` and written in every log line of this request. */
@@ -22,21 +20,25 @@ export class RequestContext {
   /**
    * @param logger the parent of this request's log
    * @param requestId as the caller sent it; a new one is made if it is absent or does not match the pattern
-   * @param traceparent as the caller sent it; dropped if it does not match the pattern
+   * @param traceparent as the caller sent it; dropped if it is not valid (W3C Trace Context section 3.2.2)
    */
   constructor(logger: Logger, requestId?: string | null, traceparent?: string | null) {
     this.#logger = logger;
     this.requestId = requestId && requestIdPattern.test(requestId) ? requestId : randomUUID();
-    this.#caller = traceparent && traceparentPattern.test(traceparent) ? traceparent : undefined;
+    this.#caller = traceparent && readTraceparent(traceparent) ? traceparent : undefined;
   }
 
-  /** Of this request's span or, where nothing is traced, the caller's. Passed on to every service that is called for it. */
+  /**
+   * Names the span of this request or, where nothing is traced, the caller's. It is passed on to every service that is
+   * called for the request.
+   */
   get traceparent(): string | undefined {
     return this.#span?.context.traceparent ?? this.#caller;
   }
 
   /**
-   * Begins the span of this request, a part of the caller's; the binding ends it. Undefined where nothing is traced.
+   * Begins the span of this request, as a child of the caller's span. The binding ends it.
+   * @returns undefined where nothing is traced
    * @param tracestate as the caller sent it
    */
   begin(name: string, attributes: SpanAttributes, tracestate?: string | null): Span | undefined {
@@ -46,7 +48,7 @@ export class RequestContext {
     return this.#span;
   }
 
-  /** Created at first use, because most requests log nothing. */
+  /** The log of this request. It is created at its first use, because most requests log nothing. */
   get log(): Logger {
     this.#log ??= this.#logger.child({
       requestId: this.requestId,

@@ -21,17 +21,17 @@ export class Slots<T> {
     this.#free.push(slot);
   }
 
-  /** What is in the slot; undefined if it is free. */
+  /** The item in the slot; undefined if the slot is free. */
   at(slot: number): T | undefined {
     return this.#slots[slot];
   }
 
-  /** With their slots, in no order. */
+  /** The items with their slots, in no order. */
   *entries(): Iterable<[slot: number, item: T]> {
     for (const [slot, item] of this.#slots.entries()) if (item !== undefined) yield [slot, item];
   }
 
-  /** In no order. */
+  /** The items, in no order. */
   *[Symbol.iterator](): Iterator<T> {
     for (const item of this.#slots) if (item !== undefined) yield item;
   }

@@ -1,6 +1,7 @@
 /**
- * Ends what does not get on, so that nobody holds memory for ever: responses that the client does not read, and requests
- * that it never ends. One timer serves all, since one for each stream would cost a hundredth of the time of a short one.
+ * Ends what does not get on, so that nobody holds memory for ever: responses that the client does not read, and
+ * requests that it never ends. One timer serves all, since one for each stream would cost a hundredth of the time of a
+ * short one.
  */
 import { constants, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
@@ -8,21 +9,21 @@ import { Slots } from "./slots.ts";
 
 /** Times in milliseconds after which a client is given up. */
 export interface StallLimits {
-  /** From the first byte of a request to its end. */
+  /** The time from the first byte of a request to its end. */
   readonly requestMs: number;
-  /** While a chunk of a response waits for the client to read it. */
+  /** The time that a chunk of a response waits for the client to read it. */
   readonly responseMs: number;
 }
 
 /** The default limits. */
 export const stallLimits: StallLimits = { requestMs: 30_000, responseMs: 60_000 };
 
-/** Passes in each of these times: so much later a stall is noticed, at most. */
+/** Passes in each of these times: a stall is noticed a fourth of the time late, at most. */
 const passes = 4;
 
 /**
- * A connection or stream, and how far its response had got when it was last looked at. Time is counted in passes: a pause
- * of this process is none of the client.
+ * A connection or stream, and how far its response had got when it was last looked at. Time is counted in passes: a
+ * pause of this process is none of the client.
  */
 abstract class Watched {
   #written: number | undefined;

@@ -13,11 +13,14 @@ export interface TraceContext {
   readonly isLocal?: boolean;
 }
 
-/** By the names of OpenTelemetry's semantic conventions. None says anything that a caller has sent, or of a person. */
+/**
+ * Attributes, named as in OpenTelemetry's semantic conventions. No value is anything that a caller has sent, or says
+ * anything about a person.
+ */
 export type SpanAttributes = Readonly<Record<string, string | number>>;
 
 export interface SpanStart {
-  /** One of few. */
+  /** The name of the operation: one of few. */
   readonly name: string;
   readonly kind: "server" | "client" | "producer" | "consumer" | "internal";
   readonly attributes?: SpanAttributes | undefined;
@@ -26,14 +29,14 @@ export interface SpanStart {
    * their work comes from outside.
    */
   readonly parent?: TraceContext | undefined;
-  /** Others that it is done for, too. */
+  /** The other spans that this work is done for, too. */
   readonly links?: readonly TraceContext[] | undefined;
 }
 
 export interface Span {
   readonly context: TraceContext;
   set(attributes: SpanAttributes): void;
-  /** What it stands for has failed, in a word, though nothing is thrown. */
+  /** Records a failure, in a word, for work that fails without throwing. */
   fail(error: string): void;
   /** @param error what went wrong, in a word (`error.type`); undefined if nothing did */
   end(error?: string): void;

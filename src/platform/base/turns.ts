@@ -10,14 +10,14 @@ interface Waiter {
 const maxWaiting = 100;
 
 /**
- * Work on the same thing, one at a time, in the order of arrival. So whoever else holds the thing keeps one of a
- * process's workers waiting, and not all of them.
+ * Does work on the same key one at a time, in the order of arrival. So another process that holds the thing keeps one
+ * of this process's connections waiting, and not all of them.
  */
 export class Turns {
   readonly #waitMs: number;
   readonly #refuse: () => Error;
   readonly #limits = new Deadlines<Waiter>();
-  /** Those who wait, by keys that are worked on. */
+  /** By key that is worked on: the calls that wait. */
   readonly #waiting = new Map<string, Waiter[]>();
 
   /**
@@ -29,7 +29,7 @@ export class Turns {
     this.#refuse = refuse;
   }
 
-  /** Does the work when its turn has come. Work whose turn does not come in time is refused, and not begun. */
+  /** Does the work when its turn has come. Work whose turn does not come within the limit is refused, and not begun. */
   async take<T>(key: string, work: () => Promise<T>): Promise<T> {
     const waiting = this.#waiting.get(key);
     if (waiting) await this.#wait(waiting);

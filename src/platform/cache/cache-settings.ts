@@ -1,7 +1,7 @@
 /** Settings of the cache: Redis or Valkey. Without them processes count in the database, or each by itself. */
 import { bracketed } from "../base/addresses.ts";
 import type { EnvironmentVariables } from "../settings/environment.ts";
-import { fixedPort, host, matching, plainText, yesNo } from "../settings/kinds.ts";
+import { fixedPort, host, password, plainText, yesNo } from "../settings/kinds.ts";
 import { certificatesPem } from "../settings/pem.ts";
 import { type Reading, type ReadOptions, resolveSettings, type SettingsTable } from "../settings/settings.ts";
 import { isPrivate } from "../settings/urls.ts";
@@ -22,7 +22,7 @@ export const cacheTable = {
   },
   CACHE_PASSWORD: {
     description: "The password for the cache; none unless set.",
-    kind: matching("a password without control characters", /^\P{Cc}+$/u),
+    kind: password,
     secret: true,
     exampleFile: "cache-password",
   },
@@ -41,9 +41,9 @@ export const cacheTable = {
 export interface CacheSettings {
   readonly host: string;
   readonly port: number;
-  /** Undefined: the server's default user. */
+  /** The user; undefined: the server's default user. */
   readonly username: string | undefined;
-  /** Undefined: the process does not sign in. */
+  /** The password; undefined: the process does not sign in. */
   readonly password: string | undefined;
   readonly isSecure: boolean;
   /** PEM; undefined: the authorities that Node.js trusts. */

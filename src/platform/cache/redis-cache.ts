@@ -1,23 +1,23 @@
 /**
  * The cache as a Redis or Valkey server. A connection is used only after the server has passed a check, which is
- * repeated every second; with the first thing that fails, whatever it is, the connection is closed, and the cache is away
- * until a new one passes. So a server that is gone, frozen, loading, full, read-only, or another one by now, is dealt
- * with in one way, and no command waits for it in a queue.
+ * repeated every second; with the first thing that fails, whatever it is, the connection is closed, and the cache is
+ * away until a new one passes. So a server that is gone, frozen, loading, full, read-only, or another one by now, is
+ * dealt with in one way, and no command waits for it in a queue.
  */
 import { createHash } from "node:crypto";
 import { createClient } from "@redis/client";
-import { Deadlines } from "../base/deadlines.ts";
+import { withTimeout } from "../base/deadlines.ts";
 import { startLoop } from "../base/loop.ts";
 import { type Cache, CacheAwayError, type CacheOptions } from "./cache.ts";
 import type { CacheSettings } from "./cache-settings.ts";
 
-/** Milliseconds in which a script is answered, or a check. */
+/** Milliseconds within which the server responds to a script, or to a check. */
 const commandTimeoutMs = 250;
 /** Milliseconds in which a connection is made and signed in. */
 const connectTimeoutMs = 1_000;
 /** Milliseconds between checks, and between tries to connect. */
 const checkMs = 1_000;
-/** Milliseconds after which it is said again that the cache went away, if it comes and goes. */
+/** Milliseconds between two warnings that the cache went away, if it comes and goes. */
 const sayAgainMs = 60_000;
 
 type Connection = ReturnType<typeof connectionTo>;
@@ -49,8 +49,8 @@ export async function createRedisCache(options: CacheOptions): Promise<Cache> {
   async function check(): Promise<number> {
     const connection = usable ?? connectionTo(settings, name, (made, error) => giveUp(made, error.message));
     try {
-      if (!usable) await beforeLong(connection.connect(), connectTimeoutMs);
-      const objection = await beforeLong(objectionTo(connection, `${prefix}check`), commandTimeoutMs);
+      if (!usable) await responseOf(connection.connect(), connectTimeoutMs);
+      const objection = await responseOf(objectionTo(connection, `${prefix}check`), commandTimeoutMs);
       if (objection !== undefined) throw new Error(objection);
       if (!usable) await rehearse({ run: (...script) => runOn(connection, ...script) });
       if (isClosed) connection.destroy();
@@ -87,7 +87,7 @@ export async function createRedisCache(options: CacheOptions): Promise<Cache> {
           ? connection.sendCommand(["EVAL", script, ...rest])
           : Promise.reject(error),
       );
-    return beforeLong(running, commandTimeoutMs);
+    return responseOf(running, commandTimeoutMs);
   }
 
   observer.usable(false);
@@ -136,8 +136,8 @@ function connectionTo(
 }
 
 /**
- * Why the server must not be used; undefined if it may. One that makes room by removing keys would let a caller who adds
- * keys choose which counts are forgotten.
+ * Why the server must not be used; undefined if it may. One that makes room by removing keys would let a caller who
+ * adds keys choose which counts are forgotten.
  */
 async function objectionTo(connection: Connection, key: string): Promise<string | undefined> {
   const [info] = await Promise.all([
@@ -154,15 +154,10 @@ async function objectionTo(connection: Connection, key: string): Promise<string 
   return fields.get("role") === "slave" ? "it is a replica" : undefined;
 }
 
-const deadlines = new Deadlines();
-
-/** The result of the work. Rejects if it takes too long; the work itself goes on. */
-function beforeLong<T>(work: Promise<T>, timeoutMs: number): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const expire = () => reject(new Error(`no response within ${timeoutMs} ms`));
-    const timed = { deadline: performance.now() + timeoutMs, expire };
-    const slot = deadlines.take(timed);
-    work.then(resolve, reject).finally(() => deadlines.release(slot, timed));
+/** The server's response. Rejects if it takes too long. */
+function responseOf<T>(work: Promise<T>, timeoutMs: number): Promise<T> {
+  return withTimeout(work, timeoutMs, () => {
+    throw new Error(`no response within ${timeoutMs} ms`);
   });
 }
 

@@ -12,7 +12,7 @@ interface Jws {
   readonly header: Readonly<Record<string, unknown>>;
 }
 
-/** What a signature must be of, and what the claims must be. The algorithms never follow from the token. */
+/** The requirements on a token's signature and claims. The algorithms never follow from the token. */
 type JwtRules = Omit<JWTVerifyOptions, "algorithms"> & { readonly algorithms: readonly string[] };
 
 /** The compact serialization, with nothing around it. Far longer text than any token or proof is refused undecoded. */

@@ -1,6 +1,6 @@
 /**
- * How the server notices that the process of a session is gone. A statement would otherwise go on, with its locks, for as
- * long as an index takes, or a dump for which that waits.
+ * How the server notices that the process of a session is gone. A statement would otherwise go on, with its locks, for
+ * as long as an index takes, or a dump for which that waits.
  */
 import { sql } from "drizzle-orm";
 import { sqlState } from "../base/database-errors.ts";
@@ -17,7 +17,9 @@ export const keepalives = {
   tcp_keepalives_count: 3,
 } as const;
 
-/** Milliseconds between the server's looks, while it runs a statement, whether the connection was closed or given up. */
+/**
+ * Milliseconds between the server's looks, while it runs a statement, whether the connection was closed or given up.
+ */
 const checkMs = 10_000;
 
 /** PostgreSQL before version 14 does not know the parameter, and on Windows it takes no value but 0. */

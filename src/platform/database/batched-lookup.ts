@@ -22,14 +22,14 @@ interface BatchOptions<K, V> {
 /** Keys that will share a query. */
 interface Batch<K, V> {
   readonly keys: Set<K>;
-  /** Of the requests that it is for, those whose traces are recorded: the first so many. */
+  /** The spans of the first 256 requests for these keys, if their traces are recorded. */
   readonly requests: Span[];
   readonly result: PromiseWithResolvers<ReadonlyMap<K, V>>;
 }
 
 /**
- * Milliseconds that keys wait for the running query, at most. One query for all waiting keys costs less than two
- * for half of them each; with a database that is too far away to respond sooner, a look-up is delayed no more than this.
+ * Milliseconds that keys wait for the running query, at most. One query for all waiting keys costs less than two for
+ * half of them each; with a database that is too far away to respond sooner, a look-up is delayed no more than this.
  */
 const maxWaitMs = 2;
 
@@ -42,7 +42,7 @@ export type BatchedLookup<K, V> = (key: K) => Promise<V | undefined>;
 /** Creates a look-up that gathers keys into batches. Keys are compared as a Set compares them. */
 export function batched<K, V>(options: BatchOptions<K, V>): BatchedLookup<K, V> {
   const { load, maxKeys = 256, maxQueries = 2, maxWaiting = 20_000 } = options;
-  /** In order of arrival; all but the last are full. */
+  /** The batches that wait, in order of arrival; all but the last are full. */
   const waiting: Batch<K, V>[] = [];
   let running = 0;
   let isScheduled = false;

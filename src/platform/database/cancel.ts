@@ -1,7 +1,7 @@
 import { connect } from "node:net";
 import type { Address } from "./settings.ts";
 
-/** What PostgreSQL has called a connection (BackendKeyData), to recognise who may cancel what it does. */
+/** PostgreSQL's key of a connection (BackendKeyData). A client that has it may cancel the connection's statement. */
 export interface BackendKey {
   readonly pid: number;
   readonly secret: number;
@@ -9,12 +9,13 @@ export interface BackendKey {
 
 /** The code of a CancelRequest in PostgreSQL's protocol, in place of a version. */
 const cancelRequestCode = 80_877_102;
-/** Milliseconds that sending it may take. */
+/** Milliseconds that sending the request may take. */
 const timeoutMs = 2_000;
 
 /**
- * Asks PostgreSQL to cancel what a connection is doing, over a connection of its own; whether it does is not said. As
- * libpq does before version 17, it is sent in the clear: the key is good for nothing else, and for this connection only.
+ * Asks PostgreSQL to cancel a connection's statement, over a new connection; PostgreSQL does not say whether it did. As
+ * libpq does before version 17, it is sent in the clear: the key is good for nothing else, and for this connection
+ * only.
  */
 export function requestCancel({ host, port }: Address, { pid, secret }: BackendKey): void {
   const request = Buffer.alloc(16);

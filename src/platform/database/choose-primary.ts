@@ -1,116 +1,139 @@
 /**
- * Which of several hosts is the primary, by what they say of themselves. An old primary that comes back, or was only
- * cut off, takes itself for one; it has a lower timeline than the one that was promoted in its place.
+ * Chooses the primary among several hosts, by the replication states that they report:
+ *
+ * 1. The primary is a server that takes writes on the newest timeline of the cluster. A promotion begins a new
+ *    timeline, so an old primary that comes back, or was only cut off, writes a lower one and is outdated.
+ * 2. The newest timeline is the highest that any server of the cluster is known to write or to follow, now or before.
+ * 3. If several primaries write that timeline, which the cluster manager should prevent, the one that was used last is
+ *    chosen, or else the first of the list.
+ * 4. The choice is uncertain while a host that has not reported its state may be a newer primary. No primary is used
+ *    then.
+ * 5. The choice is certain all the same if a standby receives the newest timeline right now, and the primary has not
+ *    been away: that standby would have followed a newer primary.
+ * 6. Servers of another cluster are never used. If the cluster is not known yet, and the hosts belong to several, none
+ *    of them is used.
  */
 import type { Address } from "./settings.ts";
 
-/** What a server says of itself. */
-export interface Standing {
-  /** The same for a primary and its standbys, and for no other cluster (`system_identifier`). */
+/** What a server reports about its place in a cluster. */
+export interface ReplicationState {
+  /** `system_identifier`, which is the same for a primary and its standbys, and for no other cluster. */
   readonly cluster: string;
-  /** That of the log that the server writes: each promotion begins a higher one. Undefined for a standby. */
+  /** The timeline of the log that the server writes: each promotion begins a higher one. Undefined for a standby. */
   readonly timeline: number | undefined;
-  /** Of a standby: the highest that it is known to have followed. It may follow a higher one for some minutes. */
+  /**
+   * The highest timeline that this standby is known to have followed; absent for a primary. The standby may follow a
+   * higher one for some minutes before it reports that.
+   */
   readonly followed?: number;
-  /** Of a standby: whether it has just received something of that timeline, so that no later one is known to it. */
+  /**
+   * Whether this standby has just received something of the timeline `followed`, so that it knows of no later one.
+   * Absent for a primary.
+   */
   readonly isReceiving?: boolean;
 }
 
-/** What is known of earlier looks. */
+/** What is known from earlier probes. */
 export interface Known {
-  /** The cluster that is meant; undefined before a primary has been used. */
+  /** The `system_identifier` of the cluster that is used; undefined before a primary has been used. */
   readonly cluster: string | undefined;
-  /** The highest timeline of each cluster that any host was known to write or to follow. */
+  /** By cluster: the highest timeline that any host was known to write or to follow. */
   readonly timelines: ReadonlyMap<string, number>;
 }
 
-/** `outdated`: a primary of an earlier timeline; `foreign`: of another cluster, or it is not known whose it is. */
+/**
+ * `primary` takes writes on the newest timeline, `outdated` on an older one. `foreign` belongs to another cluster than
+ * the one that is used, or it is not known which one that is.
+ */
 export type Role = "primary" | "standby" | "outdated" | "foreign";
 
-export interface Found {
+/** A host that has reported its state. */
+export interface HostState {
   readonly address: Address;
-  readonly standing: Standing;
+  readonly state: ReplicationState;
 }
 
-/** A host that is there and has not said what it is: it takes its time, or has no connection left. */
-interface Silent {
+/** A host that is there and has not reported its state: it takes its time, or has no connection left. */
+interface SilentHost {
   readonly address: Address;
-  /** What it said before, if it has not been away since. */
-  readonly before: Standing | undefined;
+  /** The state that it reported last, if it has not been away since. */
+  readonly lastState: ReplicationState | undefined;
 }
 
-/** What came of asking the hosts. One at whose address nobody takes connections is in neither list. */
-interface Heard {
-  readonly found: readonly Found[];
-  readonly silent: readonly Silent[];
-  /** Hosts that were away a while ago. Another may have been promoted since, and a standby that follows them not know. */
+/** The results of probing all hosts. A host to which no connection can be made is in neither list. */
+interface Probed {
+  readonly found: readonly HostState[];
+  readonly silent: readonly SilentHost[];
+  /** Hosts that were away a while ago. Meanwhile another may have been promoted, and their standbys not know it yet. */
   readonly returned: ReadonlySet<Address>;
 }
 
 export interface Choice {
-  /** Undefined where no host is one, or it is withheld. */
-  readonly primary: Found | undefined;
-  /** What would be the primary, if it were certain that none of the rivals is a newer one. */
-  readonly withheld: Found | undefined;
+  /** Undefined if no host is the primary, or if it is uncertain which one is. */
+  readonly primary: HostState | undefined;
+  /**
+   * The host that would be the primary if none of `possiblyNewer` is a newer one; undefined if the choice is certain.
+   */
+  readonly uncertain: HostState | undefined;
   /** Silent hosts that may be a newer primary. */
-  readonly rivals: readonly Address[];
-  /** The cluster that is meant; undefined where nobody can say which of several. */
+  readonly possiblyNewer: readonly Address[];
+  /** The cluster that is used; undefined if the hosts belong to several and none has been used before. */
   readonly cluster: string | undefined;
-  /** Its highest timeline of which anybody knows. */
+  /** The newest timeline of that cluster. */
   readonly newest: number;
-  /** The role of each host that has said something, in the order of the list. */
-  readonly roles: readonly (Found & { readonly role: Role })[];
+  /** The role of each host that has reported its state, in the order of the list. */
+  readonly roles: readonly (HostState & { readonly role: Role })[];
 }
 
-export function roleOf({ cluster, timeline }: Standing, known: Known): Role {
+export function roleOf({ cluster, timeline }: ReplicationState, known: Known): Role {
   if (cluster !== known.cluster) return "foreign";
   if (timeline === undefined) return "standby";
   return timeline < highest(known) ? "outdated" : "primary";
 }
 
-/** The highest known timeline of the cluster that is meant; 0 where none is known. */
+/** The highest known timeline of the cluster that is used; 0 if none is known. */
 export function highest({ cluster = "", timelines }: Known): number {
   return timelines.get(cluster) ?? 0;
 }
 
-/** The highest timeline of which the server knows; 0 where it does not say. */
-export function newestOf({ timeline, followed = 0 }: Standing): number {
+/** The highest timeline that the server knows of; 0 if it does not report one. */
+export function newestKnownTo({ timeline, followed = 0 }: ReplicationState): number {
   return timeline ?? followed;
 }
 
 /**
- * Chooses the primary of the highest timeline, which is none that is lower than one of which anybody knows. Of
- * several, which are for the cluster manager to prevent, it is the one that was used last, or else the first of the
- * list. It is withheld while a host that does not say what it is may be a newer one, and no standby speaks for it; none speaks for
- * one that was away.
+ * Chooses by the rules at the head of this file.
+ * @param last the host that was used last, if one was
  */
 export function choosePrimary(
-  { found, silent, returned }: Heard,
+  { found, silent, returned }: Probed,
   known: Known,
   last: Address | undefined,
 ): Choice {
-  const clusters = new Set(found.map(({ standing }) => standing.cluster));
-  // Where they do not agree at first, nobody can say which of them is meant.
+  const clusters = new Set(found.map(({ state }) => state.cluster));
   const [only] = clusters.size === 1 ? clusters : [];
   const cluster = known.cluster ?? only;
-  const own = found.map(({ standing }) => standing).filter((standing) => standing.cluster === cluster);
-  const newest = Math.max(highest({ ...known, cluster }), ...own.map(newestOf));
+  const own = found.map(({ state }) => state).filter((state) => state.cluster === cluster);
+  const newest = Math.max(highest({ ...known, cluster }), ...own.map(newestKnownTo));
   const judged = { cluster, timelines: new Map([[cluster ?? "", newest]]) };
-  const roles = found.map((one) => ({ ...one, role: roleOf(one.standing, judged) }));
+  const roles = found.map((host) => ({ ...host, role: roleOf(host.state, judged) }));
   const primaries = roles.filter(({ role }) => role === "primary");
   const best = primaries.find(({ address }) => address === last) ?? primaries[0];
   const isBacked =
     best !== undefined &&
     !returned.has(best.address) &&
     own.some(({ isReceiving, followed }) => isReceiving === true && followed === newest);
-  /** One that wrote an older timeline would have to go away before it could be made a newer primary. */
-  const mayBeNewer = ({ before }: Silent) =>
-    before === undefined || (before.cluster === cluster && (before.timeline ?? newest) >= newest);
-  const rivals = best && !isBacked ? silent.filter(mayBeNewer).map(({ address }) => address) : [];
-  const isWithheld = rivals.length > 0;
+  /** A host that last wrote an older timeline would have to go away before it could become a newer primary. */
+  const mayBeNewer = ({ lastState }: SilentHost) =>
+    lastState === undefined || (lastState.cluster === cluster && (lastState.timeline ?? newest) >= newest);
+  const possiblyNewer = best && !isBacked ? silent.filter(mayBeNewer).map(({ address }) => address) : [];
+  const isUncertain = possiblyNewer.length > 0;
   return {
-    primary: isWithheld ? undefined : best,
-    withheld: isWithheld ? best : undefined,
-    ...{ rivals, cluster, newest, roles },
+    primary: isUncertain ? undefined : best,
+    uncertain: isUncertain ? best : undefined,
+    possiblyNewer,
+    cluster,
+    newest,
+    roles,
   };
 }

@@ -1,30 +1,38 @@
 /**
- * What is acknowledged is confirmed by the standbys that commits wait for, so that no failover takes it back. A commit
- * of the request's own has waited for them. What it finds done by another may be visible without: the wait of that
- * commit was cancelled, and its request answered 503. So whoever finds it makes a commit after it.
+ * A response may report only what the synchronous standbys have confirmed; otherwise a failover could take it back. A
+ * request's own commit waits for them. But a request may find another one's work done, such as a token that is already
+ * revoked or an id that is already taken, whose commit did not wait: the wait was cancelled, and its caller got 503.
+ * The request that finds this makes a commit of its own. Once that is confirmed, so is everything before it in the log.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Confirm, Executor } from "./database.ts";
 
-/** A message in the log, which makes a commit wait for the standbys. It takes no table and no lock. */
+/** Writes a message to the log, so that the commit waits for the standbys. It takes no table and no lock. */
 const message = sql`pg_logical_emit_message(true, 'confirm', ''::text)`;
 
 /**
- * For the outermost list of a statement that has nothing to change where another did before: then its commit waits for
- * the standbys all the same, and for the other's before it, as both are in the log of one server.
+ * An expression for the outermost select list of a statement that has nothing to change if another request has made the
+ * change before. Unless the statement changes something, the expression writes a message to the log; so its commit
+ * waits for the standbys in either case, and the other request's commit before it is confirmed with it.
  * @param isChanged whether the statement changes something
  */
 export const confirmUnless = (isChanged: SQL): SQL => sql`case when not ${isChanged} then ${message} end`;
 
-/** The same for a transaction that has found done what it was to do. */
+/**
+ * Makes the commit of this transaction wait for the standbys, even if the transaction changes nothing. For a
+ * transaction that has found its work done by another request.
+ */
 export async function confirmCommit(tx: Executor): Promise<void> {
   await tx.execute(sql`select ${message}`);
 }
 
 /**
- * The same for what only looks, or was refused and rolled back: it acts once more after a confirmed commit. The first
- * look alone says too little, as that commit may be another primary's, which does not have what was found.
- * @param isFound whether what came of it rests on what another has committed
+ * Acts, and if the outcome rests on what another request has committed, makes a confirmed commit and acts once more.
+ * For an act that only reads, or was refused and rolled back, so that no commit of its own waits. The first outcome
+ * alone proves nothing after the commit either: that may be made at another primary, which lacks what was found.
+ * @param isFound whether the outcome rests on another request's commit
+ * @returns the outcome of the last act; rejects with its error
+ * @throws the error of `confirm` if the standbys do not confirm the commit
  */
 export async function confirmFound<T>(
   confirm: Confirm,
@@ -41,8 +49,9 @@ export async function confirmFound<T>(
 }
 
 /**
- * Those who ask while a commit is running share the next one, or the error of the running one: where that is not
- * confirmed, another would only be waited for as long again.
+ * Creates a function that makes a confirmed commit. Calls while a commit is running share the next one, which begins
+ * when the running one has ended. If the running one is not confirmed they get its error at once, as another commit
+ * would only be waited for as long again.
  */
 export function createConfirm(db: Executor): Confirm {
   let running: Promise<void> | undefined;

@@ -1,8 +1,8 @@
 /**
- * One connection to PostgreSQL, on a socket of our own, used until it ends and never again. postgres.js (3.4.9)
- * would reconnect, and statements can get lost in it where it has lost a connection; so each connection is a client
- * of its own, and what is in flight is ended here. Every statement has a deadline: a server that is frozen, or a
- * network that swallows everything, says nothing, and then only the client can end the connection.
+ * One connection to PostgreSQL, on a socket of our own. It is used until it ends, and is not made again. postgres.js
+ * (3.4.9) would reconnect, and may lose statements when it loses a connection; so each connection has a client of its
+ * own, and this class settles the statements in flight. Every statement has a deadline: a frozen server, or a network
+ * that drops everything, sends nothing, and then only the client can end the connection.
  */
 import { connect, type Socket } from "node:net";
 import { drizzle } from "drizzle-orm/postgres-js";
@@ -10,13 +10,13 @@ import postgres from "postgres";
 import { Deadlines } from "../base/deadlines.ts";
 import { codeOf } from "../base/error-code.ts";
 import { type BackendKey, requestCancel } from "./cancel.ts";
-import type { Standing } from "./choose-primary.ts";
+import type { ReplicationState } from "./choose-primary.ts";
 import type { Address } from "./settings.ts";
 
 /** Options of postgres.js that say where and as whom to connect. */
 export type ClientOptions = postgres.Options<Record<string, never>>;
 
-/** Rows, with the tag of the last command (`COMMIT`, `ROLLBACK`), and with what the server calls the connection. */
+/** Rows, with the tag of the last command (`COMMIT`, `ROLLBACK`) and the server's key for the connection. */
 export type Result = readonly unknown[] & { readonly command?: string; readonly state?: BackendKey };
 
 export interface ConnectionOptions {
@@ -25,19 +25,24 @@ export interface ConnectionOptions {
   readonly client: ClientOptions;
   /** Whether statements are prepared once and run by their names. */
   readonly prepare: boolean;
-  /** Milliseconds that a statement may take before the connection is ended: longer than the server's own limit. */
+  /** Milliseconds that a statement may take before the connection is ended. They exceed the server's own limit. */
   readonly timeoutMs: number;
-  /** Milliseconds from the first packet to the end of `check`, all in all. */
+  /** Milliseconds that may pass from the first packet to the end of the first `check`. */
   readonly connectTimeoutMs: number;
-  /** Milliseconds that `check` may take later. */
+  /** Milliseconds that each later `check` may take. */
   readonly checkTimeoutMs: number;
-  /** Rejects if the server at the other end is not one to use. Resolves to what it says of itself, if it was asked. */
-  readonly check: (query: (text: string) => Promise<Result>) => Promise<Standing | undefined>;
-  /** Whether an error of a statement raises doubts about the server, so that the connection is ended; none unless given. */
+  /**
+   * Checks the server at the other end. Resolves to its replication state, or to undefined if that was not read;
+   * rejects if the server is not one to use.
+   */
+  readonly check: (query: (text: string) => Promise<Result>) => Promise<ReplicationState | undefined>;
+  /**
+   * Whether an error of a statement raises doubts about the server: then the connection is ended. Absent: none does.
+   */
   readonly isDoubtful?: (error: unknown) => boolean;
 }
 
-/** Called once when a connection has ended. @param error why, unless it was said goodbye to */
+/** Called once when a connection has ended. @param error why it ended; undefined after {@link Connection.terminate} */
 export type OnClose = (connection: Connection, error?: Error) => void;
 
 /** The values of a statement's parameters. */
@@ -47,7 +52,7 @@ export interface QueryOptions {
   readonly parameters?: Parameters;
   /** Whether each row is a list of values, and not an object. */
   readonly asLists?: boolean;
-  /** Several statements without parameters; they are not prepared. */
+  /** Whether the text is several statements without parameters; they are not prepared. */
   readonly isScript?: boolean;
   readonly timeoutMs?: number;
 }
@@ -60,22 +65,22 @@ interface InFlight {
 }
 
 export class Connection {
-  /** By performance.now(). */
+  /** When the connection was made, by performance.now(). */
   readonly openedAt = performance.now();
-  /** When it last responded, by performance.now(). */
+  /** When the server last responded, by performance.now(). */
   respondedAt = performance.now();
-  /** How much work is done on it; kept by its lane. */
+  /** How many pieces of work use the connection now; counted by its lane. */
   uses = 0;
-  /** When its last use ended, by performance.now(). */
+  /** When the last use of the connection ended, by performance.now(). */
   usedAt = performance.now();
   readonly #options: ConnectionOptions;
   readonly #client: postgres.Sql;
   readonly #inFlight = new Deadlines<InFlight>();
   readonly #onClose: OnClose;
-  #standing: Standing | undefined;
+  #replicationState: ReplicationState | undefined;
   #socket: Socket | undefined;
   #backend: BackendKey | undefined;
-  /** Whether there is somebody at the other end; perhaps nobody who responds. */
+  /** Whether the TCP connection was made. Whatever is at the other end need not respond. */
   #isConnected = false;
   #isUnconfirmed = false;
   #isClosed = false;
@@ -86,15 +91,15 @@ export class Connection {
     const driverOptions = {
       ...options.client,
       max: 1,
-      // The driver takes it, and its types do not say so.
+      // The driver supports this option; its types lack it.
       socket: () => this.#openSocket(),
-      onclose: () => this.close(connectionLost("the connection has ended")),
-      // A warning of PostgreSQL, by the function that gives it: its text depends on the language.
+      onclose: () => this.destroy(connectionLost("the connection has ended")),
+      // PostgreSQL's warning is recognised by the function that raises it: its text depends on the language.
       onnotice: ({ routine }: postgres.Notice) => {
         if (routine === "SyncRepWaitForLSN") this.#isUnconfirmed = true;
       },
       prepare: options.prepare,
-      // These are looked after here, or in the lane.
+      // This class and the lane have limits of their own.
       connect_timeout: 0,
       idle_timeout: 0,
       max_lifetime: null,
@@ -113,9 +118,9 @@ export class Connection {
     return this.#options.address;
   }
 
-  /** What the server said of itself at the last check. */
-  get standing(): Standing | undefined {
-    return this.#standing;
+  /** The server's state at the last check; undefined if that did not read it. */
+  get replicationState(): ReplicationState | undefined {
+    return this.#replicationState;
   }
 
   /** Connects, logs in and checks the server. */
@@ -123,18 +128,20 @@ export class Connection {
     try {
       await this.#check(this.#options.connectTimeoutMs);
     } catch (error) {
-      // Nothing else is in flight, and a refusal says more of the host than a connection that is lost.
-      this.close(error instanceof Error ? error : connectionLost("it could not be opened"));
+      // Nothing else is in flight, and the refusal says more about the host than a lost connection would.
+      this.destroy(error instanceof Error ? error : connectionLost("it could not be opened"));
       throw error;
     }
   }
 
-  /** Rejects, and ends the connection, if the server does not respond soon or is not one to use. */
+  /**
+   * Checks the server. If it does not respond soon, or is not one to use, the connection is ended, and this rejects.
+   */
   async check(): Promise<void> {
     try {
       await this.#check(this.#options.checkTimeoutMs);
     } catch (error) {
-      this.close(connectionLost("its check failed"));
+      this.destroy(connectionLost("its check failed"));
       throw error;
     }
   }
@@ -143,10 +150,10 @@ export class Connection {
     const deadline = performance.now() + timeoutMs;
     const query = (text: string) =>
       this.query(text, { timeoutMs: deadline - performance.now(), isScript: true });
-    this.#standing = await this.#options.check(query);
+    this.#replicationState = await this.#options.check(query);
   }
 
-  /** Runs a statement; several may be in flight, and are then run one after the other. */
+  /** Runs a statement. Several may be in flight; the server runs them one after the other. */
   query(text: string, options: QueryOptions = {}): Promise<Result> {
     if (this.#isClosed) return Promise.reject(connectionLost("the connection has ended"));
     const { parameters = [], asLists = false, isScript = false } = options;
@@ -159,7 +166,7 @@ export class Connection {
             ? connectionLost("the database did not respond in time")
             : Object.assign(new Error("no connection was made in time"), { code: "CONNECT_TIMEOUT" });
           reject(late);
-          this.abandon(late);
+          this.cancelAndDestroy(late);
         },
         fail: reject,
       };
@@ -175,7 +182,7 @@ export class Connection {
       const fail = (error: unknown) => {
         reject(error);
         if (this.#options.isDoubtful?.(error))
-          this.close(connectionLost("it is not known which server is the primary"));
+          this.destroy(connectionLost("it is not known which server is the primary"));
       };
       const succeed = (result: Result) => {
         this.#backend ??= result.state;
@@ -188,8 +195,11 @@ export class Connection {
     });
   }
 
-  /** Ends the connection at once; what is in flight fails with the error, and PostgreSQL rolls it back. */
-  close(error: Error): void {
+  /**
+   * Ends the connection at once. What is in flight fails with the error, and PostgreSQL rolls it back when it notices
+   * that the client is gone.
+   */
+  destroy(error: Error): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#socket?.destroy();
@@ -197,28 +207,31 @@ export class Connection {
     this.#onClose(this, error);
   }
 
-  /** Ends it as {@link close} does, where the server may go on with what is in flight: it is told not to. */
-  abandon(error: Error): void {
+  /** Ends the connection as {@link destroy} does, and asks the server to cancel what is in flight. */
+  cancelAndDestroy(error: Error): void {
     // PostgreSQL does not notice that nobody waits for a commit: it would wait for its standbys for ever.
     if (this.#backend) requestCancel(this.address, this.#backend);
-    this.close(error);
+    this.destroy(error);
   }
 
-  /** Ends it as {@link close} does, and never cancels what is in flight, which may wait at the server for ever. */
-  leave(error: Error): void {
+  /**
+   * Ends the connection as {@link destroy} does. What is in flight is never cancelled, also not when its deadline has
+   * passed: it may wait at the server for ever.
+   */
+  destroyWithoutCancel(error: Error): void {
     this.#backend = undefined;
-    this.close(error);
+    this.destroy(error);
   }
 
-  /** Says goodbye. Only for a connection on which nothing is in flight. */
-  async end(): Promise<void> {
+  /** Ends the connection with PostgreSQL's Terminate message. Nothing may be in flight on it. */
+  async terminate(): Promise<void> {
     this.#isClosed = true;
     await this.#client.end({ timeout: 1 });
     this.#socket?.destroy();
     this.#onClose(this);
   }
 
-  /** Called by the driver when it connects, which it may do once. */
+  /** Called by the driver when it connects. It may do so once. */
   async #openSocket(): Promise<Socket> {
     if (this.#isClosed || this.#socket) throw connectionLost("a connection is used once");
     const { host, port } = this.address;
@@ -230,15 +243,15 @@ export class Connection {
     socket.once("connect", resolve).once("error", failed).once("close", lost);
     await promise;
     this.#isConnected = true;
-    // Node has listeners of its own: by them, what is written after the other end has closed fails as a lost connection.
+    // Node's own listeners remain. Through them a write after the other end has closed fails as a lost connection.
     socket.off("error", failed).off("close", lost);
     return socket;
   }
 }
 
 /**
- * A host may have several addresses, none of which could be connected to. The error of all has no message, and the code
- * of the first; it is refused only where each of them is.
+ * Combines the errors of a host's addresses, if it has several and none could be connected to: Node's AggregateError
+ * has no message, and the code of the first. The code is ECONNREFUSED only if each address has refused.
  */
 function inOneLine(error: Error): Error {
   if (!(error instanceof AggregateError)) return error;
@@ -248,7 +261,7 @@ function inOneLine(error: Error): Error {
   return Object.assign(new Error(message, { cause: error }), { code });
 }
 
-/** An error with the driver's code, by which callers recognise that the database is unavailable. */
+/** An error with the driver's code for a lost connection, which means that the database is unavailable. */
 export function connectionLost(message: string): Error {
   return Object.assign(new Error(message), { code: "CONNECTION_CLOSED" });
 }

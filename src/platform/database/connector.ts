@@ -17,7 +17,7 @@ export class Connector {
   readonly #failed: () => void;
   #previous: Promise<unknown> = Promise.resolve();
   #failures = 0;
-  /** By performance.now(). */
+  /** When the next attempt may begin, by performance.now(). */
   #notBefore = 0;
   #failure: unknown;
 
@@ -32,7 +32,7 @@ export class Connector {
     return this.#failure;
   }
 
-  /** A connection that is ready for use. Those who want one get it, or the error of their attempt, in turn. */
+  /** Makes a connection that is ready for use. Calls at the same time are served in turn, each by its own attempt. */
   connect(options: (address: Address) => ConnectionOptions, onClose: OnClose): Promise<Connection> {
     const attempt = this.#previous.then(() => this.#attempt(options, onClose));
     this.#previous = attempt.catch(() => undefined);

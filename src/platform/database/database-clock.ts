@@ -41,19 +41,21 @@ interface Dependencies {
   readonly db: Pick<Database, "execute">;
   /** The process's. */
   readonly clock: Clock;
-  /** Is told an offset, in milliseconds, that is beyond five seconds; negative where the process is ahead. */
+  /** Called with an offset beyond five seconds, in milliseconds; negative if the process is ahead. */
   readonly report: (offsetMs: number) => void;
 }
 
-/** What the clocks said at one moment, in milliseconds. */
+/** The clocks at one moment, in milliseconds. */
 interface Measurement {
   readonly database: number;
   readonly process: number;
-  /** By performance.now(). */
+  /** The monotonic clock, performance.now(). */
   readonly at: number;
 }
 
-/** The process's clock until it has been measured; goes on from the last measurement if the database does not respond. */
+/**
+ * The process's clock until it has been measured; goes on from the last measurement if the database does not respond.
+ */
 export function createDatabaseClock({ db, clock, report }: Dependencies): DatabaseClock {
   let last: Measurement | undefined;
 

@@ -2,21 +2,21 @@
  * The database: embedded (PGlite) or PostgreSQL (postgres.js), behind one Drizzle type, so that every query
  * is written once. open.ts opens either.
  */
-import { setTimeout } from "node:timers/promises";
 import type { PgDatabase, PgQueryResultHKT } from "drizzle-orm/pg-core";
+import { withTimeout } from "../base/deadlines.ts";
 
 /** A database, or a transaction in it: both run queries. */
 export type Database = PgDatabase<PgQueryResultHKT, Record<string, never>>;
 
-/** What runs statements of hand-written SQL. */
+/** Runs statements of hand-written SQL. */
 export type Executor = Pick<Database, "execute">;
 
-/** What runs statements that only read, and lock nothing. */
+/** Runs statements that only read, and lock nothing. */
 export type Reads = Pick<Database, "select" | "execute">;
 
 /**
- * Makes a commit that waits for the standbys, if commits wait for any, and resolves once they have confirmed it. For
- * `confirmFound` of confirm.ts.
+ * Makes a commit, and resolves once the synchronous standbys, if there are any, have confirmed it. So every commit that
+ * was visible before the call is confirmed, too (confirm.ts).
  * @throws an error that means that the database is unavailable, if they do not confirm it
  */
 export type Confirm = () => Promise<void>;
@@ -25,27 +25,28 @@ export type Confirm = () => Promise<void>;
 export interface StandbyHost {
   /** For messages: "host:port". */
   readonly address: string;
-  /** Look-ups there. They fail soon, as the primary can be asked instead. */
+  /** Runs look-ups on the standby. They fail soon, as the primary can be asked instead. */
   readonly reads: Reads;
 }
 
-/** Where a service reads besides the primary. standbys.ts knows when it may. */
+/** The standbys that a service reads from. standbys.ts decides when it may. */
 export interface StandbyConnections {
   readonly hosts: readonly StandbyHost[];
-  /** On the primary, a connection for keeping leases, which waits behind no other work. */
+  /** Runs the statements that keep leases, on the primary, by a connection that waits behind no other work. */
   readonly leases: Executor;
 }
 
 /** An open database. */
 export interface OpenDatabase {
-  /** For everything: each statement or transaction has a connection to itself, for which it may have to wait. */
+  /** Runs everything. Each statement or transaction has a connection to itself, for which it may have to wait. */
   readonly db: Database;
   /**
-   * For look-ups that many wait for: short statements that only read. They have connections of their own, so that
-   * they never wait behind a statement that waits for a lock. One that takes longer than a second is ended.
+   * Runs look-ups: short statements that only read, and that many requests wait for. They have connections of their
+   * own, so that they never wait behind a statement that waits for a lock. A look-up that takes longer than a second is
+   * ended.
    */
   readonly reads: Reads;
-  /** Undefined where no standbys are read from. */
+  /** The standbys that look-ups may be read from; undefined if there are none. */
   readonly standbys: StandbyConnections | undefined;
   readonly confirm: Confirm;
   /** For messages: "embedded PostgreSQL in .data/<service>" or "PostgreSQL at host:port/name". */
@@ -53,15 +54,17 @@ export interface OpenDatabase {
   /**
    * Brings the service's schema up to date, as the migration user, and grants the ordinary user SELECT,
    * INSERT, UPDATE and DELETE on it and nothing more. One process at a time; can be run again.
-   * @param tell is told what takes long: an index that is built, and another process that migrates, again and again
-   * @throws MigrationBlockedError if somebody else has locked a table for a second; then it is to be tried later
+   * @param report called with what takes long: an index that is built, and, every few seconds, another process that
+   * migrates
+   * @throws MigrationBlockedError if another session has locked a table for a second: try again later
    */
-  migrate(tell?: (message: string) => void): Promise<void>;
+  migrate(report?: (message: string) => void): Promise<void>;
   /** Whether every migration of this program has been run. Rejects if the database does not respond. */
   isMigrated(): Promise<boolean>;
   /**
-   * Checks that the ordinary user is one: no superuser, no creator of roles, and no owner of the database, schemas or tables.
-   * @throws SettingsError if it is; another error if the database does not respond
+   * Checks that the ordinary user is neither a superuser nor a creator of roles, and owns neither the database nor its
+   * schemas or tables.
+   * @throws SettingsError if the user is any of that; another error if the database does not respond
    */
   requireOrdinaryUser(): Promise<void>;
   /**
@@ -82,18 +85,12 @@ export interface ScriptedDatabase extends Pick<OpenDatabase, "script"> {
 /** Milliseconds in which a reachable database must respond. */
 const reachableTimeoutMs = 2_000;
 
-/** Whether the check says so within the timeout. Never rejects. */
+/** Whether the check resolves to true within two seconds. Never rejects. */
 export async function isReachable(check: () => Promise<boolean>): Promise<boolean> {
-  const done = new AbortController();
   try {
-    return await Promise.race([
-      check(),
-      setTimeout(reachableTimeoutMs, false, { signal: done.signal, ref: false }),
-    ]);
+    return await withTimeout(check(), reachableTimeoutMs, () => false);
   } catch {
     return false;
-  } finally {
-    done.abort();
   }
 }
 

@@ -13,14 +13,14 @@ import type { Connector } from "./connector.ts";
 import type { Address } from "./settings.ts";
 
 interface LaneOptions {
-  /** For the metrics. */
+  /** The name of the lane in the metrics. */
   readonly name: string;
   readonly connection: (address: Address) => ConnectionOptions;
-  /** Connections, at most. */
+  /** How many connections the lane has, at most. */
   readonly size: number;
-  /** How much work shares a connection: 1, or more for statements that are short and may follow each other. */
+  /** How many pieces of work share a connection: 1, or more for short statements that may follow each other. */
   readonly sharing: number;
-  /** Transactions at a time, at most: they may wait for locks, and connections are left to other work meanwhile. */
+  /** Transactions at a time, at most. As they may wait for locks, some connections are left to other work. */
   readonly maxTransactions: number;
   /** Milliseconds that work waits for a connection, at most. */
   readonly waitMs: number;
@@ -40,7 +40,7 @@ const quietMs = 1_000;
 const responsiveMs = 2_500;
 /** Milliseconds after which an unused connection is closed, except for the last one. */
 const idleMs = 60_000;
-/** So that load follows a changed address, and memory is freed. */
+/** Milliseconds after which a connection is replaced, so that load follows a changed address, and memory is freed. */
 const defaultLifetimeMs = 45 * 60_000;
 /** Milliseconds that work in progress has to end when the lane is closed. */
 const closeMs = 5_000;
@@ -57,7 +57,7 @@ export class Lane {
   readonly #options: LaneOptions;
   readonly #connections = new Set<Connection>();
   readonly #checking = new Set<Connection>();
-  /** One whose lifetime is over: it gets no more work, and is closed when its work is done. */
+  /** A connection whose lifetime is over: it gets no more work, and is terminated when its work is done. */
   #retiring: Connection | undefined;
   #transactions = 0;
   #waiting: Waiter[] = [];
@@ -79,7 +79,7 @@ export class Lane {
   /**
    * Does work on a connection.
    * @param isTransaction the work is a transaction, or another that may wait for locks
-   * @throws an error that means that the database is unavailable, if no connection is free in time
+   * @throws an error that means that the database is unavailable, if no connection becomes free within the limit
    */
   async use<T>(work: (connection: Connection) => Promise<T>, isTransaction = false): Promise<T> {
     const askedAt = performance.now();
@@ -87,7 +87,7 @@ export class Lane {
     try {
       connection ??= await this.#wait(isTransaction);
     } finally {
-      // Also of a wait that was in vain: those are the longest.
+      // A wait that was in vain is observed, too: those are the longest.
       this.#options.observer.waited(this.#options.name, (performance.now() - askedAt) / 1000);
     }
     try {
@@ -121,7 +121,7 @@ export class Lane {
     await this.#connecting?.catch(() => undefined);
     while ([...this.#connections].some(({ uses }) => uses > 0) && performance.now() < until)
       await setTimeout(10);
-    await Promise.all([...this.#connections].map((connection) => connection.end()));
+    await Promise.all([...this.#connections].map((connection) => connection.terminate()));
   }
 
   /** The connection with the least work, if the work may have it; and another one for later if all have work. */
@@ -185,7 +185,7 @@ export class Lane {
   }
 
   #growLater(): void {
-    // Who waits is told of a failure where it is noticed.
+    // #connect rejects the waiting work if this fails.
     this.#grow()?.catch(() => undefined);
   }
 
@@ -205,7 +205,7 @@ export class Lane {
       const connection = await connector.connect(options, (closed) => {
         if (this.#connections.delete(closed)) this.#handOver();
       });
-      if (this.#isClosed) await connection.end();
+      if (this.#isClosed) await connection.terminate();
       else if (!connection.isClosed) this.#connections.add(connection);
       this.#sweeper ??= setInterval(() => this.#sweep(), sweepMs).unref();
     } catch (error) {
@@ -229,7 +229,7 @@ export class Lane {
     }
   }
 
-  /** One at a time, so that those of the same age do not leave the lane without any. */
+  /** Retires connections one at a time, so that those of the same age do not leave the lane without any. */
   #retireOldest(now: number): void {
     if (this.#retiring && this.#connections.has(this.#retiring)) return;
     const { lifetimeMs = defaultLifetimeMs } = this.#options;
@@ -239,11 +239,11 @@ export class Lane {
 
   #retire(connection: Connection): void {
     this.#connections.delete(connection);
-    void connection.end().catch(() => undefined);
+    void connection.terminate().catch(() => undefined);
     this.#handOver();
   }
 
-  /** A connection that fails it has been closed by that, which removes it here. */
+  /** Checks a connection. One that fails the check ends by that, which removes it here. */
   async #check(connection: Connection): Promise<void> {
     if (this.#checking.has(connection)) return;
     this.#checking.add(connection);

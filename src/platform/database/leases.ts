@@ -14,7 +14,7 @@ export const longestLeaseMs = 2_200;
 
 /** A moment by two clocks of this process. */
 export interface Moment {
-  /** By performance.now(), which nobody sets. */
+  /** The monotonic clock, performance.now(), which cannot be set. */
   readonly monotonicMs: number;
   /** The time of day. */
   readonly wallMs: number;
@@ -30,7 +30,7 @@ function elapsedMs(from: Moment, to: Moment): number {
   return Math.max(to.monotonicMs - from.monotonicMs, to.wallMs - from.wallMs);
 }
 
-/** What a server says of itself in the statement whose rows are in question. */
+/** What a server reports about itself in the same statement as its rows. */
 export interface Evidence {
   /** This one server, since it was started. */
   readonly server: string;
@@ -55,7 +55,7 @@ interface Listing {
   since: number | undefined;
 }
 
-/** The leases of one process. It decides; standbys.ts asks and tells it. */
+/** The leases of one process. This class decides; standbys.ts runs the statements. */
 export class Leases {
   /** Acknowledged, the newest first, as far as a lease may still run from them. */
   #beats: readonly Beat[] = [];

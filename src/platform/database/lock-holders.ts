@@ -1,4 +1,4 @@
-/** Who has locked something, for an operator whose statement waits for it. */
+/** The sessions that have locked something, for an operator whose statement waits for it. */
 import { sql } from "drizzle-orm";
 import { arrayLiteral, type Executor } from "./database.ts";
 import { text } from "./readers.ts";

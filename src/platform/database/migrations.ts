@@ -28,41 +28,41 @@ export interface Migrations {
   readonly librarySchemas?: readonly LibrarySchema[];
 }
 
-/** A migration needs a table that somebody else has locked. It has changed nothing, and can be run again. */
+/** A migration needs a table that another session has locked. It has changed nothing, and can be run again. */
 export class MigrationBlockedError extends Error {
   override readonly name = "MigrationBlockedError";
 
-  /** @param holders who may have locked it */
+  /** @param holders the sessions that may have locked it */
   constructor(holders: readonly string[], options?: ErrorOptions) {
     const who = holders.length === 0 ? "" : ` Locks are held by ${holders.join(", ")}.`;
     super(`A migration needs a table that another session has locked.${who}`, options);
   }
 }
 
-interface Patience {
+interface Retries {
   /** Milliseconds after which no further attempt begins. */
-  readonly patienceMs: number;
-  /** Is told of each attempt that was blocked and will be repeated. */
+  readonly retryForMs: number;
+  /** Called for each attempt that was blocked and will be repeated. */
   readonly blocked: (error: MigrationBlockedError) => void;
-  /** Is told what takes long, as by {@link OpenDatabase.migrate}. */
-  readonly tell?: (message: string) => void;
+  /** Called with what takes long, as by {@link OpenDatabase.migrate}. */
+  readonly report?: (message: string) => void;
 }
 
-/** Milliseconds between two attempts, in which those go on who have waited behind the first. */
+/** Milliseconds between two attempts. Meanwhile the statements that have waited behind the first attempt go on. */
 const retryMs = 2_000;
 
 /**
- * Migrates, again and again while somebody else has locked a table that is needed.
- * @throws MigrationBlockedError if it is still locked when the patience is over
+ * Migrates, and tries again while another session has locked a table that is needed.
+ * @throws MigrationBlockedError if the table is still locked when the time is over
  */
-export async function migratePatiently(
+export async function migrateWithRetries(
   { migrate }: Pick<OpenDatabase, "migrate">,
-  { patienceMs, blocked, tell }: Patience,
+  { retryForMs, blocked, report }: Retries,
 ): Promise<void> {
-  const until = performance.now() + patienceMs;
+  const until = performance.now() + retryForMs;
   for (;;) {
     try {
-      return await migrate(tell);
+      return await migrate(report);
     } catch (error) {
       if (!(error instanceof MigrationBlockedError) || performance.now() + retryMs > until) throw error;
       blocked(error);
@@ -76,11 +76,11 @@ interface Migration {
   readonly statements: readonly string[];
   /** SHA-256 of the file, in hex. */
   readonly hash: string;
-  /** When it was generated, in milliseconds since the epoch. Each one's is greater than those before it. */
+  /** When the migration was generated, in milliseconds since the epoch; greater than that of each earlier migration. */
   readonly createdAt: number;
 }
 
-/** All migrations of this program, in their order. */
+/** All migrations of this program, in the order in which they are run. */
 export function allMigrations({ folder }: Pick<Migrations, "folder">): Migration[] {
   return readMigrationFiles({ migrationsFolder: fileURLToPath(folder) }).map((file) => ({
     statements: file.sql,
@@ -92,7 +92,9 @@ export function allMigrations({ folder }: Pick<Migrations, "folder">): Migration
 /** The schema of all histories. */
 export const histories = pgSchema("migrations");
 
-/** A service's history, which has a row for each migration that was run. It is the table of Drizzle's own migrator. */
+/**
+ * A service's history, which has a row for each migration that was run. The table is that of Drizzle's own migrator.
+ */
 export function historyOf({ schema }: Migrations) {
   return histories.table(schema, {
     id: serial("id").primaryKey(),
@@ -118,8 +120,8 @@ export async function isMigrated(db: Database, migrations: Migrations): Promise<
     }
     return true;
   } catch (error) {
-    // There is no history yet: undefined_table, invalid_schema_name, or insufficient_privilege, which is also what a user
-    // gets who may not connect.
+    // undefined_table, invalid_schema_name or insufficient_privilege mean that there is no history yet. A user who may
+    // not connect gets insufficient_privilege, too.
     const isMissing = ["42P01", "3F000", "42501"].includes(sqlState(error) ?? "");
     if (isMissing && !endedConnection(error)) return false;
     throw error;

@@ -1,19 +1,19 @@
 import type { Logger } from "pino";
-import type { Standing } from "./choose-primary.ts";
+import type { ReplicationState } from "./choose-primary.ts";
 import { checkTimeoutMs, clientOptions, type Login } from "./client-options.ts";
 import { Connection } from "./connection.ts";
 import { type Hosts, oneHost } from "./hosts.ts";
 import { Primary } from "./primary.ts";
+import { readReplicationState } from "./replication-state.ts";
 import type { Address, DatabaseSettings } from "./settings.ts";
-import { askStanding } from "./standing.ts";
 import { Timelines } from "./timelines.ts";
 
-/** The services of a process may be on one cluster. */
+/** The timelines that this process knows of. Several services of a process may use the same cluster. */
 const timelines = new Timelines();
 
 /**
- * Where a user's connections go. With one host, nobody asks it what it is.
- * @param known the timelines of which the process knows
+ * Where a user's connections go. A single host is used without probing it.
+ * @param known the timelines that the process knows of
  */
 export function openHosts(
   settings: Extract<DatabaseSettings, { kind: "postgres" }>,
@@ -24,19 +24,22 @@ export function openHosts(
 ): Hosts {
   const [only] = hosts;
   if (only && hosts.length === 1) return oneHost(only);
-  async function ask(address: Address): Promise<Standing> {
+  async function readState(address: Address): Promise<ReplicationState> {
     const options = {
-      ...{ address, prepare: false, timeoutMs: checkTimeoutMs },
-      ...{ connectTimeoutMs: checkTimeoutMs, checkTimeoutMs },
+      address,
+      prepare: false,
+      timeoutMs: checkTimeoutMs,
+      connectTimeoutMs: checkTimeoutMs,
+      checkTimeoutMs,
       client: clientOptions(settings, address, login, {}),
-      check: askStanding,
+      check: readReplicationState,
     };
     const connection = new Connection(options, () => undefined);
     await connection.open();
-    const { standing } = connection;
-    void connection.end().catch(() => undefined);
-    if (!standing) throw new Error("a server did not say what it is");
-    return standing;
+    const { replicationState } = connection;
+    void connection.terminate().catch(() => undefined);
+    if (!replicationState) throw new Error("a server did not say what it is");
+    return replicationState;
   }
-  return new Primary({ hosts, timelines: known, ask, logger });
+  return new Primary({ hosts, timelines: known, readState, logger });
 }

@@ -4,14 +4,14 @@ import type { OpenDatabase } from "./database.ts";
 import type { Migrations } from "./migrations.ts";
 import type { DatabaseSettings } from "./settings.ts";
 
-/** For whom the use of connections is of no interest. */
+/** Observes nothing. */
 const nobody: DatabaseObserver = { lane() {}, waited() {}, connectFailed() {} };
 
 /**
  * Opens the database as the ordinary user. Opening does not connect: if PostgreSQL is unavailable, the process
  * still starts, is not ready, and responds with 503 until the database is back. A driver is loaded only if it
  * is used.
- * @param logger for what is found out about several hosts
+ * @param logger receives what is found out about several hosts
  */
 export async function openDatabase(
   settings: DatabaseSettings,

@@ -41,8 +41,8 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
     // It has no standbys.
     confirm: async () => undefined,
     description: `embedded PostgreSQL in ${dataDir}`,
-    migrate: async (tell) => {
-      await runMigrations(db, migrations, tell);
+    migrate: async (report) => {
+      await runMigrations(db, migrations, report);
       for (const library of migrations.librarySchemas ?? []) await library.migrate({ db, script });
     },
     isMigrated: () => isMigrated(db, migrations),
@@ -54,7 +54,7 @@ export async function openEmbedded(dataDir: string, migrations: Migrations): Pro
   };
 }
 
-/** With spans of what is run by the two methods that Drizzle calls. */
+/** Adds spans to the two methods of the client that Drizzle calls. */
 function traced(client: PGlite): PGlite {
   const query = client.query.bind(client);
   const transaction = client.transaction.bind(client);

@@ -1,9 +1,14 @@
 /**
- * The primary among several hosts, of which one after the other may be it. Connections go to the host that was found
- * last. As soon as one of them fails, all hosts are asked at once, and choose-primary.ts decides; what is still open to
- * another host, or began on an earlier timeline, is then ended. While connections are open, the other hosts are asked
- * all the time: a primary that another one has replaced may go on as if nothing had happened. For as long as a process
- * may not have noticed, nobody uses its successor, so that what is acknowledged there is not denied here.
+ * The primary among several hosts, any of which may become it:
+ *
+ * 1. New connections go to the host that the last search found.
+ * 2. A search begins when a connection to that host fails, when a newer timeline becomes known, or when a statement
+ *    raises doubts. It probes all hosts at once, and choose-primary.ts decides by the states that they report.
+ * 3. Connections to any other host, and those that began on an older timeline, are ended as soon as that is known.
+ * 4. While connections are open, the other hosts are probed all the time: a primary that has been replaced may go on as
+ *    if nothing had happened.
+ * 5. A new primary is not used before every process has had the time to leave the old one (`leaveMs`). Otherwise what
+ *    is acknowledged at the new primary could be missing at the old one, which another process still reads.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { sqlState } from "../base/database-errors.ts";
@@ -12,50 +17,51 @@ import { pause } from "../base/loop.ts";
 import {
   type Choice,
   choosePrimary,
-  type Found,
+  type HostState,
   highest,
   type Known,
-  newestOf,
+  newestKnownTo,
+  type ReplicationState,
   type Role,
   roleOf,
-  type Standing,
 } from "./choose-primary.ts";
 import { type Connection, connectionLost, type Result } from "./connection.ts";
+import { HostProbes, hasRefused, isAway, type ProbeResult } from "./host-probes.ts";
 import type { Hosts } from "./hosts.ts";
-import { hasRefused, isAway, Questions, type Reply } from "./questions.ts";
+import { PeriodicProbe } from "./periodic-probe.ts";
+import { readReplicationState } from "./replication-state.ts";
 import type { Address } from "./settings.ts";
-import { askStanding } from "./standing.ts";
 import type { Timelines } from "./timelines.ts";
-import { Watch } from "./watch.ts";
 
 /**
- * Milliseconds that the other hosts have once one has responded, so that one that is gone does not hold up the rest.
- * It does where it may be a newer primary than the one that was found.
+ * Milliseconds that a search waits for the other hosts once one has reported its state, so that a host that hangs does
+ * not hold the search up. A search waits longer if such a host may be a newer primary.
  */
-const patienceMs = 500;
-/** Milliseconds between two searches that nobody waits for. */
+const otherHostsMs = 500;
+/** Milliseconds between two searches in the background. */
 const searchPauseMs = 500;
 /**
- * Milliseconds after which every process that reaches a new primary has left the old one: by its next look, which begins
- * within 1.05 seconds (watch.ts) and takes two at most.
+ * Milliseconds after which every process that reaches a new primary has left the old one. It finds out by its next
+ * probe, which begins within 1.05 seconds (periodic-probe.ts) and takes two seconds at most.
  */
-const leftMs = 3_250;
-/** The timeline of a cluster in which nobody was ever promoted. */
+const leaveMs = 3_250;
+/** The timeline of a cluster in which no standby was ever promoted. */
 const firstTimeline = 1;
-/** Milliseconds between two doubts because of a read-only transaction. */
+/** Milliseconds for which a read-only transaction raises no further doubts after one has. */
 const readOnlyPauseMs = 5_000;
 
 interface Dependencies {
   readonly hosts: readonly Address[];
-  /** Those of which this process knows: whoever holds connections adds to them. */
+  /** The timelines that this process knows of. Pools of one process share them, and each adds what it finds out. */
   readonly timelines: Timelines;
-  /** Asks a host what it is, on a connection of its own, which takes two seconds at most. */
-  readonly ask: (address: Address) => Promise<Standing>;
+  /** Reads a host's state, on a connection of its own; it takes two seconds at most. */
+  readonly readState: (address: Address) => Promise<ReplicationState>;
   /** Undefined in commands, which end before the primary changes. */
   readonly logger: Readonly<Record<"info" | "warn", (fields: object, message: string) => void>> | undefined;
 }
 
-type Replies = ReadonlyMap<Address, Reply>;
+/** What a search has found out by now; a host without a result has not responded. */
+type ProbeResults = ReadonlyMap<Address, ProbeResult>;
 
 const nameOf = ({ host, port }: Address) => `${host}:${port}`;
 
@@ -63,37 +69,42 @@ export class Primary implements Hosts {
   readonly #hosts: readonly Address[];
   readonly #logger: Dependencies["logger"];
   readonly #connections = new Set<Connection>();
-  readonly #watches: readonly Watch[];
-  readonly #questions: Questions;
+  readonly #periodicProbes: readonly PeriodicProbe[];
+  readonly #probes: HostProbes;
   readonly #timelines: Timelines;
-  /** Of the primary that was used last. */
+  /** The cluster of the primary that was used last; undefined before any was. */
   #cluster: string | undefined;
+  /** The timeline of the primary that was used last; 0 before any was. */
   #timeline = 0;
+  /** The host that was found last; undefined before any was. */
   #last: Address | undefined;
   /** When a search last found it, by performance.now(). */
   #foundAt = 0;
-  /** Hosts to which a search, or who holds connections, got none since that one began: when, by performance.now(). */
+  /**
+   * Hosts to which no connection could be made, or whose connection was lost, since the last successful search began;
+   * each with the moment, by performance.now().
+   */
   readonly #away = new Map<Address, number>();
-  /** When a read-only transaction raises doubts again, by performance.now(). */
+  /** Until when a read-only transaction raises no doubts, by performance.now(). */
   #readOnlyUntil = 0;
-  /** How often there was a reason to search, */
+  /** How often there was a reason to search. */
   #doubts = 1;
-  /** and how many of them there were before the last search that found the primary. */
+  /** The value of `#doubts` when the last successful search began. */
   #settled = 0;
   #isSearching = false;
   #search: Promise<Address> | undefined;
-  /** The last complaint, which is not repeated. */
-  #said = "";
+  /** The hosts in the last warning, as text: a warning is not repeated while they are the same. */
+  #lastWarning = "";
 
-  constructor({ hosts, timelines, ask, logger }: Dependencies) {
+  constructor({ hosts, timelines, readState, logger }: Dependencies) {
     this.#hosts = hosts;
     this.#timelines = timelines;
     this.#logger = logger;
-    this.#questions = new Questions(ask, (standing) => this.#hear(standing));
-    this.#watches = hosts.map(
+    this.#probes = new HostProbes(readState, (state) => this.#recordTimeline(state));
+    this.#periodicProbes = hosts.map(
       (address) =>
-        new Watch(
-          async () => address !== this.#last && this.#questions.ask(address),
+        new PeriodicProbe(
+          async () => address !== this.#last && this.#probes.probe(address),
           () => this.#connections.size > 0,
         ),
     );
@@ -103,7 +114,7 @@ export class Primary implements Hosts {
     return this.#doubts > this.#settled;
   }
 
-  /** Those who want to know at the same time share a search. */
+  /** Calls at the same time share a search. */
   async locate(): Promise<Address> {
     if (this.#last && !this.#isInDoubt) return this.#last;
     this.#search ??= this.#find().finally(() => {
@@ -112,20 +123,23 @@ export class Primary implements Hosts {
     return this.#search;
   }
 
-  async check(query: (text: string) => Promise<Result>): Promise<Standing> {
-    const standing = await askStanding(query);
-    this.#hear(standing);
-    const role = roleOf(standing, this.#known);
+  async check(query: (text: string) => Promise<Result>): Promise<ReplicationState> {
+    const state = await readReplicationState(query);
+    this.#recordTimeline(state);
+    const role = roleOf(state, this.#known);
     if (role !== "primary") throw noPrimary(`the server ${words[role]}`);
-    this.#learn(standing);
-    return standing;
+    this.#learn(state);
+    return state;
   }
 
-  /** It takes no writes, or no standby confirms its commits, perhaps as they follow another primary. */
+  /**
+   * Two errors raise doubts: the server takes no writes, or no standby confirms its commits, perhaps because the
+   * standbys follow another primary.
+   */
   isDoubtful(error: unknown): boolean {
     if (codeOf(error) === "CONNECTION_UNCONFIRMED") return true;
     if (sqlState(error) !== "25006") return false;
-    // A primary may be set to read-only transactions. Each write meets that, and each search would find it again.
+    // A primary may be set to read-only transactions. Then each write fails so, and each search finds the same host.
     const now = performance.now();
     if (now < this.#readOnlyUntil) return false;
     this.#readOnlyUntil = now + readOnlyPauseMs;
@@ -137,8 +151,8 @@ export class Primary implements Hosts {
     this.#connections.add(connection);
     this.#timelines.subscribe(this.#leaveOutdated);
     this.#leaveOutdated();
-    // They look for a primary of a later timeline. A host that hangs, or takes its time, delays no look at another.
-    for (const watch of this.#watches) void watch.start();
+    // They look for a primary of a later timeline. Each host has its own, so that one that hangs delays no other.
+    for (const probe of this.#periodicProbes) void probe.start();
   }
 
   closed(connection: Connection, error: Error | undefined): void {
@@ -146,16 +160,17 @@ export class Primary implements Hosts {
     if (this.#connections.size === 0) this.#timelines.unsubscribe(this.#leaveOutdated);
     if (isAway(error)) {
       this.#away.set(connection.address, performance.now());
-      this.#questions.gone(connection.address);
+      this.#probes.recordAway(connection.address);
     }
-    // 53300: it has no connection left, which says that it is there. Without any, nobody would hear of its successor.
+    // 53300 says that the server has no connection left, so it is there. If none of ours is open, though, the hosts are
+    // not probed, and only a search finds a successor.
     const isThere = sqlState(error) === "53300" && this.#connections.size > 0;
     if (error && connection.address === this.#last && !isThere) this.#doubt();
   }
 
   #doubt(): void {
     this.#doubts += 1;
-    // Those that have connections need none, and would not search.
+    // A pool whose connections are open calls locate() for no new one, so it would not search.
     void this.#searchUntilFound();
   }
 
@@ -169,8 +184,8 @@ export class Primary implements Hosts {
     this.#isSearching = false;
   }
 
-  #hear(standing: Standing): void {
-    this.#timelines.hear(standing.cluster, newestOf(standing));
+  #recordTimeline(state: ReplicationState): void {
+    this.#timelines.record(state.cluster, newestKnownTo(state));
   }
 
   get #known(): Known {
@@ -180,13 +195,13 @@ export class Primary implements Hosts {
   async #find(): Promise<Address> {
     const doubts = this.#doubts;
     const from = performance.now();
-    const { replies, choice } = await this.#askAll();
-    this.#complain(choice);
-    if (!choice.primary) throw this.#failure(replies, choice);
-    await this.#othersHaveLeft(replies, choice.primary);
-    const { address, standing } = choice.primary;
-    const { timeline = 0 } = standing;
-    if (timeline < highest({ ...this.#known, cluster: standing.cluster }))
+    const { results, choice } = await this.#probeAll();
+    this.#warnAboutHosts(choice);
+    if (!choice.primary) throw this.#failure(results, choice);
+    await this.#othersHaveLeft(results, choice.primary);
+    const { address, state } = choice.primary;
+    const { timeline = 0 } = state;
+    if (timeline < highest({ ...this.#known, cluster: state.cluster }))
       throw noPrimary(`${nameOf(address)} was the primary, and there is a newer one`);
     if (address !== this.#last || timeline !== this.#timeline)
       this.#logger?.info({ primary: nameOf(address), timeline }, "The primary of the database was found");
@@ -194,110 +209,115 @@ export class Primary implements Hosts {
     this.#foundAt = performance.now();
     this.#last = address;
     this.#settled = doubts;
-    this.#learn(standing);
+    this.#learn(state);
     return address;
   }
 
   /**
-   * Asks all hosts. Those that take longer than the first one have no part in the choice, unless it hangs on them:
-   * then it is made once they have responded, or it is certain that they do not. A primary that always takes longer is
-   * found by what it said to a search before.
+   * Probes all hosts, and chooses by their states. First it waits until each has a result, or for half a second after
+   * the first has reported its state. If the choice is uncertain then, it waits for the results of the others, too. The
+   * probes go on after a search: a primary that always responds late is found by what it reported to an earlier search.
    */
-  async #askAll(): Promise<{ readonly replies: Replies; readonly choice: Choice }> {
-    const replies = new Map<Address, Reply>();
+  async #probeAll(): Promise<{ readonly results: ProbeResults; readonly choice: Choice }> {
+    const results = new Map<Address, ProbeResult>();
     const isOver = new AbortController();
-    const told = Promise.withResolvers<void>();
+    const firstState = Promise.withResolvers<void>();
     const all = Promise.all(
       this.#hosts.map(async (address) => {
-        const reply = await this.#questions.askInSearch(address, isOver.signal);
-        if (reply && "error" in reply && isAway(reply.error)) this.#away.set(address, performance.now());
-        if (!reply || isOver.signal.aborted) return;
-        replies.set(address, reply);
-        if ("standing" in reply) told.resolve();
+        const result = await this.#probes.probeInSearch(address, isOver.signal);
+        if (result && "error" in result && isAway(result.error)) this.#away.set(address, performance.now());
+        if (!result || isOver.signal.aborted) return;
+        results.set(address, result);
+        if ("state" in result) firstState.resolve();
       }),
     );
     try {
-      await Promise.race([all, told.promise.then(() => pause(patienceMs, isOver.signal))]);
-      const soon = this.#choose(replies);
-      if (!soon.withheld || replies.size === this.#hosts.length) return { replies, choice: soon };
+      await Promise.race([all, firstState.promise.then(() => pause(otherHostsMs, isOver.signal))]);
+      const choice = this.#choose(results);
+      if (!choice.uncertain || results.size === this.#hosts.length) return { results, choice };
       await all;
-      return { replies, choice: this.#choose(replies) };
+      return { results, choice: this.#choose(results) };
     } finally {
       isOver.abort();
     }
   }
 
-  #choose(replies: Replies): Choice {
-    const told = this.#hosts.map((address) => ({
+  #choose(results: ProbeResults): Choice {
+    const hosts = this.#hosts.map((address) => ({
       address,
-      reply: replies.get(address) ?? this.#lateWord(address),
+      result: results.get(address) ?? this.#lateResponse(address),
     }));
-    const found = told.flatMap(({ reply }) => (reply && "standing" in reply ? [reply] : []));
-    const silent = told
-      .filter(({ reply }) => !reply || ("error" in reply && !isAway(reply.error)))
-      .map(({ address }) => ({ address, before: this.#questions.before(address) }));
-    // Once nobody is left to respond, a standby's word counts again: a host that hangs keeps nobody waiting for ever.
-    const returned = replies.size < this.#hosts.length ? new Set(this.#away.keys()) : new Set<Address>();
+    const found = hosts.flatMap(({ result }) => (result && "state" in result ? [result] : []));
+    const silent = hosts
+      .filter(({ result }) => !result || ("error" in result && !isAway(result.error)))
+      .map(({ address }) => ({ address, lastState: this.#probes.lastState(address) }));
+    // Once every host has a result, a standby makes the choice certain also for a host that was away. Otherwise another
+    // host that hangs for ever would keep that one from being used for ever.
+    const returned = results.size < this.#hosts.length ? new Set(this.#away.keys()) : new Set<Address>();
     return choosePrimary({ found, silent, returned }, this.#known, this.#last);
   }
 
-  /** That the host is a primary, if it has said so since one was found. Whoever connects to it asks it again. */
-  #lateWord(address: Address): Found | undefined {
-    const standing = this.#questions.before(address, this.#foundAt);
-    return standing?.timeline === undefined ? undefined : { address, standing };
+  /**
+   * The state of a host that reported to be a primary after the last search found one. Each connection to it checks
+   * that again.
+   */
+  #lateResponse(address: Address): HostState | undefined {
+    const state = this.#probes.lastState(address, this.#foundAt);
+    return state?.timeline === undefined ? undefined : { address, state };
   }
 
   /**
-   * Waits until nobody uses a primary before this one, where any host may be that: what this process does not reach,
-   * others may. What was said to a search before does not count: a host that refused may be back.
+   * Waits until no process uses a primary before this one. Any host may be that old primary, also one that this process
+   * does not reach, as other processes may reach it. Only the results of this search count: a host that refused
+   * connections before may be back.
    */
-  async #othersHaveLeft(replies: Replies, { address, standing }: Found): Promise<void> {
-    const { cluster, timeline = 0 } = standing;
+  async #othersHaveLeft(results: ProbeResults, { address, state }: HostState): Promise<void> {
+    const { cluster, timeline = 0 } = state;
     const isInUse = address === this.#last && timeline === this.#timeline;
     if (isInUse || timeline <= firstTimeline) return;
     const mayWrite = (host: Address) => {
-      const reply = replies.get(host);
+      const result = results.get(host);
       if (host === address) return false;
-      if (!reply) return true;
-      if ("error" in reply) return !hasRefused(reply.error);
-      return reply.standing.timeline !== undefined && reply.standing.timeline < timeline;
+      if (!result) return true;
+      if ("error" in result) return !hasRefused(result.error);
+      return result.state.timeline !== undefined && result.state.timeline < timeline;
     };
-    const lastsMs = this.#timelines.heardAt(cluster) + leftMs - performance.now();
-    if (lastsMs > 0 && this.#hosts.some(mayWrite)) await pause(lastsMs);
+    const remainingMs = this.#timelines.firstKnownAt(cluster) + leaveMs - performance.now();
+    if (remainingMs > 0 && this.#hosts.some(mayWrite)) await pause(remainingMs);
   }
 
-  #learn({ cluster, timeline = 0 }: Standing): void {
+  #learn({ cluster, timeline = 0 }: ReplicationState): void {
     this.#cluster = cluster;
     this.#timeline = timeline;
     this.#leaveOutdated();
   }
 
-  /** Whether or not the primary of a later timeline can be used yet, the one before it cannot. */
+  /** Ends the connections to an outdated primary, whether or not the one of the newer timeline can be used yet. */
   readonly #leaveOutdated = (): void => {
     const newest = highest(this.#known);
     for (const connection of [...this.#connections]) {
-      const { address, standing } = connection;
-      if (address === this.#last && standing?.timeline === newest) continue;
-      // What is in flight is not cancelled: a commit that waits for standbys would be seen by others who are still here,
-      // and acknowledged by them, though nobody has confirmed it.
-      connection.leave(connectionLost("another server is the primary now"));
+      const { address, replicationState } = connection;
+      if (address === this.#last && replicationState?.timeline === newest) continue;
+      // A cancelled commit no longer waits for the standbys and becomes visible, though nobody has confirmed it. Other
+      // processes, which may still be connected here, would see it and report it.
+      connection.destroyWithoutCancel(connectionLost("another server is the primary now"));
     }
     if (newest > this.#timeline && !this.#isInDoubt) this.#doubt();
   };
 
-  /** Says what should not be, once for as long as it lasts. */
-  #complain({ primary, withheld, rivals, roles, newest }: Choice): void {
-    const named = (role: string) =>
-      roles.filter((one) => one.role === role).map(({ address }) => nameOf(address));
-    const [primaries, outdated, foreign] = [named("primary"), named("outdated"), named("foreign")];
-    const silent = rivals.map(nameOf);
-    const said = JSON.stringify([primaries.length > 1 && primaries, outdated, foreign, silent]);
-    if (said === this.#said) return;
-    this.#said = said;
+  /** Logs what should not be, once for as long as it lasts. */
+  #warnAboutHosts({ primary, uncertain, possiblyNewer, roles, newest }: Choice): void {
+    const withRole = (role: string) =>
+      roles.filter((host) => host.role === role).map(({ address }) => nameOf(address));
+    const [primaries, outdated, foreign] = [withRole("primary"), withRole("outdated"), withRole("foreign")];
+    const silent = possiblyNewer.map(nameOf);
+    const warning = JSON.stringify([primaries.length > 1 && primaries, outdated, foreign, silent]);
+    if (warning === this.#lastWarning) return;
+    this.#lastWarning = warning;
     const used = primary && nameOf(primary.address);
-    if (withheld)
+    if (uncertain)
       this.#logger?.warn(
-        { withheld: nameOf(withheld.address), timeline: newest, silent },
+        { withheld: nameOf(uncertain.address), timeline: newest, silent },
         "A primary is not used, as a host that does not say what it is may be a newer one",
       );
     if (primaries.length > 1)
@@ -314,21 +334,23 @@ export class Primary implements Hosts {
       this.#logger?.warn({ foreign, used }, "The hosts belong to different clusters; only one's are used");
   }
 
-  #failure(replies: Replies, { roles, rivals }: Choice): Error {
+  /** The error of a search that found no primary, with what is known of each host. */
+  #failure(results: ProbeResults, { roles, possiblyNewer }: Choice): Error {
     const errors = this.#hosts.flatMap((host) => {
-      const reply = replies.get(host);
-      return reply && "error" in reply ? [reply] : [];
+      const result = results.get(host);
+      return result && "error" in result ? [result] : [];
     });
-    const told = this.#hosts.map((host) => {
+    const descriptions = this.#hosts.map((host) => {
       const role = roles.find(({ address }) => address === host)?.role;
       const failed = errors.find(({ address }) => address === host);
-      const said = role ? words[role] : failed ? `(${messageOf(failed.error)})` : "has not responded";
-      return `${nameOf(host)} ${said}${rivals.includes(host) ? " and may be a newer primary" : ""}`;
+      const what = role ? words[role] : failed ? `(${messageOf(failed.error)})` : "has not responded";
+      return `${nameOf(host)} ${what}${possiblyNewer.includes(host) ? " and may be a newer primary" : ""}`;
     });
-    // What a server itself has said comes first: it may just be starting, or have no connection left.
-    const said = errors.find(({ error }) => sqlState(error)) ?? (roles.length === 0 ? errors[0] : undefined);
-    const what = rivals.length > 0 ? "it is not certain which host is the primary" : "no host is the primary";
-    return noPrimary(`${what}: ${told.join(", ")}`, said?.error);
+    // The error of a server is the better cause: it may just be starting, or have no connection left.
+    const cause = errors.find(({ error }) => sqlState(error)) ?? (roles.length === 0 ? errors[0] : undefined);
+    const reason =
+      possiblyNewer.length > 0 ? "it is not certain which host is the primary" : "no host is the primary";
+    return noPrimary(`${reason}: ${descriptions.join(", ")}`, cause?.error);
   }
 }
 

@@ -1,9 +1,9 @@
 /**
- * Runs migrations, for both databases. Each has a transaction of its own, with its entry in the history: it keeps its
- * locks no longer than it needs them, and where a later one fails, those before it need not be run again.
+ * Runs migrations, for both databases. Each migration has a transaction of its own, with its entry in the history: it
+ * keeps its locks no longer than it needs them, and if a later migration fails, the earlier ones are not run again.
  *
- * `CREATE INDEX CONCURRENTLY`, which lets others write meanwhile, cannot be in a transaction. A migration with such
- * statements has nothing else, and each index is there as a whole or is built anew.
+ * `CREATE INDEX CONCURRENTLY`, which lets other sessions write meanwhile, cannot be in a transaction. A migration with
+ * such a statement has no other kind of statement, and an index that was not completed is dropped and built anew.
  */
 import { sql } from "drizzle-orm";
 import type { Database } from "./database.ts";
@@ -13,13 +13,13 @@ import { boolean, text } from "./readers.ts";
 import { computed, rows, selection } from "./statements.ts";
 
 /**
- * Runs what has not been run yet. No other process may do so at the same time.
- * @param tell is told of each index whose building begins
+ * Runs the migrations that have not been run yet. No other process may do so at the same time.
+ * @param report called for each index whose building begins
  */
 export async function runMigrations(
   db: Database,
   migrations: Migrations,
-  tell?: (message: string) => void,
+  report?: (message: string) => void,
 ): Promise<void> {
   const history = historyOf(migrations);
   const { id, hash, createdAt } = names(history);
@@ -30,7 +30,7 @@ export async function runMigrations(
   for (const migration of allMigrations(migrations)) {
     if (migration.createdAt <= newest) continue;
     const indexes = concurrentIndexes(migration.statements);
-    if (indexes) await withoutLockTimeout(db, () => build(db, indexes, tell));
+    if (indexes) await withoutLockTimeout(db, () => build(db, indexes, report));
     await db.transaction(async (tx) => {
       if (!indexes) for (const statement of migration.statements) await tx.execute(sql.raw(statement));
       await tx.insert(history).values({ hash: migration.hash, createdAt: migration.createdAt });
@@ -45,13 +45,13 @@ interface ConcurrentIndex {
   readonly create: string;
 }
 
-/** As drizzle-kit writes it, with or without comments before it. */
+/** The statement as drizzle-kit writes it, with or without comments before it. */
 const createConcurrently =
   /^(?:\s|--.*\n)*create (?:unique )?index concurrently (?:if not exists )?("[^"]+") on (?:only )?("[^"]+")\./i;
 
 /**
  * The indexes of a migration that builds them concurrently; undefined for any other.
- * @throws where it does something else besides
+ * @throws if the migration does something else, too
  */
 export function concurrentIndexes(statements: readonly string[]): readonly ConcurrentIndex[] | undefined {
   const indexes = statements.flatMap((create) => {
@@ -68,7 +68,7 @@ export function concurrentIndexes(statements: readonly string[]): readonly Concu
 async function build(
   db: Database,
   indexes: readonly ConcurrentIndex[],
-  tell?: (message: string) => void,
+  report?: (message: string) => void,
 ): Promise<void> {
   const found = selection({ isValid: computed(boolean, sql`indisvalid`) });
   for (const { name, create } of indexes) {
@@ -78,9 +78,9 @@ async function build(
       sql`select ${found} from pg_index where indexrelid = to_regclass(${name})`,
     );
     if (earlier?.isValid) continue;
-    // What an interrupted attempt leaves is written to, and never read.
+    // An interrupted attempt leaves an invalid index, which is written to and never read.
     if (earlier) await db.execute(sql.raw(`drop index concurrently ${name}`));
-    tell?.(
+    report?.(
       `Building index ${name}, while others write. It waits for transactions that began before it, such as a dump.`,
     );
     await db.execute(sql.raw(create));
@@ -90,14 +90,14 @@ async function build(
 const setting = selection({ value: computed(text, sql`current_setting('lock_timeout')`) });
 
 /**
- * An index that is built concurrently waits until all transactions of before have ended, which may take as long as a
- * dump. Nobody waits behind it meanwhile.
+ * Does the work without a lock timeout. An index that is built concurrently waits until all transactions that began
+ * before it have ended, which may take as long as a dump. No other statement waits behind it meanwhile.
  */
 async function withoutLockTimeout(db: Database, work: () => Promise<void>): Promise<void> {
   const [before] = await rows(db, setting, sql`select ${setting}`);
   const set = (value: string) => db.execute(sql`select set_config('lock_timeout', ${value}, false)`);
   await set("0");
   await work();
-  // Where that failed, nothing is run in this session any more, if there still is one.
+  // If the work fails, this line is not reached; nothing else runs in the session then.
   await set(before?.value ?? "0");
 }

@@ -1,7 +1,9 @@
 /**
- * What must be true of the server at the other end of a connection. It is a primary: one that is being recovered
- * knows only what it has replayed, and not what was acknowledged since. And its commits are on disk before they are
- * acknowledged, whatever the database or the user has as a default.
+ * What must be true of the server at the other end of a connection:
+ *
+ * 1. The server is a primary. One that is being recovered has only what it has replayed, and not what was acknowledged
+ *    since.
+ * 2. Commits are on disk before they are acknowledged, whatever default the database or the user has.
  */
 import { sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
@@ -9,7 +11,7 @@ import type { Result } from "./connection.ts";
 import { boolean, text } from "./readers.ts";
 import { computed, selection } from "./statements.ts";
 
-/** Values of `synchronous_commit` that wait for what is meant to be durable, standbys included. */
+/** Values of `synchronous_commit` with which a commit is durable, on the synchronous standbys too, when it returns. */
 const durable = ["on", "remote_apply"];
 
 const commits = sql`current_setting('synchronous_commit')`;
@@ -21,21 +23,24 @@ const session = (commitSetting: typeof commits) =>
     commits: computed(text, commitSetting),
   });
 
-const asItIs = session(commits);
+/** Reads the setting as it is. */
+const plain = session(commits);
+/** Reads the setting after it has been corrected. */
 const corrected = session(
   sql`case when ${isWeak} then set_config('synchronous_commit', 'on', false) else ${commits} end`,
 );
 
 /**
- * Checks the server, and corrects the session.
- * @param isPooled the session belongs to a pooler and is shared, so that it cannot be corrected
+ * Checks the server, and sets the session's `synchronous_commit` to `on` if it is weaker.
+ * @param isPooled whether the session belongs to a pooler and is shared: then it is not corrected, and a weak one is
+ * refused
  * @throws an error that means that the database is unavailable
  */
 export async function checkSession(
   query: (text: string) => Promise<Result>,
   isPooled: boolean,
 ): Promise<void> {
-  const selected = isPooled ? asItIs : corrected;
+  const selected = isPooled ? plain : corrected;
   const [row] = await query(new PgDialect().sqlToQuery(sql`select ${selected}`).sql);
   const found = selected.read(row);
   if (found.isStandby) throw unsuitable("the server is a standby, or is being recovered");
@@ -45,6 +50,11 @@ export async function checkSession(
         "alter role … set synchronous_commit = on",
     );
   }
+}
+
+/** Checks only that the server responds. */
+export async function checkResponds(query: (text: string) => Promise<Result>): Promise<undefined> {
+  await query("select 1");
 }
 
 function unsuitable(reason: string): Error {

@@ -12,6 +12,7 @@ import {
   listOf,
   matching,
   oneOf,
+  password,
 } from "../settings/kinds.ts";
 import { certificatesPem } from "../settings/pem.ts";
 import {
@@ -25,8 +26,6 @@ import {
 /** The task under which the migration user's settings are required in production. */
 export const migrateTask = "migrate";
 
-const password = matching("a password without control characters", /^\P{Cc}+$/u);
-
 const identifier = matching("1 to 63 characters, none of them a control character", /^\P{Cc}{1,63}$/u);
 
 const hosts = listOf(hostAndPort, "a host or a comma-separated list of hosts, with or without a port");
@@ -35,9 +34,9 @@ const hosts = listOf(hostAndPort, "a host or a comma-separated list of hosts, wi
 export const databaseTable = {
   DB_HOST: {
     description:
-      "The host of PostgreSQL, or the hosts of a primary and its standbys, of which whichever is the primary is used " +
-      "(docs/operate/failover.md), with their ports unless those are DB_PORT; without it, development mode uses an " +
-      "embedded database.",
+      "PostgreSQL's host, or a comma-separated list of a primary and its standbys: the current primary is used " +
+      "(docs/operate/failover.md). A host without a port gets DB_PORT. If unset, development mode uses an embedded " +
+      "database.",
     kind: hosts,
     required: true,
     example: "postgres.internal",
@@ -146,7 +145,7 @@ export type DatabaseSettings =
     }
   | {
       readonly kind: "postgres";
-      /** One, or several of which one is the primary. */
+      /** One host, or several of which one is the primary. */
       readonly hosts: readonly Address[];
       /** Standbys that may be read from; undefined if no process reads from any. */
       readonly readHosts: readonly Address[] | undefined;
@@ -154,7 +153,7 @@ export type DatabaseSettings =
       readonly user: string;
       /** Undefined only in development: the server needs no password. */
       readonly password: string | undefined;
-      /** As `hosts`, for the user that migrates. */
+      /** The hosts for the user that migrates: one, or several of which one is the primary. */
       readonly migrationHosts: readonly Address[];
       readonly migrationUser: string;
       /** Undefined in development if there is none, in production except in the migrate task. */
@@ -226,14 +225,14 @@ export function resolveDatabaseSettings(
   return { value, problems };
 }
 
-/** Each once; none for the word `none`. @param port of those that name none */
+/** Each address once; none for the word `none`. @param port of hosts without one */
 function readHosts(named: readonly HostAndPort[], port: number): readonly Address[] {
   const [first] = named;
   if (named.length === 1 && first?.host === "none" && first.port === undefined) return [];
   return addresses(named, port);
 }
 
-/** Each once. @param port of those that name none */
+/** Each address once. @param port of hosts without one */
 function addresses(named: readonly HostAndPort[], port: number): readonly Address[] {
   const all = named.map((one) => ({ host: one.host, port: one.port ?? port }));
   return [...new Map(all.map((one) => [`${one.host}:${one.port}`, one])).values()];

@@ -1,6 +1,6 @@
 /**
  * Reading from standbys as strictly as from the primary, by leases: leases.ts decides when a standby may be relied on.
- * A standby only vouches for what it has; what it does not find proves nothing.
+ * A row that a standby has is proof; that it lacks a row proves nothing.
  */
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
@@ -55,7 +55,7 @@ interface Dependencies extends StandbyConnections {
   readonly report: (address: string, isRead: boolean, why?: WhyNotRead) => void;
 }
 
-/** The server at the other end, since it was started: not even a balancer before several makes them the same. */
+/** Identifies the server at the other end, and its start. Servers behind one balancer differ in it. */
 const server = computed(
   text,
   sql`format('%s:%s %s', host(inet_server_addr()), inet_server_port(), extract(epoch from pg_postmaster_start_time()))`,
@@ -84,7 +84,7 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
   const created = performance.now();
   let turn = 0;
 
-  /** Commits a beat. @returns it, and the servers that any process may be reading from */
+  /** Commits a beat. @returns the beat, with the servers that any process may be reading from */
   async function sendBeat(): Promise<Beat> {
     const beat = leases.begin(currentMoment());
     const gone = others.gone();
@@ -104,7 +104,7 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
     return { ...beat, servers: [...beat.servers, ...theirs.flatMap(({ servers }) => servers)] };
   }
 
-  // Those who need a beat share the next one that is sent, and its way to the standbys.
+  // Calls that need a beat share the next one that is sent, and the wait for the standbys.
   const nextBeat = batched<"beat", { settled: () => Promise<void> }>({
     load: async () => {
       const beat = await sendBeat();
@@ -143,7 +143,7 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
     report(host.address, isReadable, why);
   }
 
-  /** Looks whether the host can be read from. */
+  /** Finds out whether the host can be read from. */
   async function examine(host: StandbyHost): Promise<void> {
     const askedAt = currentMoment();
     try {
@@ -246,8 +246,8 @@ class Others {
   }
 
   /**
-   * Those of processes that have ended. The row of one that has only been held up is made anew by its next beat, and
-   * no lease of it is as old as that.
+   * The rows of processes that have ended. If such a process has only been held up, its next beat makes the row anew,
+   * and none of its leases is as old as that.
    */
   gone(): { readonly processId: string; readonly beat: number }[] {
     const before = performance.now() - goneMs;

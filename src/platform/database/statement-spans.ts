@@ -19,7 +19,7 @@ import {
 /** Requests that a shared statement names, at most. */
 const maxLinks = 32;
 
-/** What statements do, by their texts, which are few. */
+/** The operations of statements, by their texts, which are few. */
 const summaries = new Map<string, Summary>();
 const maxSummaries = 1_000;
 
@@ -67,7 +67,7 @@ function inDatabaseSpan<T>(
 export function inSharedSpan<T>(requests: readonly Span[], keys: number, work: () => Promise<T>): Promise<T> {
   if (!isTracing()) return work();
   const [first, ...others] = requests;
-  // Whoever began the batch may be another than the one for whom it is recorded.
+  // The request that began the batch may be another one than those whose traces are recorded.
   if (!first) return untraced(work);
   if (others.length === 0) return within(first, work);
   const attributes = { "db.system.name": "postgresql", "db.operation.batch.size": keys };
@@ -97,7 +97,7 @@ function errorType(error: unknown): string | undefined {
   return sqlState(error) ?? codeOf(error);
 }
 
-/** Of what has failed, whatever has been thrown. */
+/** The word for a failure, whatever was thrown. */
 function failureType(error: unknown): string {
   return errorType(error) ?? otherError;
 }
@@ -110,7 +110,7 @@ function summaryOf(text: string): Summary {
   return summary;
 }
 
-/** With its schema: other names are those of a statement's own parts. */
+/** A table's name with its schema. Names without one are those of a statement's own parts. */
 const table = String.raw`("?\w+"?\."?\w+"?)`;
 const change = new RegExp(
   String.raw`\b(insert)\s+into\s+${table}|\b(update)\s+${table}|\b(delete)\s+from\s+${table}`,
@@ -120,7 +120,7 @@ const look = new RegExp(String.raw`\b(?:from|join)\s+${table}`, "i");
 /** Changes that a name lists, at most. */
 const maxListed = 4;
 
-/** What a statement changes, or else the first table that it reads from. */
+/** The table that a statement changes, or else the first that it reads from. */
 function summarize(text: string): Summary {
   const changes = text.matchAll(change).map((match) => match.slice(1).filter((part) => part !== undefined));
   const listed = [...new Set(changes.map(([verb = "", target = ""]) => named(verb, target)))].slice(

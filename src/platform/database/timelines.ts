@@ -1,10 +1,10 @@
 /**
- * The highest timeline of each cluster of which a process knows, whichever of its pools was told. Each promotion begins
- * a higher one, and from then on whoever writes a lower one is the primary no more.
+ * The highest timeline of each cluster that a process knows of, from any of its pools. Each promotion begins a higher
+ * timeline, and from then on a server that writes a lower one is no longer the primary.
  */
 export class Timelines {
   readonly #highest = new Map<string, number>();
-  readonly #heardAt = new Map<string, number>();
+  readonly #firstKnownAt = new Map<string, number>();
   readonly #listeners = new Set<() => void>();
 
   /** By the `system_identifier` of the cluster. */
@@ -12,19 +12,19 @@ export class Timelines {
     return this.#highest;
   }
 
-  /** When the highest of the cluster was heard of first, by performance.now(). It began before that. */
-  heardAt(cluster: string): number {
-    return this.#heardAt.get(cluster) ?? performance.now();
+  /** When the cluster's highest timeline became known, by performance.now(). The timeline began before that. */
+  firstKnownAt(cluster: string): number {
+    return this.#firstKnownAt.get(cluster) ?? performance.now();
   }
 
-  hear(cluster: string, timeline: number): void {
+  record(cluster: string, timeline: number): void {
     if (timeline <= (this.#highest.get(cluster) ?? 0)) return;
     this.#highest.set(cluster, timeline);
-    this.#heardAt.set(cluster, performance.now());
+    this.#firstKnownAt.set(cluster, performance.now());
     for (const listener of [...this.#listeners]) listener();
   }
 
-  /** The listener is called whenever a higher one is heard of, until {@link unsubscribe}. */
+  /** Calls the listener whenever a higher timeline becomes known, until {@link unsubscribe}. */
   subscribe(listener: () => void): void {
     this.#listeners.add(listener);
   }

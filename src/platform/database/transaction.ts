@@ -1,4 +1,4 @@
-/** What is run on one connection as a whole: transactions, and scripts. */
+/** Runs transactions and scripts, each as a whole on one connection. */
 import { type Connection, connectionLost, type QueryOptions, type Result } from "./connection.ts";
 
 /** Runs a statement in the transaction. */
@@ -61,5 +61,5 @@ function isRow(value: unknown): value is Record<string, unknown> {
 
 /** Leaves no transaction open, as the connection is used by others next. */
 async function rollBack(connection: Connection): Promise<void> {
-  await connection.query("rollback").catch(() => connection.close(connectionLost("a rollback failed")));
+  await connection.query("rollback").catch(() => connection.destroy(connectionLost("a rollback failed")));
 }

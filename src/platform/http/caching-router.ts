@@ -8,9 +8,9 @@ import type { Result, Router } from "hono/router";
 import { TrieRouter } from "hono/router/trie-router";
 
 export class CachingRouter<T> implements Router<T> {
-  readonly name = "RememberingRouter";
+  readonly name = "CachingRouter";
   readonly #router = new TrieRouter<T>();
-  /** By path and method. */
+  /** The results, by path and method. */
   readonly #cache = new Map<string, Map<string, Result<T>>>();
 
   add(method: string, path: string, handler: T): void {

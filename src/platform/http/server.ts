@@ -15,16 +15,16 @@ import type { Duplex } from "node:stream";
 import { getRequestListener, type Http2Bindings, type HttpBindings, RequestError } from "@hono/node-server";
 import type { Logger } from "pino";
 import { withoutQuery } from "../base/addresses.ts";
-import type { Admission, Guarded } from "../base/admission.ts";
+import type { Admission, Sheddable } from "../base/admission.ts";
 import { endAfterRequest } from "../base/early-responses.ts";
 import { codeOf } from "../base/error-code.ts";
 import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/errors.ts";
 import { problem, type ResponseParts, sendResponse, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
-import { unlessReset } from "../base/resets.ts";
+import { unlessReset } from "../base/reset-streams.ts";
 import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
 import { Connections } from "./connections.ts";
-import { admit, type FindGuarded } from "./gate.ts";
+import { admit, type FindSheddable } from "./gate.ts";
 import { ambiguousRequest, expectationFailed, respondAndClose, unreadableRequest } from "./refusals.ts";
 
 type AnyRequest = IncomingMessage | Http2ServerRequest;
@@ -35,27 +35,27 @@ type Handler = (request: AnyRequest, response: AnyResponse) => void;
 export interface RpcHandler {
   /** @param path without the query */
   matches(path: string): boolean;
-  /** What a request asks for; undefined if it is not to be refused, as none is unless this is there. */
-  guarded?(method: string, path: string): Guarded | undefined;
+  /** Finds the method of a request; undefined if its requests are never refused. Absent: no method's are. */
+  sheddable?(method: string, path: string): Sheddable | undefined;
   handle(request: AnyRequest, response: AnyResponse): void;
 }
 
 /** Timeouts for a client, in milliseconds. */
 export interface HttpTimeouts extends StallLimits {
-  /** From the connection, or the first byte of a further request, to the end of the headers. */
+  /** The time from the connection, or from the first byte of a further request, to the end of the headers. */
   readonly headersMs: number;
-  /** Idle time between requests. Longer than that of load balancers (60 s), so that they close first. */
+  /** The idle time between requests. It is longer than that of load balancers (60 s), so that they close first. */
   readonly keepAliveMs: number;
 }
 
 /** The default timeouts. */
 export const defaultTimeouts: HttpTimeouts = { headersMs: 10_000, ...stallLimits, keepAliveMs: 75_000 };
 
-/** What may be refused, and by whom. */
+/** Admission, and the operations whose requests it may refuse. */
 interface Gate {
   readonly admission: Admission;
-  /** Of the HTTP APIs. */
-  readonly guarded: FindGuarded;
+  /** Finds an operation of the HTTP APIs. */
+  readonly sheddable: FindSheddable;
 }
 
 /** The handlers of requests. */
@@ -63,7 +63,7 @@ export interface HttpHandlers {
   readonly fetch: (request: Request, env: HttpBindings | Http2Bindings) => Response | Promise<Response>;
   /** None unless given. */
   readonly rpc?: RpcHandler | undefined;
-  /** What may be refused while too much arrives; nothing unless given. */
+  /** The gate for requests that may be refused while too many arrive. Absent: none is refused. */
   readonly gate?: Gate | undefined;
 }
 
@@ -191,21 +191,22 @@ function secureServer(tls: { cert: string; key: string }, timeouts: HttpTimeouts
     allowHTTP1: true,
     handshakeTimeout: timeouts.headersMs,
     settings: { maxConcurrentStreams },
-    // All requests of a client may be given up at once, so it can be no less. Node takes the two together or not at all.
+    // All requests of a client may be given up at once, so it can be no less. Node takes the two together or not at
+    // all.
     streamResetBurst: maxConcurrentStreams,
     streamResetRate: 33,
   });
 }
 
-/** Tells whether a request is admitted; one that is not has been refused. */
+/** Whether a request is admitted. If not, it has been refused. */
 function gateOf({ rpc, gate }: HttpHandlers): (request: AnyRequest, response: AnyResponse) => boolean {
   if (!gate) return () => true;
   return (request, response) => {
     const { method = "GET", url = "/" } = request;
     const path = withoutQuery(url);
     // HTTP/2 permits any case, and Hono routes by upper case.
-    const guarded = rpc?.guarded?.(method, path) ?? gate.guarded(method.toUpperCase(), path);
-    return !guarded || admit(gate.admission, guarded, request, response);
+    const sheddable = rpc?.sheddable?.(method, path) ?? gate.sheddable(method.toUpperCase(), path);
+    return !sheddable || admit(gate.admission, sheddable, request, response);
   };
 }
 
@@ -243,7 +244,9 @@ function failure(logger: Logger, thrown: unknown): ResponseParts {
   return problem(context, error.kind.status, { "X-Request-Id": context.requestId }, error);
 }
 
-/** Whether the target or the Host is invalid: an error of Hono's listener, or of the URL that Connect builds of both. */
+/**
+ * Whether the target or the Host is invalid: an error of Hono's listener, or of the URL that Connect builds of both.
+ */
 function isBadTarget(thrown: unknown): boolean {
   if (thrown instanceof RequestError) return true;
   return codeOf(thrown) === "ERR_INVALID_URL";

@@ -14,7 +14,7 @@ import type { Stream } from "./stream.ts";
 
 export class BodySender {
   readonly #writer: FrameWriter;
-  /** What the peer still accepts on the whole connection. */
+  /** Bytes that the peer still accepts on the whole connection. */
   #window = defaultWindowBytes;
   /** Streams with an unsent rest, the oldest first. */
   readonly #blocked = new Set<Stream>();

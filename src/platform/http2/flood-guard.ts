@@ -1,6 +1,6 @@
 /**
- * Limits the frames of a peer that bring no response nearer: they cost us more than the peer, above all PING and SETTINGS,
- * which must be answered. Honest peers send a few with each response, and some between responses.
+ * Limits the frames of a peer that bring no response nearer: they cost us more than the peer, above all PING and
+ * SETTINGS, which must be answered. Honest peers send a few with each response, and some between responses.
  */
 import { ConnectionError, errorCode } from "./protocol.ts";
 

@@ -1,4 +1,4 @@
-/** From the bytes of a connection to its frames (RFC 9113 section 4.1), however the bytes are cut. */
+/** Reads frames (RFC 9113 section 4.1) from the bytes of a connection, however those are cut. */
 import { ConnectionError, defaultFrameBytes, errorCode, frameHeaderBytes, max31 } from "./protocol.ts";
 
 /** Takes a frame. The payload is not overwritten later. */

@@ -1,11 +1,11 @@
 /**
- * From frames to the bytes of a connection (RFC 9113 section 4.1). All frames of one turn of the event loop are passed on
- * together, as a write costs more than what is in it.
+ * From frames to the bytes of a connection (RFC 9113 section 4.1). All frames of one turn of the event loop are passed
+ * on together, as a write costs more than what is in it.
  */
 import { defaultFrameBytes, flag, frameHeaderBytes, frameType } from "./protocol.ts";
 
 const slabBytes = 131_072;
-/** What every client begins with (section 3.4). */
+/** The preface that every client begins with (section 3.4). */
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 export class FrameWriter {

@@ -1,14 +1,14 @@
 /**
  * Encodes the header blocks of requests (RFC 7541 section 3). What requests share is put into the peer's dynamic table
- * once, and is then a byte for each field; what belongs to one request never is. Nothing is Huffman-coded: the long values
- * are sent once.
+ * once, and is then a byte for each field; what belongs to one request never is. Nothing is Huffman-coded: the long
+ * values are sent once.
  */
 import type { Fields, RequestHead } from "./connection.ts";
 import { staticTable } from "./hpack-static-table.ts";
 
 /** Bytes that the peer's table has at first, and the most that we use of it. */
 const maxTableBytes = 4_096;
-/** What an entry counts beside its name and value (section 4.1). */
+/** Bytes that an entry counts beside its name and value (section 4.1). */
 const entryOverhead = 32;
 /** Most bytes of an encoded integer below 2^28. */
 const integerBytes = 5;
@@ -43,7 +43,7 @@ function keyOf(name: string, value: string): string {
 export class HpackEncoder {
   /** The entries of the dynamic table, the oldest first. */
   readonly #entries: { readonly key: string; readonly size: number }[] = [];
-  /** For each entry, how many were inserted before it. */
+  /** By entry: how many were inserted before it. */
   readonly #positions = new Map<string, number>();
   #inserted = 0;
   #size = 0;

@@ -1,4 +1,6 @@
-/** The Huffman code of HPACK (RFC 7541 section 5.2 and appendix B). Only decodes: what we send is not worth encoding. */
+/**
+ * The Huffman code of HPACK (RFC 7541 section 5.2 and appendix B). Only decodes: what we send is not worth encoding.
+ */
 import { ConnectionError, errorCode } from "./protocol.ts";
 
 /**
@@ -30,11 +32,11 @@ interface Node {
   readonly next: [Node | number | undefined, Node | number | undefined];
 }
 
-/** What to do with four bits at a node: the next node, and the symbol that was completed on the way. */
+/** The step for four bits at a node: the next node, and the symbol that was completed on the way. */
 const nextNode = new Uint8Array(256 * 16);
 const symbol = new Int16Array(256 * 16);
 const mayEnd = new Uint8Array(256);
-/** Of {@link symbol}: no symbol was completed. */
+/** The value of {@link symbol} if no symbol was completed. */
 const none = -1;
 
 const nodes: Node[] = [];

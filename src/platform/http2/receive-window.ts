@@ -1,6 +1,7 @@
 /**
- * What the peer may still send, on a stream or on the connection (RFC 9113 section 5.2). It is opened again when half of
- * it is used. A peer that sends more all the same is not stopped here, but by the limits on what is kept of a response.
+ * What the peer may still send, on a stream or on the connection (RFC 9113 section 5.2). It is opened again when half
+ * of it is used. A peer that sends more all the same is not stopped here, but by the limits on what is kept of a
+ * response.
  */
 export class ReceiveWindow {
   readonly #size: number;

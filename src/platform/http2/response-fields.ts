@@ -5,7 +5,7 @@ import { errorCode, StreamError } from "./protocol.ts";
 
 /** The header section of a response. */
 interface ResponseHead {
-  /** From 100 to 999; below 200 it is an interim response, and the final one follows. */
+  /** The status, from 100 to 999. Below 200 the response is an interim one, and the final one follows. */
   readonly status: number;
   readonly fields: ResponseFields;
   /** The size of the body as `content-length` announces it; undefined: it may have any. */

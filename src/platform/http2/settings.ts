@@ -14,7 +14,7 @@ const entryBytes = 6;
 /** More than there are, and than anybody will define. */
 const maxEntries = 64;
 
-/** What the peer accepts; values until it says otherwise. */
+/** The limits that the peer announces, and their values until it does. */
 export interface PeerSettings {
   headerTableSize: number;
   maxConcurrentStreams: number;
@@ -29,7 +29,9 @@ export function defaultPeerSettings(): PeerSettings {
   };
 }
 
-/** What we announce: no dynamic table for header blocks, no pushed streams, and the limit on header fields. */
+/**
+ * The settings that we announce: no dynamic table for header blocks, no pushed streams, and the limit on header fields.
+ */
 export const ownSettings: Buffer = settingsPayload([
   [setting.headerTableSize, 0],
   [setting.enablePush, 0],

@@ -5,7 +5,7 @@ import type { ConnectionOptions } from "./connection.ts";
 
 /**
  * Connects. The peer's certificate must be valid for the host.
- * @param onConnected is called with whether the peer speaks HTTP/2, as far as TLS tells
+ * @param onConnected called with whether the peer speaks HTTP/2, as far as TLS shows
  */
 export function openSocket(
   { origin, ca, lookup }: ConnectionOptions,

@@ -1,7 +1,8 @@
 /**
- * The open streams of a connection by their ids. Ids count up by two, so the place of a stream follows from its id; where
- * two would have the same place, the table grows. A `Map` would do the same, but under load V8 replaces its table all the
- * time, and a table that has grown old keeps alive what the next one held: most streams then outlived the young generation.
+ * The open streams of a connection by their ids. Ids count up by two, so the place of a stream follows from its id;
+ * where two would have the same place, the table grows. A `Map` would do the same, but under load V8 replaces its table
+ * all the time, and a table that has grown old keeps alive what the next one held: most streams then outlived the young
+ * generation.
  */
 import type { Stream } from "./stream.ts";
 

@@ -7,7 +7,7 @@ export class Stream implements ClientStream {
   readonly listener: StreamListener;
   /** Bytes of the body that the peer still accepts. Negative if its settings have taken back what was sent already. */
   sendWindow: number;
-  /** What is left of the body while the peer's windows are full. */
+  /** The rest of the body while the peer's windows are full. */
   unsent: Uint8Array | undefined;
   /** Whether the final response has begun. */
   hasResponse = false;

@@ -21,7 +21,7 @@ import type { PeerSettings } from "./settings.ts";
 import { Stream } from "./stream.ts";
 import { StreamTable } from "./stream-table.ts";
 
-/** What we accept on the whole connection, so that responses of many streams do not wait for each other. */
+/** Bytes that we accept on the whole connection, so that responses of many streams do not wait for each other. */
 export const connectionWindowBytes = 1_048_576;
 
 interface StreamsOptions {

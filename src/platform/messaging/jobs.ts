@@ -327,7 +327,8 @@ function startWorker<Data extends object>(
       wakeUp.reset();
       const minPriority = leastPriority();
       const [job] = await boss.fetch<Data>(queue, {
-        ...{ batchSize: 1, includeMetadata: true },
+        batchSize: 1,
+        includeMetadata: true,
         ...(minPriority !== undefined && { minPriority }),
       });
       if (job) await begin({ ...job, queue: job.name, failedId: job.sourceId }, stopping);

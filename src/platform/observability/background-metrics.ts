@@ -1,12 +1,12 @@
 /** The metrics of what a service does in the background. */
 import { Counter, Gauge, type Registry } from "prom-client";
-import { pause } from "../base/loop.ts";
+import { withTimeout } from "../base/deadlines.ts";
 import type { JanitorObserver, OutboxBacklog, UnreadEvents } from "../base/observers.ts";
 
-/** Milliseconds that a scrape waits for the database. */
+/** Milliseconds that a scrape waits for the database or the broker. */
 const readingMs = 1_000;
 
-/** Gauges of what waits in each service. Where it cannot be read, the service is absent. */
+/** Gauges of the events that wait in each service. A service whose events cannot be read is absent. */
 function waitingGauges<Waiting extends Readonly<Record<keyof Waiting, number>>>(
   registry: Registry,
   gauges: readonly { readonly name: string; readonly help: string; readonly value: keyof Waiting }[],
@@ -33,7 +33,7 @@ function waitingGauges<Waiting extends Readonly<Record<keyof Waiting, number>>>(
   };
 }
 
-/** What waits in the outboxes, read at each scrape: scrapes at the same time share a reading. */
+/** The events that wait in the outboxes, read at each scrape. Scrapes at the same time share a reading. */
 export function outboxMetrics(program: string, registry: Registry) {
   const add = waitingGauges<OutboxBacklog>(registry, [
     {
@@ -61,7 +61,7 @@ export function outboxMetrics(program: string, registry: Registry) {
   return (service: string, backlog: () => Promise<OutboxBacklog>): ((count: number) => void) => {
     add(
       service,
-      shared(() => beforeLong(backlog())),
+      shared(() => reading(backlog())),
     );
     delivered.inc({ service }, 0);
     return (count) => delivered.inc({ service }, count);
@@ -69,8 +69,8 @@ export function outboxMetrics(program: string, registry: Registry) {
 }
 
 /**
- * What services have not read of a broker, read at a scrape, but at most every few seconds: the broker is asked once for
- * all who scrape.
+ * The events of a broker that services have not acted on, read at a scrape, but at most every five seconds: all scrapes
+ * in that time share one request to the broker.
  */
 export function brokerMetrics(program: string, registry: Registry) {
   const add = waitingGauges<UnreadEvents>(registry, [
@@ -86,13 +86,13 @@ export function brokerMetrics(program: string, registry: Registry) {
     },
   ]);
   return (service: string, unread: () => Promise<UnreadEvents>): void =>
-    add(service, remembered(shared(() => beforeLong(unread()))));
+    add(service, remembered(shared(() => reading(unread()))));
 }
 
-/** Milliseconds for which a result is taken for true. */
+/** Milliseconds for which a result is repeated. */
 const rememberedMs = 5_000;
 
-/** The last result, while it is young. */
+/** Repeats the last result until it is too old. */
 function remembered<T>(work: () => Promise<T>): () => Promise<T> {
   let last: { readonly at: number; readonly result: T } | undefined;
   return async () => {
@@ -102,13 +102,13 @@ function remembered<T>(work: () => Promise<T>): () => Promise<T> {
   };
 }
 
-/** Undefined if the work fails or takes too long. */
-function beforeLong<T>(work: Promise<T>): Promise<T | undefined> {
+/** The result of the reading; undefined if it fails or takes too long. */
+function reading<T>(work: Promise<T>): Promise<T | undefined> {
   const unknown = () => undefined;
-  return Promise.race([work.catch(unknown), pause(readingMs).then(unknown)]);
+  return withTimeout(work, readingMs, unknown).catch(unknown);
 }
 
-/** Who asks while the work runs gets its result. */
+/** Calls while the work runs share its result. */
 function shared<T>(work: () => Promise<T>): () => Promise<T> {
   let running: Promise<T> | undefined;
   return () => {
@@ -119,7 +119,7 @@ function shared<T>(work: () => Promise<T>): () => Promise<T> {
   };
 }
 
-/** The progress of janitors. Moments, not durations, as they stay true while nothing happens. */
+/** The progress of janitors. The gauges have moments, not durations, as a moment stays true while nothing happens. */
 export function janitorMetrics(program: string, registry: Registry) {
   const registers = [registry];
   const rows = new Counter({

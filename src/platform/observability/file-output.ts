@@ -31,7 +31,10 @@ const lineFeed = 0x0a;
 /** Milliseconds after which a line that has no end was written in part. */
 const tornAfterMs = 20;
 
-/** Opens the file for appending, and makes it, and its directory, if it is missing. @throws if it cannot be written, or is no file */
+/**
+ * Opens the file for appending, and makes it, and its directory, if it is missing.
+ * @throws if it cannot be written, or is no file
+ */
 export async function createFileOutput(path: string): Promise<FileOutput> {
   let file = await openFile(path);
   let lines: string[] = [];

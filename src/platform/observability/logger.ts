@@ -52,7 +52,9 @@ export function createLogger(settings: LoggerSettings): Logger {
   }
 }
 
-/** The log of a file, of which lines are written when it is flushed: see file-output.ts. Rejects if it cannot be written */
+/**
+ * The log of a file, of which lines are written when it is flushed: see file-output.ts. Rejects if it cannot be written
+ */
 export async function createFileLogger(path: string): Promise<Logger> {
   return createLogger({
     level: "info",

@@ -5,7 +5,7 @@ import type { Logger } from "pino";
 /** `queue`: as many as there is room for were waiting already; `collector`: it did not take them. */
 type LossReason = "queue" | "collector";
 
-/** Is told how many spans are lost, and why. */
+/** Counts spans that are lost, with the reason. */
 export type CountLost = (reason: LossReason, spans: number) => void;
 
 /** Milliseconds in which spans are gathered for a batch. */

@@ -60,7 +60,9 @@ export interface Metrics {
 
 let ofNode: Registry | undefined;
 
-/** Those of Node itself. What they observe is the process, and they never stop, so there is one set for all registries. */
+/**
+ * Those of Node itself. What they observe is the process, and they never stop, so there is one set for all registries.
+ */
 function nodeMetrics(): Registry {
   if (!ofNode) {
     ofNode = new Registry();
@@ -100,7 +102,8 @@ export function createMetrics(program: string, version: string): Metrics {
   const counters = new Map<string, { names: string; counter: Counter }>();
   return {
     registry,
-    // Each takes about half a microsecond. Children with fixed labels would not be faster: prom-client hashes those too.
+    // Each takes about half a microsecond. Children with fixed labels would not be faster: prom-client hashes those
+    // too.
     http: {
       serves: ({ service, operation, status }) => httpDuration.zero({ service, operation, status }),
       completed: ({ service, operation, status, seconds }) =>

@@ -38,7 +38,7 @@ interface OtlpTracer extends Tracer {
 
 interface Options {
   readonly settings: TracingSettings;
-  /** What the process is called, unless the environment says so. */
+  /** The name of the process, unless the environment sets one. */
   readonly serviceName: string;
   readonly program: { readonly name: string; readonly version: string };
   readonly logger: Logger;
@@ -120,7 +120,10 @@ function spanContextOf({ traceparent, tracestate, isLocal = false }: TraceContex
   if (!parts) return undefined;
   const { traceId, spanId, flags } = parts;
   return {
-    ...{ traceId, spanId, traceFlags: flags & 1, isRemote: !isLocal },
+    traceId,
+    spanId,
+    traceFlags: flags & 1,
+    isRemote: !isLocal,
     ...(tracestate !== undefined && { traceState: createTraceState(tracestate) }),
   };
 }

@@ -162,7 +162,9 @@ const phoneInText = /(?:\+|%2[Bb])([1-9]\d{6,14})(?!\d)/g;
 /** Matches every line that one of the patterns below can match, and is much faster: most lines need no other search. */
 const suspicious = /eyJ|[Bb]earer |[Bb]asic |DPoP |\/\/|=|\+[1-9]|%2[Bb]/;
 
-/** The last resort: replaces text that looks like a token, a credential or a phone number in a finished line of JSON. */
+/**
+ * The last resort: replaces text that looks like a token, a credential or a phone number in a finished line of JSON.
+ */
 export function redactLine(line: string): string {
   if (!suspicious.test(line)) return line;
   let text = line;

@@ -74,13 +74,13 @@ export interface TracingSettings {
   /** Without a trailing slash. */
   readonly endpoint: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** Undefined: that of the program. */
+  /** The name of the service in traces; undefined: that of the program. */
   readonly serviceName: string | undefined;
   readonly sampler: {
     readonly root: (typeof roots)[number];
     /** Whether the caller decides, if there is one that says. */
     readonly isParentBased: boolean;
-    /** From 0 to 1. */
+    /** The share of traces that is recorded, from 0 to 1. */
     readonly ratio: number;
   };
 }

@@ -7,7 +7,7 @@ import { METHODS } from "node:http";
 import type { Http2Bindings, HttpBindings } from "@hono/node-server";
 import { type Context, Hono } from "hono";
 import type { Logger } from "pino";
-import { withTimeout } from "../base/deadlines.ts";
+import { withRequestTimeout } from "../base/deadlines.ts";
 import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
 import type { HttpObserver } from "../base/observers.ts";
 import { problem, type ResponseParts, toResponse } from "../base/problem.ts";
@@ -15,12 +15,12 @@ import { RequestContext } from "../base/request-context.ts";
 import { isTracing, type Span, within } from "../base/tracing.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
-import { routeOf } from "./guarded.ts";
 import type { BodySecurityHandler, Call, Handlers, SecurityHandler } from "./handlers.ts";
 import { type HeaderReader, headerReader } from "./headers.ts";
 import { parameterReader } from "./parameters.ts";
 import { type RequestBody, readBody, validate } from "./request-body.ts";
 import { acceptsJson, contractViolations, responsesOf, type Success } from "./response.ts";
+import { routeOf } from "./sheddable.ts";
 
 /** A service's document with everything that binding it needs. */
 export interface Binding<Operations, Caller> {
@@ -28,7 +28,7 @@ export interface Binding<Operations, Caller> {
   readonly service: string;
   readonly document: ContractDocument;
   readonly handlers: Handlers<Operations, Caller>;
-  /** By the name of the security scheme. */
+  /** The handlers, by the name of the security scheme. */
   readonly security: Readonly<Record<string, SecurityHandler<Caller>>>;
   /**
    * The caller of an operation that lists no scheme (`{}`) as an alternative, because credentials may be in its body.
@@ -142,14 +142,14 @@ function bindOperation<O, Caller>(
   const identifyByBody = operation.isSecurityOptional ? binding.bodySecurity : undefined;
   const unauthenticated = `Credentials are missing or wrong. ${challengeOf(operation)?.advice}`;
   const returnsJson = Object.values(operation.responses).some(({ content }) => content?.["application/json"]);
-  const hasSuccessBody = returnsJson && operation.responses["406"] !== undefined;
+  const checksAccept = returnsJson && operation.responses["406"] !== undefined;
   const readParameters = parameterReader(operation);
   // Compiled at the first request: to compile those of all operations takes most of the time of a start.
   const validatorsFor = (body: RequestBody | undefined) =>
     body?.namesAllErrors === false ? operation.firstErrorValidators() : operation.requestValidators();
 
   function refuseUnacceptable(header: HeaderReader): void {
-    if (!hasSuccessBody || acceptsJson(header("accept"))) return;
+    if (!checksAccept || acceptsJson(header("accept"))) return;
     const detail = "This operation answers application/json, which the Accept header rules out.";
     throw new ServiceError(ErrorKinds.notAcceptable, detail);
   }
@@ -161,7 +161,7 @@ function bindOperation<O, Caller>(
     let caller: Caller | undefined;
     for (const identify of securityHandlers) {
       const found = identify({ context, method, header });
-      caller = isPending(found) ? await withTimeout(found) : found;
+      caller = isPending(found) ? await withRequestTimeout(found) : found;
       if (caller !== undefined) break;
     }
     if (caller === undefined && isProtected) {
@@ -173,12 +173,12 @@ function bindOperation<O, Caller>(
     const requestBody = body?.value;
     if (identifyByBody) {
       const found = identifyByBody(requestBody, { context, method, header, caller });
-      caller = isPending(found) ? await withTimeout(found) : found;
+      caller = isPending(found) ? await withRequestTimeout(found) : found;
     }
     validate(validatorsFor(body), requestBody === undefined ? parameters : { ...parameters, requestBody });
     const { path, query } = parameters;
     // Without `await`, returning the promise costs two more turns of the microtask queue.
-    return await withTimeout(
+    return await withRequestTimeout(
       handler({ path, query, body: requestBody }, { context, method, header, caller }),
     );
   }
@@ -245,7 +245,9 @@ function bindOperation<O, Caller>(
   };
 }
 
-/** Whether the value is a promise or another thenable. Were it taken for a caller, every request would be authenticated. */
+/**
+ * Whether the value is a promise or another thenable. Were it taken for a caller, every request would be authenticated.
+ */
 function isPending<T>(value: T | Promise<T>): value is Promise<T> {
   return typeof value === "object" && value !== null && "then" in value;
 }

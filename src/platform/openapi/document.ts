@@ -30,11 +30,11 @@ export interface ParameterObject {
 interface SecurityScheme {
   /** http or apiKey. */
   readonly type: string;
-  /** Of http: basic or bearer. */
+  /** The scheme of `http`: basic or bearer. */
   readonly scheme?: string;
-  /** Of http: the realm of the challenge (RFC 9110 section 11.5). */
+  /** The realm of the challenge of `http` (RFC 9110 section 11.5). */
   readonly "x-realm"?: string;
-  /** Of apiKey: the parameter that carries the key, and where. */
+  /** The parameter that carries the key of `apiKey`, and where it is. */
   readonly name?: string;
   readonly in?: string;
 }
@@ -47,7 +47,7 @@ export interface ContractOperation {
   readonly id: string;
   /** Lower case. */
   readonly method: string;
-  /** As in the document, after the path of the server. */
+  /** The path as in the document, after that of the server. */
   readonly path: string;
   /** `x-also-at` of the path: a second path, of the host, at which it is served too. */
   readonly alsoAt: string | undefined;
@@ -82,7 +82,7 @@ export interface ContractOperation {
 
 /** A contract as it is served and bound. */
 export interface ContractDocument {
-  /** What the service offers beside the document. */
+  /** The parts of the service beside the document. */
   readonly protos: Protos | undefined;
   /** The document's text. */
   readonly yaml: string;
@@ -169,10 +169,10 @@ export function contractTexts(name: string, protos?: string): ContractTexts {
   return protos === undefined ? texts : { ...texts, protos: readProtos(protos) };
 }
 
-/** What follows from the text of a document alone. */
+/** The part of a contract that follows from the text of a document alone. */
 type Compiled = Omit<ContractDocument, "protos" | "yaml">;
 
-/** By their texts. */
+/** Documents that have been read, by their texts. */
 const contracts = new Map<string, Promise<Compiled>>();
 
 /**

@@ -83,7 +83,7 @@ type OperationResponse<Op> = Op extends { responses: infer R }
 /** The caller and the context of a request. */
 export interface Call<Caller> {
   readonly context: RequestContext;
-  /** In upper case. An operation that is a GET is called for HEAD too, and must change nothing then. */
+  /** The method, in upper case. An operation that is a GET is called for HEAD too, and must change nothing then. */
   readonly method: string;
   /** Set on every operation that the document protects, unless it lists no scheme (`{}`) as an alternative. */
   readonly caller: Caller | undefined;

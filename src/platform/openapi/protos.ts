@@ -1,11 +1,14 @@
-/** The protos of a service, which are served beside its document: as they are written, compiled, and as what its events are. */
+/**
+ * The protos of a service, which are served beside its document: as they are written, compiled, and as what its events
+ * are.
+ */
 import { readdirSync, readFileSync } from "node:fs";
 
 /** The contracts that a service has besides its document. */
 export interface Protos {
   /** The text of each file, by the path that other files import it by, such as `orders/v1/orders.proto`. */
   readonly files: ReadonlyMap<string, string>;
-  /** All of them and what they import, as a google.protobuf.FileDescriptorSet. */
+  /** All files and what they import, as a google.protobuf.FileDescriptorSet. */
   readonly descriptorSet: Buffer;
   /** The events that the service publishes, as an AsyncAPI document in JSON. */
   readonly asyncapi: Buffer;

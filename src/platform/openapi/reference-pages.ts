@@ -66,7 +66,7 @@ const initialiserVersion = entityTag(initialiser).slice(1, -1);
 const scriptType = "text/javascript; charset=utf-8";
 const jsonType = "application/json";
 const textType = "text/plain; charset=utf-8";
-/** As the AsyncAPI specification has it. */
+/** The media type of AsyncAPI documents, from the AsyncAPI specification. */
 const asyncapiType = "application/vnd.aai.asyncapi+json;version=3.0.0";
 /** Registered with the IANA; a descriptor set is a message like any other. */
 const protobufType = "application/protobuf";

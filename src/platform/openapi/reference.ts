@@ -14,7 +14,10 @@ import { linksOf } from "./service-index.ts";
 
 const allow = ["GET", "HEAD", "OPTIONS"];
 
-/** Routes for an index, `openapi.json`, `openapi.yaml`, the protos, `docs` and the files of that page, below the base path. */
+/**
+ * Routes for an index, `openapi.json`, `openapi.yaml`, the protos, `docs` and the files of that page, below the base
+ * path.
+ */
 export function createApiReference(contract: ContractDocument, logger: Logger): Hono {
   const app = new Hono();
   const { basePath } = contract;

@@ -7,9 +7,9 @@ import type { Readable } from "node:stream";
 import type { ErrorObject, ValidateFunction } from "ajv";
 import { ErrorKinds, type InputError, invalidInput, ServiceError } from "../base/errors.ts";
 import { repeatedMember } from "../base/json-members.ts";
-import { ImpreciseNumber, parsePrecisely } from "../base/json-numbers.ts";
 import type { ContractOperation } from "./document.ts";
 import type { HeaderReader } from "./headers.ts";
+import { ImpreciseNumber, parsePrecisely } from "./json-numbers.ts";
 import type { ParameterValues } from "./parameters.ts";
 import { escapePointer, hidesInvalidUtf8, textProblem } from "./text.ts";
 

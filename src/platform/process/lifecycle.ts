@@ -144,7 +144,9 @@ async function stopPart(logger: Logger, part: Part, graceMs: number): Promise<bo
   try {
     const isInTime = await Promise.race([
       Promise.resolve(part.stop(graceMs)).then(() => true),
-      // Once the part has stopped, the abort cancels the timer; the race is decided, so its rejection has no effect.
+      // This timer keeps the process alive, unlike that of `withTimeout` (deadlines.ts): a part may wait for what does
+      // not. Once the part has stopped, the abort cancels the timer; the race is decided, so its rejection has no
+      // effect.
       elapsed(graceMs, false, { signal: abandoned.signal }),
     ]);
     if (!isInTime)

@@ -1,18 +1,20 @@
 /**
- * The readiness of a part that needs a database: the part is prepared at the start, however long the database
- * takes, and its readiness follows the database afterwards.
+ * The readiness of the parts that need a database or a broker. A part is prepared at the start, however long its
+ * database takes, and its readiness follows the database afterwards. A broker counts only at the start: without it the
+ * part is ready after a grace.
  */
 import type { Logger } from "pino";
 import { pause, repeat } from "../base/loop.ts";
 import type { Reminders } from "../base/reminders.ts";
 import type { ReadinessHandle } from "./lifecycle.ts";
 
-/** Milliseconds between checks of the database, and between attempts to get ready. */
+/** Milliseconds between checks of the database. */
 const checkIntervalMs = 1_000;
+/** Milliseconds between attempts to get ready. */
 const retryIntervalMs = 1_000;
 
 interface Part {
-  /** Such as a service. */
+  /** The name of the part, such as that of a service. */
   readonly service: string;
   readonly readiness: ReadinessHandle;
   readonly logger: Logger;
@@ -31,13 +33,13 @@ interface Preparation extends Part {
   readonly isMigrated: () => Promise<boolean>;
   /** The preparation that needs the schema. */
   readonly prepare: () => Promise<void>;
-  /** Whether an error of the preparation stays, however often it is tried; none does unless given. */
+  /** Whether an error of the preparation would remain, however often it is tried. Absent: none would. */
   readonly isFinal?: (error: unknown) => boolean;
 }
 
 /**
- * Prepares the part, and retries until it succeeds: the database may start later than this process. Rejects with an
- * error that stays.
+ * Prepares the part, and retries until that succeeds: the database may start later than this process. Rejects with an
+ * error that is final.
  */
 export async function becomeReady(preparation: Preparation): Promise<void> {
   const { readiness, stopping } = preparation;
@@ -79,16 +81,16 @@ function logObstacle(
 }
 
 interface BrokerPreparation extends Omit<Part, "database"> {
-  /** Makes what the part needs of the broker. */
+  /** Makes the streams and consumers that the part needs at the broker. */
   readonly prepare: () => Promise<void>;
-  /** Milliseconds after which the part is ready without it; 30 seconds unless given. */
+  /** Milliseconds after which the part is ready without the broker. Absent: 30,000. */
   readonly graceMs?: number;
 }
 
 /**
- * Prepares what a part needs of a broker, and retries until it succeeds. A process that has just started is not ready
- * for as long as the grace, so that a wrong address is seen when it is rolled out; then it is ready all the same, as
- * events can wait, and nothing that it serves needs the broker.
+ * Prepares what a part needs of a broker, and retries until that succeeds. Until then, or until the grace is over, the
+ * part is not ready, so that a wrong address is noticed when it is rolled out. After the grace the part is ready
+ * without the broker, as events can wait, and no request needs it.
  */
 export async function prepareBroker(preparation: BrokerPreparation): Promise<void> {
   const { service, readiness, logger, reminders, stopping, prepare, graceMs = 30_000 } = preparation;
@@ -109,15 +111,15 @@ export async function prepareBroker(preparation: BrokerPreparation): Promise<voi
   while (!stopping.aborted && !(await attempt())) await pause(retryIntervalMs, stopping);
 }
 
-interface Watch extends Part {
+interface DatabaseChecks extends Part {
   readonly isReachable: () => Promise<boolean>;
   /** Called after every check. */
   readonly checked: (reachable: boolean) => void;
 }
 
-/** Checks the database at an interval and sets the readiness accordingly. */
-export async function keepReady(watch: Watch): Promise<void> {
-  const { readiness, logger, reminders, stopping, database, isReachable, checked } = watch;
+/** Checks the database every second, and sets the readiness accordingly, until the process stops. */
+export async function followDatabase(checks: DatabaseChecks): Promise<void> {
+  const { readiness, logger, reminders, stopping, database, isReachable, checked } = checks;
   const check = async () => {
     const reachable = await isReachable();
     if (reachable) readiness.ready();

@@ -23,7 +23,7 @@ export function heapFlags({ memoryMinMb, memoryMaxMb }: HeapSettings): string[] 
   return flags;
 }
 
-/** Those of the flags that were not given to Node with another value, on its command line or in NODE_OPTIONS. */
+/** The flags that Node was not given already, with any value, on its command line or in NODE_OPTIONS. */
 export function unlessGiven(flags: readonly string[], env: NodeJS.ProcessEnv): string[] {
   const given = [...process.execArgv, ...(env["NODE_OPTIONS"] ?? "").split(/\s+/)].map(nameOf);
   return flags.filter((flag) => !given.includes(nameOf(flag)));

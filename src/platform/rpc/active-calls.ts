@@ -12,7 +12,7 @@ export const maxResponseBytes = 4 * 1024 * 1024;
 export interface RpcPipelineOptions {
   readonly logger: Logger;
   readonly observer: RpcObserver;
-  /** Of a unary call whose caller gave no deadline, in milliseconds. */
+  /** The timeout of a unary call whose caller gave no deadline, in milliseconds. */
   readonly defaultDeadlineMs?: number;
   /** False for probes, which come all the time and tell nothing of anybody's request. */
   readonly isTraced?: boolean;

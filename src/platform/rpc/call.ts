@@ -35,7 +35,7 @@ export interface CallOrigin {
 interface CallOptions {
   readonly logger: Logger;
   readonly observer: RpcObserver;
-  /** Of a unary call whose caller gave no deadline, in milliseconds. */
+  /** The timeout of a unary call whose caller gave no deadline, in milliseconds. */
   readonly defaultDeadlineMs: number;
   readonly isTraced: boolean;
   /** Called once, when the call has ended. */
@@ -46,7 +46,7 @@ interface CallOptions {
 export class ActiveCall implements RpcCall, Timed {
   readonly context: RequestContext;
   readonly metadata: (name: string) => string | undefined;
-  /** By performance.now(). */
+  /** The moment, by performance.now(). */
   readonly startedAt = performance.now();
   /** The default deadline. Infinity for streams, and if the caller set a deadline, which the servers enforce. */
   readonly deadline: number;

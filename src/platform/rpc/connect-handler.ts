@@ -17,7 +17,7 @@ import {
   universalResponseToNodeResponse,
 } from "@connectrpc/connect-node";
 import { withoutQuery } from "../base/addresses.ts";
-import { type Guarded, overloaded } from "../base/admission.ts";
+import { overloaded, type Sheddable } from "../base/admission.ts";
 import { type CorsPolicy, setCorsHeaders } from "../base/cors-policy.ts";
 import type { RpcProtocol } from "../base/observers.ts";
 import { RequestContext } from "../base/request-context.ts";
@@ -46,8 +46,8 @@ export interface ConnectHandlerOptions extends RpcPipelineOptions {
 interface ConnectHandler {
   /** Whether a path (without a query) belongs to one of the services, and therefore to `handle`. */
   matches(path: string): boolean;
-  /** What a request asks for; undefined if it is not to be refused. */
-  guarded(method: string, path: string): Guarded | undefined;
+  /** Finds the method of a request; undefined if its requests are never refused. */
+  sheddable(method: string, path: string): Sheddable | undefined;
   /** Always responds, or destroys the connection; never throws. */
   handle(request: NodeRequest, response: NodeResponse): void;
 }
@@ -82,11 +82,11 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
     pipeline.serves(service, "grpc-web");
   }
   const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]));
-  const unary = [...prioritizedMethods(options.services)].map(([path, prioritized]): [string, Guarded] => [
+  const unary = [...prioritizedMethods(options.services)].map(([path, prioritized]): [string, Sheddable] => [
     path,
     { ...prioritized, refuse },
   ]);
-  const guarded = new Map(unary);
+  const sheddable = new Map(unary);
 
   /** Responds to a request that is not a call. @returns whether it has responded */
   function respondWithoutCall(request: NodeRequest, response: NodeResponse, path: string): boolean {
@@ -135,7 +135,7 @@ export function createConnectHandler(options: ConnectHandlerOptions): ConnectHan
   return {
     matches: (path) =>
       prefixes.some((prefix) => path.startsWith(prefix) && !path.includes("/", prefix.length)),
-    guarded: (method, path) => (method === "POST" || method === "GET" ? guarded.get(path) : undefined),
+    sheddable: (method, path) => (method === "POST" || method === "GET" ? sheddable.get(path) : undefined),
     handle: (request, response) => void handle(request, response),
   };
 }

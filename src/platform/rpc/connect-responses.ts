@@ -8,7 +8,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
 import type { CorsPolicy } from "../base/cors-policy.ts";
 
-/** As node:http and the compatibility API of node:http2 have them. */
+/** The types of node:http and of the compatibility API of node:http2. */
 export type NodeRequest = IncomingMessage | Http2ServerRequest;
 export type NodeResponse = ServerResponse | Http2ServerResponse;
 
@@ -40,8 +40,8 @@ interface WholeResponse {
 }
 
 /**
- * An error, in the format of the protocol that the request's content type names. Where it names none of them, it is a 415
- * that says the error as Connect does.
+ * An error, in the format of the protocol that the request's content type names. Where it names none of them, it is a
+ * 415 that says the error as Connect does.
  * @param httpStatus of a unary response over Connect
  */
 export function errorResponse(

@@ -127,14 +127,17 @@ async function close(
   const finished = new Promise<boolean>((resolve) => server.tryShutdown(() => resolve(true)));
   endReflection();
   for (const pipeline of pipelines) pipeline.drain();
-  if (await within(graceMs, finished)) return;
+  if (await isDoneWithin(graceMs, finished)) return;
   for (const pipeline of pipelines) pipeline.stopAll();
-  await within(lastStatusesMs, finished);
+  await isDoneWithin(lastStatusesMs, finished);
   server.forceShutdown();
 }
 
-/** Whether `done` resolved within the time. */
-async function within(milliseconds: number, done: Promise<boolean>): Promise<boolean> {
+/**
+ * Whether `done` resolved within the time. It is exact, and keeps the process alive, unlike `withTimeout` of
+ * deadlines.ts.
+ */
+async function isDoneWithin(milliseconds: number, done: Promise<boolean>): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<boolean>((resolve) => {
     timer = setTimeout(resolve, milliseconds, false);

@@ -1,7 +1,7 @@
 /**
  * The HTTP/2 streams below @grpc/grpc-js. What is refused is refused before the library makes a call of a stream, which
- * costs several times as much as the refusal; what was reset, or does not get on, is ended here. The library has no place
- * for that: its interceptors run when all of a call has been made. So the listeners of its servers are wrapped.
+ * costs several times as much as the refusal; what was reset, or does not get on, is ended here. The library has no
+ * place for that: its interceptors run when all of a call has been made. So the listeners of its servers are wrapped.
  */
 import {
   constants,
@@ -17,7 +17,7 @@ import type { Logger } from "pino";
 import { type Admission, overloaded, type Prioritized } from "../base/admission.ts";
 import { endAfterRequest } from "../base/early-responses.ts";
 import { RequestContext } from "../base/request-context.ts";
-import { unlessReset } from "../base/resets.ts";
+import { unlessReset } from "../base/reset-streams.ts";
 import { onceResponding } from "../base/responding.ts";
 import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
 import { connectError } from "./call.ts";
@@ -26,7 +26,7 @@ import { prioritizedMethods, type RpcService } from "./service.ts";
 
 interface Options {
   readonly logger: Logger;
-  /** None are refused unless given. */
+  /** Absent: no streams are refused. */
   readonly admission?: Admission | undefined;
   readonly stalls?: StallLimits | undefined;
 }
@@ -34,7 +34,7 @@ interface Options {
 /** Streams of server reflection that a connection may have at once. A client needs one. */
 const maxReflectionStreams = 4;
 
-/** What becomes of the streams of one server before they are calls. */
+/** The streams of one server, before they become calls. */
 export class GrpcStreams {
   readonly #logger: Logger;
   readonly #admission: Admission | undefined;
@@ -104,8 +104,8 @@ export class GrpcStreams {
   }
 
   /**
-   * A client holds a stream of reflection open for as long as it asks: so there are few of them, and none that is idle or
-   * whose responses nobody reads.
+   * A client holds a stream of reflection open for as long as it asks: so there are few of them, and none that is idle
+   * or whose responses nobody reads.
    */
   #beginsReflection(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
     const { session } = stream;

@@ -63,7 +63,7 @@ export type RpcMethod = UnaryMethod | ServerStreamingMethod;
 /** A service with its implementation, for the servers. Opaque to other code. */
 export interface RpcService {
   readonly descriptor: DescService;
-  /** Of its unary methods, when not all requests can be answered. */
+  /** The priority of its unary methods, while not all requests can be answered. */
   readonly priority: Priority;
   readonly methods: readonly RpcMethod[];
 }

@@ -61,7 +61,10 @@ function readText(path: string): { readonly text: string } | { readonly what: st
   }
 }
 
-/** Text that may be shown in a message: on one line, not too long, and without what may be credentials before an address. */
+/**
+ * Text that may be shown in a message: on one line, not too long, and without what may be credentials before an
+ * address.
+ */
 export function quoted(text: string): string {
   const shown = text.replace(/\S+/g, withoutCredentials);
   return JSON.stringify(shown.length > 200 ? `${shown.slice(0, 200)}…` : shown);

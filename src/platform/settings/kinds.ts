@@ -75,6 +75,9 @@ export function matching(expects: string, pattern: RegExp) {
 /** Any text but the empty one, without control characters. */
 export const plainText = matching("text without control characters", /^\P{Cc}+$/u);
 
+/** A password: any text but the empty one, without control characters. */
+export const password = matching("a password without control characters", /^\P{Cc}+$/u);
+
 /** Refuses values for a reason. @param why the phrase that follows the setting's name; undefined for accepted values */
 export function refusing<T>(why: (value: T) => string | undefined) {
   return v.rawCheck<T>(({ dataset, addIssue }) => {
@@ -135,7 +138,7 @@ export const host = checked(
   (text) => isIP(text) !== 0 || (/^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*$/i.test(text) && text.length < 254),
 );
 
-/** A host, and its port where one is named. */
+/** A host, with its port if one is given. */
 export interface HostAndPort {
   readonly host: string;
   readonly port: number | undefined;
@@ -171,10 +174,12 @@ export function listOf<T>(item: TextSchema<T>, expects: string) {
   );
 }
 
-/** Different characters of a secret, at least. One of 16 random hexadecimal digits has fewer in one case of 30,000. */
+/**
+ * A secret has at least so many different characters. 16 random hexadecimal digits have fewer in one case of 30,000.
+ */
 const leastVariety = 6;
 
-/** Why a secret is too easy to guess; undefined if it is not. A secret of the documentation is known to all. */
+/** Why a secret is too easy to guess, or is an example of the documentation; undefined if it is neither. */
 export function secretWeakness(secret: string): string | undefined {
   if (new Set(secret).size < leastVariety)
     return `must have at least ${leastVariety} different characters in production; openssl rand -hex 32 makes a good one`;

@@ -22,7 +22,9 @@ import { isNear } from "./warnings.ts";
 const logLevels = ["trace", "debug", "info", "warn", "error"] as const;
 type LogLevel = (typeof logLevels)[number];
 
-/** Whether the text is "production" but for its case, an edit, or its end: development mode would come as a surprise. */
+/**
+ * Whether the text is "production" but for its case, an edit, or its end: development mode would come as a surprise.
+ */
 function isMisspelled(text: string): boolean {
   const word = text.trim().toLowerCase();
   return text !== "production" && (word === "prod" || word === "production" || isNear(word, "production"));
@@ -91,7 +93,7 @@ export const serverTable = {
     default: "info",
   },
   ENABLE_DEBUG: {
-    description: "YES lowers the logging level to debug; answers say no more than before.",
+    description: "YES lowers the logging level to debug; responses say no more than before.",
     kind: yesNo,
     default: "NO",
   },
@@ -141,7 +143,7 @@ export interface ServerSettings {
   readonly managementPort: number;
   /** PEM texts of a certificate and its key; undefined: cleartext. */
   readonly tls: { readonly cert: string; readonly key: string } | undefined;
-  /** As browsers send them in `Origin`; empty: CORS is off. */
+  /** The permitted origins, as browsers send them in `Origin`; empty: CORS is off. */
   readonly corsOrigins: readonly string[];
   readonly logLevel: LogLevel;
   /** Path of the file of events; undefined: standard output. */

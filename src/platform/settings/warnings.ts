@@ -3,7 +3,7 @@ import { type EnvironmentVariables, isServiceLink } from "./environment.ts";
 
 /** A setting of this version, for one of its uses. */
 export interface KnownSetting {
-  /** With its prefix, if it has one. */
+  /** The name of the setting, with its prefix if it has one. */
   readonly name: string;
   /** Why the process does not use it, as in "SERVICES does not name push"; undefined if it does. */
   readonly unused?: string | undefined;
@@ -40,7 +40,9 @@ export function settingWarnings(
   return warnings;
 }
 
-/** Whether one edit makes the variable the name: to insert, delete or replace a character, or to swap two neighbours. */
+/**
+ * Whether one edit makes the variable the name: to insert, delete or replace a character, or to swap two neighbours.
+ */
 export function isNear(variable: string, name: string): boolean {
   if (name.length < 6 || Math.abs(variable.length - name.length) > 1) return false;
   let start = 0;

@@ -83,7 +83,9 @@ export async function recordAnswers(
   for (const [userId, isAlive] of users) hashes[isAlive ? "alive" : "dead"].push(String(userHash(userId)));
   await tx.execute(
     insertAnswers({
-      ...{ provider, users: users.size, deadUsers: hashes.dead.length },
+      provider,
+      users: users.size,
+      deadUsers: hashes.dead.length,
       aliveHashes: arrayLiteral(hashes.alive),
       deadHashes: arrayLiteral(hashes.dead),
       sent: arrayLiteral(sent.map(String)),

@@ -96,7 +96,10 @@ export function startDelivery(dependencies: Dependencies): Loop {
   });
   workers.push(
     startRemovals({
-      ...{ db, providers: [...providers.keys()], removeDeadDevices, logger },
+      db,
+      providers: [...providers.keys()],
+      removeDeadDevices,
+      logger,
       limits: { ...rules, maxDeadPercent, removalDelaySeconds },
     }),
     jobs.work<DeliveryJob | PlanJob>({ queue: failedJobQueue, handle: handleFailedJob, ...idle }),

@@ -84,10 +84,17 @@ export function nextTries(
     ...(waiting.length > 0 ? [wait] : []),
     ...byWait(wanted, unclearMs).map((part) => ({ ...part, ...retry, retries, giveUp: isOld })),
     ...byWait(unanswered, unclearMs).map((part) => ({
-      ...{ ...part, ...retry, endsWithAnswer, retries, giveUp: isOld },
+      ...part,
+      ...retry,
+      endsWithAnswer,
+      retries,
+      giveUp: isOld,
     })),
     ...byWait(left.failing, giveUp ? Number.POSITIVE_INFINITY : backoff(failed)).map((part) => ({
-      ...{ ...part, ...retry, retries: failed, giveUp },
+      ...part,
+      ...retry,
+      retries: failed,
+      giveUp,
     })),
   ];
 }

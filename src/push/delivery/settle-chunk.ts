@@ -210,8 +210,14 @@ function deadPart(parts: readonly (Part & { readonly chunkId: number })[]): Sett
 const nothingLeft: Part = {
   state: "DONE",
   jobId: null,
-  ...{ devices: [], afterMs: 0, services: [], endsWithAnswer: false, isLast: false },
-  ...{ retries: 0, reason: null, giveUp: false },
+  devices: [],
+  afterMs: 0,
+  services: [],
+  endsWithAnswer: false,
+  isLast: false,
+  retries: 0,
+  reason: null,
+  giveUp: false,
 };
 
 const notification = names(notifications);

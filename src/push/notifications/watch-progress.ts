@@ -3,7 +3,7 @@
  * notification in this process share one poll, so that more watchers cause no more queries.
  */
 import { isDeepStrictEqual } from "node:util";
-import { withTimeout } from "../../platform/base/deadlines.ts";
+import { withRequestTimeout } from "../../platform/base/deadlines.ts";
 import { pause } from "../../platform/base/loop.ts";
 import type { Notifications } from "./notifications.ts";
 import type { NotificationProgress } from "./progress.ts";
@@ -46,7 +46,7 @@ export function createWatchProgress({ notifications, intervalMs = 500 }: Depende
   async function runPoll(id: string, poll: Poll): Promise<void> {
     try {
       do {
-        const progress = await withTimeout(notifications.get(id));
+        const progress = await withRequestTimeout(notifications.get(id));
         if (!isDeepStrictEqual(progress, poll.latest)) poll.latest = progress;
         wake(poll);
         if (isFinal(progress)) break;

@@ -1,6 +1,6 @@
 /** Deadlines: no caller waits for ever, and one timer serves all. */
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { Deadlines, withTimeout } from "../../../src/platform/base/deadlines.ts";
+import { Deadlines, withRequestTimeout, withTimeout } from "../../../src/platform/base/deadlines.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -69,13 +69,25 @@ it("holds what has no deadline, without a timer", () => {
 });
 
 it("work that hangs is unavailable after ten seconds", async () => {
-  const hung = withTimeout(new Promise(() => undefined));
+  const hung = withRequestTimeout(new Promise(() => undefined));
   const failed = expect(hung).rejects.toMatchObject({ kind: { code: "unavailable" } });
   await vi.advanceTimersByTimeAsync(10_001);
   await failed;
 });
 
 it("work that ends is what it comes to", async () => {
-  expect(await withTimeout(Promise.resolve("done"))).toBe("done");
-  await expect(withTimeout(Promise.reject(new Error("broken")))).rejects.toThrow("broken");
+  expect(await withRequestTimeout(Promise.resolve("done"))).toBe("done");
+  await expect(withRequestTimeout(Promise.reject(new Error("broken")))).rejects.toThrow("broken");
+});
+
+it("work that takes longer than a timeout comes to what that says, or throws", async () => {
+  const hung = new Promise<string>(() => undefined);
+  const late = withTimeout(hung, 1_000, () => false);
+  const thrown = withTimeout(hung, 1_000, () => {
+    throw new Error("too late");
+  });
+  const failed = expect(thrown).rejects.toThrow("too late");
+  await vi.advanceTimersByTimeAsync(1_001);
+  expect(await late).toBe(false);
+  await failed;
 });

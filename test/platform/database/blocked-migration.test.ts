@@ -8,7 +8,7 @@ import { sql } from "drizzle-orm";
 import postgres from "postgres";
 import { beforeAll, describe, expect, test } from "vitest";
 import type { OpenDatabase } from "../../../src/platform/database/database.ts";
-import { MigrationBlockedError, migratePatiently } from "../../../src/platform/database/migrations.ts";
+import { MigrationBlockedError, migrateWithRetries } from "../../../src/platform/database/migrations.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
 import { databaseFailure } from "../../../src/start-failure.ts";
@@ -68,8 +68,8 @@ describe.runIf(backends.includes("PostgreSQL"))("a migration of a table that is 
       isFree = true;
     });
     await reading.promise;
-    const migrated = migratePatiently(database, {
-      patienceMs: 60_000,
+    const migrated = migrateWithRetries(database, {
+      retryForMs: 60_000,
       blocked: ({ message }) => said.push(message),
     });
     let isMigrated = false;
@@ -98,7 +98,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a migration of a table that is 
     expect(await database.isMigrated()).toBe(true);
   }, 60_000);
 
-  test("gives up at the end of its patience, with the reason", async () => {
+  test("gives up when its time is over, with the reason", async () => {
     const free = Promise.withResolvers<void>();
     const reading = Promise.withResolvers<void>();
     const dump = admin.begin(async (tx) => {
@@ -107,7 +107,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a migration of a table that is 
       await free.promise;
     });
     await reading.promise;
-    const error = await migratePatiently(database, { patienceMs: 2_500, blocked() {} }).catch(
+    const error = await migrateWithRetries(database, { retryForMs: 2_500, blocked() {} }).catch(
       (reason: unknown) => reason,
     );
     expect(error).toBeInstanceOf(MigrationBlockedError);

@@ -1,6 +1,10 @@
 /** Which of several hosts is used, by what they say. */
 import { describe, expect, test } from "vitest";
-import { choosePrimary, type Known, type Standing } from "../../../src/platform/database/choose-primary.ts";
+import {
+  choosePrimary,
+  type Known,
+  type ReplicationState,
+} from "../../../src/platform/database/choose-primary.ts";
 import type { Address } from "../../../src/platform/database/settings.ts";
 import { a, b, c, follower, primary, standby } from "../../support/cluster-hosts.ts";
 
@@ -9,7 +13,7 @@ describe("of what the hosts say", () => {
   const second: Known = { cluster: "x", timelines: new Map([["x", 2]]) };
   /** Another service of the process has used the cluster. */
   const others: Known = { ...second, cluster: undefined };
-  type Hosts = readonly (readonly [Address, Standing])[];
+  type Hosts = readonly (readonly [Address, ReplicationState])[];
   type Row = readonly [
     what: string,
     hosts: Hosts,
@@ -168,7 +172,7 @@ describe("of what the hosts say", () => {
       "primary standby",
     ],
   ])("%s is used", (_, hosts, known, last, used, roles) => {
-    const found = hosts.map(([address, standing]) => ({ address, standing }));
+    const found = hosts.map(([address, state]) => ({ address, state }));
     const choice = choosePrimary({ found, silent: [], returned: new Set() }, known, last);
     expect(choice.primary?.address).toBe(used);
     expect(choice.roles.map(({ role }) => role).join(" ")).toBe(roles);
@@ -176,8 +180,8 @@ describe("of what the hosts say", () => {
 
   type SilentRow = readonly [
     what: string,
-    before: Standing | undefined,
-    other: Standing,
+    before: ReplicationState | undefined,
+    other: ReplicationState,
     used: Address | undefined,
   ];
 
@@ -192,21 +196,21 @@ describe("of what the hosts say", () => {
     ["not used for a standby that receives an older timeline", undefined, follower(1, true), undefined],
   ])("where a host says nothing, a primary is %s", (_, before, other, used) => {
     const found = [
-      { address: a, standing: primary(2) },
-      { address: b, standing: other },
+      { address: a, state: primary(2) },
+      { address: b, state: other },
     ];
-    const heard = { found, silent: [{ address: c, before }], returned: new Set<Address>() };
+    const heard = { found, silent: [{ address: c, lastState: before }], returned: new Set<Address>() };
     const choice = choosePrimary(heard, second, a);
     expect(choice.primary?.address).toBe(used);
-    expect(choice.withheld?.address).toBe(used ? undefined : a);
+    expect(choice.uncertain?.address).toBe(used ? undefined : a);
   });
 
   test("no standby speaks for a primary that was away, and one speaks for another", () => {
     const found = [
-      { address: a, standing: primary(2) },
-      { address: b, standing: follower(2, true) },
+      { address: a, state: primary(2) },
+      { address: b, state: follower(2, true) },
     ];
-    const heard = { found, silent: [{ address: c, before: undefined }] };
+    const heard = { found, silent: [{ address: c, lastState: undefined }] };
     const chosen = (...returned: Address[]) =>
       choosePrimary({ ...heard, returned: new Set(returned) }, second, a).primary?.address;
     expect(chosen(a)).toBeUndefined();

@@ -60,7 +60,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a connection that the server en
 
   test("lets what PostgreSQL says of a statement reach its caller", async () => {
     const connection = await connect();
-    cleanup.defer(() => connection.end());
+    cleanup.defer(() => connection.terminate());
     const refused = await connection.query("select 1/0").catch(sqlState);
     expect(refused).toBe("22012");
     await expect(connection.query("select 1")).resolves.toHaveLength(1);

@@ -1,7 +1,7 @@
 /** What becomes of open connections where their server is the primary no more, or takes no writes. */
 import postgres from "postgres";
 import { describe, expect, test } from "vitest";
-import type { Standing } from "../../../src/platform/database/choose-primary.ts";
+import type { ReplicationState } from "../../../src/platform/database/choose-primary.ts";
 import { Connector } from "../../../src/platform/database/connector.ts";
 import { Primary } from "../../../src/platform/database/primary.ts";
 import { Timelines } from "../../../src/platform/database/timelines.ts";
@@ -22,11 +22,11 @@ describe.runIf(backends.includes("PostgreSQL"))("connections to PostgreSQL that 
     const address = { host, port };
     const other = { host, port: closedPort };
     let asked = 0;
-    let saysOther: Standing = standby();
+    let saysOther: ReplicationState = standby();
     const hosts = new Primary({
       hosts: [address, other],
       timelines: new Timelines(),
-      async ask(at) {
+      async readState(at) {
         asked += 1;
         return at === address ? primary(1) : saysOther;
       },
@@ -61,7 +61,7 @@ describe.runIf(backends.includes("PostgreSQL"))("connections to PostgreSQL that 
     expect(asked()).toBe(2);
     await expect(connection.query(write, { isScript: true })).rejects.toMatchObject({ code: "25006" });
     expect(connection.isClosed).toBe(true);
-    await (await connect()).end();
+    await (await connect()).terminate();
     expect(asked()).toBe(4);
   });
 

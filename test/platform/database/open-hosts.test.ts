@@ -2,7 +2,7 @@
 import postgres from "postgres";
 import { beforeAll, describe, expect, test } from "vitest";
 import { openHosts } from "../../../src/platform/database/open-hosts.ts";
-import { askStanding } from "../../../src/platform/database/standing.ts";
+import { readReplicationState } from "../../../src/platform/database/replication-state.ts";
 import { Timelines } from "../../../src/platform/database/timelines.ts";
 import { type PostgresSettings, postgresSettings } from "../../support/backends.ts";
 import { findPostgresql } from "../../support/postgresql/binaries.ts";
@@ -32,10 +32,10 @@ describe.runIf(binaries)("an old primary beside its successor and a standby of t
   }
 
   /** Asks as a user who may do nothing, or may also see the statistics. */
-  async function standingOf(cluster: Cluster, user: "ordinary" | "observer" = "ordinary") {
+  async function stateOf(cluster: Cluster, user: "ordinary" | "observer" = "ordinary") {
     const sql = connect(cluster, user);
     try {
-      return await askStanding(async (text) => sql.unsafe(text));
+      return await readReplicationState(async (text) => sql.unsafe(text));
     } finally {
       await sql.end({ timeout: 1 });
     }
@@ -65,21 +65,21 @@ describe.runIf(binaries)("an old primary beside its successor and a standby of t
   });
 
   test("standbys say which timeline they follow, and that they receive it, to who may see that", async () => {
-    expect(await standingOf(old)).toMatchObject({ timeline: 1 });
+    expect(await stateOf(old)).toMatchObject({ timeline: 1 });
     await waitFor(async () =>
-      expect(await standingOf(standby, "observer")).toMatchObject({ followed: 1, isReceiving: true }),
+      expect(await stateOf(standby, "observer")).toMatchObject({ followed: 1, isReceiving: true }),
     );
     await connect(successor, "postgres")`select pg_promote()`;
-    expect(await standingOf(successor)).toMatchObject({ timeline: 2 });
+    expect(await stateOf(successor)).toMatchObject({ timeline: 2 });
     await waitFor(async () =>
-      expect(await standingOf(standby, "observer")).toMatchObject({ followed: 2, isReceiving: true }),
+      expect(await stateOf(standby, "observer")).toMatchObject({ followed: 2, isReceiving: true }),
     );
     await connect(successor, "postgres")`checkpoint`;
     const own = connect(standby, "postgres");
     await waitFor(async () => {
       await own`checkpoint`;
-      expect(await standingOf(standby)).toEqual({
-        ...{ cluster: (await standingOf(old)).cluster, timeline: undefined, followed: 2 },
+      expect(await stateOf(standby)).toEqual({
+        ...{ cluster: (await stateOf(old)).cluster, timeline: undefined, followed: 2 },
         isReceiving: false,
       });
     });

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { isDatabaseUnavailable } from "../../../src/platform/base/database-errors.ts";
-import type { Standing } from "../../../src/platform/database/choose-primary.ts";
+import type { ReplicationState } from "../../../src/platform/database/choose-primary.ts";
 import { Timelines } from "../../../src/platform/database/timelines.ts";
 import { a, b, c, follower, primary, standby } from "../../support/cluster-hosts.ts";
 import {
@@ -28,7 +28,7 @@ describe("a search", () => {
   });
 
   test("does not wait for a host that says nothing, and asks it no third time meanwhile", async () => {
-    const hanging = Promise.withResolvers<Standing>();
+    const hanging = Promise.withResolvers<ReplicationState>();
     const { hosts, asked } = hostsThatSay([
       [a, [primary(1), hanging.promise]],
       [b, [standby(), standby(), standby(), primary(2)]],
@@ -201,7 +201,7 @@ describe("a search", () => {
     expect(await hosts.locate()).toBe(a);
     expect(asked).toEqual([a, b]);
     expect(open.isClosed).toBe(false);
-    await open.end();
+    await open.terminate();
     lose(hosts, a, full);
     expect(await hosts.locate()).toBe(b);
   });

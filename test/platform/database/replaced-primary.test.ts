@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import type { Standing } from "../../../src/platform/database/choose-primary.ts";
+import type { ReplicationState } from "../../../src/platform/database/choose-primary.ts";
 import { checkTimeoutMs } from "../../../src/platform/database/client-options.ts";
 import { Connection } from "../../../src/platform/database/connection.ts";
 import { Connector } from "../../../src/platform/database/connector.ts";
@@ -18,7 +18,7 @@ import { waitFor } from "../../support/wait-for.ts";
 
 describe.runIf(backends.includes("PostgreSQL"))("a primary that was replaced is left: PostgreSQL", () => {
   const cleanup = suiteCleanup();
-  type Says = () => Standing | Promise<Standing>;
+  type Says = () => ReplicationState | Promise<ReplicationState>;
 
   /** A connection to a server that says that it is the primary, beside hosts that say something, or hang. */
   async function connected(others: readonly (readonly [Address, Says])[], timelines = new Timelines()) {
@@ -30,7 +30,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a primary that was replaced is 
     const hosts = new Primary({
       hosts: [...sayings.keys()],
       timelines,
-      async ask(address) {
+      async readState(address) {
         asked.push(address);
         const says = sayings.get(address);
         if (!says) throw new Error("nobody knows this host");
@@ -44,7 +44,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a primary that was replaced is 
       (address) => ({ ...limits, address, client, prepare: true, check: async () => primary(1) }),
       () => undefined,
     );
-    cleanup.defer(async () => connection.close(new Error("the test is over")));
+    cleanup.defer(async () => connection.destroy(new Error("the test is over")));
     return { connection, asked };
   }
 
@@ -78,7 +78,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a primary that was replaced is 
 
   /** A host that says this after so long; by what it was when it was asked. */
   const slowly =
-    (ms: number, says: () => Standing): Says =>
+    (ms: number, says: () => ReplicationState): Says =>
     () =>
       delay(ms, says());
 
@@ -138,8 +138,8 @@ describe.runIf(backends.includes("PostgreSQL"))("a primary that was replaced is 
   });
 
   test("by what came too late for the search that found it", async () => {
-    const late = Promise.withResolvers<Standing>();
-    const never = Promise.withResolvers<Standing>();
+    const late = Promise.withResolvers<ReplicationState>();
+    const never = Promise.withResolvers<ReplicationState>();
     const replies = [late.promise];
     // The other standby speaks for the old primary, so that nobody waits for the slow one.
     const { connection } = await connected([

@@ -43,11 +43,11 @@ function historyOf(migrations: readonly string[]): Migrations {
 async function migrate(
   { settings }: Pick<ServiceDatabase, "settings">,
   migrations: readonly string[],
-  tell?: (message: string) => void,
+  report?: (message: string) => void,
 ): Promise<void> {
   const database = await openDatabase(settings, historyOf(migrations));
   try {
-    await database.migrate(tell);
+    await database.migrate(report);
   } finally {
     await database.close();
   }

@@ -69,7 +69,7 @@ describe("a search", () => {
   test("counts from the first word of a successor, and not from the search that finds it", async () => {
     const timelines = new Timelines();
     const heardAt = performance.now();
-    timelines.hear("x", 2);
+    timelines.record("x", 2);
     await delay(2_000);
     const { hosts } = hostsThatSay(
       [
@@ -90,7 +90,7 @@ describe("a search", () => {
     const hosts = new Primary({
       hosts: [a, b],
       timelines: new Timelines(),
-      async ask(address) {
+      async readState(address) {
         if (address === b) return says;
         if (!isCutOff) return primary(1);
         await delay(2_000);

@@ -56,7 +56,7 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
       () => undefined,
     );
     await connection.open();
-    cleanup.defer(() => connection.end());
+    cleanup.defer(() => connection.terminate());
     // Refused by the second statement of three.
     const begun = runTransaction(connection, async () => undefined, { lock: -1, idle: 0 });
     await expect(begun).rejects.toMatchObject({ code: "22023" });

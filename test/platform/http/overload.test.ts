@@ -6,11 +6,11 @@ import { join } from "node:path";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, it } from "vitest";
 import { envelope, GrpcClient, loadMethod } from "../../support/grpc-client.ts";
-import { startGuardedServers } from "../../support/guarded-servers.ts";
 import { localhostCertificate } from "../../support/localhost-certificate.ts";
+import { startSheddableServers } from "../../support/sheddable-servers.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
-type Servers = Awaited<ReturnType<typeof startGuardedServers>>;
+type Servers = Awaited<ReturnType<typeof startSheddableServers>>;
 
 const introspectPath = "/auth.v1.IntrospectionService/Introspect";
 const root = join(import.meta.dirname, "../../..");
@@ -70,7 +70,7 @@ function callers({ grpcPort }: Servers) {
 
 describe("while tokens cannot be answered in time", () => {
   it("further ones are 503 in the format of the operation, before their body is there", async () => {
-    const servers = await startGuardedServers();
+    const servers = await startSheddableServers();
     const sent = await saturateTokens(servers);
     const response = await makeToken(servers.httpPort, {
       "x-request-id": "mine",
@@ -103,7 +103,7 @@ describe("while tokens cannot be answered in time", () => {
   });
 
   it("lower priorities are refused too, and higher ones, and what cannot be refused, are answered", async () => {
-    const servers = await startGuardedServers();
+    const servers = await startSheddableServers();
     await saturateTokens(servers);
     const base = `http://127.0.0.1:${servers.httpPort}/api/sample/v1`;
     const low = await fetch(`${base}/behaviours/good`);
@@ -124,7 +124,7 @@ describe("while tokens cannot be answered in time", () => {
   });
 
   it("a metric counts them, and the log has one line", async () => {
-    const servers = await startGuardedServers();
+    const servers = await startSheddableServers();
     expect(await servers.metric('sample_requests_shed_total{service="sample",priority="normal"}')).toBe(0);
     await saturateTokens(servers);
     for (let n = 0; n < 5; n += 1) await makeToken(servers.httpPort);
@@ -141,7 +141,7 @@ describe("while tokens cannot be answered in time", () => {
 
 describe("while introspections cannot be answered in time", () => {
   it("further ones are UNAVAILABLE over gRPC, Connect and gRPC-Web, and all else is refused", async () => {
-    const servers = await startGuardedServers();
+    const servers = await startSheddableServers();
     const { client, call } = callers(servers);
     const sent = await saturate(call, ({ code }) => code === status.UNAVAILABLE);
     expect(await call()).toEqual({ code: status.UNAVAILABLE, retryAfter: "1" });
@@ -163,7 +163,7 @@ describe("while introspections cannot be answered in time", () => {
 });
 
 it("lets nobody use it against others by requests that are not finished", async () => {
-  const servers = await startGuardedServers();
+  const servers = await startSheddableServers();
   servers.release();
   const head =
     "POST /api/sample/v1/tokens HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\n" +
@@ -192,7 +192,7 @@ it("lets nobody use it against others by requests that are not finished", async 
 });
 
 it("lets nobody use it against others by responses that are not read", async () => {
-  const servers = await startGuardedServers({ tls: localhostCertificate });
+  const servers = await startSheddableServers({ tls: localhostCertificate });
   servers.release();
   const requests = 200;
   const options = { rejectUnauthorized: false, settings: { initialWindowSize: 0 } };
@@ -228,7 +228,7 @@ it("lets nobody use it against others by responses that are not read", async () 
 });
 
 it("forgets requests whose connection is lost, also those that were pipelined", async () => {
-  const servers = await startGuardedServers();
+  const servers = await startSheddableServers();
   const inFlight = 'sample_requests_in_flight{priority="normal"}';
   const request =
     "POST /api/sample/v1/tokens HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\n" +

@@ -6,7 +6,7 @@ import { Reminders } from "../../../src/platform/base/reminders.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { resolveDatabaseSettings } from "../../../src/platform/database/settings.ts";
 import { createLifecycle } from "../../../src/platform/process/lifecycle.ts";
-import { becomeReady, keepReady, prepareBroker } from "../../../src/platform/process/readiness.ts";
+import { becomeReady, followDatabase, prepareBroker } from "../../../src/platform/process/readiness.ts";
 import { valueOrThrow } from "../../../src/platform/settings/settings.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { stopwatch } from "../../support/stopwatch.ts";
@@ -93,7 +93,7 @@ describe("keeping it true", () => {
     const { log, lifecycle, stopping, common, readiness } = parts();
     const seen: [boolean, boolean][] = [];
     const answers = vi.fn<() => Promise<boolean>>().mockResolvedValueOnce(false).mockResolvedValue(true);
-    await keepReady({
+    await followDatabase({
       ...{ ...common, readiness, isReachable: answers },
       checked: (answered) => {
         seen.push([answered, lifecycle.isReady()]);

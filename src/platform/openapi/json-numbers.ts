@@ -3,7 +3,10 @@
 /** Stands for a number whose digits would be lost. */
 export class ImpreciseNumber {}
 
-/** Every number of which digits can be lost has one of these: 16 digits in a row, with or without a point, or an exponent. */
+/**
+ * Every number of which digits can be lost has one of these: 16 digits in a row, with or without a point, or an
+ * exponent.
+ */
 const suspicious = /\d(?:\.?\d){15}|\de/i;
 
 /**

@@ -1,22 +1,22 @@
-/** The operations of a document that are refused while more requests arrive than can be answered. */
+/** The operations of a document whose requests are refused while more arrive than can be answered. */
 import { ServerResponse } from "node:http";
 import type { Logger } from "pino";
-import { type GuardedOperation, overloaded } from "../base/admission.ts";
+import { overloaded, type SheddableOperation } from "../base/admission.ts";
 import { RequestContext } from "../base/request-context.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
 import { headerReader } from "./headers.ts";
 import { responsesOf } from "./response.ts";
 
 /**
- * The operations that may be refused: those that declare a 503. The others, such as cached documents, cost no more than
- * a refusal.
+ * The operations whose requests may be refused, which declare a 503. The others, such as cached documents, cost no more
+ * than a refusal.
  * @param service for the metrics
  */
-export function guardedOperations(
+export function sheddableOperations(
   service: string,
   { operations }: ContractDocument,
   logger: Logger,
-): GuardedOperation[] {
+): SheddableOperation[] {
   const refusable = operations.filter(({ responses }) => "503" in responses);
   return refusable.map((operation) => ({
     service,
@@ -29,11 +29,11 @@ export function guardedOperations(
   }));
 }
 
-/** Stands for the id of a request, in a response that is made once. */
+/** A placeholder for the request's id in a response that is made once. */
 const someId = "00000000-0000-0000-0000-000000000000";
 
-/** All that does not depend on the request is computed once: a refusal has to cost little. */
-function refusalOf(operation: ContractOperation, logger: Logger): GuardedOperation["refuse"] {
+/** Makes refusals. What does not depend on the request is computed once: a refusal has to cost little. */
+function refusalOf(operation: ContractOperation, logger: Logger): SheddableOperation["refuse"] {
   const error = responsesOf(operation).error(new RequestContext(logger, someId), overloaded);
   const { "X-Request-Id": _own, ...fixed } = error.headers;
   const headers = Object.entries(fixed).flat();
@@ -44,7 +44,7 @@ function refusalOf(operation: ContractOperation, logger: Logger): GuardedOperati
     const body = after === undefined ? before : before + JSON.stringify(requestId).slice(1, -1) + after;
     const length = String(Buffer.byteLength(body));
     const all = [...headers, "X-Request-Id", requestId, "Content-Length", length];
-    // The same for both, but of two types.
+    // Both lines do the same. The two types have no signature in common.
     if (response instanceof ServerResponse) response.writeHead(error.status, all);
     else response.writeHead(error.status, all);
     response.end(body);

@@ -1,7 +1,7 @@
 /** What a document says of operations that may be refused. */
 import { expect, it } from "vitest";
 import { loadContract } from "../../../src/platform/openapi/document.ts";
-import { guardedOperations } from "../../../src/platform/openapi/guarded.ts";
+import { sheddableOperations } from "../../../src/platform/openapi/sheddable.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { sampleTexts } from "../../support/sample-api.ts";
 
@@ -16,8 +16,8 @@ it("an operation states its priority; unless it does, it is low", async () => {
 });
 
 it("those that declare a 503 may be refused, and no others", async () => {
-  const guarded = guardedOperations("sample", await loadContract(sampleTexts), captureLog().logger);
-  expect(guarded).toEqual([
+  const sheddable = sheddableOperations("sample", await loadContract(sampleTexts), captureLog().logger);
+  expect(sheddable).toEqual([
     expect.objectContaining({ method: "POST", paths: ["/api/sample/v1/tokens"], priority: "normal" }),
     expect.objectContaining({ method: "GET", paths: ["/api/sample/v1/behaviours/:name"], priority: "low" }),
   ]);

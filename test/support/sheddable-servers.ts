@@ -3,19 +3,19 @@ import { onTestFinished } from "vitest";
 import { IntrospectionService } from "../../gen/proto/auth/v1/introspection_pb.ts";
 import { Admission } from "../../src/platform/base/admission.ts";
 import { corsPolicy } from "../../src/platform/base/cors-policy.ts";
-import { guardOperations } from "../../src/platform/http/gate.ts";
+import { findSheddableAmong } from "../../src/platform/http/gate.ts";
 import { createHttpServer } from "../../src/platform/http/server.ts";
 import { createMetrics } from "../../src/platform/observability/metrics.ts";
 import { bindContract } from "../../src/platform/openapi/bind.ts";
 import { loadContract } from "../../src/platform/openapi/document.ts";
-import { guardedOperations } from "../../src/platform/openapi/guarded.ts";
+import { sheddableOperations } from "../../src/platform/openapi/sheddable.ts";
 import { createConnectHandler } from "../../src/platform/rpc/connect-handler.ts";
 import { createGrpcServer } from "../../src/platform/rpc/grpc-server.ts";
 import { implement, prioritizedMethods } from "../../src/platform/rpc/service.ts";
 import { captureLog } from "./captured-log.ts";
 import { type SampleOperations, sampleHandlers, sampleSecurity, sampleTexts } from "./sample-api.ts";
 
-interface GuardedServersOptions {
+interface SheddableServersOptions {
   /** From which browsers may call. */
   readonly origin?: string;
   /** Of the port of HTTP. */
@@ -26,10 +26,10 @@ interface GuardedServersOptions {
  * `makeToken` (priority normal) and introspection (high) are answered when they are let go; all else at once. Ends with
  * the test.
  */
-export async function startGuardedServers({
+export async function startSheddableServers({
   origin = "https://app.example",
   tls,
-}: GuardedServersOptions = {}) {
+}: SheddableServersOptions = {}) {
   const { logger, lines } = captureLog();
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
   const metrics = createMetrics("sample", "1.0.0");
@@ -61,14 +61,14 @@ export async function startGuardedServers({
     validateResponses: true,
   });
   const cors = corsPolicy([origin], []);
-  const operations = guardedOperations("sample", document, logger);
+  const operations = sheddableOperations("sample", document, logger);
   const rpc = { services: [introspection], logger, observer: metrics.rpc, cors };
   admission.register([...operations, ...prioritizedMethods(rpc.services).values()]);
   const http = createHttpServer({ logger, tls });
   http.serve({
     fetch: app.fetch,
     rpc: createConnectHandler(rpc),
-    gate: { admission, guarded: guardOperations(operations, cors) },
+    gate: { admission, sheddable: findSheddableAmong(operations, cors) },
   });
   const grpc = createGrpcServer({ logger, observer: metrics.rpc, admission });
   grpc.serve(rpc.services);

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { ImpreciseNumber, parsePrecisely } from "../../../src/platform/base/json-numbers.ts";
+import { ImpreciseNumber, parsePrecisely } from "../../../src/platform/openapi/json-numbers.ts";
 
 it.each(
   [
