@@ -73,7 +73,7 @@ export interface DeliveryDevice {
 }
 
 /** The result for a chunk that is not sent now. */
-interface RefusedChunk {
+export interface ReturnedChunk {
   readonly notificationId: string;
   /** Devices that were dropped with the chunk; undefined: the chunk did not end here. */
   readonly dropped: number | undefined;
@@ -226,12 +226,12 @@ const heldNotification = selection({
  * @param nextJobId the id of that new job
  * @returns undefined if there is nothing to do: the chunk has ended, or belongs to another job
  */
-export async function refuseChunk(
+export async function returnChunk(
   tx: Database,
   provider: ProviderName,
   { id: jobId, retryCount: jobTry, data: { chunkId: id } }: ChunkJob,
   nextJobId: string,
-): Promise<RefusedChunk | undefined> {
+): Promise<ReturnedChunk | undefined> {
   await shortenPause(tx, provider);
   const [row] = await rows(
     tx,

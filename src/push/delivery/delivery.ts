@@ -12,7 +12,7 @@ import { type DeliveryJob, deadLetterQueue, deliveryQueue, lastPriority, type Pl
 import type { ProviderName } from "../provider-settings.ts";
 import type { PushProvider } from "../providers/provider.ts";
 import type { RemoveDeadDevices } from "./dead-reports.ts";
-import { type CompleteIfDone, createDeliverChunk } from "./deliver-chunk.ts";
+import { ChunkDelivery, type CompleteIfDone } from "./deliver-chunk.ts";
 import { createDeliveryMetrics } from "./delivery-metrics.ts";
 import { type DeliveryRules, deliveryRules, type Random } from "./delivery-rules.ts";
 import { InFlightBudget } from "./in-flight-budget.ts";
@@ -85,10 +85,10 @@ export function startDelivery(dependencies: Dependencies): Loop {
     const states = new ServiceStates({ provider, pauses, rules, logger, metrics });
     void states.checkCredentials();
     const budget = new InFlightBudget(provider.maxInFlight, rules.lastShare);
-    const handle = createDeliverChunk({ ...common, ...outside, provider, budget, rateLimiter, states });
+    const delivery = new ChunkDelivery({ ...common, ...outside, provider, budget, rateLimiter, states });
     return jobs.work<DeliveryJob>({
       queue: deliveryQueue(name),
-      handle,
+      handle: (job, stopping, next) => delivery.handle(job, stopping, next),
       atOnce: rules.maxOpenChunks,
       last: { priority: lastPriority, atOnce: Math.ceil(rules.maxOpenChunks * rules.lastShare) },
       ...idle,

@@ -72,7 +72,8 @@ export interface Settled extends Removals {
     | undefined;
 }
 
-interface Dependencies {
+/** Where the results of a provider's chunks are stored. */
+export interface ChunkStorage {
   readonly db: Database;
   readonly jobs: Pick<Jobs, "complete" | "enqueue">;
   readonly provider: ProviderName;
@@ -98,7 +99,7 @@ const probedMs = 500;
  * @throws JobLostError if another worker has the chunk by now; then nothing is stored
  */
 export async function storeAnswers(
-  { db, jobs, provider, limits }: Dependencies,
+  { db, jobs, provider, limits }: ChunkStorage,
   job: Job<DeliveryJob>,
   chunk: TakenChunk,
   { counts, answers, open, rest }: PartialResult,
@@ -148,7 +149,7 @@ async function hasDevices(
  * @throws JobLostError if another worker has the chunk or its job by now; then nothing is stored
  */
 export async function settleChunk(
-  { db, jobs, provider, limits }: Dependencies,
+  { db, jobs, provider, limits }: ChunkStorage,
   job: Job<DeliveryJob>,
   chunk: TakenChunk,
   { counts, answers, tries }: ChunkResult,
