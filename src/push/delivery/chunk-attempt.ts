@@ -15,7 +15,7 @@ import type { DeliveryRules, Random } from "./delivery-rules.ts";
 import { nextTries } from "./next-try.ts";
 import type { Sending } from "./send-chunk.ts";
 import type { ServiceStates } from "./service-states.ts";
-import { type ChunkStorage, type Settled, settleChunk, storeAnswers } from "./settle-chunk.ts";
+import { type ChunkStorage, type Settled, settleChunk, storeOutcomes } from "./settle-chunk.ts";
 
 export interface AttemptDependencies {
   readonly storage: ChunkStorage;
@@ -64,15 +64,15 @@ export class ChunkAttempt {
   /** Resolves when the chunk is settled. @throws JobLostError if another worker has the chunk or its job by now */
   async finish(): Promise<Ended> {
     await this.#storeMeanwhile();
-    const stop = await this.#sending.ended;
-    if (stop === "lost") throw new JobLostError(`another worker has taken chunk ${this.#chunk.id}`);
-    return { settled: await this.#settle(), isSentToEnd: stop === undefined };
+    const reason = await this.#sending.ended;
+    if (reason === "lost") throw new JobLostError(`another worker has taken chunk ${this.#chunk.id}`);
+    return { settled: await this.#settle(), isSentToEnd: reason === undefined };
   }
 
   /** Stores outcomes while other messages of the chunk have no response yet. */
   async #storeMeanwhile(): Promise<void> {
     const { rules } = this.#deps;
-    const { ended, halt } = this.#sending;
+    const { ended, stop } = this.#sending;
     const over = new AbortController();
     const end = () => over.abort();
     void ended.then(end, end);
@@ -84,7 +84,7 @@ export class ChunkAttempt {
       }
     } catch (err) {
       // The chunk has another worker by now, or the results of a minute could not be stored.
-      halt("lost");
+      stop("lost");
       await ended;
       throw err;
     }
@@ -99,10 +99,10 @@ export class ChunkAttempt {
     const { open } = tally;
     const outcomes = tally.take();
     this.#counts = outcomes.addedTo(this.#counts);
-    const answers = this.#isProviderBelieved ? outcomes : undefined;
+    const responses = this.#isProviderBelieved ? outcomes : undefined;
     const rest = { devices: untried, jobId: randomUUID() };
-    const result = { counts: this.#counts, answers, open, rest };
-    const removals = await this.#withRetries(() => storeAnswers(storage, this.#job, this.#chunk, result));
+    const result = { counts: this.#counts, responses, open, rest };
+    const removals = await this.#withRetries(() => storeOutcomes(storage, this.#job, this.#chunk, result));
     await report.stored(this.#chunk.notification.id, outcomes, removals);
   }
 
@@ -111,14 +111,14 @@ export class ChunkAttempt {
     const { storage, states, rules, random, report } = this.#deps;
     const { tally } = this.#sending;
     const left = tally.conclude({
-      works: (service) => states.works(service),
+      isHealthy: (service) => states.isHealthy(service),
       isForeign: (service) => states.refusesUsers(service),
     });
     const state = (service: string) => states.state(service);
     const tries = nextTries(this.#chunk, left, { state, reason: tally.reason }, rules, random);
     const outcomes = tally.take();
     const counts = outcomes.addedTo(this.#counts);
-    const result = { counts, answers: this.#isProviderBelieved ? outcomes : undefined, tries };
+    const result = { counts, responses: this.#isProviderBelieved ? outcomes : undefined, tries };
     const settled = await this.#withRetries(() => settleChunk(storage, this.#job, this.#chunk, result));
     await report.stored(this.#chunk.notification.id, outcomes, settled);
     return settled;

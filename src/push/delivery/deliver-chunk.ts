@@ -38,7 +38,9 @@ interface Dependencies extends SendDependencies {
   readonly random: Random;
 }
 
-/** The longest wait of a worker whose provider is paused, in milliseconds: without it, it would requeue job after job. */
+/**
+ * The longest wait of a worker whose provider is paused, in milliseconds: without it, it would requeue job after job.
+ */
 const maxPausedWaitMs = 1_000;
 
 /** Delivers the chunks of one provider. */
@@ -107,7 +109,9 @@ export class ChunkDelivery {
     }));
   }
 
-  /** Handles the job of a chunk that could not be taken. While the provider is paused, the worker waits for a moment. */
+  /**
+   * Handles the job of a chunk that could not be taken. While the provider is paused, the worker waits for a moment.
+   */
   async #return(job: Job<DeliveryJob>, stopping: AbortSignal): Promise<void> {
     const returned = await this.#storeReturned(job);
     if (returned?.dropped !== undefined) {

@@ -55,7 +55,10 @@ export class DeliveryReport {
     if (devices > 0) metrics.messages.inc({ provider, outcome: "dropped" }, devices);
   }
 
-  /** Reports that a worker has ended its attempt at a chunk. @param seconds from taking it to storing the last result */
+  /**
+   * Reports that a worker has ended its attempt at a chunk.
+   * @param seconds from taking it to storing the last result
+   */
   attemptEnded(notificationId: string, { dead }: Settled, seconds: number): void {
     const { metrics, logger, provider } = this.#deps;
     metrics.chunkEnded(provider, seconds);

@@ -75,5 +75,5 @@ export function serverFailureOutcome(response: ProviderResponse, clock: Clock, c
 export function noResponseOutcome({ cause, reason }: NoResponse): Outcome {
   if (cause === "unreachable") return { kind: "unavailable", reason };
   if (cause === "aborted") return { kind: "retry", afterMs: retryMs, reason };
-  return { kind: "retry", isUnanswered: true, afterMs: retryMs, reason };
+  return { kind: "retry", hasNoResponse: true, afterMs: retryMs, reason };
 }

@@ -46,14 +46,14 @@ export type Outcome =
   | { readonly kind: "foreign"; readonly reason: string }
   /**
    * The message may succeed later. `afterMs`: the wait that the provider wants. `isOwn`: the failure is about this
-   * message or device alone, and says nothing about the provider. `isUnanswered`: nothing came back, so only what the
+   * message or device alone, and says nothing about the provider. `hasNoResponse`: nothing came back, so only what the
    * provider does with other messages shows whose failure it is.
    */
   | {
       readonly kind: "retry";
       readonly afterMs?: number;
       readonly isOwn?: true;
-      readonly isUnanswered?: true;
+      readonly hasNoResponse?: true;
       readonly reason: string;
     }
   /** The provider is unreachable, overloaded or over quota: send nothing to it for `afterMs`, the wait that it wants. */
