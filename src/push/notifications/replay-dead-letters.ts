@@ -1,7 +1,7 @@
 /**
- * Replays many dead letters: in steps, by a cursor over their ids, from the lowest to the highest that there was when the
- * operator asked. So each is replayed once, though it may be given up again meanwhile, and asking takes the same time for
- * any number of them. What is replayed waits without a job, as if it was parked, and follows its notification.
+ * Replays many dead letters: in steps, by a cursor over their ids, from the lowest to the highest that there was when
+ * the operator asked. So each is replayed once, though it may be given up again meanwhile, and asking takes the same
+ * time for any number of them. What is replayed waits without a job, as if it was parked, and follows its notification.
  */
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
@@ -24,8 +24,9 @@ const locked = selection({ id: notification.id });
 const reopened = selection({ notificationId: chunk.notificationId });
 
 /**
- * Makes dead letters chunks that are to be sent, with all their tries and without a job, after all that was not tried; a
- * notification that was completed goes on. Those whose notification was cancelled, was recalled or has expired stay. The notifications are locked in this transaction.
+ * Makes dead letters chunks that are to be sent, with all their tries and without a job. They come after the chunks
+ * that were not tried, and a notification that was completed goes on. A dead letter stays one if its notification was
+ * cancelled, was recalled or has expired. The caller has locked the notifications in this transaction.
  * @param ids of chunks; those that are not dead are left out
  * @returns the notifications of those that are to be sent
  */

@@ -23,7 +23,10 @@ const pushPath = "/push/";
 interface WebPushFakeOptions extends ListenerOptions {
   /** New ones by default. */
   readonly credentials?: VapidCredentials;
-  /** 32 bytes, random by default. The keys of subscriptions are derived from it: with the same seed they outlive the fake. */
+  /**
+   * 32 bytes, random by default. The keys of subscriptions are derived from it: with the same seed they outlive the
+   * fake.
+   */
   readonly seed?: Buffer;
   readonly clock?: Clock;
 }
