@@ -171,7 +171,8 @@ async function sweep(db: Database, { stopping, observer }: RoundOptions<JanitorK
 export function startJanitor({ db, logger, intervalSeconds, replayHours = 0, observer }: Dependencies): Loop {
   const loops = [
     startRounds({
-      ...{ intervalSeconds, logger },
+      intervalSeconds,
+      logger,
       round: (stopping) => cleanUp(db, { replayHours, stopping, observer }),
     }),
     every(

@@ -117,8 +117,8 @@ export WEBPUSH_SUBJECT=${webpush.credentials.subject}
 export WEBPUSH_ALLOWED_HOSTS=${webpush.origin}
 
   Devices to register
-    FCM              any token, such as device-1; unregistered-1 is answered 404 UNREGISTERED
-    APNs             64 hexadecimal digits; those that begin with dead0410 are answered 410 Unregistered
+    FCM              any token, such as device-1; unregistered-1 gets 404 UNREGISTERED
+    APNs             64 hexadecimal digits; those that begin with dead0410 get 410 Unregistered
     Web Push         ${files["subscription"]}
 
   Try it, in another terminal

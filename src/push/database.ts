@@ -50,18 +50,23 @@ export interface ReplayJob {
 
 export interface DeliveryJob {
   readonly chunkId: number;
-  /** The job waits for the end of a pause of its provider, or of one of its services, or for the provider's next answer. */
+  /**
+   * The event for which the job waits. `provider`: the end of a pause of its provider, or of one of its services.
+   * `answer`: the provider's next response to any message.
+   */
   readonly waits?: "provider" | "answer";
 }
 
 /** The part of a job's data by which the jobs are found that wait for the end of a pause. */
 export const waitingForProvider = { waits: "provider" } as const satisfies Partial<DeliveryJob>;
 
-/** The same of those that wait for an answer of their provider, which has not answered anybody lately. */
-export const waitingForAnswer = { waits: "answer" } as const satisfies Partial<DeliveryJob>;
+/** The part of a job's data by which the jobs are found that wait for a response of their provider after a silence. */
+export const waitingForResponse = { waits: "answer" } as const satisfies Partial<DeliveryJob>;
 
-/** The priority of chunks that come after everything that has not been tried. Those that have an order are below it. */
-export const lastPriority = -2_000_000;
+/**
+ * The highest priority of retries, which come after all chunks that were not tried. Retries in an order are below it.
+ */
+export const retryPriority = -2_000_000;
 
 /** Tries after which a job that throws, or whose worker dies, is a dead letter. */
 const retryLimit = 10;

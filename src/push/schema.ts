@@ -224,15 +224,15 @@ export const deliveryChunks = push.table(
     jobId: uuid("job_id"),
     /** The try of that job which has taken the chunk; a later try may take it again, as the worker has died. */
     jobTry: integer("job_try"),
-    /** Raised each time that a worker takes the chunk: only the last worker may write it. */
-    attempt: integer("attempt").notNull(),
+    /** The fencing token, raised each time that a worker takes the chunk: only the last worker may write it. */
+    fence: integer("attempt").notNull(),
     /** Attempts in a row that ended with errors and devices left. */
     retries: integer("retries").notNull(),
     firstAttemptAt: instant("first_attempt_at"),
     /** Why the chunk was retried or given up, in words for an operator. */
     reason: text("reason"),
-    /** Its devices were tried before, so it comes after everything that was not, also if it was parked or given up. */
-    comesLast: boolean("comes_last").notNull().default(false),
+    /** Whether its devices were tried before. Then it comes after the chunks whose devices were not, also once resumed. */
+    isRetry: boolean("comes_last").notNull().default(false),
     updatedAt: instant("updated_at").notNull(),
   },
   (table) => [
@@ -326,10 +326,10 @@ export const deadReports = push.table(
 );
 
 /**
- * What providers answered of late: a row each time that results of a chunk are stored. The safety stop looks back on the
- * newest, and takes each user once, from the newest row that has the user.
+ * The last responses of providers: a row each time that results of a chunk are stored. The safety stop looks back on the
+ * newest rows, and counts each user once, by the newest row that has the user.
  */
-export const providerAnswers = push.table(
+export const providerResponses = push.table(
   "provider_answers",
   {
     id: bigserial("id", { mode: "number" }).primaryKey(),
@@ -337,9 +337,9 @@ export const providerAnswers = push.table(
     at: instant("answered_at").notNull(),
     /** Users whose devices were accepted or reported dead. */
     users: integer("answered_users").notNull(),
-    /** Those of whom no device was accepted. */
+    /** Users of whom no device was accepted. */
     deadUsers: integer("answered_dead").notNull(),
-    /** Hashes of the others' ids, and of theirs. */
+    /** Hashes of the ids of the users with an accepted device; `dead_hashes` has those of the users without one. */
     aliveHashes: integer("alive_hashes").array().notNull().default([]),
     deadHashes: integer("dead_hashes").array().notNull().default([]),
   },

@@ -55,7 +55,7 @@ export async function insertNotification(db: Database, row: NotificationRow): Pr
       failed: 0,
       dropped: 0,
       dead: 0,
-      attempt: 1,
+      fence: 1,
       retries: 0,
     };
     const deviceIds = isLeft ? [7] : [];

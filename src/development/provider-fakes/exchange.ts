@@ -6,7 +6,7 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 
-/** Bytes. Of a longer body only the beginning is kept: it exceeds every provider's limit, and is refused for that. */
+/** The most bytes of a body that are kept. A longer body exceeds every provider's limit, and is refused for that. */
 const maxKeptBody = 65_536;
 
 /** A response of a provider. */
@@ -18,7 +18,7 @@ export interface FakeResponse {
 
 /** A client's connection to a fake. */
 export interface Connection {
-  /** When it ended, in milliseconds since the epoch; undefined: it has not. */
+  /** When the connection ended, in milliseconds since the epoch; undefined: it has not. */
   readonly endedAt: number | undefined;
   /** Ends it as if the process had died, with every request on it. */
   reset(): void;
@@ -205,10 +205,10 @@ function http1Exchange(
 
 const empty = Buffer.alloc(0);
 
-/** Milliseconds in which what was written goes out. */
+/** Milliseconds in which the written bytes go out. */
 const flushMs = 20;
 
-/** The body of a response that has none, to be cut. */
+/** The body that is cut, of a response that has none of its own. */
 const halfBody = "{}";
 
 function firstHalf(body: string): string {

@@ -26,7 +26,7 @@ interface TokenMessage {
   readonly messageId: string;
   readonly collapseId: string | undefined;
   readonly count: number;
-  /** When it came first and last, in milliseconds since the epoch. */
+  /** When it first arrived, in milliseconds since the epoch; `lastAt`: when it last arrived. */
   readonly firstAt: number;
   readonly lastAt: number;
 }
@@ -37,11 +37,11 @@ interface TokenMessage {
  */
 export interface Arrival {
   lastAt: number;
-  /** -1: it was not answered. */
+  /** When the fake responded; -1: it has not. */
   answeredAt: number;
-  /** Undefined: it came over none. */
+  /** The connection of the request; undefined: the message was recorded without one. */
   connection: Connection | undefined;
-  /** Kept until it is answered: one for each message would take a lot of memory. */
+  /** The request, until the fake has responded: one for each message would take a lot of memory. */
   request: ArrivedRequest | undefined;
 }
 
@@ -56,11 +56,11 @@ export interface Repeat {
   readonly at: number;
   readonly before: {
     readonly at: number;
-    /** Null: it was not answered. */
+    /** When the fake responded; null: it has not. */
     readonly answeredAt: number | null;
-    /** When its connection ended; null: it has not. Up to then the answer may have been lost. */
+    /** When its connection ended; null: it has not. Up to then the response may have been lost. */
     readonly endedAt: number | null;
-    /** Its sender still waited for an answer when the message came again: so two were sending it at once. */
+    /** Whether its sender still waited for a response when the message came again: then two were sending it at once. */
     readonly isPending: boolean;
   };
 }
@@ -85,16 +85,16 @@ interface LedgerSummary {
   readonly tokensNotifiedTwice: number;
   /** Most messages accepted within one second of the clock. */
   readonly peakPerSecond: number;
-  /** Milliseconds since the epoch; null as long as there is no message. */
+  /** When the first message arrived, in milliseconds since the epoch; null as long as there is none. */
   readonly firstAt: number | null;
   readonly lastAt: number | null;
-  /** How often each response and fault was given, by its name; accepted messages as `OK`. */
+  /** How often each response and fault was given, by its name; `OK` stands for accepted messages. */
   readonly answers: Readonly<Record<string, number>>;
 }
 
 export interface Ledger {
   record(message: AcceptedMessage, request?: ArrivedRequest): Arrival;
-  /** The message was answered. */
+  /** Records that the fake has responded to the message. */
   answered(arrival: Arrival): void;
   /** Counts a response or fault, by its name. */
   countResponse(name: string): void;
@@ -106,7 +106,7 @@ export interface Ledger {
    * @param after the last token of the previous page; empty for the first page. An unknown token: no entries
    */
   tokens(after?: string, limit?: number): TokenEntry[];
-  /** The messages that arrived again, each time that they did, in the order of arrival. */
+  /** The repeats of messages in the order of arrival, an entry for each time that a message arrived again. */
   repeats(): Repeat[];
   /** The last 100 accepted messages, the newest last. */
   recent(): AcceptedMessage[];
@@ -354,7 +354,7 @@ class TokenLedger implements Ledger {
   }
 }
 
-/** What is known of a message when it arrives. */
+/** The facts about a message when it arrives. */
 interface Arriving {
   readonly collapseId: string | undefined;
   readonly at: number;

@@ -1,7 +1,7 @@
 /** The interface that the three fakes share: an address, a ledger, and scenarios. */
 import type { Ledger } from "./ledger.ts";
-import type { Scenario } from "./scenario.ts";
-import type { PlayingScenario } from "./scenario-player.ts";
+import { readScenario, type Scenario } from "./scenario.ts";
+import type { PlayingScenario, ScenarioPlayer } from "./scenario-player.ts";
 
 export type FakeProvider = "fcm" | "apns" | "webpush";
 
@@ -24,4 +24,40 @@ export interface RunningFake<Row extends string = string> {
    */
   clear(): void;
   close(): Promise<void>;
+}
+
+/** The parts of a fake that the interface shows. */
+interface Parts<Row extends string> {
+  readonly provider: FakeProvider;
+  readonly listener: { readonly origin: string; close(): Promise<void> };
+  readonly ledger: Ledger;
+  readonly player: ScenarioPlayer;
+  /** The names of the provider's responses. */
+  readonly rows: readonly Row[];
+  /** Forgets what the fake itself remembers, besides scenarios and ledger. */
+  readonly forget?: () => void;
+}
+
+export function runningFake<Row extends string>({
+  provider,
+  listener,
+  ledger,
+  player,
+  rows,
+  forget,
+}: Parts<Row>): RunningFake<Row> {
+  return {
+    provider,
+    origin: listener.origin,
+    ledger,
+    play: (scenario) => player.play(readScenario(scenario, rows)),
+    playing: player.playing,
+    stopPlaying: player.clear,
+    clear() {
+      player.clear();
+      ledger.clear();
+      forget?.();
+    },
+    close: listener.close,
+  };
 }

@@ -17,9 +17,9 @@ export interface PlayingScenario {
   stop(): void;
 }
 
-/** The part of playing that differs between providers. */
+/** The responses and the conventions of one provider. */
 interface ProviderScenarios {
-  /** The response of a row of the provider's table, with the values of the scenario. */
+  /** The response of a row of the provider's table, with the values that the scenario gives. */
   response(row: string, scenario: Scenario, exchange: Exchange): FakeResponse;
   /** The scenario that a token plays by convention, because of its name. */
   byToken(token: string): Scenario | undefined;
@@ -197,6 +197,21 @@ export function createScenarioPlayer(dependencies: {
       stop: () => end((other) => other === state),
     };
   }
+}
+
+/**
+ * Finds the scenario that a token plays by convention: the scenario whose name begins the token.
+ * @param separator the text that follows the name in a token
+ */
+export function scenarioByName(
+  scenarios: Readonly<Record<string, Scenario>>,
+  separator: string,
+): (token: string) => Scenario | undefined {
+  const beginning = new RegExp(`^(${Object.keys(scenarios).join("|")})${separator}`);
+  return (token) => {
+    const name = beginning.exec(token)?.[1];
+    return name === undefined ? undefined : scenarios[name];
+  };
 }
 
 function isRefusing({ scenario }: ScenarioState): boolean {

@@ -9,11 +9,11 @@ const faults = [
   "timeout",
   /** The request ends without a response (HTTP/2: RST_STREAM); the message is not recorded. */
   "reset",
-  /** As `reset`, but the message is recorded: the sender cannot tell that it was delivered. */
+  /** The same as `reset`, but the message is recorded: the sender cannot know that it was delivered. */
   "reset-after-accept",
   /** The connection is cut, with every request on it; the message is not recorded. */
   "disconnect",
-  /** As `disconnect`, but the message is recorded. */
+  /** The same as `disconnect`, but the message is recorded. */
   "disconnect-after-accept",
   /**
    * HTTP/2 GOAWAY. With code 0, the default, the message is accepted and open requests finish; with another
@@ -43,7 +43,7 @@ export interface Scenario<Row extends string = string> {
   readonly tokenPrefix?: string;
   /** Only tokens that match: the source of a regular expression. */
   readonly tokenPattern?: string;
-  /** Only this share of them (see `shareOf`), from 0 to 1. */
+  /** Only this share of tokens or requests (see `shareOf`), from 0 to 1. */
   readonly share?: number;
   /** A share of `tokens`, chosen by hash and always the same, or of `requests`, at random (the default). */
   readonly shareOf?: "tokens" | "requests";

@@ -78,7 +78,7 @@ interface WorkOptions<Data> {
    */
   readonly atOnce?: number;
   /** Jobs of this priority or a lower one, of which it does fewer at once, so that the others find a place. */
-  readonly last?: { readonly priority: number; readonly atOnce: number };
+  readonly lowPriority?: { readonly priority: number; readonly atOnce: number };
   /** Pause after the queue was empty. */
   readonly idleMs?: number;
 }
@@ -271,7 +271,7 @@ class WakeUp {
 
 function startWorker<Data extends object>(
   boss: PgBoss,
-  { queue, handle, atOnce = 1, last, idleMs = 500 }: WorkOptions<Data>,
+  { queue, handle, atOnce = 1, lowPriority, idleMs = 500 }: WorkOptions<Data>,
   wakeUp: WakeUp,
   logger: Logger,
 ): Loop {
@@ -317,9 +317,9 @@ function startWorker<Data extends object>(
 
   /** The least priority of a job that there is a place for now; undefined: any priority. */
   function leastPriority(): number | undefined {
-    if (last === undefined) return undefined;
-    const places = [...open.keys()].filter(({ priority }) => priority <= last.priority);
-    return places.length < last.atOnce ? undefined : last.priority + 1;
+    if (lowPriority === undefined) return undefined;
+    const places = [...open.keys()].filter(({ priority }) => priority <= lowPriority.priority);
+    return places.length < lowPriority.atOnce ? undefined : lowPriority.priority + 1;
   }
 
   const loop = startLoop(async (stopping) => {

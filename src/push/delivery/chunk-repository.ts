@@ -13,12 +13,20 @@ import {
   type Reader,
   UnexpectedValueError,
 } from "../../platform/database/readers.ts";
-import { computed, epochMs, prepared, rawRows, rows, selection } from "../../platform/database/statements.ts";
+import {
+  computed,
+  epochMs,
+  prepared,
+  type RowOf,
+  rawRows,
+  rows,
+  selection,
+} from "../../platform/database/statements.ts";
 import type { Job } from "../../platform/messaging/jobs.ts";
-import { type DeliveryJob, lastPriority } from "../database.ts";
+import type { DeliveryJob } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks, devices, notifications, providerStates } from "../schema.ts";
-import { lockPauses, shortenPause, wholeProvider } from "./provider-pauses.ts";
+import { isWholeProvider, lockPauses, shortenPause, wholeProvider } from "./provider-pauses.ts";
 
 /** What became of a chunk's devices, over all attempts. */
 export interface ChunkCounts {
@@ -31,10 +39,11 @@ export interface ChunkCounts {
   readonly failures: ReadonlyMap<string, number>;
 }
 
-/** A chunk that this worker has taken. `attempt` proves it: each take raises it by one. */
+/** A chunk that this worker has taken. */
 export interface TakenChunk {
   readonly id: number;
-  readonly attempt: number;
+  /** The fencing token: each take raises it by one, and only the worker with the newest may write the chunk. */
+  readonly fence: number;
   /** When taking it began, by `performance.now()`: what is known of its notification is not older. */
   readonly asOf: number;
   /** Devices left to send to when the chunk was taken. */
@@ -46,8 +55,8 @@ export interface TakenChunk {
   readonly reason: string | null;
   /** Milliseconds since the chunk's first attempt after its last wait for the provider. */
   readonly ageMs: number;
-  /** Its devices were tried before, so it comes after all that were not. */
-  readonly comesLast: boolean;
+  /** Whether its devices were tried before. Then it comes after the chunks whose devices were not. */
+  readonly isRetry: boolean;
   readonly notification: {
     readonly id: string;
     readonly title: string;
@@ -72,8 +81,8 @@ export interface DeliveryDevice {
   readonly renewedAt: number;
 }
 
-/** The result for a chunk that is not sent now. */
-interface RefusedChunk {
+/** A chunk that could not be taken, and what has become of it. */
+export interface ReturnedChunk {
   readonly notificationId: string;
   /** Devices that were dropped with the chunk; undefined: the chunk did not end here. */
   readonly dropped: number | undefined;
@@ -87,12 +96,12 @@ const d = names(devices, "d");
 const n = names(notifications, "n");
 const p = names(providerStates, "p");
 
-/** What of a job decides whether it may take a chunk. */
-type ChunkJob = Pick<Job<DeliveryJob>, "id" | "retryCount" | "priority" | "data">;
+/** The members of a job by which it is decided whether the job may take a chunk. */
+type ChunkJob = Pick<Job<DeliveryJob>, "id" | "retryCount" | "data">;
 
 /**
- * Whether a try of a job may take the chunk: the chunk names the job, and no other try of it has the chunk, or only
- * an earlier one, whose worker has died. Any other job of the chunk is left over from before a pause or a retry.
+ * Whether a try of a job may take the chunk: the chunk names the job, and no try of the job has the chunk, or only an
+ * earlier one, whose worker has died. Any other job of the chunk is left over from before a pause or a retry.
  */
 function mayTake(c: typeof chunk, jobId: unknown, jobTry: unknown): SQL {
   return sql`(${c.jobId} = ${jobId}::uuid and (${c.state} = 'PENDING'
@@ -116,12 +125,12 @@ const takenCounts = selection({
 });
 const takenChunk = selection({
   id: c.id,
-  attempt: c.attempt,
+  fence: c.fence,
   devices: computed(integer, sql`cardinality(${c.deviceIds})`),
   retries: c.retries,
   reason: c.reason,
   ageMs: computed(number, epochMs(sql`now() - ${c.firstAttemptAt}`)),
-  comesLast: c.comesLast,
+  isRetry: c.isRetry,
 });
 const chunkNotification = selection({
   notificationId: n.id,
@@ -133,16 +142,14 @@ const chunkNotification = selection({
 });
 /** The provider's row; nulls if the provider has no row yet. */
 const providerRate = selection({ share: p.share });
-const isProvider = (provider: unknown) =>
-  sql`${p.provider} = ${provider} and ${p.service} = ${sql.raw(`'${wholeProvider}'`)}`;
 
 const updateTaken = prepared(
   ["provider", "id", "jobId", "jobTry"],
   ({ provider, id, jobId, jobTry }) => sql`
     update ${deliveryChunks} c
-    set ${chunk.state} = 'SENDING', ${chunk.jobTry} = ${jobTry}::int, ${chunk.attempt} = ${c.attempt} + 1,
+    set ${chunk.state} = 'SENDING', ${chunk.jobTry} = ${jobTry}::int, ${chunk.fence} = ${c.fence} + 1,
       ${chunk.firstAttemptAt} = coalesce(${c.firstAttemptAt}, now()), ${chunk.updatedAt} = now()
-    from ${notifications} n left join ${providerStates} p on ${isProvider(provider)}
+    from ${notifications} n left join ${providerStates} p on ${isWholeProvider(p, provider)}
     where ${c.id} = ${id}::bigint and ${c.provider} = ${provider} and ${mayTake(c, jobId, jobTry)}
       and ${n.id} = ${c.notificationId} and ${n.state} not in ('PAUSED', 'CANCELLED') and ${n.expiresAt} > now()
       and (${p.pausedUntil} is null or ${p.pausedUntil} <= now())
@@ -153,23 +160,20 @@ const updateTaken = prepared(
  * Takes the job's chunk, if it is to be sent now. The worker that took the chunk before can no longer write it.
  *
  * The notification needs no lock: if it is paused or cancelled at this moment, the worker notices when it checks the
- * notification's state (`watch.ts`).
+ * notification's state (`sendability-check.ts`).
  */
 export async function takeChunk(
   db: Database,
   provider: ProviderName,
-  { id: jobId, retryCount: jobTry, priority, data }: ChunkJob,
+  { id: jobId, retryCount: jobTry, data }: ChunkJob,
 ): Promise<TakenChunk | undefined> {
   const asOf = performance.now();
   const [row] = await rawRows(db, updateTaken({ provider, id: data.chunkId, jobId, jobTry }));
   if (!row) return undefined;
   const { notificationId, ...notification } = chunkNotification.read(row);
   const rate = providerRate.readJoined(row, "share") ?? { share: 1 };
-  const taken = takenChunk.read(row);
   return {
-    ...taken,
-    // Of chunks that an older version has written, only their job's priority says so.
-    comesLast: taken.comesLast || priority <= lastPriority,
+    ...takenChunk.read(row),
     asOf,
     counts: takenCounts.read(row),
     notification: { id: notificationId, ...notification },
@@ -199,9 +203,8 @@ const selectDevices = prepared(["provider", "id"], ({ provider, id }) => {
 
 /**
  * The chunk's devices that are still registered with the provider and have not expired, in the chunk's order: those
- * that were refused come last. `offset 0` makes PostgreSQL
- * look up each device by its id: otherwise a query plan made while the table was small would read the whole table,
- * and PostgreSQL would keep that plan while the table grows.
+ * that were refused come last. `offset 0` makes PostgreSQL look up each device by its id. Otherwise a query plan made
+ * while the table was small would read the whole table, and PostgreSQL would keep that plan while the table grows.
  */
 export async function loadDevices(
   db: Database,
@@ -211,11 +214,33 @@ export async function loadDevices(
   return rows(db, foundDevice, selectDevices({ provider, id }));
 }
 
-const heldNotification = selection({
-  id: n.id,
-  state: n.state,
-  isExpired: computed(boolean, sql`${n.expiresAt} <= now()`),
-});
+const notification = names(notifications);
+const sharedFields = {
+  state: notification.state,
+  isExpired: computed(boolean, sql`${notification.expiresAt} <= now()`),
+};
+const sharedNotification = selection(sharedFields);
+
+const selectShared = prepared(
+  ["id"],
+  ({ id }) =>
+    sql`select ${sharedNotification} from ${notifications} where ${notification.id} = ${id}::uuid for share`,
+);
+
+/** The state of a notification that is locked. */
+export type SharedNotification = RowOf<typeof sharedFields>;
+
+/**
+ * Keeps the notification from being paused, resumed or cancelled until the transaction ends.
+ * @returns undefined if there is no such notification
+ */
+export async function shareNotification(tx: Database, id: string): Promise<SharedNotification | undefined> {
+  const [row] = await rows(tx, sharedNotification, selectShared({ id }));
+  return row;
+}
+
+const chunkOwner = selection({ notificationId: chunk.notificationId });
+const openChunk = selection({ devices: computed(integer, sql`cardinality(${chunk.deviceIds})`) });
 
 /**
  * Handles a chunk that could not be taken, in the transaction that ends its job. The chunk is parked, without a job,
@@ -224,43 +249,41 @@ const heldNotification = selection({
  * @param nextJobId the id of that new job
  * @returns undefined if there is nothing to do: the chunk has ended, or belongs to another job
  */
-export async function refuseChunk(
+export async function returnChunk(
   tx: Database,
   provider: ProviderName,
   { id: jobId, retryCount: jobTry, data: { chunkId: id } }: ChunkJob,
   nextJobId: string,
-): Promise<RefusedChunk | undefined> {
+): Promise<ReturnedChunk | undefined> {
   await shortenPause(tx, provider);
-  const [row] = await rows(
+  const [owner] = await rows(
     tx,
-    heldNotification,
-    sql`
-      select ${heldNotification}
-      from ${notifications} n
-      where ${n.id} = (select ${c.notificationId} from ${deliveryChunks} c where ${c.id} = ${id}::bigint)
-      for share of n`,
+    chunkOwner,
+    sql`select ${chunkOwner} from ${deliveryChunks} where ${chunk.id} = ${id}::bigint`,
   );
-  if (!row) return undefined;
-  const openChunk = selection({ devices: computed(integer, sql`cardinality(${chunk.deviceIds})`) });
-  const [refused] = await rows(
+  if (!owner) return undefined;
+  const { notificationId } = owner;
+  const notification = await shareNotification(tx, notificationId);
+  if (!notification) return undefined;
+  const [returned] = await rows(
     tx,
     openChunk,
     sql`
       select ${openChunk} from ${deliveryChunks}
       where ${chunk.id} = ${id}::bigint and ${mayTake(chunk, jobId, jobTry)} for update`,
   );
-  if (!refused) return undefined;
-  const { id: notificationId, state, isExpired } = row;
+  if (!returned) return undefined;
+  const { state, isExpired } = notification;
   if (state === "CANCELLED" || isExpired) {
     await tx.execute(sql`
       update ${deliveryChunks}
       set ${chunk.state} = 'DONE', ${chunk.dropped} = ${chunk.dropped} + cardinality(${chunk.deviceIds}),
         ${chunk.deviceIds} = '{}', ${chunk.jobId} = null, ${chunk.updatedAt} = now()
       where ${chunk.id} = ${id}::bigint`);
-    return { notificationId, dropped: refused.devices, requeueInMs: undefined };
+    return { notificationId, dropped: returned.devices, requeueInMs: undefined };
   }
   const isPaused = state === "PAUSED";
-  // Resuming begins the count of retries anew. What waits for its provider does not fail meanwhile.
+  // Resuming begins the count of retries anew. A chunk that waits for its provider does not fail meanwhile.
   await tx.execute(sql`
     update ${deliveryChunks}
     set ${chunk.state} = 'PENDING', ${chunk.jobId} = ${isPaused ? null : nextJobId}::uuid,

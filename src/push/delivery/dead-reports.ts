@@ -1,8 +1,8 @@
 /**
  * The safety stop of removals. A token that its provider reports dead is removed after a delay. If a provider reports
- * an unusual share of the users dead whom it answered last, over all notifications, the reports are more likely wrong
- * than right: then no token is removed until an operator decides. Users are counted, each once and with the last answer,
- * and many of them must be concerned, so that no single user's registrations can stop removal.
+ * an unusual share of its last users dead, over all notifications, the reports are more likely wrong than right: then
+ * no token is removed until an operator decides. Each user counts once, with the last response about that user, and
+ * many users must be concerned, so that no single user's registrations can stop removal.
  */
 import { sql } from "drizzle-orm";
 import { confirmCommit } from "../../platform/database/confirm.ts";
@@ -20,27 +20,30 @@ import {
 import type { DeadDevice } from "../devices/remove-dead.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";
-import { deadReports, devices, notifications, providerAnswers, providerStates } from "../schema.ts";
+import { deadReports, devices, notifications, providerResponses, providerStates } from "../schema.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
-import { insertProviderState, wholeProvider } from "./provider-pauses.ts";
+import { insertProviderState, isWholeProvider, wholeProvider } from "./provider-pauses.ts";
 import { userHash } from "./user-hash.ts";
 
 const report = names(deadReports);
 const owned = names(devices);
-const answer = names(providerAnswers);
+const response = names(providerResponses);
 const providerState = names(providerStates);
 
 /** How long the safety stop looks back at most. */
 const memory = sql`interval '1 day'`;
-/** On how many answers it looks back at most, for each user that it judges: the newest may be of few users. */
-const answersPerUser = 4;
+/**
+ * On how many responses the safety stop looks back at most, for each user that it judges: the newest may be about few
+ * users.
+ */
+const responsesPerUser = 4;
 
 /** Removes devices unless they were registered or renewed at `asOf` or later. */
 export type RemoveDeadDevices = (tx: Database, dead: readonly DeadDevice[]) => Promise<unknown>;
 
-/** What a provider answered for a chunk. */
-export interface Answers {
-  /** Users with an accepted or a dead device, and whether one was accepted. */
+/** What a provider has responded about the users of a chunk. */
+export interface Responses {
+  /** Users with an accepted or a dead device, and whether a device of theirs was accepted. */
   readonly users: ReadonlyMap<string, boolean>;
   /** Ids of the accepted devices. */
   readonly sent: readonly number[];
@@ -58,7 +61,7 @@ export interface StoppedAt {
   readonly deadUsers: number;
 }
 
-const insertAnswers = prepared(
+const insertResponses = prepared(
   ["provider", "users", "deadUsers", "aliveHashes", "deadHashes", "sent"],
   (parameter) => sql`
     with alive as (
@@ -66,23 +69,23 @@ const insertAnswers = prepared(
       where ${report.deviceId} = any(${parameter.sent}::bigint[]) and ${report.provider} = ${parameter.provider}
         and ${report.state} = 'WAITING'
     )
-    insert into ${providerAnswers} (${answer.provider}, ${answer.at}, ${answer.users}, ${answer.deadUsers},
-      ${answer.aliveHashes}, ${answer.deadHashes})
+    insert into ${providerResponses} (${response.provider}, ${response.at}, ${response.users}, ${response.deadUsers},
+      ${response.aliveHashes}, ${response.deadHashes})
     values (${parameter.provider}, now(), ${parameter.users}::int, ${parameter.deadUsers}::int,
       ${parameter.aliveHashes}::int[], ${parameter.deadHashes}::int[])`,
 );
 
-/** Records what a provider answered. A device that it accepts is alive, whatever it reported before. */
-export async function recordAnswers(
+/** Records what a provider has responded. A device that it accepts is alive, whatever it reported before. */
+export async function recordResponses(
   tx: Database,
   provider: ProviderName,
-  { users, sent }: Answers,
+  { users, sent }: Responses,
 ): Promise<void> {
   if (users.size === 0) return;
   const hashes: Record<"alive" | "dead", string[]> = { alive: [], dead: [] };
   for (const [userId, isAlive] of users) hashes[isAlive ? "alive" : "dead"].push(String(userHash(userId)));
   await tx.execute(
-    insertAnswers({
+    insertResponses({
       provider,
       users: users.size,
       deadUsers: hashes.dead.length,
@@ -101,12 +104,12 @@ const stopped = selection({
 
 /**
  * Records reports of dead devices, and stops the removals of the provider if there are too many.
- * @returns whether the removals are stopped, and by what if it was done just now
+ * @returns whether the removals are stopped, and the users who were judged if they were stopped just now
  */
 export async function recordDead(
   tx: Database,
   provider: ProviderName,
-  dead: Answers["dead"],
+  dead: Responses["dead"],
   limits: StopLimits,
 ): Promise<{ readonly isHeld: boolean; readonly stoppedAt: StoppedAt | undefined }> {
   const inOrder = dead.toSorted((a, b) => a.deviceId - b.deviceId);
@@ -133,17 +136,15 @@ export async function recordDead(
   const [state] = await rows(
     tx,
     held,
-    sql`select ${held} from ${providerStates} where ${isWholeProvider(provider)}`,
+    sql`select ${held} from ${providerStates} where ${isWholeProvider(providerState, provider)}`,
   );
   return { isHeld: state?.isHeld ?? false, stoppedAt: undefined };
 }
 
-const isWholeProvider = (provider: ProviderName) =>
-  sql`${providerState.provider} = ${provider} and ${providerState.service} = ${wholeProvider}`;
-
 /**
- * Stops the removals of the provider if it reports too many dead. Users are only told apart if the answers, counted as
- * they are, could be too many of them dead: mostly they could not. @returns by what, if it was done just now
+ * Stops the removals of the provider if it reports too many users dead. The users are only counted one by one if the
+ * sums of the responses leave it open whether too many are dead: mostly they do not.
+ * @returns the users who were judged, if the removals were stopped just now
  */
 async function holdIfTooMany(
   tx: Database,
@@ -155,26 +156,21 @@ async function holdIfTooMany(
     stopped,
     sql`
       with last as (
-        select *, sum(${answer.users}) over (order by ${answer.id} desc) - ${answer.users} as before
+        select *, sum(${response.users}) over (order by ${response.id} desc) - ${response.users} as before
         from (
-          select * from ${providerAnswers}
-          where ${answer.provider} = ${provider} and ${answer.at} > now() - ${memory}
-          order by ${answer.id} desc limit ${judgedUsers}::int
+          select * from ${providerResponses}
+          where ${response.provider} = ${provider} and ${response.at} > now() - ${memory}
+          order by ${response.id} desc limit ${judgedUsers}::int
         ) as recent
       ), newest as (
-        select ${answer.id} as nth, ${answer.users} as users, ${answer.deadUsers} as dead_users,
-          ${answer.aliveHashes} as alive, ${answer.deadHashes} as gone
-        from last where before < ${judgedUsers * answersPerUser}::int
+        select ${response.id} as nth, ${response.users} as users, ${response.deadUsers} as dead_users,
+          ${response.aliveHashes} as alive, ${response.deadHashes} as gone
+        from last where before < ${judgedUsers * responsesPerUser}::int
       ), one_each as (
         select distinct on (one) one, is_dead, nth
         from newest cross join lateral (
-          select unnest(alive)::bigint, false union all select unnest(gone)::bigint, true
-          union all
-          -- Of a row without hashes, which a process of an earlier version wrote, each user counts as another one.
-          select (nth + 4096) * -1048576 - counted, counted <= newest.dead_users
-          from generate_series(1, newest.users) counted
-          where cardinality(alive) + cardinality(gone) = 0
-        ) as answered (one, is_dead)
+          select unnest(alive), false union all select unnest(gone), true
+        ) as responded (one, is_dead)
         where (select sum(dead_users) * 100 > max(users) * ${maxDeadPercent}::int from newest)
         order by one, nth desc
       ), judged as (
@@ -183,7 +179,7 @@ async function holdIfTooMany(
       )
       update ${providerStates} set ${providerState.removalsHeldAt} = now()
       from judged
-      where ${isWholeProvider(provider)} and ${providerState.removalsHeldAt} is null
+      where ${isWholeProvider(providerState, provider)} and ${providerState.removalsHeldAt} is null
         and case when judged.dead_users * 100 > judged.users * ${maxDeadPercent}::int then (
           select count(distinct ${report.userId}) from ${deadReports}
           where ${report.provider} = ${provider} and ${report.state} <> 'CONFIRMED'
@@ -200,7 +196,7 @@ async function holdIfTooMany(
   return stoppedAt;
 }
 
-/** Shows at a notification that dead devices of it are kept, because the removals of their provider are stopped. */
+/** Marks a notification whose dead devices are kept because the removals of their provider are stopped. */
 export async function markRemovalStopped(db: Database, notificationId: string): Promise<void> {
   const { id, removalStoppedAt } = names(notifications);
   await db.execute(sql`
@@ -239,7 +235,7 @@ export function removeDue(
           or ${report.state} = 'WAITING' and ${report.reportedAt} <= now() - make_interval(secs => ${removalDelaySeconds}::int)
             and not exists (
               select from ${providerStates}
-              where ${isWholeProvider(provider)} and ${providerState.removalsHeldAt} is not null))
+              where ${isWholeProvider(providerState, provider)} and ${providerState.removalsHeldAt} is not null))
         order by ${report.deviceId} limit ${batchSize}::int for update skip locked`,
     );
     if (found.length === 0) return false;
@@ -251,15 +247,17 @@ export function removeDue(
   });
 }
 
-/** Forgets what the safety stop no longer looks back on, reports of devices that are gone, and origins. */
+/**
+ * Forgets what the safety stop no longer looks back on, reports of devices that are gone, and origins paused long ago.
+ */
 export async function forgetOld(db: Database, provider: ProviderName): Promise<void> {
   await db.execute(sql`
     delete from ${deadReports}
     where ${report.provider} = ${provider} and (${report.state} = 'REMOVED' and ${report.reportedAt} < now() - ${memory}
       or ${report.state} <> 'REMOVED' and not exists (select from ${devices} where ${owned.id} = ${report.deviceId}))`);
   await db.execute(sql`
-    delete from ${providerAnswers} where ${answer.provider} = ${provider} and ${answer.at} < now() - ${memory}`);
-  // Clients name the origins of browsers' push services: those that were paused long ago are not kept.
+    delete from ${providerResponses} where ${response.provider} = ${provider} and ${response.at} < now() - ${memory}`);
+  // Clients name the origins of browsers' push services, so there is no end to them.
   await db.execute(sql`
     delete from ${providerStates}
     where ${providerState.provider} = ${provider} and ${providerState.service} <> ${wholeProvider}
@@ -268,7 +266,8 @@ export async function forgetOld(db: Database, provider: ProviderName): Promise<v
 
 /**
  * Ends the stop of a provider's removals by an operator's decision: the devices that wait are removed, or their reports
- * are discarded. The share is judged anew from then on. @returns how many devices were waiting
+ * are discarded. From then on the share of dead users is judged anew.
+ * @returns how many devices were waiting
  */
 export function decideRemovals(
   db: Database,
@@ -286,8 +285,8 @@ export function decideRemovals(
     if (decided === 0) await confirmCommit(tx);
     await tx.execute(sql`
       update ${providerStates} set ${providerState.removalsHeldAt} = null
-      where ${isWholeProvider(provider)}`);
-    await tx.execute(sql`delete from ${providerAnswers} where ${answer.provider} = ${provider}`);
+      where ${isWholeProvider(providerState, provider)}`);
+    await tx.execute(sql`delete from ${providerResponses} where ${response.provider} = ${provider}`);
     return decided;
   });
 }

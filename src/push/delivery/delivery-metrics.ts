@@ -4,13 +4,13 @@ import type { EventCounter, Metrics } from "../../platform/observability/metrics
 import type { Outcomes } from "./outcomes.ts";
 
 export interface DeliveryMetrics {
-  /** Messages by outcome, including `dropped`: those were not sent. */
+  /** Messages by outcome. A `dropped` message was not sent. */
   readonly messages: EventCounter<"provider" | "outcome">;
   /** Messages that failed for a reason that an operator can mend. */
   readonly alarms: EventCounter<"provider">;
   /** Exceptions that senders threw: defects. */
   readonly senderExceptions: EventCounter<"provider">;
-  /** Stops of removals. */
+  /** Stops of the removal of dead devices. */
   readonly removalStops: EventCounter<"provider">;
   /** Chunks that were given up. */
   readonly givenUp: EventCounter<"provider">;
@@ -31,7 +31,7 @@ const messageOutcomes: readonly (keyof Outcomes["counts"] | "dropped")[] = [
   "refused",
 ];
 
-/** @param providers those in use */
+/** Creates the metrics. @param providers the names of the providers in use */
 export function createDeliveryMetrics(
   { registry, counter }: Pick<Metrics, "registry" | "counter">,
   providers: readonly string[],

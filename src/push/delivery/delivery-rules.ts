@@ -11,16 +11,16 @@ export interface DeliveryRules {
   readonly maxSendingMs: number;
   /** Milliseconds before the reserved time of a chunk's last message at which the next chunk is loaded. */
   readonly loadAheadMs: number;
-  /** Chunks that a process sends at once to a provider, at most. Most of them only wait for their last answers. */
+  /** Chunks that a process sends at once to a provider, at most. Most of them only wait for their last responses. */
   readonly maxOpenChunks: number;
   /**
-   * The share of these chunks, and of the messages in flight, that may be of what was tried before and comes last: so
-   * that devices that never answer, however many, leave room for what is fresh.
+   * The share of these chunks, and of the messages in flight, that may be retries. So devices whose messages never get
+   * a response, however many, leave room for messages that were not tried.
    */
-  readonly lastShare: number;
-  /** Milliseconds of sending a chunk after which its answers are stored first, before all are there. */
+  readonly retryShare: number;
+  /** Milliseconds of sending a chunk after which its outcomes are first stored, before all of them are there. */
   readonly storeAfterMs: number;
-  /** Milliseconds between further times; they come after twice as long each time, up to this. */
+  /** Milliseconds between the later times, at most: each wait is twice as long as the one before, up to this. */
   readonly storeEveryMs: number;
   /** Milliseconds for which storing a chunk's results is retried while the database is unavailable. */
   readonly settleTimeoutMs: number;
@@ -33,7 +33,7 @@ export interface DeliveryRules {
   /** Milliseconds of a chunk's own failures, without waits for its provider, after which it is given up. */
   readonly giveUpMs: number;
 
-  /** `retry` outcomes in a row, over all chunks, after which a service counts as unavailable. */
+  /** Failures in a streak, over all chunks, after which a service counts as unavailable. */
   readonly retriesInARow: number;
   /** Milliseconds since a service last worked for which a message's failure counts as the message's own. */
   readonly evidenceMs: number;
@@ -62,7 +62,7 @@ export interface DeliveryRules {
 
   /** Users whose devices may always be reported dead within a day, whatever their share. */
   readonly leastDead: number;
-  /** Users whom a provider answered last, and on whom the safety stop looks back. */
+  /** Users about whom a provider has responded last, and on whom the safety stop looks back. */
   readonly judgedUsers: number;
 }
 
@@ -72,7 +72,7 @@ export const deliveryRules: DeliveryRules = {
   maxSendingMs: 2_000,
   loadAheadMs: 100,
   maxOpenChunks: 200,
-  lastShare: 0.75,
+  retryShare: 0.75,
   storeAfterMs: 250,
   storeEveryMs: 1_000,
   settleTimeoutMs: 60_000,

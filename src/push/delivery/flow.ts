@@ -10,11 +10,11 @@ interface FlowOptions {
   readonly mayBegin: () => boolean;
   /** Whether a message has missed its time, and may not begin before it is released anew. */
   readonly isLate: (index: number) => boolean;
-  /** Sends a message; undefined: it is not sent now. */
+  /** Sends a message. @returns undefined if it is not sent now */
   readonly send: (index: number) => Promise<Outcome> | undefined;
   readonly budget: InFlightBudget;
-  /** Whether it comes after all that was not tried before. */
-  readonly isLast: boolean;
+  /** Whether the messages were tried before. */
+  readonly isRetry: boolean;
   /** Called if `send` throws: a defect. */
   readonly onException: (thrown: unknown) => void;
   /** Called once for each message that is sent. May stop the flow. */
@@ -36,18 +36,18 @@ export class Flow {
     this.#options = options;
   }
 
-  get isLast(): boolean {
-    return this.#options.isLast;
+  get isRetry(): boolean {
+    return this.#options.isRetry;
   }
 
-  /** How many messages were begun, those included that were not sent then: the chunk's first ones. */
+  /** How many of the chunk's first messages were begun, those included that `send` did not send. */
   get begun(): number {
     return this.#next;
   }
 
   /**
    * Releases the chunk's first `count` messages, counted from its beginning.
-   * @returns false if they have missed their time, so that those that have not begun are to be released anew
+   * @returns false if they have missed their time: those that have not begun are to be released anew
    */
   release(count: number): boolean {
     this.#released = Math.max(this.#released, count);
@@ -78,9 +78,10 @@ export class Flow {
   }
 
   /**
-   * Sends released messages, as far as they may begin and the budget has room. What could not begin for a while, and has
-   * missed its time, is released no more: all that has become due meanwhile would go out at once. What waits for room
-   * keeps its time, since room comes bit by bit, and other processes could not have used that time.
+   * Sends released messages, as far as they may begin and the budget has room. Messages that could not begin for a
+   * while, and have missed their time, are released no more: all that has become due meanwhile would go out at once.
+   * Messages that wait for room keep their time, since room comes bit by bit, and other processes could not have used
+   * that time.
    */
   onRoom(): void {
     const { budget, mayBegin, isLate } = this.#options;

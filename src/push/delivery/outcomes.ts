@@ -3,7 +3,7 @@ import type { DeadDevice } from "../devices/remove-dead.ts";
 import type { Outcome } from "../providers/provider.ts";
 import type { ChunkCounts, DeliveryDevice } from "./chunk-repository.ts";
 
-/** Different reasons that are counted; the others are counted together. */
+/** Different reasons that are counted one by one; further ones are counted together. */
 const maxReasons = 20;
 
 export class Outcomes {
@@ -12,7 +12,7 @@ export class Outcomes {
   /** Ids of the devices whose message was accepted. */
   readonly sent: number[] = [];
   readonly dead: (DeadDevice & { readonly userId: string })[] = [];
-  /** Users whose devices were accepted or reported dead, and whether one was accepted. */
+  /** Users with an accepted or a dead device, and whether a device of theirs was accepted. */
   readonly users = new Map<string, boolean>();
   /** Devices that were reported dead, by reason. */
   readonly deaths = new Map<string, number>();
@@ -47,7 +47,7 @@ export class Outcomes {
     return this.counts.sent + this.counts.dead + this.counts.failed;
   }
 
-  /** The counts with these outcomes added. */
+  /** The sum of the counts and these outcomes. */
   addedTo({ sent, failed, dropped, dead, failures }: ChunkCounts): ChunkCounts {
     const { counts } = this;
     const reasons = new Map(failures);

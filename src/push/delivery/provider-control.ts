@@ -1,4 +1,4 @@
-/** What operators see of the push providers, and decide about them. */
+/** The push providers as operators see them, and the decisions that operators make about them. */
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
@@ -14,11 +14,11 @@ import { endPauses, wholeProvider } from "./provider-pauses.ts";
 
 interface ServiceStatus {
   readonly state: "OPEN" | "UNAVAILABLE" | "REFUSED" | "PROBING";
-  /** The response for which it is paused; null if it is open. */
+  /** The response for which the service is paused; null if the state is OPEN. */
   readonly reason: string | null;
-  /** Of the last change: ISO 8601, UTC, with milliseconds. */
+  /** When the state last changed: ISO 8601, UTC, with milliseconds. */
   readonly since: string;
-  /** Likewise; null if it is not paused. */
+  /** When the pause ends: ISO 8601, UTC, with milliseconds; null if there is no pause. */
   readonly pausedUntil: string | null;
 }
 
@@ -36,7 +36,10 @@ export interface ProviderStatus extends Omit<ServiceStatus, "since"> {
   };
 }
 
-/** All but `list` throw ServiceError `not_found` for a provider that is not in use. Each can be repeated. */
+/**
+ * The operations of operators on providers. Each but `list` throws ServiceError `not_found` for a provider that is not
+ * in use. Each can be repeated.
+ */
 export interface ProviderControl {
   /** The providers in use, in the order of the settings. */
   list(): Promise<ProviderStatus[]>;
@@ -72,7 +75,7 @@ export function createProviderControl({
 }: {
   readonly db: Database;
   readonly jobs: Pick<Jobs, "makeDue">;
-  /** Those in use. */
+  /** The providers in use. */
   readonly providers: readonly ProviderName[];
 }): ProviderControl {
   async function list(): Promise<ProviderStatus[]> {

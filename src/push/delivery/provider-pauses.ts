@@ -1,7 +1,7 @@
 /**
  * The pauses of a provider and of its services, shared by all processes through their rows in `provider_paces`. Times
- * are the database's, so that processes agree even if their clocks differ. Whatever ends a pause also makes the jobs
- * due that waited for it: nothing waits for a pause that is over.
+ * are the database's, so that processes agree even if their clocks differ. A statement that ends a pause also makes the
+ * jobs due that waited for it: no job waits for a pause that is over.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { confirmCommit } from "../../platform/database/confirm.ts";
@@ -10,17 +10,23 @@ import { names } from "../../platform/database/names.ts";
 import { nullable, number, oneOf, text } from "../../platform/database/readers.ts";
 import { computed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
-import { deliveryQueue, waitingForAnswer, waitingForProvider } from "../database.ts";
+import { deliveryQueue, waitingForProvider, waitingForResponse } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
-import { providerAnswers, providerStates } from "../schema.ts";
+import { providerResponses, providerStates } from "../schema.ts";
 import { causes, type Failure, type SharedState } from "./breaker.ts";
 import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts";
 
-/** The service of a provider that is one service, and the rate of every provider. */
+/** The name, in `provider_paces`, of a provider that is one service, and of the row with each provider's rate. */
 export const wholeProvider = "";
 
+/** Whether a row of `provider_paces` is that of the provider as a whole. @param pace the names of the row's columns */
+export const isWholeProvider = (
+  pace: { readonly provider: SQL; readonly service: SQL },
+  provider: unknown,
+): SQL => sql`${pace.provider} = ${provider} and ${pace.service} = ${sql.raw(`'${wholeProvider}'`)}`;
+
 const columns = names(providerStates);
-const answer = names(providerAnswers);
+const response = names(providerResponses);
 
 /** No pause lasts longer. A row with a longer one was written before the database's clock was set back. */
 const maxPause = sql`interval '1 hour'`;
@@ -41,14 +47,14 @@ const selectShared = prepared(
   ({ provider }) => sql`select ${shared} from ${providerStates} where ${columns.provider} = ${provider}`,
 );
 
-const answered = selection({
-  agoMs: computed(number, sql`greatest(0, extract(epoch from now() - ${answer.at}) * 1000)::float8`),
+const newestResponse = selection({
+  agoMs: computed(number, sql`greatest(0, extract(epoch from now() - ${response.at}) * 1000)::float8`),
 });
-const selectAnswered = prepared(
+const selectNewestResponse = prepared(
   ["provider"],
   ({ provider }) => sql`
-    select ${answered} from ${providerAnswers} where ${answer.provider} = ${provider}
-    order by ${answer.id} desc limit 1`,
+    select ${newestResponse} from ${providerResponses} where ${response.provider} = ${provider}
+    order by ${response.id} desc limit 1`,
 );
 
 /** Shortens a pause that is longer than the longest one. Called wherever a pause keeps a chunk from being sent. */
@@ -60,8 +66,8 @@ export async function shortenPause(db: Database, provider: ProviderName): Promis
 
 /**
  * Milliseconds until the first of the services is no longer paused. Until the transaction ends, no pause of them ends
- * elsewhere: a job that is enqueued in it is seen, and made due, by whoever ends a pause afterwards.
- * @param lock `write`: the transaction also writes the provider's row. Two that shared it could not
+ * elsewhere: the process that ends a pause afterwards sees a job that is enqueued in it, and makes the job due.
+ * @param lock `write`: the transaction also writes the provider's row. Two transactions that shared it could not
  */
 export async function lockPauses(
   tx: Database,
@@ -83,19 +89,19 @@ export async function lockPauses(
   return Math.min(...services.map((service) => byService.get(service) ?? 0));
 }
 
-/** Makes the jobs due that wait for a pause of the provider, or for an answer. */
+/** Makes the jobs due that wait for a pause of the provider, or for a response of it. */
 async function releaseWaiting(
   tx: Database,
   jobs: Pick<Jobs, "makeDue">,
   provider: ProviderName,
 ): Promise<void> {
-  for (const waits of [waitingForProvider, waitingForAnswer])
+  for (const waits of [waitingForProvider, waitingForResponse])
     await jobs.makeDue(tx, deliveryQueue(provider), waits);
 }
 
 /**
- * Ends the pauses of a provider, or of one of its services: what waits is tried at once, and the first messages show
- * whether the service works. @returns how many were paused
+ * Ends the pauses of a provider, or of one of its services: the jobs that wait are due at once, and their first
+ * messages show whether the service works. @returns how many were paused
  */
 export function endPauses(
   db: Database,
@@ -118,7 +124,7 @@ export function endPauses(
   });
 }
 
-/** The pause that a failure led to. */
+/** The pause to which a failure led. */
 interface Pause extends SharedState {
   /** Whether the service was not paused before. Only such a failure is logged. */
   readonly isNew: boolean;
@@ -140,7 +146,7 @@ export class ProviderPauses {
     this.#deps = dependencies;
   }
 
-  /** The states of the services that have a row. The others work. */
+  /** The states of the services that have a row. A service without a row works. */
   async load(): Promise<ReadonlyMap<string, SharedState>> {
     const { db, provider } = this.#deps;
     const found = await rows(db, shared, selectShared({ provider }));
@@ -149,17 +155,17 @@ export class ProviderPauses {
     );
   }
 
-  /** Milliseconds since the provider has answered any process about a user, as far as that is stored. */
-  async answeredAgoMs(): Promise<number> {
+  /** Milliseconds since the last response about a user, to any process, that is stored; infinite: there was none. */
+  async lastResponseAgoMs(): Promise<number> {
     const { db, provider } = this.#deps;
-    const [last] = await rows(db, answered, selectAnswered({ provider }));
+    const [last] = await rows(db, newestResponse, selectNewestResponse({ provider }));
     return last?.agoMs ?? Number.POSITIVE_INFINITY;
   }
 
   /**
-   * Pauses a service for all processes. One that fails is paused for longer with each failure in a row, though not for
-   * long on one user's account, and gets a lower rate afterwards. A message that fails during a pause was sent before it, so it only prolongs the pause, if
-   * the provider wants a longer one.
+   * Pauses a service for all processes. With each failure in a row a service is paused for longer, though not for long
+   * if only one user's messages fail, and gets a lower rate afterwards. A message that fails during a pause was sent
+   * before it, so it only prolongs the pause, if the provider wants a longer one.
    */
   record(service: string, { cause: why, afterMs, reason, isDoubtful }: Failure): Promise<Pause> {
     const { db, provider, rules, random } = this.#deps;
@@ -204,10 +210,10 @@ export class ProviderPauses {
     return this.#reopen(sql`${columns.service} = ${service} and ${isOver}`);
   }
 
-  /** The provider, which had answered nobody for a while, answers: what waits for that is tried at once. */
-  recordAnswer(): Promise<void> {
+  /** Records that the provider responds after a silence: the jobs that wait for that are due at once. */
+  recordResponse(): Promise<void> {
     const { db, jobs, provider } = this.#deps;
-    return jobs.makeDue(db, deliveryQueue(provider), waitingForAnswer);
+    return jobs.makeDue(db, deliveryQueue(provider), waitingForResponse);
   }
 
   /** Ends a refusal that a self-test shows to be over. @returns whether there was one */

@@ -17,7 +17,7 @@ import {
 import type { ProviderName } from "../provider-settings.ts";
 import { providerStates } from "../schema.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
-import { insertProviderState, wholeProvider } from "./provider-pauses.ts";
+import { insertProviderState, isWholeProvider, wholeProvider } from "./provider-pauses.ts";
 
 /** Messages that may be sent, evenly from `startMs` to `endMs` from now. */
 export interface Reservation {
@@ -29,7 +29,7 @@ export interface Reservation {
 const columns = names(providerStates);
 const p = names(providerStates, "p");
 
-/** No reservation reaches farther ahead. A row with more was written before the database's clock was set back. */
+/** The farthest end of a reservation. A row with a later end was written before the database's clock was set back. */
 const maxReservationAhead = sql`interval '60 seconds'`;
 
 interface Dependencies {
@@ -75,10 +75,10 @@ export class ProviderRateLimiter {
       endMs: computed(number, fromNow(p.nextAt)),
       lengthMs: computed(number, lengthMs),
     });
-    // The clock is read once the row is ours: what has passed during the wait for it is nobody's any more.
+    // The clock is read once the row is locked: the time that has passed during the wait for the lock is lost.
     const held = sql`
       select from ${providerStates}
-      where ${columns.provider} = ${provider} and ${columns.service} = ${wholeProvider} for update`;
+      where ${isWholeProvider(columns, provider)} for update`;
     const next = await this.#row(
       db,
       reserved,
@@ -88,7 +88,7 @@ export class ProviderRateLimiter {
             when ${p.nextAt} > t.at + ${maxReservationAhead} then t.at + make_interval(secs => ${lengthMs} / 1000)
             else greatest(${p.nextAt}, t.at) + make_interval(secs => ${lengthMs} / 1000) end
         from (select clock_timestamp() as at from (${held}) held) t
-        where ${p.provider} = ${provider} and ${p.service} = ${wholeProvider}
+        where ${isWholeProvider(p, provider)}
         returning ${reserved}`,
     );
     return { messages: next.messages, startMs: Math.max(0, next.endMs - next.lengthMs), endMs: next.endMs };
@@ -99,7 +99,7 @@ export class ProviderRateLimiter {
     const { db, provider, rules } = this.#deps;
     await db.execute(sql`
       update ${providerStates} set ${columns.share} = least(1, ${columns.share} + ${rules.shareStep}::real)
-      where ${columns.provider} = ${provider} and ${columns.service} = ${wholeProvider} and ${columns.share} < 1`);
+      where ${isWholeProvider(columns, provider)} and ${columns.share} < 1`);
   }
 
   /** The row that the statement returns. Inserts the provider's row if there is none yet. */

@@ -1,20 +1,20 @@
 /**
- * Judges by users whether tokens that a provider takes for somebody else's are their own fault or ours. Any user can
- * register any token, and one user any number of them; so each user counts once, and only most of many users show that
- * our project, topic or key is the wrong one.
+ * Judges whether it is the tokens' fault or ours that a provider takes tokens for somebody else's. Any user can
+ * register any token, and one user any number of them. So each user counts once, and our project, topic or key is
+ * judged the wrong one only if the tokens of most of many users are refused.
  */
 
 /** Users that the judgement looks back on. */
 const windowSize = 100;
-/** Fewer users than these show nothing. */
+/** Users that are needed for a judgement; fewer show nothing. */
 const leastUsers = 50;
 
 export class RefusalJudge {
-  /** Whether the user's last token was foreign; the user who was answered last is the last entry. */
+  /** Whether each user's last token was foreign, in the order of the responses. */
   readonly #users = new Map<string, boolean>();
   #foreign = 0;
 
-  /** Adds an answer. @returns whether most of the last users got `foreign` */
+  /** Adds a response. @returns whether the tokens of most of the last users were foreign */
   add(userId: string, isForeign: boolean): boolean {
     this.#remove(userId);
     this.#users.set(userId, isForeign);

@@ -1,6 +1,6 @@
 /**
- * The self-test of a provider: whether it accepts our credentials. One test at a time serves all who ask meanwhile,
- * since what makes one message ask makes many. No result is kept: credentials are put right, or taken away, at any time.
+ * The self-test of a provider: whether it accepts our credentials. A test that is running serves all callers, since
+ * many messages ask for one at the same time. No result is kept: credentials are put right, or taken away, at any time.
  */
 import type { Outcome, PushProvider } from "../providers/provider.ts";
 
@@ -12,7 +12,7 @@ export class SelfTest {
     this.#provider = provider;
   }
 
-  /** Its outcome; undefined if the provider has no self-test. */
+  /** Runs the test, or waits for the one that is running. @returns undefined if the provider has no self-test */
   async run(): Promise<Outcome | undefined> {
     this.#running ??= this.#provider.selfTest?.().finally(() => {
       this.#running = undefined;
@@ -21,9 +21,9 @@ export class SelfTest {
   }
 
   /**
-   * Checks a `refused` outcome of one message. If the provider accepts our credentials, only this message was refused, or
-   * all were until a moment ago: it is tried again as one that failed by itself. If the provider cannot be asked, nobody
-   * knows, and the message waits.
+   * Checks a `refused` outcome of one message. If the provider accepts our credentials, it has refused only this
+   * message, or all messages until a moment ago: the message is tried again as one that failed by itself. If the test
+   * itself fails, its outcome is that of the message, which waits.
    */
   async confirm(refused: Extract<Outcome, { kind: "refused" }>): Promise<Outcome> {
     const outcome = await this.run();
@@ -42,7 +42,7 @@ function isRefusal({ kind }: Outcome): boolean {
   return kind === "refused" || kind === "foreign";
 }
 
-/** The outcome as one of the service itself: its own message is no token of a user, so `foreign` is about us. */
+/** The outcome of a self-test, as one of the service: a self-test uses no user's token, so `foreign` is about us. */
 export function asServiceOutcome(outcome: Outcome): Outcome {
   return outcome.kind === "foreign" ? { kind: "refused", reason: outcome.reason } : outcome;
 }

@@ -15,15 +15,9 @@ import type { InFlightBudget } from "./in-flight-budget.ts";
 import { messageId } from "./message-id.ts";
 import { wholeProvider } from "./provider-pauses.ts";
 import type { ProviderRateLimiter, Reservation } from "./rate-limiter.ts";
+import type { SendabilityCheck, StopReason } from "./sendability-check.ts";
 import type { ServiceStates } from "./service-states.ts";
 import { Tally } from "./tally.ts";
-import type { Halt, Watch } from "./watch.ts";
-
-/**
- * Why a chunk was not sent to its end. `long`: it takes longer than `maxSendingMs`, so its results are stored in
- * between. `ending`: the process stops. `database`: the rate limiter could not reach the database.
- */
-type Stop = Halt | "long" | "ending" | "database";
 
 /** A chunk that is being sent. */
 export interface Sending {
@@ -32,14 +26,14 @@ export interface Sending {
    * Resolves when nothing is in flight any more. Undefined: whatever could be sent was sent, and errors and paused
    * services are why devices are left.
    */
-  readonly ended: Promise<Stop | undefined>;
+  readonly ended: Promise<StopReason | undefined>;
   /**
    * Gives up the devices that were not tried when the chunk's turn or the process ended, so that they need not wait for
-   * the answers that others have still to get. @returns their ids; empty if the sending goes on
+   * the responses that other devices' messages have still to get. @returns their ids; empty if the sending goes on
    */
   takeUntried(): readonly number[];
   /** Stops sending; messages in flight finish. The first reason counts. */
-  halt(why: Stop): void;
+  stop(reason: StopReason): void;
 }
 
 export interface SendDependencies {
@@ -48,13 +42,13 @@ export interface SendDependencies {
   readonly budget: InFlightBudget;
   readonly rateLimiter: ProviderRateLimiter;
   readonly states: ServiceStates;
-  readonly watch: Watch;
+  readonly check: SendabilityCheck;
   readonly rules: DeliveryRules;
   readonly logger: Logger;
   readonly metrics: DeliveryMetrics;
 }
 
-/** Messages of a chunk that have a span of their own: the others say the same, and a send to millions is one trace. */
+/** Messages of a chunk that have a span of their own. More would show the same, and a send to millions is one trace. */
 const maxTraced = 32;
 
 interface SendOptions {
@@ -73,18 +67,18 @@ export function startSending(
   const { stopping } = options;
   const sending = new ChunkSending(dependencies, chunk, content, devices, options);
   const { tally } = sending;
-  const halt = (why: Stop) => sending.halt(why);
-  const end = () => halt("ending");
+  const stop = (reason: StopReason) => sending.stop(reason);
+  const end = () => stop("ending");
   stopping.addEventListener("abort", end);
-  const { id, attempt } = chunk;
+  const { id, fence } = chunk;
   const confirm = (asOf: number) => sending.confirm(asOf);
-  const unwatch = dependencies.watch.add({ id, attempt, confirm, halt });
+  const uncheck = dependencies.check.add({ id, fence, confirm, stop });
   if (stopping.aborted) end();
   const ended = sending.run().finally(() => {
-    unwatch();
+    uncheck();
     stopping.removeEventListener("abort", end);
   });
-  return { tally, ended, takeUntried: () => sending.takeUntried(), halt };
+  return { tally, ended, takeUntried: () => sending.takeUntried(), stop };
 }
 
 class ChunkSending {
@@ -92,20 +86,20 @@ class ChunkSending {
   readonly #chunk: TakenChunk;
   readonly #flow: Flow;
   readonly #next: () => void;
-  /** Of the chunk's job, where that is traced. */
+  /** The span of the chunk's job, where that is traced. */
   readonly #span: Span | undefined = currentSpan();
-  readonly #halted = new AbortController();
+  readonly #stopped = new AbortController();
   readonly #deadline: number;
-  /** As of when the chunk is known to be sendable, by `performance.now()`. */
+  /** The newest moment as of which the chunk is known to be sendable, by `performance.now()`. */
   #confirmedAsOf: number;
-  /** As in `performance.now()`, by the device's place in the chunk. */
+  /** When each message was sent, by `performance.now()`; by the device's place in the chunk. */
   readonly #sentAt: number[] = [];
   readonly tally: Tally;
   /** The times of the chunk's messages from `first` up to `end`; undefined: there is no limit. */
   #times: Times | undefined;
   /** Messages that have a time by now. */
   #reserved = 0;
-  #stop: Stop | undefined;
+  #reason: StopReason | undefined;
 
   constructor(
     deps: SendDependencies,
@@ -123,7 +117,7 @@ class ChunkSending {
     const send = deps.provider.prepare(content);
     this.#flow = new Flow({
       budget: deps.budget,
-      isLast: chunk.comesLast,
+      isRetry: chunk.isRetry,
       mayBegin: () => performance.now() - this.#confirmedAsOf < deps.rules.maxUncheckedMs,
       isLate: (index) => performance.now() - this.#timeOf(index) > deps.rules.sliceMs,
       send: (index) => this.#sendOne(index, content.notificationId, send),
@@ -141,7 +135,7 @@ class ChunkSending {
     const { provider, states } = this.#deps;
     const { id = 0, token = "", service = wholeProvider } = this.tally.device(index) ?? {};
     if (!states.admits(service)) {
-      this.#haltIfPaused();
+      this.#stopIfPaused();
       return undefined;
     }
     if (this.#isNearlyStarted(index)) this.#offerNext();
@@ -152,7 +146,9 @@ class ChunkSending {
     return sent.then((outcome) => (outcome.kind === "refused" ? states.selfTest.confirm(outcome) : outcome));
   }
 
-  /** What begins a message may be the answer to another chunk's, so the parent is named. */
+  /**
+   * Sends within a span. Its parent is named, as the response to another chunk's message may be what begins this one.
+   */
   #traced(send: () => Promise<Outcome>): Promise<Outcome> {
     const { name } = this.#deps.provider;
     const attributes = { "messaging.system": name, "messaging.operation.type": "send" };
@@ -174,65 +170,65 @@ class ChunkSending {
     return isTimed && size - index - 1 <= provider.maxInFlight / 2;
   }
 
-  /** Lets the next chunk begin. While the provider is paused or probed, one after the other does. */
+  /** Lets the next chunk begin. While the provider is paused or probed, chunks begin one after the other. */
   #offerNext(): void {
-    if (this.#deps.states.state(wholeProvider) === "open") this.#next();
+    if (this.#deps.states.state(wholeProvider) === "working") this.#next();
   }
 
   #onOutcome(index: number, outcome: Outcome): void {
     const { service = wholeProvider, userId = "" } = this.tally.device(index) ?? {};
     this.tally.add(index, outcome);
     const at = this.#sentAt[index] ?? 0;
-    this.#deps.states.report(service, userId, outcome, { at, isRetry: this.#chunk.retries > 0 });
-    this.#haltIfPaused();
+    this.#deps.states.report(service, userId, outcome, { at, hasFailedBefore: this.#chunk.retries > 0 });
+    this.#stopIfPaused();
   }
 
   #onException(err: unknown): void {
     const { provider, logger, metrics } = this.#deps;
     metrics.senderExceptions.inc({ provider: provider.name });
-    // The message of the error may quote the token.
-    const error = err instanceof Error ? err.name : "unknown";
-    logger.error({ provider: provider.name, error }, "A sender has a defect: it threw an exception");
+    // The message of the error may quote the token, so the log gets its class alone.
+    const name = err instanceof Error ? err.name : "unknown";
+    logger.error({ provider: provider.name, err: name }, "A sender has a defect: it threw an exception");
   }
 
-  #haltIfPaused(): void {
+  #stopIfPaused(): void {
     const { provider, states } = this.#deps;
-    if (provider.serviceOf === undefined && states.state(wholeProvider) === "paused") this.halt("provider");
+    if (provider.serviceOf === undefined && states.state(wholeProvider) === "paused") this.stop("provider");
   }
 
-  /** The chunk is sendable, as a check has found that began then. What had to wait for it goes on. */
+  /** Notes that the chunk is sendable. Messages that had to wait for that begin. @param asOf when the check began */
   confirm(asOf: number): void {
     this.#confirmedAsOf = asOf;
     this.#flow.onRoom();
   }
 
   /** Stops sending; messages in flight finish. The first reason counts. */
-  halt(why: Stop): void {
-    this.#stop ??= why;
+  stop(reason: StopReason): void {
+    this.#reason ??= reason;
     this.#flow.stop();
-    this.#halted.abort();
-    // A job that comes too early, as the provider is paused, is refused.
+    this.#stopped.abort();
+    // A chunk whose job comes too early, as the provider is paused, is returned.
     this.#next();
   }
 
   takeUntried(): readonly number[] {
-    return this.#stop === "long" || this.#stop === "ending" ? this.tally.takeFrom(this.#flow.begun) : [];
+    return this.#reason === "long" || this.#reason === "ending" ? this.tally.takeFrom(this.#flow.begun) : [];
   }
 
-  async run(): Promise<Stop | undefined> {
+  async run(): Promise<StopReason | undefined> {
     const { states, logger } = this.#deps;
     try {
-      if (states.state(wholeProvider) === "open" || (await this.#probe())) {
+      if (states.state(wholeProvider) === "working" || (await this.#probe())) {
         await this.#release(this.tally.size);
       }
     } catch (err) {
       // Only the rate limiter uses the database here. The results are stored as soon as the database is back.
       logger.warn({ err, chunkId: this.#chunk.id }, "The rate limiter failed, so a chunk is queued again");
-      this.halt("database");
+      this.stop("database");
     }
     await this.#flow.idle();
     await states.stored();
-    return this.#stop;
+    return this.#reason;
   }
 
   /** Sends a few messages and waits for their outcomes. @returns whether the provider works again */
@@ -241,18 +237,19 @@ class ChunkSending {
     if (await states.passesSelfTest()) {
       await this.#release(Math.min(rules.probeMessages, this.tally.size));
       await this.#flow.idle();
-      if (states.state(wholeProvider) === "open") return true;
+      if (states.state(wholeProvider) === "working") return true;
     }
-    this.halt("provider");
+    this.stop("provider");
     return false;
   }
 
   /**
-   * What comes last, and waits for the room that it may have, keeps nobody else waiting. Only then: one chunk after the
-   * other reserves its messages, as what a chunk has reserved is time that no other one gets.
+   * Lets the next chunk begin if this one is a retry that waits for the room that retries may have. A chunk that waits
+   * for nothing keeps its turn: chunks reserve their messages one after the other, as the time that a chunk has
+   * reserved is time that no other chunk gets.
    */
   #yieldRoom(): void {
-    if (this.#chunk.comesLast && this.#flow.hasReleased) this.#offerNext();
+    if (this.#chunk.isRetry && this.#flow.hasReleased) this.#offerNext();
   }
 
   /** Releases the chunk's first `count` messages, within the rate limit. */
@@ -264,8 +261,8 @@ class ChunkSending {
       this.#yieldRoom();
       return;
     }
-    while (this.#flow.begun < count && this.#stop === undefined) {
-      if (performance.now() > this.#deadline) return this.halt("long");
+    while (this.#flow.begun < count && this.#reason === undefined) {
+      if (performance.now() > this.#deadline) return this.stop("long");
       const { acceptedAt } = this.#chunk.notification;
       await this.#spread(await rateLimiter.reserve(count - this.#flow.begun, acceptedAt));
       this.#yieldRoom();
@@ -275,9 +272,9 @@ class ChunkSending {
   }
 
   /**
-   * Releases the messages of a reservation evenly over its time. What has missed its time, as the process stood still or
-   * nobody could tell whether it may begin, loses what is left of the reservation: if each process made up for what it
-   * has missed, all of that would go out at once.
+   * Releases the messages of a reservation evenly over its time. A message may miss its time, as the process stood
+   * still or the chunk was not confirmed to be sendable. Then the rest of the reservation is lost: if each process made
+   * up for what it has missed, all of that would go out at once.
    */
   async #spread({ messages, startMs, endMs }: Reservation): Promise<void> {
     const first = this.#flow.begun;
@@ -285,9 +282,9 @@ class ChunkSending {
     const eachMs = (endMs - startMs) / messages;
     this.#times = { first, start, eachMs };
     this.#reserved = first + messages;
-    for (let released = 0; released < messages && this.#stop === undefined; ) {
+    for (let released = 0; released < messages && this.#reason === undefined; ) {
       const dueInMs = start + released * eachMs - performance.now();
-      if (dueInMs > 0) await pause(Math.max(dueInMs, this.#deps.rules.tickMs), this.#halted.signal);
+      if (dueInMs > 0) await pause(Math.max(dueInMs, this.#deps.rules.tickMs), this.#stopped.signal);
       const due = Math.floor((performance.now() - start) / eachMs) + 1;
       released = Math.max(released, Math.min(messages, due));
       if (!this.#flow.release(first + released)) return;

@@ -1,6 +1,6 @@
 /**
- * The states of a provider's services in this process: tells the breaker of each what its messages met, stores what
- * the breaker decides, for all processes, and takes over what others have stored.
+ * The states of a provider's services in this process: reports outcomes to the breaker of each service, stores the
+ * breaker's decisions for all processes, and adopts those that others have stored.
  */
 import { LRUCache } from "lru-cache";
 import type { Logger } from "../../platform/observability/logger.ts";
@@ -12,8 +12,8 @@ import { type ProviderPauses, wholeProvider } from "./provider-pauses.ts";
 import { asServiceOutcome, isPassed, SelfTest } from "./self-test.ts";
 
 /**
- * Services that are remembered. Clients name them, though only at hosts that are allowed. Of one that is forgotten the
- * row of failures begins anew; its pause, if it has one, is stored and is taken over with the next chunk.
+ * Services that are remembered. Clients name them, though only at hosts that are allowed. If a service is forgotten,
+ * its streak of failures begins anew; its pause, if it has one, is stored and is adopted with the next chunk.
  */
 const maxServices = 1_000;
 
@@ -25,9 +25,10 @@ interface Dependencies {
   readonly metrics: DeliveryMetrics;
 }
 
-/** The breaker of a service, and what of its decisions is being stored. */
+/** The breaker of a service. */
 interface Service {
   readonly breaker: Breaker;
+  /** Resolves when its decisions are stored; undefined: nothing is being stored. */
   storing: Promise<void> | undefined;
 }
 
@@ -35,8 +36,8 @@ export class ServiceStates {
   readonly #deps: Dependencies;
   readonly #services = new LRUCache<string, Service>({ max: maxServices });
   readonly selfTest: SelfTest;
-  /** What waits for an answer of the provider could not be told of one. */
-  #owesAnswer = false;
+  /** Whether the provider has responded, and the jobs that wait for that could not be made due. */
+  #hasUnstoredResponse = false;
 
   constructor(dependencies: Dependencies) {
     this.#deps = dependencies;
@@ -52,9 +53,9 @@ export class ServiceStates {
     return this.#of(service).breaker.admits(performance.now());
   }
 
-  /** Whether a failure of one of its messages is the message's own, as the service works. */
-  works(service: string): boolean {
-    return this.#of(service).breaker.works(performance.now());
+  /** Whether the service has shown lately that it works, so that a message's failure is the message's own. */
+  isHealthy(service: string): boolean {
+    return this.#of(service).breaker.isHealthy(performance.now());
   }
 
   /** Whether the service takes most users' tokens for somebody else's. */
@@ -62,7 +63,7 @@ export class ServiceStates {
     return this.#of(service).breaker.cause === "foreign";
   }
 
-  /** Whether the service refuses us, in one way or the other. */
+  /** Whether the service refuses our credentials, project or topic, or most users' tokens. */
   refuses(service: string): boolean {
     const { cause } = this.#of(service).breaker;
     return cause === "foreign" || cause === "refused";
@@ -73,13 +74,15 @@ export class ServiceStates {
     const known = this.#of(service);
     const { breaker } = known;
     const now = performance.now();
-    const wasQuiet = !breaker.works(now);
+    const wasQuiet = !breaker.isHealthy(now);
     const verdict = breaker.report(outcome, userId, now, sent);
-    const isNews = wasQuiet || (this.#owesAnswer && known.storing === undefined);
-    const isHeard = service === wholeProvider && isNews && breaker.works(now);
-    if (verdict === undefined && !isHeard) return;
+    const isNews = wasQuiet || (this.#hasUnstoredResponse && known.storing === undefined);
+    const isResponse = service === wholeProvider && isNews && breaker.isHealthy(now);
+    if (verdict === undefined && !isResponse) return;
     const store =
-      typeof verdict === "object" ? this.#pause(service, breaker, verdict) : this.#hear(service, verdict);
+      typeof verdict === "object"
+        ? this.#pause(service, breaker, verdict)
+        : this.#storeResponse(service, verdict);
     const storing = Promise.all([known.storing, store]).then(() => {
       if (known.storing === storing) known.storing = undefined;
     });
@@ -87,17 +90,20 @@ export class ServiceStates {
     this.#showPauses();
   }
 
-  /** Takes over the states that all processes share, before a chunk is sent. */
+  /** Adopts the states that all processes share, before a chunk is sent. */
   async load(): Promise<void> {
     const { pauses, provider } = this.#deps;
-    // It is not stored which of several services has answered.
+    // It is not stored which of several services has responded.
     const isWhole = provider.serviceOf === undefined;
-    const [shared, agoMs] = await Promise.all([pauses.load(), isWhole ? pauses.answeredAgoMs() : undefined]);
+    const [shared, agoMs] = await Promise.all([
+      pauses.load(),
+      isWhole ? pauses.lastResponseAgoMs() : undefined,
+    ]);
     const now = performance.now();
-    if (agoMs !== undefined) this.#of(wholeProvider).breaker.answeredOthers(now - agoMs);
+    if (agoMs !== undefined) this.#of(wholeProvider).breaker.respondedToOthers(now - agoMs);
     const others = [...this.#services.keys()].filter((service) => !shared.has(service));
-    for (const [service, state] of shared) this.#share(service, state, now);
-    for (const service of others) this.#share(service, { cause: undefined, pausedMs: 0, since: "" }, now);
+    for (const [service, state] of shared) this.#adopt(service, state, now);
+    for (const service of others) this.#adopt(service, { cause: undefined, pausedMs: 0, since: "" }, now);
     this.#showPauses();
   }
 
@@ -132,11 +138,11 @@ export class ServiceStates {
   }
 
   #reportSelfTest(outcome: Outcome): void {
-    const sent = { at: performance.now(), isRetry: false };
+    const sent = { at: performance.now(), hasFailedBefore: false };
     this.report(wholeProvider, "", asServiceOutcome(outcome), sent);
   }
 
-  /** Resolves when what was decided is stored, or could not be. */
+  /** Resolves when the decisions so far are stored, or could not be. */
   async stored(): Promise<void> {
     await Promise.all([...this.#services.values()].map(({ storing }) => storing));
   }
@@ -150,10 +156,10 @@ export class ServiceStates {
     return known;
   }
 
-  /** What this process has decided and not stored yet is newer than what is stored. */
-  #share(service: string, state: SharedState, now: number): void {
+  /** Adopts a stored state, unless this process has a newer one that is not stored yet. */
+  #adopt(service: string, state: SharedState, now: number): void {
     const { breaker, storing } = this.#of(service);
-    if (storing === undefined) breaker.share(state, now);
+    if (storing === undefined) breaker.adopt(state, now);
   }
 
   async #pause(service: string, breaker: Breaker, failure: Failure): Promise<void> {
@@ -161,10 +167,10 @@ export class ServiceStates {
     const { reason, cause } = failure;
     try {
       const { isNew, failures, ...shared } = await pauses.record(service, failure);
-      breaker.share(shared, performance.now());
+      breaker.adopt(shared, performance.now());
       if (!isNew) return;
       const pausedSeconds = Math.ceil(shared.pausedMs / 1000);
-      const fields = { provider: provider.name, ...named(service), reason, failures, pausedSeconds };
+      const fields = { provider: provider.name, ...originOf(service), reason, failures, pausedSeconds };
       if (cause === "unavailable") {
         logger.warn(fields, "The push provider fails, so sending to it is paused");
       } else {
@@ -178,23 +184,23 @@ export class ServiceStates {
     }
   }
 
-  /** The service answers: after a pause, or after it was not heard for a while. */
-  async #hear(service: string, verdict: "works" | undefined): Promise<void> {
+  /** Stores that the service has recovered, or else that it has responded after a silence. */
+  async #storeResponse(service: string, verdict: "recovered" | undefined): Promise<void> {
     const { pauses, provider, logger } = this.#deps;
     try {
       if (verdict === undefined) {
-        await pauses.recordAnswer();
-        this.#owesAnswer = false;
+        await pauses.recordResponse();
+        this.#hasUnstoredResponse = false;
       } else if (await pauses.recordSuccess(service)) this.#logRecovery(service);
     } catch (err) {
-      this.#owesAnswer ||= verdict === undefined;
+      this.#hasUnstoredResponse ||= verdict === undefined;
       logger.warn({ err, provider: provider.name }, "The end of a push provider's pause could not be stored");
     }
   }
 
   #logRecovery(service: string): void {
     const { provider, logger } = this.#deps;
-    logger.info({ provider: provider.name, ...named(service) }, "The push provider works again");
+    logger.info({ provider: provider.name, ...originOf(service) }, "The push provider works again");
   }
 
   #showPauses(): void {
@@ -205,6 +211,7 @@ export class ServiceStates {
   }
 }
 
-function named(service: string): { readonly service?: string } {
-  return service === wholeProvider ? {} : { service };
+/** The log field that names a service which is one of several; each of them is the origin of a Web Push service. */
+function originOf(service: string): { readonly origin?: string } {
+  return service === wholeProvider ? {} : { origin: service };
 }

@@ -1,49 +1,53 @@
 /**
- * Stores the results of a chunk. At its end in one transaction: the counts of its messages, the next state of the
- * devices that are left, and the end of its job. Before that, what has been answered so far. Only the worker that took
- * the chunk last can do so. It alone counts, and writes the counts as they are then, so that it does no harm if a
- * transaction is repeated whose commit was not seen: then nothing is new, and no user counts twice.
+ * Stores the results of a chunk. While messages wait for their responses: the outcomes so far. At the chunk's end, in
+ * one transaction: the counts of its messages, the next state of the devices that are left, and the end of its job.
+ * Only the worker that took the chunk last can do so. It alone counts, and writes the whole counts. So it does no harm
+ * to repeat a transaction whose commit was not seen: then nothing is new, and no user counts twice.
  */
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean } from "../../platform/database/readers.ts";
-import {
-  computed,
-  prepared,
-  type RowOf,
-  rowCount,
-  rows,
-  selection,
-} from "../../platform/database/statements.ts";
+import { computed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
 import { type Job, JobLostError, type Jobs } from "../../platform/messaging/jobs.ts";
 import {
   type DeliveryJob,
   deliveryQueue,
-  lastPriority,
-  waitingForAnswer,
+  retryPriority,
   waitingForProvider,
+  waitingForResponse,
 } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
-import { deliveryChunks, notifications } from "../schema.ts";
-import type { ChunkCounts, TakenChunk } from "./chunk-repository.ts";
-import { type Answers, recordAnswers, recordDead, type StopLimits, type StoppedAt } from "./dead-reports.ts";
+import { deliveryChunks } from "../schema.ts";
+import {
+  type ChunkCounts,
+  type SharedNotification,
+  shareNotification,
+  type TakenChunk,
+} from "./chunk-repository.ts";
+import {
+  type Responses,
+  recordDead,
+  recordResponses,
+  type StopLimits,
+  type StoppedAt,
+} from "./dead-reports.ts";
 import type { NextTry } from "./next-try.ts";
 import { lockPauses } from "./provider-pauses.ts";
 
 /** What is stored of a chunk, whether it ends or not. */
 interface StoredResult {
   readonly counts: ChunkCounts;
-  /** What the provider is judged by, and whom it reports dead; undefined: it is not to be believed. */
-  readonly answers: Answers | undefined;
+  /** The responses by which the provider is judged, and the users it reports dead; undefined: it is not believed. */
+  readonly responses: Responses | undefined;
 }
 
-/** What has been answered so far. */
+/** The outcomes of a chunk so far. */
 interface PartialResult extends StoredResult {
   /** The devices without a final outcome. */
   readonly open: readonly number[];
-  /** The devices that are sent to next, as a chunk of their own with this job; there may be none. */
+  /** The devices that were not tried, which become a chunk of their own with this job; there may be none. */
   readonly rest: { readonly devices: readonly number[]; readonly jobId: string };
 }
 
@@ -53,11 +57,11 @@ interface ChunkResult extends StoredResult {
   readonly tries: readonly NextTry[];
 }
 
-/** What has become of removals. */
+/** The state of removals after results were stored. */
 export interface Removals {
   /** Whether dead devices of the chunk are kept, as the removals of the provider are stopped. */
   readonly isHeld: boolean;
-  /** By what the removals were stopped, if this chunk did it. */
+  /** The users who were judged when the removals were stopped, if this chunk did it. */
   readonly stoppedAt: StoppedAt | undefined;
 }
 
@@ -72,14 +76,15 @@ export interface Settled extends Removals {
     | undefined;
 }
 
-interface Dependencies {
+/** Where the results of a provider's chunks are stored. */
+export interface ChunkStorage {
   readonly db: Database;
   readonly jobs: Pick<Jobs, "complete" | "enqueue">;
   readonly provider: ProviderName;
   readonly limits: StopLimits;
 }
 
-/** `SENDING`: messages have no answer yet. `PENDING`: the devices wait. `DONE`, `DEAD`: they do not. */
+/** `SENDING`: messages have no response yet. `PENDING`: the devices wait. `DONE`, `DEAD`: they do not. */
 type PartState = "SENDING" | "PENDING" | "DONE" | "DEAD";
 
 /** Devices that go on together, as a chunk. */
@@ -93,17 +98,17 @@ interface Part extends NextTry {
 const probedMs = 500;
 
 /**
- * Stores what has been answered so far. The devices without a final outcome stay in the chunk, with its job: if the
- * process dies, they alone are sent to again. The rest, which was not tried, waits for none of them.
+ * Stores the outcomes so far. The devices without a final outcome stay in the chunk, with its job: if the process dies,
+ * they alone are sent to again. The devices that were not tried wait for none of them.
  * @throws JobLostError if another worker has the chunk by now; then nothing is stored
  */
-export async function storeAnswers(
-  { db, jobs, provider, limits }: Dependencies,
+export async function storeOutcomes(
+  { db, jobs, provider, limits }: ChunkStorage,
   job: Job<DeliveryJob>,
   chunk: TakenChunk,
-  { counts, answers, open, rest }: PartialResult,
+  { counts, responses, open, rest }: PartialResult,
 ): Promise<Removals> {
-  const { retries, reason, comesLast: isLast } = chunk;
+  const { retries, reason, isRetry } = chunk;
   const kept: Part = {
     ...nothingLeft,
     state: "SENDING",
@@ -111,7 +116,7 @@ export async function storeAnswers(
     devices: open,
     retries,
     reason,
-    isLast,
+    isRetry,
   };
   const untried: Part = { ...kept, state: "PENDING", ...rest };
   return db.transaction(async (tx) => {
@@ -121,14 +126,14 @@ export async function storeAnswers(
       await jobs.enqueue(tx, deliveryQueue(provider), [{ id: rest.jobId, data, priority: job.priority }]);
     }
     const isNew = await writeChunk(tx, chunk, counts, kept, isToSplit ? rest.devices.length : 0);
-    return recordAll(tx, provider, { answers, isNew }, limits);
+    return recordAll(tx, provider, { responses, isNew }, limits);
   });
 }
 
-/** Whether the chunk has these devices still. It has not if the transaction is repeated and was committed before. */
+/** Whether the chunk still has these devices. Not if the transaction is repeated and was committed before. */
 async function hasDevices(
   tx: Database,
-  { id, attempt }: TakenChunk,
+  { id, fence }: TakenChunk,
   devices: readonly number[],
 ): Promise<boolean> {
   const chunk = names(deliveryChunks);
@@ -136,7 +141,7 @@ async function hasDevices(
     tx,
     sql`
       select 1 as one from ${deliveryChunks}
-      where ${chunk.id} = ${id}::bigint and ${chunk.attempt} = ${attempt}::int and ${chunk.state} = 'SENDING'
+      where ${chunk.id} = ${id}::bigint and ${chunk.fence} = ${fence}::int and ${chunk.state} = 'SENDING'
         and ${chunk.deviceIds} @> ${arrayLiteral(devices.map(String))}::bigint[]
       for update`,
   );
@@ -144,43 +149,47 @@ async function hasDevices(
 }
 
 /**
- * The chunk keeps what is tried next; what is tried at another time, or is given up, becomes a chunk of its own.
+ * Stores the last results, and ends the job. The chunk keeps the devices that are tried next; devices that are tried at
+ * another time, or are given up, become a chunk of their own.
  * @throws JobLostError if another worker has the chunk or its job by now; then nothing is stored
  */
 export async function settleChunk(
-  { db, jobs, provider, limits }: Dependencies,
+  { db, jobs, provider, limits }: ChunkStorage,
   job: Job<DeliveryJob>,
   chunk: TakenChunk,
-  { counts, answers, tries }: ChunkResult,
+  { counts, responses, tries }: ChunkResult,
 ): Promise<Settled> {
   const queue = deliveryQueue(provider);
   // Reports of dead devices are written to the provider's row: a lock that only shares it could not become their lock.
-  const lock = answers?.dead.length ? "write" : "share";
+  const lock = responses?.dead.length ? "write" : "share";
 
   async function enqueuePart(tx: Database, part: Part & { readonly chunkId: number }): Promise<void> {
-    const { chunkId, jobId, services, afterMs, isLast, endsWithAnswer } = part;
+    const { chunkId, jobId, services, afterMs, isRetry, endsWithResponse } = part;
     if (jobId === null) return;
     const isClosed = services.length > 0;
     const waitMs = isClosed ? Math.max(probedMs, await lockPauses(tx, provider, services, lock)) : afterMs;
-    const waits = isClosed ? waitingForProvider : endsWithAnswer && waitingForAnswer;
+    const waits = isClosed ? waitingForProvider : endsWithResponse && waitingForResponse;
     const data: DeliveryJob = { chunkId, ...waits };
-    const priority = isLast ? Math.min(job.priority, lastPriority) : job.priority;
+    const priority = isRetry ? Math.min(job.priority, retryPriority) : job.priority;
     await jobs.enqueue(tx, queue, [{ id: jobId, data, priority, startAfterSeconds: waitMs / 1000 }]);
   }
 
   return db.transaction(async (tx) => {
-    const notification = tries.length > 0 ? await lockNotification(tx, chunk.notification.id) : undefined;
+    const notification =
+      tries.length > 0
+        ? ((await shareNotification(tx, chunk.notification.id)) ?? missingNotification)
+        : undefined;
     const ended: Part = { ...nothingLeft, retries: chunk.retries, reason: chunk.reason };
     const [first = ended, ...others] = partsAfter(chunk, tries, notification);
     const parts: (Part & { readonly chunkId: number })[] = [{ chunkId: chunk.id, ...first }];
-    // Before the chunk is written: what is split off takes over since when it has failed.
+    // Before the chunk is written: a chunk that is split off takes over the moment of the first attempt.
     for (const part of others) parts.push({ chunkId: await splitChunk(tx, chunk, part), ...part });
     const moved = others.reduce((sum, { devices }) => sum + devices.length, 0);
     const isNew = await writeChunk(tx, chunk, counts, first, moved);
     for (const part of parts) await enqueuePart(tx, part);
     await jobs.complete(tx, queue, job);
     // Last, since all workers of a provider meet in its row if the removals are stopped.
-    const removals = await recordAll(tx, provider, { answers, isNew }, limits);
+    const removals = await recordAll(tx, provider, { responses, isNew }, limits);
     return {
       isOver: parts.every(({ state }) => state === "DONE" || state === "DEAD"),
       dropped: first.state === "DONE" ? first.devices.length : 0,
@@ -193,12 +202,12 @@ export async function settleChunk(
 async function recordAll(
   tx: Database,
   provider: ProviderName,
-  { answers, isNew }: { readonly answers: Answers | undefined; readonly isNew: boolean },
+  { responses, isNew }: { readonly responses: Responses | undefined; readonly isNew: boolean },
   limits: StopLimits,
 ): Promise<Removals> {
-  if (answers && isNew) await recordAnswers(tx, provider, answers);
-  return answers?.dead.length
-    ? recordDead(tx, provider, answers.dead, limits)
+  if (responses && isNew) await recordResponses(tx, provider, responses);
+  return responses?.dead.length
+    ? recordDead(tx, provider, responses.dead, limits)
     : { isHeld: false, stoppedAt: undefined };
 }
 
@@ -213,41 +222,24 @@ const nothingLeft: Part = {
   devices: [],
   afterMs: 0,
   services: [],
-  endsWithAnswer: false,
-  isLast: false,
+  endsWithResponse: false,
+  isRetry: false,
   retries: 0,
   reason: null,
   giveUp: false,
 };
 
-const notification = names(notifications);
-const lockedFields = {
-  state: notification.state,
-  isExpired: computed(boolean, sql`${notification.expiresAt} <= now()`),
-};
-const locked = selection(lockedFields);
-type LockedNotification = RowOf<typeof lockedFields>;
-
-const selectLocked = prepared(
-  ["id"],
-  ({ id }) => sql`select ${locked} from ${notifications} where ${notification.id} = ${id}::uuid for share`,
-);
-
-/** Keeps the notification from being paused, resumed or cancelled until the transaction ends. */
-async function lockNotification(tx: Database, id: string): Promise<LockedNotification> {
-  const [row] = await rows(tx, locked, selectLocked({ id }));
-  // A chunk whose notification is missing is treated as cancelled.
-  return row ?? { state: "CANCELLED", isExpired: true };
-}
+/** A chunk whose notification is missing is treated as if it was cancelled. */
+const missingNotification: SharedNotification = { state: "CANCELLED", isExpired: true };
 
 /** What becomes of the devices that are left. One part if the notification has ended. */
 function partsAfter(
-  { comesLast }: TakenChunk,
+  { isRetry }: TakenChunk,
   triesLeft: readonly NextTry[],
-  notification: LockedNotification | undefined,
+  notification: SharedNotification | undefined,
 ): Part[] {
   if (triesLeft.length === 0 || !notification) return [];
-  const tries = triesLeft.map((next) => ({ ...next, isLast: comesLast || next.isLast }));
+  const tries = triesLeft.map((next) => ({ ...next, isRetry: isRetry || next.isRetry }));
   if (notification.state === "CANCELLED" || notification.isExpired)
     return [{ ...nothingLeft, devices: tries.flatMap((next) => next.devices) }];
   if (notification.state === "PAUSED") return parked(tries);
@@ -258,13 +250,16 @@ function partsAfter(
   );
 }
 
-/** What waits until the notification is resumed: what was not tried, and apart from it what comes last. */
+/**
+ * The parts that wait until the notification is resumed: the devices that were not tried, and apart from them the
+ * retries.
+ */
 function parked(tries: readonly NextTry[]): Part[] {
-  const kinds = Map.groupBy(tries, ({ isLast }) => isLast);
-  return [...kinds].map(([isLast, some]) => ({
+  const kinds = Map.groupBy(tries, ({ isRetry }) => isRetry);
+  return [...kinds].map(([isRetry, some]) => ({
     ...nothingLeft,
     state: "PENDING",
-    isLast,
+    isRetry,
     devices: some.flatMap((next) => next.devices),
     reason: some.findLast((next) => next.reason !== null)?.reason ?? null,
   }));
@@ -272,7 +267,7 @@ function parked(tries: readonly NextTry[]): Part[] {
 
 const writeParameters = [
   "id",
-  "attempt",
+  "fence",
   "state",
   "left",
   "moved",
@@ -285,14 +280,14 @@ const writeParameters = [
   "startsAnew",
   "jobId",
   "failures",
-  "comesLast",
+  "isRetry",
 ] as const;
 
 const c = names(deliveryChunks, "c");
 /** The chunk as it was before it is written. */
 const b = names(deliveryChunks, "b");
 const written = selection({
-  hasNewAnswers: computed(boolean, sql`(${c.sent}, ${c.failed}) <> (${b.sent}, ${b.failed})`),
+  hasNewOutcomes: computed(boolean, sql`(${c.sent}, ${c.failed}) <> (${b.sent}, ${b.failed})`),
 });
 
 const updateChunk = prepared(writeParameters, (parameter) => {
@@ -304,13 +299,13 @@ const updateChunk = prepared(writeParameters, (parameter) => {
       ${chunk.failed} = ${parameter.failed}::int, ${chunk.dropped} = ${parameter.dropped}::int,
       ${chunk.dead} = ${parameter.dead}::int, ${chunk.failures} = ${parameter.failures}::jsonb,
       ${chunk.retries} = ${parameter.retries}::int, ${chunk.reason} = ${parameter.reason}::text,
-      ${chunk.jobId} = ${parameter.jobId}::uuid, ${chunk.comesLast} = ${parameter.comesLast}::boolean,
+      ${chunk.jobId} = ${parameter.jobId}::uuid, ${chunk.isRetry} = ${parameter.isRetry}::boolean,
       ${chunk.firstAttemptAt} = case when ${parameter.startsAnew}::boolean then null
         else ${c.firstAttemptAt} end,
       ${chunk.updatedAt} = now()
     from (
       select ${chunk.id}, ${chunk.sent}, ${chunk.failed} from ${deliveryChunks}
-      where ${chunk.id} = ${parameter.id}::bigint and ${chunk.attempt} = ${parameter.attempt}::int
+      where ${chunk.id} = ${parameter.id}::bigint and ${chunk.fence} = ${parameter.fence}::int
         and ${chunk.state} = 'SENDING'
       for update
     ) b
@@ -318,15 +313,16 @@ const updateChunk = prepared(writeParameters, (parameter) => {
     returning ${written}`;
 });
 
-/** Whether the time in which the devices failed begins anew: they wait, and not because of their own failures. */
+/** Whether the time in which the devices fail begins anew, as they wait for something else than their own next try. */
 function startsAnew({ state, jobId, services }: Part): boolean {
   return (state === "PENDING" && jobId === null) || services.length > 0;
 }
 
 /**
  * Writes the chunk with the devices that it keeps.
- * @param moved how many were split off, which it no longer counts
- * @returns whether messages were answered since it was written last: not if the transaction is repeated and was committed before
+ * @param moved how many devices were split off, which it no longer counts
+ * @returns whether messages have got a final outcome since it was written last. None has if the transaction is repeated
+ *   and was committed before
  */
 async function writeChunk(
   tx: Database,
@@ -341,7 +337,7 @@ async function writeChunk(
     written,
     updateChunk({
       id: chunk.id,
-      attempt: chunk.attempt,
+      fence: chunk.fence,
       state: kept.state,
       left: arrayLiteral(isDropped ? [] : kept.devices.map(String)),
       moved,
@@ -353,12 +349,12 @@ async function writeChunk(
       reason: kept.reason,
       startsAnew: startsAnew(kept),
       jobId: kept.jobId,
-      comesLast: kept.isLast,
+      isRetry: kept.isRetry,
       failures: JSON.stringify(Object.fromEntries(failures)),
     }),
   );
   if (!found) throw new JobLostError(`another worker has taken chunk ${chunk.id}`);
-  return found.hasNewAnswers;
+  return found.hasNewOutcomes;
 }
 
 const madeChunk = selection({ id: names(deliveryChunks).id });
@@ -373,12 +369,12 @@ async function splitChunk(tx: Database, { id }: TakenChunk, part: Part): Promise
     sql`
       insert into ${deliveryChunks} (${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${chunk.state},
         ${chunk.deviceIds}, ${chunk.planned}, ${chunk.sent}, ${chunk.failed}, ${chunk.dropped}, ${chunk.dead},
-        ${chunk.attempt}, ${chunk.retries}, ${chunk.firstAttemptAt}, ${chunk.reason}, ${chunk.jobId}, ${chunk.comesLast},
+        ${chunk.fence}, ${chunk.retries}, ${chunk.firstAttemptAt}, ${chunk.reason}, ${chunk.jobId}, ${chunk.isRetry},
         ${chunk.updatedAt})
       select ${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${part.state}, ${ids}::bigint[],
         ${part.devices.length}::int, 0, 0, 0, 0, 0, ${part.retries}::int,
         case when ${startsAnew(part)}::boolean then null else ${chunk.firstAttemptAt} end, ${part.reason}::text, ${part.jobId}::uuid,
-        ${part.isLast}::boolean, now()
+        ${part.isRetry}::boolean, now()
       from ${deliveryChunks} where ${chunk.id} = ${id}::bigint
       returning ${madeChunk}`,
   );

@@ -1,9 +1,14 @@
-/** The messages of a chunk while it is sent: which devices are left, and why, and the outcomes that are to be stored. */
+/**
+ * The messages of a chunk while it is sent: which devices are left, and why, and the outcomes that are to be stored.
+ */
 import type { Outcome } from "../providers/provider.ts";
 import type { DeliveryDevice } from "./chunk-repository.ts";
 import { Outcomes } from "./outcomes.ts";
 
-/** What an outcome leaves behind. `tried`: the device is left, and its service may be the cause. `own`: it is not. */
+/**
+ * What an outcome leaves behind. `tried`: the device is left, and its service may be the cause. `own`: the service is
+ * not.
+ */
 type Mark = "untried" | "tried" | "own" | "foreign" | "refused";
 
 /** A device without a final outcome. */
@@ -12,15 +17,15 @@ interface OpenDevice {
   mark: Mark;
   /** The wait that the provider wants, in milliseconds. */
   afterMs: number;
-  /** Why it was refused as somebody else's. */
+  /** Why its token was taken for somebody else's. */
   reason: string;
 }
 
-/** What is known of a service when the sending has ended. */
+/** The verdicts on services when the sending has ended. */
 interface ServiceVerdicts {
-  /** The service has shown that it works, so what it failed to do is the message's own failure. */
-  works(service: string): boolean;
-  /** The service takes most users' tokens for somebody else's. */
+  /** Whether the service has shown lately that it works, so that a message's failure is the message's own. */
+  isHealthy(service: string): boolean;
+  /** Whether the service takes most users' tokens for somebody else's. */
   isForeign(service: string): boolean;
 }
 
@@ -45,14 +50,14 @@ export interface Left {
 }
 
 export class Tally {
-  /** By the device's place in the chunk; undefined: it has a final outcome, and is no longer needed. */
+  /** The devices by their places in the chunk; undefined: the device has a final outcome, and is no longer needed. */
   readonly #open: (OpenDevice | undefined)[];
   #fresh = new Outcomes();
   #retries = 0;
   #final = 0;
   /** Services that the chunk's messages go to. */
   readonly services: ReadonlySet<string>;
-  /** The last error for which devices are left, if there was one. */
+  /** The last error for which devices are left; undefined: there was none. */
   reason: string | undefined;
 
   constructor(devices: readonly DeliveryDevice[]) {
@@ -121,8 +126,8 @@ export class Tally {
     return taken;
   }
 
-  /** Decides what the services' states leave open: foreign tokens, and whose failures the retries are. Call it once. */
-  conclude({ works, isForeign }: ServiceVerdicts): Left {
+  /** Decides by the services' states about foreign tokens, and whether retries are the messages' own. Call it once. */
+  conclude({ isHealthy, isForeign }: ServiceVerdicts): Left {
     for (const [index, open] of this.#open.entries()) {
       if (open?.mark !== "foreign") continue;
       const { device, reason } = open;
@@ -140,7 +145,7 @@ export class Tally {
       left.filter(is).map(({ device: { id, service }, afterMs }) => ({ id, service, afterMs }));
     const untried = where(({ mark }) => mark === "untried");
     const isOwn = ({ mark, device }: OpenDevice) =>
-      mark === "own" || (mark === "tried" && works(device.service));
+      mark === "own" || (mark === "tried" && isHealthy(device.service));
     return {
       waiting: [...untried, ...where(({ mark }) => mark === "refused")],
       untried: untried.length,

@@ -1,6 +1,6 @@
 /**
- * A hash of a user's id, of 32 bits: small enough to keep a thousand beside each other, and many users share it, so that
- * it tells nobody who they were. FNV-1a with the finalizer of MurmurHash3.
+ * A hash of a user's id, of 32 bits: small enough to keep a thousand of them in a row. Many users share a hash, so it
+ * identifies nobody. FNV-1a with the finalizer of MurmurHash3.
  */
 export function userHash(userId: string): number {
   let hash = 0x811c9dc5;

@@ -20,8 +20,8 @@ export const readerOf = (userId: string): SQL => sql`
 export const myNumber: SQL = sql`(select my_number from reader)`;
 
 /**
- * An item of a `from` list: the reader's entries without those that were recalled. The block comes from a subquery, as
- * only then the index gives the entries in order. The bit is compared by `<>`, as the planner takes `= 1` to be rare.
+ * The reader's entries without those that were recalled, for `from`. The block comes from a subquery, as only then the
+ * index gives the entries in order. `<>` is used because the planner takes `= 1` for something rare.
  */
 export const myEntries: SQL = sql`
   ${historyBlocks} where ${block.userBlock} = (select my_block from reader)

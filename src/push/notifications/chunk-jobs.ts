@@ -6,7 +6,7 @@
  */
 import type { Database } from "../../platform/database/database.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
-import { type DeliveryJob, deliveryQueue, lastPriority } from "../database.ts";
+import { type DeliveryJob, deliveryQueue, retryPriority } from "../database.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
 
 /** A chunk that is to be sent. */
@@ -16,7 +16,7 @@ export interface WaitingChunk {
   /** The job that the chunk's row names. */
   readonly jobId: string;
   /** Its devices were tried before; if not given, they were not. */
-  readonly comesLast?: boolean;
+  readonly isRetry?: boolean;
 }
 
 /** The number of the last chunk with a priority of its own: later chunks have the same one. */
@@ -36,10 +36,10 @@ export async function enqueueChunks(
   { first, isTest }: { readonly first: number; readonly isTest: boolean },
 ): Promise<void> {
   const byProvider = new Map<ProviderName, { id: string; data: DeliveryJob; priority: number }[]>();
-  for (const [index, { id, provider, jobId, comesLast }] of chunks.entries()) {
+  for (const [index, { id, provider, jobId, isRetry }] of chunks.entries()) {
     const list = byProvider.get(provider) ?? [];
     const place = Math.min(first + index + 1, lastTurn);
-    const priority = comesLast ? lastPriority - (isTest ? 0 : place) : isTest ? 1 : -place;
+    const priority = isRetry ? retryPriority - (isTest ? 0 : place) : isTest ? 1 : -place;
     list.push({ id: jobId, data: { chunkId: id }, priority });
     byProvider.set(provider, list);
   }

@@ -59,7 +59,7 @@ async function endChunk(
     sql`
       update ${deliveryChunks}
       set ${chunk.state} = ${fate}, ${fate === "DONE" ? dropped : sql`${chunk.reason} = ${reason}`},
-        ${chunk.jobId} = null, ${chunk.attempt} = ${chunk.attempt} + 1, ${chunk.comesLast} = true,
+        ${chunk.jobId} = null, ${chunk.fence} = ${chunk.fence} + 1, ${chunk.isRetry} = true,
         ${chunk.updatedAt} = now()
       where ${chunk.id} = ${chunkId}::bigint and ${chunk.jobId} = ${jobId}::uuid
       returning 1 as one`,

@@ -40,7 +40,7 @@ export function dropChunks(
       )
       update ${deliveryChunks}
       set ${chunk.state} = 'DONE', ${chunk.dropped} = ${chunk.dropped} + cardinality(${chunk.deviceIds}),
-        ${chunk.deviceIds} = '{}', ${chunk.jobId} = null, ${chunk.attempt} = ${chunk.attempt} + 1,
+        ${chunk.deviceIds} = '{}', ${chunk.jobId} = null, ${chunk.fence} = ${chunk.fence} + 1,
         ${chunk.updatedAt} = now()
       from chosen where ${chunk.id} = chosen_id
       returning 1 as one`,
@@ -54,7 +54,7 @@ const released = selection({
   id: chunk.id,
   provider: computed(oneOf(providerNames), chunk.provider),
   jobId: computed(text, sql`${chunk.jobId}::text`),
-  comesLast: chunk.comesLast,
+  isRetry: chunk.isRetry,
 });
 
 /** Gives the next parked chunks a job, in the order in which they were planned. @returns how many */

@@ -91,7 +91,7 @@ export async function planRange(
       made as (
         insert into ${deliveryChunks} (${chunk.notificationId}, ${chunk.provider}, ${chunk.utcOffset}, ${chunk.state},
           ${chunk.deviceIds}, ${chunk.planned}, ${chunk.sent}, ${chunk.failed}, ${chunk.dropped}, ${chunk.dead},
-          ${chunk.attempt}, ${chunk.retries}, ${chunk.jobId}, ${chunk.updatedAt})
+          ${chunk.fence}, ${chunk.retries}, ${chunk.jobId}, ${chunk.updatedAt})
         select ${notificationId}, ${provider}, ${utcOffset}, 'PENDING', piece, cardinality(piece), 0, 0, 0, 0, 0, 0,
           gen_random_uuid(), ${now}
         from (

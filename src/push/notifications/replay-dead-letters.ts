@@ -43,7 +43,7 @@ export async function reopenDeadLetters(
       with reopened as (
         update ${deliveryChunks} c
         set ${chunk.state} = 'PENDING', ${chunk.jobId} = null, ${chunk.retries} = 0, ${chunk.firstAttemptAt} = null,
-          ${chunk.reason} = null, ${chunk.comesLast} = true, ${chunk.updatedAt} = ${now}
+          ${chunk.reason} = null, ${chunk.isRetry} = true, ${chunk.updatedAt} = ${now}
         from ${notifications} n
         where ${c.id} = any(${arrayLiteral(ids)}::bigint[]) and ${c.state} = 'DEAD'
           and ${n.id} = ${c.notificationId} and ${n.state} <> 'CANCELLED' and ${n.recalledAt} is null

@@ -16,8 +16,8 @@ export const quotaMs = 60_000;
 const maxRetryAfterMs = 3_600_000;
 
 /**
- * The result; none if a 4xx did not arrive whole. What is wrong with a request is in the body, and no token is removed
- * and no provider paused for half of an answer. Success and overload are in the status alone.
+ * The result, or no response if a 4xx response did not arrive whole. The body says what is wrong with a request, and
+ * half of it must neither remove a token nor pause a provider. Success and overload are in the status alone.
  */
 export function whole(result: ExchangeResult): ExchangeResult {
   if (!result.responded || result.isComplete) return result;
@@ -49,7 +49,7 @@ export function codeIn(value: unknown): string | undefined {
   return typeof value === "string" && /^[A-Za-z][A-Za-z_]{0,63}$/.test(value) ? value : undefined;
 }
 
-/** As in "404 UNREGISTERED". */
+/** The reason of an outcome, such as "404 UNREGISTERED". */
 export function reasonOf(status: number, code?: string): string {
   return code === undefined ? String(status) : `${status} ${code}`;
 }
@@ -64,7 +64,7 @@ export function retryAfterMs(response: ProviderResponse, clock: Clock): number |
 
 /**
  * The outcome of a 5xx response: a retry of this message. Large providers return a few of these while they work;
- * delivery treats a row of them as an unavailable provider.
+ * delivery treats a streak of them as an unavailable provider.
  */
 export function serverFailureOutcome(response: ProviderResponse, clock: Clock, code?: string): Outcome {
   const afterMs = retryAfterMs(response, clock) ?? retryMs;
@@ -75,5 +75,5 @@ export function serverFailureOutcome(response: ProviderResponse, clock: Clock, c
 export function noResponseOutcome({ cause, reason }: NoResponse): Outcome {
   if (cause === "unreachable") return { kind: "unavailable", reason };
   if (cause === "aborted") return { kind: "retry", afterMs: retryMs, reason };
-  return { kind: "retry", isUnanswered: true, afterMs: retryMs, reason };
+  return { kind: "retry", hasNoResponse: true, afterMs: retryMs, reason };
 }

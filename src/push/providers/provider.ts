@@ -7,7 +7,7 @@ import type { ProviderName } from "../provider-settings.ts";
 
 /** The content that every device of a notification shows. */
 export interface NotificationContent {
-  /** UUID of the notification; on the device, a repeat replaces a message with the same one. */
+  /** UUID of the notification. On the device, a message replaces an earlier one with the same UUID. */
   readonly notificationId: string;
   readonly title: string;
   readonly message: string;
@@ -46,31 +46,33 @@ export type Outcome =
   | { readonly kind: "foreign"; readonly reason: string }
   /**
    * The message may succeed later. `afterMs`: the wait that the provider wants. `isOwn`: the failure is about this
-   * message or device alone, and says nothing about the provider. `isUnanswered`: nothing came back, so only what the
-   * provider does with other messages shows whose failure it is.
+   * message or device alone, and says nothing about the provider. `hasNoResponse`: no response came, so only the
+   * outcomes of other messages show whether the message or the provider failed.
    */
   | {
       readonly kind: "retry";
       readonly afterMs?: number;
       readonly isOwn?: true;
-      readonly isUnanswered?: true;
+      readonly hasNoResponse?: true;
       readonly reason: string;
     }
-  /** The provider is unreachable, overloaded or over quota: send nothing to it for `afterMs`, the wait that it wants. */
+  /**
+   * The provider is unreachable, overloaded or over quota: send nothing to it for `afterMs`, the wait that it wants.
+   */
   | { readonly kind: "unavailable"; readonly afterMs?: number; readonly reason: string }
   /** The provider refuses our credentials, project or topic: stop, alert the operator, remove nothing. */
   | { readonly kind: "refused"; readonly reason: string };
 
 /**
- * Sends the same content to a device. Every failure is an outcome; what it throws is a defect. Made once for each chunk, so that the parts that its messages share are built
- * once.
+ * Sends the same content to a device. Every failure is an outcome; an exception is a defect. It is made once for each
+ * chunk, so that the parts that the chunk's messages share are built once.
  */
 export type Send = (recipient: Recipient) => Promise<Outcome>;
 
-/** A token as it is kept. */
+/** A token as it is stored. */
 export interface KeptToken {
   readonly token: string;
-  /** The same in every spelling of the token. */
+  /** The device as its provider knows it: the same in every spelling of the token. */
   readonly identity: string;
 }
 
@@ -87,16 +89,16 @@ export interface PushProvider {
   /** Checks the syntax of a token. @returns what is wrong with it, in words; undefined if nothing is */
   tokenProblem(token: string): string | undefined;
   /**
-   * How a token without a problem is kept, if not as its app has written it, and what the provider knows the device by:
-   * two tokens with the same identity are the same device.
+   * The form in which a token without a problem is stored, if it is not stored as the app has written it. Two tokens
+   * with the same identity are the same device.
    */
   deviceOf?(token: string): KeptToken;
   /**
-   * Asks whether the provider accepts our credentials, without sending anything to a device. `refused` if it does not;
-   * a final outcome if it does.
+   * Checks whether the provider accepts our credentials, without sending anything to a device.
+   * @returns `refused` if it does not, a final outcome if it does
    */
   selfTest?(): Promise<Outcome>;
-  /** Prepares to send. */
+  /** Prepares the sending of a content to the devices of a chunk. */
   prepare(content: NotificationContent): Send;
   /** Lets messages in flight finish, then closes its connections. */
   close(): Promise<void>;

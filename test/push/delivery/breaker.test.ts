@@ -13,7 +13,7 @@ const rules = {
 };
 const sent: Outcome = { kind: "sent" };
 const retry: Outcome = { kind: "retry", reason: "503" };
-const silent: Outcome = { kind: "retry", isUnanswered: true, reason: "response timeout" };
+const silent: Outcome = { kind: "retry", hasNoResponse: true, reason: "response timeout" };
 const own: Outcome = { kind: "retry", isOwn: true, reason: "429" };
 const away: Outcome = { kind: "unavailable", afterMs: 7_000, reason: "429" };
 const refused: Outcome = { kind: "refused", reason: "401" };
@@ -21,8 +21,12 @@ const foreign: Outcome = { kind: "foreign", reason: "403" };
 const failed: Outcome = { kind: "failed", reason: "400" };
 
 /** Reports outcomes at one moment, each of another user. @returns the last verdict */
-function reported(breaker: Breaker, outcomes: readonly Outcome[], now = 0): Failure | "works" | undefined {
-  const first = { at: now, isRetry: false };
+function reported(
+  breaker: Breaker,
+  outcomes: readonly Outcome[],
+  now = 0,
+): Failure | "recovered" | undefined {
+  const first = { at: now, hasFailedBefore: false };
   return outcomes.map((outcome, index) => breaker.report(outcome, `user-${index}`, now, first)).at(-1);
 }
 
@@ -37,14 +41,14 @@ function seeded(): () => number {
   };
 }
 
-function failureOf(verdict: Failure | "works" | undefined): Failure {
+function failureOf(verdict: Failure | "recovered" | undefined): Failure {
   if (typeof verdict !== "object") throw new Error(`no failure, but ${verdict}`);
   return verdict;
 }
 
 function probing(cause: Cause): Breaker {
   const breaker = new Breaker(rules);
-  breaker.share({ cause, pausedMs: 0, since: "1" }, 0);
+  breaker.adopt({ cause, pausedMs: 0, since: "1" }, 0);
   return breaker;
 }
 
@@ -70,7 +74,7 @@ describe("a service that is open", () => {
   ])("%s", (_, outcomes, verdict) => {
     const breaker = new Breaker(rules);
     expect(reported(breaker, outcomes)).toEqual(verdict);
-    expect(breaker.state(0)).toBe(verdict ? "paused" : "open");
+    expect(breaker.state(0)).toBe(verdict ? "paused" : "working");
     expect(breaker.admits(0)).toBe(verdict === undefined);
   });
 
@@ -78,8 +82,8 @@ describe("a service that is open", () => {
     const breaker = new Breaker(rules);
     reported(breaker, [sent], 10);
     const quiet = [
-      { at: 9, isRetry: false },
-      { at: 10, isRetry: true },
+      { at: 9, hasFailedBefore: false },
+      { at: 10, hasFailedBefore: true },
     ];
     for (const about of quiet) {
       const verdicts = Array.from({ length: 5 }, (_, index) => breaker.report(silent, `${index}`, 11, about));
@@ -102,7 +106,7 @@ describe("a service that is open", () => {
     ["whose messages fail", retry, ["bob"]],
   ])("is not for one user alone %s", (_, outcome, others) => {
     const breaker = new Breaker(rules);
-    const report = (user: string) => breaker.report(outcome, user, 0, { at: 0, isRetry: false });
+    const report = (user: string) => breaker.report(outcome, user, 0, { at: 0, hasFailedBefore: false });
     expect(new Set(Array.from({ length: 50 }, () => report("ann")))).toEqual(new Set([undefined]));
     const verdicts = others.map(report);
     expect(verdicts.pop()).toMatchObject({ cause: "unavailable" });
@@ -117,7 +121,7 @@ describe("a service that is open", () => {
     for (let index = 0; index < 20_000 && verdict === undefined; index += 1) {
       const at = index / 16;
       const outcome = random() < failing ? retry : sent;
-      verdict = breaker.report(outcome, `user-${index}`, at + 50, { at, isRetry: false });
+      verdict = breaker.report(outcome, `user-${index}`, at + 50, { at, hasFailedBefore: false });
     }
     expect(verdict).toMatchObject({ cause: "unavailable" });
   });
@@ -133,7 +137,7 @@ describe("a service that is open", () => {
       };
     }).toSorted((a, b) => a.now - b.now);
     const verdicts = ends.map(({ at, now, outcome }, index) =>
-      breaker.report(outcome, `user-${index}`, now, { at, isRetry: false }),
+      breaker.report(outcome, `user-${index}`, now, { at, hasFailedBefore: false }),
     );
     expect(verdicts.every((verdict) => verdict === undefined)).toBe(true);
   });
@@ -141,21 +145,22 @@ describe("a service that is open", () => {
   test("is when the messages time out that were in flight as it fell silent", () => {
     const breaker = new Breaker({ ...rules, retriesInARow: 20 });
     // 800 are in flight at a time. It falls silent at 1,000 ms.
-    for (let at = 0; at <= 950; at += 1 / 16) breaker.report(sent, `${at}`, at + 50, { at, isRetry: false });
+    for (let at = 0; at <= 950; at += 1 / 16)
+      breaker.report(sent, `${at}`, at + 50, { at, hasFailedBefore: false });
     const verdicts = Array.from({ length: 799 }, (_, index) => {
       const at = 950 + (index + 1) / 16;
-      return breaker.report(silent, `${index}`, at + 10_000, { at, isRetry: false });
+      return breaker.report(silent, `${index}`, at + 10_000, { at, hasFailedBefore: false });
     });
     expect(verdicts.findIndex((verdict) => verdict !== undefined)).toBe(19);
   });
 
   test("a failure is a message's own only while the service shows that it works", () => {
     const breaker = new Breaker(rules);
-    expect(breaker.works(0)).toBe(false);
+    expect(breaker.isHealthy(0)).toBe(false);
     reported(breaker, [sent]);
-    expect([breaker.works(10_000), breaker.works(10_001)]).toEqual([true, false]);
+    expect([breaker.isHealthy(10_000), breaker.isHealthy(10_001)]).toEqual([true, false]);
     reported(breaker, [away], 20);
-    expect(breaker.works(20)).toBe(false);
+    expect(breaker.isHealthy(20)).toBe(false);
   });
 });
 
@@ -174,7 +179,10 @@ describe("a service that is paused", () => {
   test("is not paused longer by each message that was in flight", () => {
     const breaker = new Breaker(rules);
     const answers = Array.from({ length: 800 }, (_, index) =>
-      breaker.report({ ...retry, afterMs: 10_000 }, `${index}`, 50 + index / 16, { at: 0, isRetry: false }),
+      breaker.report({ ...retry, afterMs: 10_000 }, `${index}`, 50 + index / 16, {
+        at: 0,
+        hasFailedBefore: false,
+      }),
     );
     expect(answers.filter((verdict) => verdict !== undefined)).toHaveLength(2);
     expect(breaker.state(10_099)).toBe("paused");
@@ -185,7 +193,7 @@ describe("a service that is probed", () => {
   test("loses no probe to a pause that turns out longer", () => {
     const breaker = probing("unavailable");
     while (breaker.admits(0));
-    breaker.share({ cause: "unavailable", pausedMs: 100, since: "1" }, 0);
+    breaker.adopt({ cause: "unavailable", pausedMs: 100, since: "1" }, 0);
     expect([100, 100, 100].map((now) => breaker.admits(now))).toEqual([true, true, false]);
   });
 
@@ -194,14 +202,14 @@ describe("a service that is probed", () => {
     expect([1, 2, 3].map(() => breaker.admits(0))).toEqual([true, true, false]);
   });
 
-  test.each<[string, Cause, Outcome[], Failure["cause"] | "works" | undefined]>([
-    ["works if one is accepted", "unavailable", [retry, sent], "works"],
-    ["works if one is finally rejected", "refused", [failed], "works"],
-    ["works for the users if it answers", "unavailable", [foreign], "works"],
+  test.each<[string, Cause, Outcome[], Failure["cause"] | "recovered" | undefined]>([
+    ["works if one is accepted", "unavailable", [retry, sent], "recovered"],
+    ["works if one is finally rejected", "refused", [failed], "recovered"],
+    ["works for the users if it answers", "unavailable", [foreign], "recovered"],
     ["is paused again if all fail", "unavailable", [retry, retry], "unavailable"],
     ["is paused again for its new reason", "unavailable", [refused, refused], "refused"],
     ["still refuses users", "foreign", [foreign, foreign], "foreign"],
-    ["takes users again", "foreign", [foreign, sent], "works"],
+    ["takes users again", "foreign", [foreign, sent], "recovered"],
     ["is not known yet after the first failure", "unavailable", [retry], undefined],
     ["is not known by a device's own failure", "unavailable", [own], undefined],
   ])("%s", (_, cause, outcomes, verdict) => {
@@ -209,20 +217,20 @@ describe("a service that is probed", () => {
     while (breaker.admits(0));
     const last = reported(breaker, outcomes);
     expect(typeof last === "object" ? last.cause : last).toBe(verdict);
-    const states = { works: "open", undefined: "probing" } as const;
+    const states = { recovered: "working", undefined: "probing" } as const;
     expect(breaker.state(0)).toBe(
-      verdict === "works" || verdict === undefined ? states[`${verdict}`] : "paused",
+      verdict === "recovered" || verdict === undefined ? states[`${verdict}`] : "paused",
     );
   });
 
   test.each<[string, Outcome, boolean]>([
     ["whose failure was its own", own, false],
     ["that has failed before, and gets no answer", silent, true],
-  ])("gets another message for one %s", (_, outcome, isRetry) => {
+  ])("gets another message for one %s", (_, outcome, hasFailedBefore) => {
     const breaker = probing("unavailable");
     while (breaker.admits(0));
     for (let time = 0; time < 2; time += 1) {
-      expect(breaker.report(outcome, "1", 0, { at: 0, isRetry })).toBe(undefined);
+      expect(breaker.report(outcome, "1", 0, { at: 0, hasFailedBefore })).toBe(undefined);
     }
     expect([1, 2, 3].map(() => breaker.admits(0))).toEqual([true, true, false]);
     expect(reported(breaker, [retry, retry])).toMatchObject({ cause: "unavailable" });
@@ -237,9 +245,9 @@ describe("a service that is probed", () => {
     let now = 0;
     const probe = (user: string, what: Outcome) => {
       expect(breaker.admits(now)).toBe(true);
-      const verdict = breaker.report(what, user, now, { at: now, isRetry: false });
+      const verdict = breaker.report(what, user, now, { at: now, hasFailedBefore: false });
       if (typeof verdict !== "object") return verdict;
-      breaker.share({ cause: "unavailable", pausedMs: 1_000, since: `${now}` }, now);
+      breaker.adopt({ cause: "unavailable", pausedMs: 1_000, since: `${now}` }, now);
       now += 1_000;
       return verdict;
     };
@@ -248,31 +256,31 @@ describe("a service that is probed", () => {
       const { cause, isDoubtful } = failureOf(probe(user, outcome));
       expect({ cause, isDoubtful }).toEqual({ cause: "unavailable", isDoubtful: doubtful });
     }
-    expect(probe("ann", sent)).toBe("works");
-    expect(breaker.state(now)).toBe("open");
+    expect(probe("ann", sent)).toBe("recovered");
+    expect(breaker.state(now)).toBe("working");
   });
 
   test("is not judged by messages that were sent before its pause was over", () => {
     const breaker = new Breaker(rules);
     reported(breaker, [away]);
-    breaker.share({ cause: "unavailable", pausedMs: 7_000, since: "1" }, 0);
+    breaker.adopt({ cause: "unavailable", pausedMs: 7_000, since: "1" }, 0);
     while (breaker.admits(7_500));
     // Another chunk learns meanwhile that the pause is over; the probes in flight are still its probes.
-    breaker.share({ cause: "unavailable", pausedMs: 0, since: "1" }, 8_000);
-    const late = { at: 6_999, isRetry: false };
+    breaker.adopt({ cause: "unavailable", pausedMs: 0, since: "1" }, 8_000);
+    const late = { at: 6_999, hasFailedBefore: false };
     for (const outcome of [sent, failed, silent, retry, own, away]) {
       expect(breaker.report(outcome, "1", 8_000, late)).toBe(undefined);
     }
     expect([breaker.state(8_000), breaker.admits(8_000)]).toEqual(["probing", false]);
-    const probe = { at: 7_500, isRetry: false };
+    const probe = { at: 7_500, hasFailedBefore: false };
     expect(breaker.report(silent, "1", 8_000, probe)).toBe(undefined);
-    expect(breaker.report(sent, "2", 8_000, probe)).toBe("works");
+    expect(breaker.report(sent, "2", 8_000, probe)).toBe("recovered");
   });
 
   test("is judged by what it answers from then on", () => {
     const breaker = new Breaker(rules);
     reported(breaker, Array(50).fill(foreign));
-    breaker.share({ cause: undefined, pausedMs: 0, since: "2" }, 0);
+    breaker.adopt({ cause: undefined, pausedMs: 0, since: "2" }, 0);
     expect(reported(breaker, Array(49).fill(foreign))).toBe(undefined);
   });
 });

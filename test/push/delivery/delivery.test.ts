@@ -4,7 +4,7 @@ import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type FcmFake, startFcmFake } from "../../../src/development/provider-fakes/fcm/fcm.ts";
 import { JobLostError } from "../../../src/platform/messaging/jobs.ts";
-import { deliveryQueue, lastPriority } from "../../../src/push/database.ts";
+import { deliveryQueue } from "../../../src/push/database.ts";
 import { type TakenChunk, takeChunk } from "../../../src/push/delivery/chunk-repository.ts";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { messageId } from "../../../src/push/delivery/message-id.ts";
@@ -207,22 +207,14 @@ describe.each(backends)("delivery on %s", (backend) => {
       sql`select job_id::text as id from push.delivery_chunks where id = ${chunkId}::bigint`,
     );
     const taken: TakenChunk[] = [];
-    const take = async (retryCount: number, id = row?.id ?? "", priority = 0) => {
-      const chunk = await takeChunk(test.db, "fcm", { id, retryCount, priority, data: { chunkId } });
+    const take = async (retryCount: number, id = row?.id ?? "") => {
+      const chunk = await takeChunk(test.db, "fcm", { id, retryCount, data: { chunkId } });
       if (chunk) taken.push(chunk);
-      return chunk?.attempt;
+      return chunk?.fence;
     };
     expect(await take(5, randomUUID())).toBeUndefined();
-    const attempts = [
-      await take(1),
-      await take(0),
-      await take(1),
-      await take(2, undefined, lastPriority),
-      await take(1),
-    ];
-    expect(attempts).toEqual([1, undefined, undefined, 2, undefined]);
-    // The priority alone says so of chunks that an older version has written.
-    expect(taken.map(({ comesLast }) => comesLast)).toEqual([false, true]);
+    const fences = [await take(1), await take(0), await take(1), await take(2), await take(1)];
+    expect(fences).toEqual([1, undefined, undefined, 2, undefined]);
 
     // Nor can the earlier one store what it has sent, even if nobody has asked after its job.
     const [earlier, later] = taken;
@@ -233,7 +225,7 @@ describe.each(backends)("delivery on %s", (backend) => {
     };
     const jobs = { complete: async () => undefined, enqueue: async () => undefined };
     const counts = { sent: 1, failed: 0, dropped: 0, dead: 0, failures: new Map() };
-    const result = { counts, answers: undefined, tries: [] };
+    const result = { counts, responses: undefined, tries: [] };
     const dependencies = {
       db: test.db,
       jobs,

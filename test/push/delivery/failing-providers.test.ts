@@ -57,7 +57,7 @@ describe.each(backends)("delivery to failing providers on %s", (backend) => {
     const silent = await test.plan({ devices: 3, users: 2 });
     provider.answer = ({ token }) =>
       silent.tokens.includes(token)
-        ? { kind: "retry", isUnanswered: true, reason: "no response within 10 s" }
+        ? { kind: "retry", hasNoResponse: true, reason: "no response within 10 s" }
         : { kind: "sent" };
     test.startWorker({ providers: [provider], rules: { firstRetryMs: 100, longestRetryMs: 60_000 } });
     const tries = () => provider.sent.filter(({ token }) => token === silent.tokens[0]).map(({ at }) => at);

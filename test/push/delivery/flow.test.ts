@@ -11,7 +11,7 @@ function createFlow({ room = 100 } = {}) {
   const state = { mayBegin: true, isLate: false };
   const flow = new Flow({
     budget,
-    isLast: false,
+    isRetry: false,
     mayBegin: () => state.mayBegin,
     isLate: () => state.isLate,
     send(index) {

@@ -34,7 +34,7 @@ function tries({ left, closed = [], probed = [], ...given }: Case): NextTry[] {
     { untried, waiting: devices(waiting), unclear: devices(unclear), failing: devices(failing) },
     {
       state: (service) =>
-        closed.includes(service) ? "paused" : probed.includes(service) ? "probing" : "open",
+        closed.includes(service) ? "paused" : probed.includes(service) ? "probing" : "working",
       reason: "500",
     },
     rules,
@@ -48,12 +48,12 @@ describe("the next try", () => {
     [
       "at once, in its turn, of what was not tried",
       { left: { waiting: [1, 2], untried: 2 } },
-      [{ devices: [1, 2], afterMs: 0, isLast: false, retries: 0, reason: null }],
+      [{ devices: [1, 2], afterMs: 0, isRetry: false, retries: 0, reason: null }],
     ],
     [
       "of what was refused after all others, when the pause is over, without a try",
       { left: { waiting: [1] }, closed: [""] },
-      [{ devices: [1], services: [""], isLast: true, retries: 0, reason: "500", giveUp: false }],
+      [{ devices: [1], services: [""], isRetry: true, retries: 0, reason: "500", giveUp: false }],
     ],
     [
       "of what an outage hit when it is over: no try, however many there were, and however long it took",
@@ -63,7 +63,7 @@ describe("the next try", () => {
     [
       "of what an outage hit together with what it kept from being sent",
       { left: { waiting: [1], untried: 1, unclear: [2] }, closed: [""] },
-      [{ devices: [1, 2], services: [""], isLast: false, retries: 0 }],
+      [{ devices: [1, 2], services: [""], isRetry: false, retries: 0 }],
     ],
     [
       "later with each failure",
@@ -125,8 +125,8 @@ describe("the next try", () => {
       "not before the provider wants it, whoever is answered meanwhile",
       { chunk: { retries: 0, reason: "503", ageMs: 30 }, left: { unclear: [[1, 25], 2] } },
       [
-        { devices: [1], afterMs: 30, endsWithAnswer: false },
-        { devices: [2], afterMs: 30, endsWithAnswer: true },
+        { devices: [1], afterMs: 30, endsWithResponse: false },
+        { devices: [2], afterMs: 30, endsWithResponse: true },
       ],
     ],
     [
@@ -137,7 +137,7 @@ describe("the next try", () => {
     [
       "of what nothing shows whose failure it is, with the next answer or later each time, and never given up",
       { chunk: { retries: 0, reason: "500", ageMs: 30 }, left: { unclear: [1] } },
-      [{ devices: [1], afterMs: 30, endsWithAnswer: true, retries: 0, giveUp: false }],
+      [{ devices: [1], afterMs: 30, endsWithResponse: true, retries: 0, giveUp: false }],
     ],
     [
       "of such a failure within bounds, however long it has been so",
@@ -147,7 +147,7 @@ describe("the next try", () => {
     [
       "of such a failure of one of many services when its own wait is over",
       { chunk: { retries: 0, reason: "500", ageMs: 30 }, left: { unclear: [[1, 0, "quiet"]] } },
-      [{ devices: [1], afterMs: 30, endsWithAnswer: false }],
+      [{ devices: [1], afterMs: 30, endsWithResponse: false }],
     ],
     [
       "of a probe that has failed by itself before when its own wait is over",
@@ -175,9 +175,9 @@ describe("the next try", () => {
       "of each part by itself",
       { chunk: { retries: 3 }, left: { waiting: [1, 2], untried: 1, unclear: [3], failing: [4] } },
       [
-        { devices: [1, 2], afterMs: 0, isLast: false, giveUp: false },
-        { devices: [3], afterMs: 40, isLast: true, retries: 3, giveUp: false },
-        { devices: [4], isLast: true, retries: 4, giveUp: true },
+        { devices: [1, 2], afterMs: 0, isRetry: false, giveUp: false },
+        { devices: [3], afterMs: 40, isRetry: true, retries: 3, giveUp: false },
+        { devices: [4], isRetry: true, retries: 4, giveUp: true },
       ],
     ],
   ])("%s", (_, given, expected) => {

@@ -2,10 +2,10 @@
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import {
-  type Answers,
   decideRemovals,
-  recordAnswers,
+  type Responses,
   recordDead,
+  recordResponses,
   removeDue,
   type StoppedAt,
 } from "../../../src/push/delivery/dead-reports.ts";
@@ -51,7 +51,7 @@ describe.each(backends)("removals on %s", (backend) => {
     good: number,
     planned: Planned | undefined,
     users = planned?.deviceIds.length ?? 0,
-  ): Answers {
+  ): Responses {
     const dead = (planned?.deviceIds ?? []).map((deviceId, index) => ({
       ...{ deviceId, asOf: Date.now() + 1_000, userId: `dead-${planned?.notificationId}-${index % users}` },
     }));
@@ -63,14 +63,14 @@ describe.each(backends)("removals on %s", (backend) => {
     };
   }
 
-  function record(answers: Answers): Promise<{ isHeld: boolean; stoppedAt: StoppedAt | undefined }> {
+  function record(answers: Responses): Promise<{ isHeld: boolean; stoppedAt: StoppedAt | undefined }> {
     const ids = `{${answers.dead.map(({ deviceId }) => deviceId).join(",")}}`;
     const users = `{${answers.dead.map(({ userId }) => `"${userId}"`).join(",")}}`;
     return test.db.transaction(async (tx) => {
       await tx.execute(sql`
         update push.devices set user_id = owner
         from unnest(${ids}::bigint[], ${users}::text[]) as owned (device, owner) where id = device`);
-      await recordAnswers(tx, "fcm", answers);
+      await recordResponses(tx, "fcm", answers);
       return recordDead(tx, "fcm", answers.dead, limits);
     });
   }
@@ -127,7 +127,7 @@ describe.each(backends)("removals on %s", (backend) => {
 
   it("look at the newest answers, however many there were before", async () => {
     for (let chunk = 0; chunk < 5; chunk += 1) {
-      await test.db.transaction((tx) => recordAnswers(tx, "fcm", answered(1_000, undefined)));
+      await test.db.transaction((tx) => recordResponses(tx, "fcm", answered(1_000, undefined)));
     }
     const planned = await test.plan({ devices: 300 });
     expect((await record(answered(0, planned))).isHeld).toBe(false);
@@ -137,39 +137,22 @@ describe.each(backends)("removals on %s", (backend) => {
 
   it("count each user once, however many answers are about that user's devices", async () => {
     const planned = await test.plan({ devices: 60 });
-    await test.db.transaction((tx) => recordAnswers(tx, "fcm", answered(200, undefined)));
+    await test.db.transaction((tx) => recordResponses(tx, "fcm", answered(200, undefined)));
     // 300 of 500 answers, but 60 of 260 users.
     for (let send = 0; send < 5; send += 1) expect((await record(answered(0, planned))).isHeld).toBe(false);
     for (let send = 0; send < 5; send += 1)
-      await test.db.transaction((tx) => recordAnswers(tx, "fcm", answered(150, undefined)));
+      await test.db.transaction((tx) => recordResponses(tx, "fcm", answered(150, undefined)));
     // 340 of 1,290 answers, but 100 of 300 users.
     const more = await test.plan({ devices: 40 });
     const { stoppedAt } = await record(answered(0, more));
     expect(stoppedAt).toEqual({ users: 300, deadUsers: 100 });
   });
 
-  it("count each user of an answer that an earlier version has recorded, which told no users apart", async () => {
-    const answers = (users: number, deadUsers: number) =>
-      test.db.execute(sql`
-        insert into push.provider_answers (provider, answered_at, answered_users, answered_dead)
-        values ('fcm', now(), ${users}::int, ${deadUsers}::int)`);
-    const planned = await test.plan({ devices: 60 });
-    await test.db.transaction((tx) => recordAnswers(tx, "fcm", answered(1_000, undefined)));
-    expect((await record(answered(0, planned))).isHeld).toBe(false);
-    await test.db.execute(sql`update push.provider_answers set alive_hashes = '{}', dead_hashes = '{}'`);
-    // The first answer with hashes: all of few users, and 63 of 1,000 in all.
-    const first = await test.plan({ devices: 3 });
-    expect((await record(answered(0, first))).isHeld).toBe(false);
-    await answers(600, 300);
-    const next = await test.plan({ devices: 1 });
-    expect((await record(answered(0, next))).stoppedAt).toEqual({ users: 1_000, deadUsers: 364 });
-  });
-
   it("go by the last answer about a user", async () => {
     const planned = await test.plan({ devices: 60 });
     const { users } = answered(0, planned);
     const alive = { users: new Map([...users.keys()].map((user) => [user, true])), sent: [], dead: [] };
-    await test.db.transaction((tx) => recordAnswers(tx, "fcm", alive));
+    await test.db.transaction((tx) => recordResponses(tx, "fcm", alive));
     expect((await record(answered(0, planned))).stoppedAt).toEqual({ users: 60, deadUsers: 60 });
   });
 
@@ -185,7 +168,7 @@ describe.each(backends)("removals on %s", (backend) => {
     const planned = await test.plan({ devices: 2 });
     await record(answered(100, planned));
     await test.db.transaction((tx) =>
-      recordAnswers(tx, "fcm", { ...answered(1, undefined), sent: planned.deviceIds.slice(0, 1) }),
+      recordResponses(tx, "fcm", { ...answered(1, undefined), sent: planned.deviceIds.slice(0, 1) }),
     );
     await remove(0);
     expect(await left(planned)).toBe(1);

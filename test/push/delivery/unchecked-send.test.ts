@@ -3,7 +3,7 @@ import { setTimeout as elapsed } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Database } from "../../../src/platform/database/database.ts";
-import { Watch } from "../../../src/push/delivery/watch.ts";
+import { SendabilityCheck } from "../../../src/push/delivery/sendability-check.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -101,25 +101,25 @@ describe.runIf(backends.includes("PostgreSQL"))("while no check is answered", ()
     await test.setState(planned, "CANCELLED");
   });
 
-  it("what one says that is answered late is as old as its beginning", async () => {
+  it("find something as old as the check's beginning, however late the database responds", async () => {
     const [id = 0] = (await test.plan({ devices: 1 })).chunkIds;
     await test.db.execute(
       sql`update push.delivery_chunks set state = 'SENDING', attempt = 1 where id = ${id}::bigint`,
     );
-    const watch = new Watch(test.db, 10);
+    const check = new SendabilityCheck(test.db, 10);
     const confirmed = Promise.withResolvers<number>();
-    const { promise: halted, reject: halt } = Promise.withResolvers<never>();
+    const { promise: stopped, reject: stop } = Promise.withResolvers<never>();
     const { answered, end } = await withoutChecks(async () => {
-      const end = watch.add({
+      const end = check.add({
         id,
-        attempt: 1,
+        fence: 1,
         confirm: confirmed.resolve,
-        halt: (why) => halt(new Error(why)),
+        stop: (reason) => stop(new Error(reason)),
       });
       await eventually(() => isWaiting(test.db));
       return { answered: performance.now(), end };
     });
-    expect(await Promise.race([confirmed.promise, halted])).toBeLessThan(answered);
+    expect(await Promise.race([confirmed.promise, stopped])).toBeLessThan(answered);
     end();
   });
 });

@@ -4,8 +4,8 @@ import type { NoResponse } from "../../../src/push/providers/transport/http2-exc
 
 test.each<[NoResponse["cause"], object]>([
   ["unreachable", { kind: "unavailable", reason: "why" }],
-  ["lost", { kind: "retry", isUnanswered: true, afterMs: 10_000, reason: "why" }],
-  ["timeout", { kind: "retry", isUnanswered: true, afterMs: 10_000, reason: "why" }],
+  ["lost", { kind: "retry", hasNoResponse: true, afterMs: 10_000, reason: "why" }],
+  ["timeout", { kind: "retry", hasNoResponse: true, afterMs: 10_000, reason: "why" }],
   ["aborted", { kind: "retry", afterMs: 10_000, reason: "why" }],
 ])("no answer: %s", (cause, outcome) => {
   expect(noResponseOutcome({ responded: false, cause, reason: "why" })).toEqual(outcome);

@@ -10,9 +10,9 @@ import type { Exchange } from "../exchange.ts";
 import { createLedger, type Ledger } from "../ledger.ts";
 import { type ListenerOptions, listen } from "../listener.ts";
 import { createProviderTokens, type ProviderTokens } from "../provider-tokens.ts";
-import type { RunningFake } from "../running-fake.ts";
-import { readScenario, type Scenario } from "../scenario.ts";
-import { createScenarioPlayer, type ScenarioPlayer } from "../scenario-player.ts";
+import { type RunningFake, runningFake } from "../running-fake.ts";
+import type { Scenario } from "../scenario.ts";
+import { createScenarioPlayer, type ScenarioPlayer, scenarioByName } from "../scenario-player.ts";
 import { type ApnsReason, apnsResponse, apnsRows } from "./apns-responses.ts";
 
 const streamsAtFirst = 1;
@@ -69,19 +69,15 @@ export async function startApnsFake(options: ApnsFakeOptions = {}): Promise<Apns
   );
 
   return {
-    provider: "apns",
-    origin: listener.origin,
+    ...runningFake({
+      provider: "apns",
+      listener,
+      ledger,
+      player,
+      rows: apnsRows,
+      forget: () => providerTokens.clear(),
+    }),
     credentials,
-    ledger,
-    play: (scenario) => player.play(readScenario(scenario, apnsRows)),
-    playing: player.playing,
-    stopPlaying: player.clear,
-    clear() {
-      player.clear();
-      ledger.clear();
-      providerTokens.clear();
-    },
-    close: listener.close,
   };
 }
 
@@ -99,10 +95,7 @@ const conventions: Readonly<Record<string, Scenario<ApnsReason>>> = {
   dead0002: { fault: "timeout" },
   dead0003: { fault: "reset-after-accept" },
 };
-
-function conventionOf(token: string): Scenario | undefined {
-  return token.startsWith("dead0") ? conventions[token.slice(0, 8)] : undefined;
-}
+const conventionOf = scenarioByName(conventions, "");
 
 interface Dependencies {
   readonly topic: string;

@@ -7,9 +7,9 @@ import { newServiceAccount, type ServiceAccount } from "../credentials.ts";
 import type { Exchange, FakeResponse } from "../exchange.ts";
 import { createLedger, type Ledger } from "../ledger.ts";
 import { type ListenerOptions, listen } from "../listener.ts";
-import type { RunningFake } from "../running-fake.ts";
-import { readScenario, type Scenario } from "../scenario.ts";
-import { createScenarioPlayer, type ScenarioPlayer } from "../scenario-player.ts";
+import { type RunningFake, runningFake } from "../running-fake.ts";
+import type { Scenario } from "../scenario.ts";
+import { createScenarioPlayer, type ScenarioPlayer, scenarioByName } from "../scenario-player.ts";
 import { type FcmMessage, messageProblem, typeProblem } from "./fcm-message.ts";
 import { type AccessTokens, createAccessTokens } from "./fcm-oauth.ts";
 import {
@@ -64,19 +64,9 @@ export async function startFcmFake(options: FcmFakeOptions = {}): Promise<FcmFak
   handle = fcm({ project: account.project_id, ledger, player, accessTokens, startedAt: clock.now() });
 
   return {
-    provider: "fcm",
-    origin: listener.origin,
+    ...runningFake({ provider: "fcm", listener, ledger, player, rows: fcmRows }),
     credentials,
-    ledger,
-    play: (scenario) => player.play(readScenario(scenario, fcmRows)),
-    playing: player.playing,
-    clear() {
-      player.clear();
-      ledger.clear();
-    },
-    stopPlaying: player.clear,
     expireAccessTokens: accessTokens.expire,
-    close: listener.close,
   };
 }
 
@@ -94,12 +84,7 @@ const conventions: Readonly<Record<string, Scenario<FcmRow>>> = {
   timeout: { fault: "timeout" },
   reset: { fault: "reset-after-accept" },
 };
-const convention = new RegExp(`^(${Object.keys(conventions).join("|")})-`);
-
-function conventionOf(token: string): Scenario | undefined {
-  const name = convention.exec(token)?.[1];
-  return name === undefined ? undefined : conventions[name];
-}
+const conventionOf = scenarioByName(conventions, "-");
 
 interface Dependencies {
   readonly project: string;

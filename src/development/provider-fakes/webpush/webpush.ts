@@ -8,9 +8,9 @@ import { newVapidCredentials, type VapidCredentials } from "../credentials.ts";
 import type { Exchange } from "../exchange.ts";
 import { createLedger, type Ledger } from "../ledger.ts";
 import { type ListenerOptions, listen } from "../listener.ts";
-import type { RunningFake } from "../running-fake.ts";
-import { readScenario, type Scenario } from "../scenario.ts";
-import { createScenarioPlayer, type ScenarioPlayer } from "../scenario-player.ts";
+import { type RunningFake, runningFake } from "../running-fake.ts";
+import type { Scenario } from "../scenario.ts";
+import { createScenarioPlayer, type ScenarioPlayer, scenarioByName } from "../scenario-player.ts";
 import { decryptPushMessage } from "./message-encryption.ts";
 import { createSubscriptions, type PushSubscription, type Subscriptions } from "./subscriptions.ts";
 import { type CheckVapid, createCheckVapid } from "./vapid.ts";
@@ -23,7 +23,10 @@ const pushPath = "/push/";
 interface WebPushFakeOptions extends ListenerOptions {
   /** New ones by default. */
   readonly credentials?: VapidCredentials;
-  /** 32 bytes, random by default. The keys of subscriptions are derived from it: with the same seed they outlive the fake. */
+  /**
+   * 32 bytes, random by default. The keys of subscriptions are derived from it: with the same seed they outlive the
+   * fake.
+   */
   readonly seed?: Buffer;
   readonly clock?: Clock;
 }
@@ -58,18 +61,15 @@ export async function startWebPushFake(options: WebPushFakeOptions = {}): Promis
   const listener = await listen(options, { maxConcurrentStreams, http1: true }, { handle, clock });
 
   return {
-    provider: "webpush",
-    origin: listener.origin,
+    ...runningFake({
+      provider: "webpush",
+      listener,
+      ledger,
+      player,
+      rows: webPushRows,
+      forget: () => ended.clear(),
+    }),
     credentials,
-    ledger,
-    play: (scenario) => player.play(readScenario(scenario, webPushRows)),
-    playing: player.playing,
-    stopPlaying: player.clear,
-    clear() {
-      player.clear();
-      ledger.clear();
-      ended.clear();
-    },
     subscribe(name) {
       if (name !== undefined && !/^[\w-]+$/.test(name)) {
         throw new TypeError("The name of a subscription is of letters, digits, _ and -.");
@@ -82,7 +82,6 @@ export async function startWebPushFake(options: WebPushFakeOptions = {}): Promis
       };
     },
     unsubscribe: ({ endpoint }) => void ended.add(endpoint.slice(endpoint.lastIndexOf("/") + 1)),
-    close: listener.close,
   };
 }
 
@@ -100,12 +99,7 @@ const conventions: Readonly<Record<string, Scenario<WebPushRow>>> = {
   timeout: { fault: "timeout" },
   reset: { fault: "reset-after-accept" },
 };
-const convention = new RegExp(`^(${Object.keys(conventions).join("|")})-`);
-
-function conventionOf(id: string): Scenario | undefined {
-  const name = convention.exec(id)?.[1];
-  return name === undefined ? undefined : conventions[name];
-}
+const conventionOf = scenarioByName(conventions, "-");
 
 interface Dependencies {
   readonly origin: () => string;

@@ -18,7 +18,7 @@ const timeoutMs = 15_000;
 
 async function fetchToken(projectId: string): Promise<AccessToken | NoAccess> {
   const { GoogleAuth } = await import("google-auth-library");
-  // A new one each time: it keeps tokens, and would return one that FCM has refused.
+  // The client is a new one each time: it keeps tokens, and would return one that FCM has refused.
   const client = await new GoogleAuth({ scopes: [messagingScope], projectId }).getClient();
   const { token } = await client.getAccessToken();
   const { expiry_date: expiresAt } = client.credentials;
@@ -26,12 +26,12 @@ async function fetchToken(projectId: string): Promise<AccessToken | NoAccess> {
   return { outcome: { kind: "unavailable", reason: "OAuth: 200 without a token" } };
 }
 
-/** The outcome for what the library throws. Its messages are not passed on: they may quote what was sent. */
+/** The outcome for an error of the library. The error's message is not passed on: it may quote the request. */
 function outcomeOf(thrown: unknown): Outcome {
   const response = member(thrown, "response");
   const status = member(response, "status");
   if (typeof status !== "number") {
-    // An error of a request has its configuration; what has none was thrown before there was a request.
+    // An error of a request has the request's configuration. Any other error was thrown before there was a request.
     return member(thrown, "config") === undefined
       ? { kind: "refused", reason: "OAuth: no application default credentials" }
       : { kind: "unavailable", reason: "OAuth: no response" };
@@ -40,7 +40,7 @@ function outcomeOf(thrown: unknown): Outcome {
   return { kind: status === 429 || status >= 500 ? "unavailable" : "refused", reason };
 }
 
-/** @param projectId that the library would otherwise look for, by a program or a request */
+/** @param projectId of FCM; without it the library would look for one, by a program or a request */
 export const applicationDefaultTokens = (projectId: string): TokenSource => ({
   async fetch() {
     const timeout = Promise.withResolvers<NoAccess>();

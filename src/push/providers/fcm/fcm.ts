@@ -31,10 +31,10 @@ import { ServiceAccountTokens } from "./service-account-tokens.ts";
 const connections = { maxSessions: 8, maxStreams: 100 };
 /** Bytes of a message without its token. */
 const maxPayloadBytes = 4096;
-/** Seconds: four weeks. */
+/** The longest time to live in seconds: four weeks. */
 const maxTtl = 2_419_200;
 
-/** Checked by FCM like a message, and sent to nobody: the topic has no subscribers, and FCM only validates. */
+/** The message of the self-test. FCM only validates it, and its topic has no subscribers, so it is sent to nobody. */
 const selfTestBody = JSON.stringify({
   validate_only: true,
   message: { topic: "gatepost-self-test", notification: { title: "Self-test" } },
@@ -137,7 +137,7 @@ export class FcmProvider implements PushProvider {
   #outcomeOf(response: ExchangeResult): Outcome {
     if (!response.responded) return noResponseOutcome(response);
     const { status } = response;
-    // With the status, FCM has accepted the message, even if the connection breaks before the end of the body.
+    // The status alone shows that FCM has accepted the message, even if the connection breaks before the body's end.
     if (status === 200) return sent;
     const { errorCode, reason, namesToken } = errorOf(response);
     if (errorCode === "THIRD_PARTY_AUTH_ERROR") return { kind: "failed", reason, isAlarming: true };
@@ -162,7 +162,7 @@ interface FcmError {
   /** FCM's own code; undefined if the error does not come from FCM but from a gateway before it. */
   readonly errorCode: string | undefined;
   readonly reason: string;
-  /** Whether the token is what is wrong with the request. */
+  /** Whether the request fails because of its token. */
   readonly namesToken: boolean;
 }
 

@@ -5,7 +5,7 @@
 import type { Clock } from "../../../platform/base/clock.ts";
 import type { Outcome } from "../provider.ts";
 
-/** What a token must be good for. */
+/** The scope that an access token needs. */
 export const messagingScope = "https://www.googleapis.com/auth/firebase.messaging";
 
 /** Milliseconds before expiry at which a new token is fetched, while the old one is still used. */
@@ -28,14 +28,14 @@ export interface NoAccess {
 
 type Access = Pick<AccessToken, "token"> | NoAccess;
 
-/** Where access tokens come from. */
+/** A source of access tokens. */
 export interface TokenSource {
-  /** A new token. Rejects only if its credentials cannot be used at all. */
+  /** Fetches a new token. Rejects only if the credentials cannot be used at all. */
   fetch(): Promise<AccessToken | NoAccess>;
   close(): Promise<void>;
 }
 
-/** Whether it can be sent in a header. */
+/** Whether the token can be sent in a header. */
 export function isAccessToken(token: unknown): token is string {
   return typeof token === "string" && /^[\x21-\x7e]{1,8192}$/.test(token);
 }

@@ -16,12 +16,12 @@ import {
   type ProviderResponse,
 } from "./http2-exchange.ts";
 
-/** Error codes of connecting and of TLS: nothing was sent. */
+/** Error codes of connecting and of TLS, with which nothing was sent. */
 const unreachable = /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|ERR_TLS_.*|.*CERT.*)$/;
 
 interface Http1PoolOptions {
   readonly origin: string;
-  /** Most connections, and so requests, at once. */
+  /** The most connections at once, and so the most requests. */
   readonly maxSockets: number;
   /** How the host is looked up; as the system does unless given. */
   readonly lookup?: LookupFunction | undefined;
@@ -32,7 +32,9 @@ interface Http1PoolOptions {
 }
 
 export class Http1Pool {
-  /** The target of every request. The path is passed separately: in a URL, a path such as `//host` would name a host. */
+  /**
+   * The target of every request. The path is passed separately: in a URL, a path such as `//host` would name a host.
+   */
   readonly #origin: ReturnType<typeof urlToHttpOptions>;
   readonly #timeoutMs: number;
   readonly #agent: HttpAgent;

@@ -11,10 +11,12 @@ import type {
 } from "../../../platform/http2/connection.ts";
 import type { Linked, LinkedList } from "./linked-list.ts";
 
-/** Most bytes of a response body that are read; then the stream is closed. Providers' longest errors have about 2 KiB. */
+/**
+ * Most bytes of a response body that are read; then the stream is closed. Providers' longest errors have about 2 KiB.
+ */
 export const maxBodyBytes = 64 * 1024;
 
-/** The peer responded, at least with a status. */
+/** The result if the peer responded, at least with a status. */
 export interface ProviderResponse {
   readonly responded: true;
   readonly status: number;
@@ -25,7 +27,7 @@ export interface ProviderResponse {
   text(): string;
 }
 
-/** No response came, or not all of it. */
+/** The result if no response came, or only a part of it. */
 export interface NoResponse {
   readonly responded: false;
   /**
@@ -40,22 +42,22 @@ export interface NoResponse {
 
 export type ExchangeResult = ProviderResponse | NoResponse;
 
-/** What a session is told of its requests. */
+/** The callbacks of a session about its requests. */
 export interface ExchangeOwner {
   onResponse(): void;
   onEnd(exchange: Exchange, end: StreamEnd): void;
 }
 
-/** A request in flight, and then its response: one object for both, as there are ten thousand a second. */
+/** A request in flight, and then its response. One object is both, as there are ten thousand a second. */
 export class Exchange implements ProviderResponse, StreamListener, Linked<Exchange> {
   readonly responded = true;
   readonly head: RequestHead;
   readonly body: string | Uint8Array;
-  /** As in `performance.now()`. */
+  /** When it was requested, by `performance.now()`. */
   readonly requestedAt: number;
-  /** How many streams it was sent on. */
+  /** On how many streams it was sent, one after the other. */
   tries = 0;
-  /** 0 until the peer has responded. */
+  /** The status of the response; 0 until the peer has responded. */
   status = 0;
   /** The list that it is in, and its neighbours there; undefined: it has ended. */
   list: LinkedList<Exchange> | undefined;
@@ -91,7 +93,7 @@ export class Exchange implements ProviderResponse, StreamListener, Linked<Exchan
     return this.#parts === undefined ? "" : Buffer.concat(this.#parts).toString();
   }
 
-  /** It is being sent on this stream. */
+  /** Notes the stream on which it is being sent. */
   begin(stream: ClientStream, owner: ExchangeOwner): void {
     this.#stream = stream;
     this.#owner = owner;

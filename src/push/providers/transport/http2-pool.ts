@@ -1,6 +1,6 @@
 /**
- * Connections to one origin over HTTP/2: chooses the connection of each request, queues requests while no connection has
- * room, enforces their timeouts, and repeats requests that the peer certainly did not process. One timer serves all
+ * Connections to one origin over HTTP/2: chooses the connection of each request, queues requests while no connection
+ * has room, enforces their timeouts, and repeats requests that the peer certainly did not process. One timer serves all
  * requests, as a timer for each would cost more than everything else.
  */
 import type { LookupFunction } from "node:net";
@@ -23,7 +23,7 @@ const closeTimeoutMs = 1_000;
 export interface PoolOptions {
   /** The client of HTTP/2 to use. */
   readonly connect: Connect;
-  /** As in `https://api.push.apple.com`. `http:` is HTTP/2 without TLS. */
+  /** The peer's origin, such as `https://api.push.apple.com`. `http:` is HTTP/2 without TLS. */
   readonly origin: string;
   readonly maxSessions: number;
   /** Streams at once on a connection, even if the peer allows more. */
@@ -37,7 +37,7 @@ export interface PoolOptions {
    * Default: 4 s.
    */
   readonly silenceMs?: number;
-  /** A status after which the peer wants a new connection. */
+  /** The status after which the peer wants a new connection; undefined: there is none. */
   readonly reconnectOn?: number;
   /** Certificates to trust, PEM; those of Node unless given. */
   readonly ca?: string;
@@ -129,7 +129,7 @@ export class Http2Pool implements SessionOwner {
   }
 
   onEnded(session: Session, exchange: Exchange, { isUnprocessed, resetCode }: StreamEnd): void {
-    // The stream of an abandoned request.
+    // The stream was that of an abandoned request.
     if (exchange.list === undefined) return;
     exchange.list.remove(exchange);
     if (exchange.status !== 0) {
@@ -190,7 +190,7 @@ export class Http2Pool implements SessionOwner {
 
   #sweep(): void {
     const now = performance.now();
-    // First those that wait: the room that the others leave would come too late for them.
+    // The requests that wait come first: the room that the others leave would come too late for them.
     const isOver = ({ requestedAt }: Exchange) => now - requestedAt >= this.#timeoutMs;
     for (const exchange of this.#waiting.filter(isOver)) {
       this.#abandon(exchange, "timeout", "no connection had room");

@@ -1,12 +1,12 @@
 /**
- * Items in the order in which they were added; each is in one list at most, and can leave it at any time. A `Set` would do
- * the same, but under load V8 replaces its table all the time, and a table that has grown old keeps alive what the next one
- * held: most requests then outlived the young generation, which cost more than sending them.
+ * Items in the order in which they were added. An item is in one list at most, and can leave it at any time. A `Set`
+ * would do the same, but under load V8 replaces its table all the time, and a table that has grown old keeps the items
+ * of the next one alive: most requests then outlived the young generation, which cost more than sending them.
  */
 
-/** What can be in a list: it holds its own place there. */
+/** An item that can be in a list. It holds its own place there. */
 export interface Linked<T extends Linked<T>> {
-  /** The list that it is in; undefined: in none. */
+  /** The list that the item is in; undefined: it is in none. */
   list: LinkedList<T> | undefined;
   previous: T | undefined;
   next: T | undefined;
@@ -43,7 +43,7 @@ export class LinkedList<T extends Linked<T>> {
     if (next) next.previous = previous;
     else this.#last = previous;
     item.list = undefined;
-    // What has left keeps nothing alive.
+    // An item that has left keeps no other item alive.
     item.previous = undefined;
     item.next = undefined;
     this.#size -= 1;

@@ -1,17 +1,17 @@
 /**
- * Looks up the hosts that clients name, by DNS alone. The system's look-up would keep a thread of Node's pool for as long
- * as a name server stays silent, and there are four of them, for signatures and files as well.
+ * Looks up the hosts that clients name, by DNS alone. The system's look-up would keep a thread of Node's pool for as
+ * long as a name server stays silent. The pool has four threads, for signatures and files as well.
  */
 import { Resolver } from "node:dns/promises";
 import type { LookupFunction } from "node:net";
 import { codeOf } from "../../../platform/base/error-code.ts";
 
-/** Milliseconds that a name server has for its answer, the first time; DNS is asked twice. */
+/** Milliseconds that a name server has to respond to the first query; DNS is queried twice. */
 const timeoutMs = 2_000;
 
 /**
- * A look-up for `net.connect`. It reads no hosts file. It fails with `ENOTFOUND` for a name that has no address, else with
- * the code of the failure, such as `ETIMEOUT`.
+ * A look-up for `net.connect`. It reads no hosts file. It fails with `ENOTFOUND` for a name that has no address, else
+ * with the code of the failure, such as `ETIMEOUT`.
  * @param resolver its time limits hold for both families at once
  */
 export function createPublicLookup(

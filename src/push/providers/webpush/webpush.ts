@@ -31,11 +31,11 @@ const maxPayloadBytes = 3993;
 const maxTtl = 2_419_200;
 const messageIdBytes = 36;
 
-/** A push service, by its origin. */
+/** A push service, which is known by its origin. */
 interface Service {
   pool: Http2Pool | Http1Pool;
   readonly vapid: Vapid;
-  /** What its requests share; made anew with each VAPID token. */
+  /** The fields that its requests share; made anew with each VAPID token. */
   shared: Fields;
 }
 
@@ -102,7 +102,7 @@ export class WebPushProvider implements PushProvider {
     if ("problem" in parsed) return { kind: "failed", reason: "the subscription is not allowed" };
     const { endpoint } = parsed.value;
     const authorization = await this.#serviceAt(endpoint.origin).vapid.authorization();
-    // Only now: others may have taken the service's place meanwhile, and its pool takes no more requests.
+    // The look-up comes only now: meanwhile other services may have taken its place, and its pool been closed.
     const service = this.#serviceAt(endpoint.origin);
     if (service.shared.at(-1) !== authorization) service.shared = sharedFields(endpoint, authorization);
     const head = { path: endpoint.pathname + endpoint.search, shared: service.shared, own: ["ttl", ttl] };
@@ -128,7 +128,7 @@ export class WebPushProvider implements PushProvider {
     return service;
   }
 
-  /** An origin that the settings name is looked up as the system does it; any other was named by a client. */
+  /** The look-up of the origin's host: the system's for an origin that the settings name, DNS for any other. */
   #lookupOf(origin: string): LookupFunction | undefined {
     return this.#settings.allowedHosts.includes(origin) ? undefined : publicLookup;
   }
@@ -142,7 +142,7 @@ export class WebPushProvider implements PushProvider {
 
   /**
    * The outcome of a push service's response. 403: the subscription was made with another VAPID key. A host that does
-   * not exist was named by the token; whether the service works does not show in it.
+   * not exist is the token's fault, and shows nothing about a service.
    */
   #outcomeOf(response: ExchangeResult): Outcome {
     if (!response.responded) {

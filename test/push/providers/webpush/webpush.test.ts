@@ -193,7 +193,7 @@ describe("a push service that speaks only HTTP/1.1", () => {
     [
       "a reset",
       (response) => response.destroy(),
-      { kind: "retry", isUnanswered: true, afterMs: 10_000, reason: "ECONNRESET" },
+      { kind: "retry", hasNoResponse: true, afterMs: 10_000, reason: "ECONNRESET" },
     ],
   ])("answers %s", async (_, respond, outcome) => {
     answer = (request, response) => void request.resume().on("end", () => respond(response));

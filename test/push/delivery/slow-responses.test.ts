@@ -3,11 +3,11 @@ import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { Job } from "../../../src/platform/messaging/jobs.ts";
-import { type DeliveryJob, deliveryQueue, lastPriority } from "../../../src/push/database.ts";
+import { type DeliveryJob, deliveryQueue, retryPriority } from "../../../src/push/database.ts";
 import { type TakenChunk, takeChunk } from "../../../src/push/delivery/chunk-repository.ts";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import type { NextTry } from "../../../src/push/delivery/next-try.ts";
-import { settleChunk, storeAnswers } from "../../../src/push/delivery/settle-chunk.ts";
+import { settleChunk, storeOutcomes } from "../../../src/push/delivery/settle-chunk.ts";
 import type { Outcome } from "../../../src/push/providers/provider.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
@@ -53,7 +53,7 @@ describe.each(backends)("slow answers on %s", (backend) => {
       with tried as (
         update push.delivery_chunks set comes_last = true where notification_id = ${notificationId}::uuid returning job_id
       )
-      update push_jobs.job set priority = ${lastPriority}::int where id in (select job_id from tried)`);
+      update push_jobs.job set priority = ${retryPriority}::int where id in (select job_id from tried)`);
   }
 
   it("keep no other message waiting, and those that came are stored", async () => {
@@ -185,7 +185,7 @@ describe.each(backends)("slow answers on %s", (backend) => {
       limits: { ...deliveryRules, maxDeadPercent: 0, leastDead: 0 },
     });
     const nextTry = {
-      ...{ afterMs: 0, services: [], endsWithAnswer: false, isLast: true, retries: 0 },
+      ...{ afterMs: 0, services: [], endsWithResponse: false, isRetry: true, retries: 0 },
       ...{ reason: null, giveUp: false },
     };
     const counts = { sent: 0, failed: 0, dropped: 0, dead: 0, failures: new Map() };
@@ -215,15 +215,15 @@ describe.each(backends)("slow answers on %s", (backend) => {
       const rest = { devices: [], jobId: randomUUID() };
       const first = {
         counts: { ...counts, sent: 2, dropped: 1 },
-        answers: { users: new Map([["user-1", true]]), sent: [Number(one)], dead: [] },
+        responses: { users: new Map([["user-1", true]]), sent: [Number(one)], dead: [] },
         open: [four ?? 0],
         rest,
       };
-      for (let time = 0; time < 2; time += 1) await storeAnswers(dependencies(), job, chunk, first);
+      for (let time = 0; time < 2; time += 1) await storeOutcomes(dependencies(), job, chunk, first);
       expect(await test.chunks(planned)).toMatchObject([{ state: "SENDING", sent: 2, dropped: 1, rest: 1 }]);
-      const answers = { users: new Map([["user-1", true]]), sent: [one, two, three].map(Number), dead: [] };
+      const responses = { users: new Map([["user-1", true]]), sent: [one, two, three].map(Number), dead: [] };
       const failures = new Map([["400 INVALID_ARGUMENT", 1]]);
-      const last = { counts: { ...counts, sent: 2, dropped: 1, failed: 1, failures }, answers, tries: [] };
+      const last = { counts: { ...counts, sent: 2, dropped: 1, failed: 1, failures }, responses, tries: [] };
       await settleChunk(dependencies(), job, chunk, last);
       expect(await test.chunks(planned)).toMatchObject([{ state: "DONE", sent: 2, dropped: 1, failed: 1 }]);
       expect(await test.openJobs()).toBe(0);
@@ -241,8 +241,8 @@ describe.each(backends)("slow answers on %s", (backend) => {
       const { planned, job, chunk } = await take(5);
       const [, two = 0, ...devices] = planned.deviceIds;
       const rest = { devices, jobId: randomUUID() };
-      const result = { counts: { ...counts, sent: 1 }, answers: undefined, open: [two], rest };
-      for (let time = 0; time < 2; time += 1) await storeAnswers(dependencies(), job, chunk, result);
+      const result = { counts: { ...counts, sent: 1 }, responses: undefined, open: [two], rest };
+      for (let time = 0; time < 2; time += 1) await storeOutcomes(dependencies(), job, chunk, result);
       expect(await test.chunks(planned)).toMatchObject([
         { state: "SENDING", planned: 2, sent: 1, rest: 1 },
         { state: "PENDING", planned: 3, sent: 0, rest: 3 },
@@ -258,7 +258,7 @@ describe.each(backends)("slow answers on %s", (backend) => {
         { ...nextTry, devices: [waiting], services: [""] },
         { ...nextTry, devices: [failing], afterMs: 60_000, retries: 1, reason: "500" },
       ];
-      await settleChunk(dependencies(), job, chunk, { counts, answers: undefined, tries });
+      await settleChunk(dependencies(), job, chunk, { counts, responses: undefined, tries });
       const since = await rows(
         test.db,
         sql`
@@ -276,10 +276,10 @@ describe.each(backends)("slow answers on %s", (backend) => {
       const [fresh = 0, ...failing] = planned.deviceIds;
       await test.pause(planned);
       const tries: NextTry[] = [
-        { ...nextTry, devices: [fresh], isLast: false },
+        { ...nextTry, devices: [fresh], isRetry: false },
         ...failing.map((id) => ({ ...nextTry, devices: [id], retries: 1, reason: "500" })),
       ];
-      await settleChunk(dependencies(), job, chunk, { counts, answers: undefined, tries });
+      await settleChunk(dependencies(), job, chunk, { counts, responses: undefined, tries });
       expect(await test.chunks(planned)).toMatchObject([
         { state: "PARKED", rest: 1, reason: null },
         { state: "PARKED", rest: 2, reason: "500" },
@@ -291,7 +291,7 @@ describe.each(backends)("slow answers on %s", (backend) => {
           select j.priority from push.delivery_chunks c join push_jobs.job j on j.id = c.job_id
           where c.notification_id = ${planned.notificationId}::uuid order by c.id`,
       );
-      expect(priorities.map(({ priority }) => priority)).toEqual([-1, lastPriority - 2]);
+      expect(priorities.map(({ priority }) => priority)).toEqual([-1, retryPriority - 2]);
     });
 
     it.runIf(backend === "PostgreSQL")("waits for no lock that waits for its own", async () => {
@@ -311,11 +311,11 @@ describe.each(backends)("slow answers on %s", (backend) => {
       const settling = taken.map(({ planned, job, chunk }, index) => {
         const [deviceId = 0, waiting = 0] = planned.deviceIds;
         const dead = [{ deviceId, userId: "user-1", asOf: Date.now() }];
-        const answers = { users: new Map([["user-1", false]]), sent: [], dead };
+        const responses = { users: new Map([["user-1", false]]), sent: [], dead };
         const tries = [{ ...nextTry, devices: [waiting], services: [""] }];
         const dying = { ...counts, failed: 1, dead: 1 };
         const where = { ...dependencies(), db: own[index]?.db ?? test.db };
-        return settleChunk(where, job, chunk, { counts: dying, answers, tries });
+        return settleChunk(where, job, chunk, { counts: dying, responses, tries });
       });
       // Both wait for the provider's row, the first of them to write it as well.
       const isWaiting = sql`select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;

@@ -4,8 +4,8 @@ import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Jobs } from "../../../src/platform/messaging/jobs.ts";
 import { createMetrics } from "../../../src/platform/observability/metrics.ts";
-import { deliveryQueue, waitingForAnswer } from "../../../src/push/database.ts";
-import { recordAnswers } from "../../../src/push/delivery/dead-reports.ts";
+import { deliveryQueue, waitingForResponse } from "../../../src/push/database.ts";
+import { recordResponses } from "../../../src/push/delivery/dead-reports.ts";
 import { createDeliveryMetrics } from "../../../src/push/delivery/delivery-metrics.ts";
 import { deliveryRules } from "../../../src/push/delivery/delivery-rules.ts";
 import { ProviderPauses, wholeProvider } from "../../../src/push/delivery/provider-pauses.ts";
@@ -38,7 +38,7 @@ describe.each(backends)("an answer of a provider on %s", (backend) => {
   }
 
   const answer = async (states: ServiceStates) => {
-    states.report(wholeProvider, "user", { kind: "sent" }, { at: performance.now(), isRetry: false });
+    states.report(wholeProvider, "user", { kind: "sent" }, { at: performance.now(), hasFailedBefore: false });
     await states.stored();
   };
 
@@ -52,7 +52,7 @@ describe.each(backends)("an answer of a provider on %s", (backend) => {
 
   it("that could not be told is told with the next one", async () => {
     const id = randomUUID();
-    const data = { chunkId: 1, ...waitingForAnswer };
+    const data = { chunkId: 1, ...waitingForResponse };
     await test.jobs.enqueue(test.db, deliveryQueue("fcm"), [{ id, data, startAfterSeconds: 600 }]);
     let isAway = true;
     const states = statesOf({
@@ -71,22 +71,22 @@ describe.each(backends)("an answer of a provider on %s", (backend) => {
   it("to one process shows all of them that the provider works, for as long as it would that one", async () => {
     const states = statesOf();
     await states.load();
-    expect(states.works(wholeProvider)).toBe(false);
-    await recordAnswers(test.db, "fcm", { users: new Map([["user", true]]), sent: [], dead: [] });
+    expect(states.isHealthy(wholeProvider)).toBe(false);
+    await recordResponses(test.db, "fcm", { users: new Map([["user", true]]), sent: [], dead: [] });
     await states.load();
-    expect(states.works(wholeProvider)).toBe(true);
+    expect(states.isHealthy(wholeProvider)).toBe(true);
     await test.db.execute(sql`update push.provider_answers set answered_at = now() - interval '61 seconds'`);
     const later = statesOf();
     await later.load();
-    expect(later.works(wholeProvider)).toBe(false);
+    expect(later.isHealthy(wholeProvider)).toBe(false);
   });
 
   it("is not looked up where it could be that of any of several services", async () => {
     let looks = 0;
     class CountedPauses extends ProviderPauses {
-      override answeredAgoMs(): Promise<number> {
+      override lastResponseAgoMs(): Promise<number> {
         looks += 1;
-        return super.answeredAgoMs();
+        return super.lastResponseAgoMs();
       }
     }
     await statesOf(test.jobs, recordingProvider(), CountedPauses).load();

@@ -1,0 +1,91 @@
+/** What operators see of the delivery of one provider's chunks: metrics, the log, and marks at notifications. */
+import type { Database } from "../../platform/database/database.ts";
+import type { Logger } from "../../platform/observability/logger.ts";
+import type { ProviderName } from "../provider-settings.ts";
+import { markRemovalStopped } from "./dead-reports.ts";
+import type { DeliveryMetrics } from "./delivery-metrics.ts";
+import type { Outcomes } from "./outcomes.ts";
+import type { Removals, Settled } from "./settle-chunk.ts";
+
+interface Dependencies {
+  readonly db: Database;
+  readonly provider: ProviderName;
+  readonly logger: Logger;
+  readonly metrics: DeliveryMetrics;
+}
+
+/** Reasons that are remembered as logged. Beyond them a reason may be logged twice. */
+const maxLoggedReasons = 1_000;
+
+export class DeliveryReport {
+  readonly #deps: Dependencies;
+  /** The notifications and reasons of failed messages that were logged: a reason is logged once for a notification. */
+  readonly #loggedReasons = new Set<string>();
+
+  constructor(dependencies: Dependencies) {
+    this.#deps = dependencies;
+  }
+
+  /** Reports outcomes that have just been stored, and what storing them has done to removals. */
+  async stored(
+    notificationId: string,
+    { counts, failures, alarms }: Outcomes,
+    { stoppedAt, isHeld }: Removals,
+  ): Promise<void> {
+    const { metrics, logger, provider } = this.#deps;
+    for (const [outcome, count] of Object.entries(counts)) {
+      if (count > 0) metrics.messages.inc({ provider, outcome }, count);
+    }
+    for (const count of alarms.values()) metrics.alarms.inc({ provider }, count);
+    for (const reason of failures.keys()) this.#logFailure(notificationId, reason, alarms.has(reason));
+    if (stoppedAt) {
+      metrics.removalStops.inc({ provider });
+      logger.error(
+        { notificationId, provider, ...stoppedAt },
+        "A provider reports too many users' devices dead, so no more tokens are removed: " +
+          "check its project and credentials, then confirm or discard the removals",
+      );
+    }
+    if (isHeld) await this.#markStopped(notificationId);
+  }
+
+  /** Counts devices to which nothing was sent. */
+  dropped(devices: number): void {
+    const { metrics, provider } = this.#deps;
+    if (devices > 0) metrics.messages.inc({ provider, outcome: "dropped" }, devices);
+  }
+
+  /**
+   * Reports that a worker has ended its attempt at a chunk.
+   * @param seconds from taking it to storing the last result
+   */
+  attemptEnded(notificationId: string, { dead }: Settled, seconds: number): void {
+    const { metrics, logger, provider } = this.#deps;
+    metrics.chunkEnded(provider, seconds);
+    if (!dead) return;
+    metrics.givenUp.inc({ provider });
+    logger.error(
+      { notificationId, provider, ...dead },
+      "Devices of a chunk were given up and are now a dead letter",
+    );
+  }
+
+  /** The mark is only shown to operators, so a failure to write it is no reason to send the chunk again. */
+  async #markStopped(notificationId: string): Promise<void> {
+    const { db, logger } = this.#deps;
+    await markRemovalStopped(db, notificationId).catch((err: unknown) => {
+      logger.warn({ err, notificationId }, "The stop of removals could not be shown at a notification");
+    });
+  }
+
+  #logFailure(notificationId: string, reason: string, isAlarm: boolean): void {
+    const { logger, provider } = this.#deps;
+    const key = `${notificationId} ${reason}`;
+    if (this.#loggedReasons.has(key)) return;
+    if (this.#loggedReasons.size >= maxLoggedReasons) this.#loggedReasons.clear();
+    this.#loggedReasons.add(key);
+    const fields = { notificationId, provider, reason };
+    if (isAlarm) logger.error(fields, "The push provider lacks something for these messages: see the reason");
+    else logger.warn(fields, "The push provider rejects messages of a notification");
+  }
+}
