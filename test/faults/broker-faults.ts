@@ -30,6 +30,15 @@ function deletionsOf({ world: { deletions } }: Scene): Deletions {
   return deletions;
 }
 
+/** @returns whether all deletions that were acknowledged until this call have acted */
+export function haveActed(scene: Scene): () => Promise<boolean> {
+  const deleted = deletedOf(scene.ledger);
+  return async () => {
+    const acted = await deletionsOf(scene).acted();
+    return deleted.every((id) => acted.has(id));
+  };
+}
+
 const common = {
   short: false,
   rounds: 10,
@@ -39,14 +48,7 @@ const common = {
     findNats() === undefined
       ? "nats-server is not installed (Debian: apt-get install nats-server)"
       : undefined,
-  /** Until all deletions that were acknowledged before the fault's end have acted. */
-  recovery(scene: Scene) {
-    const deleted = deletedOf(scene.ledger);
-    return async () => {
-      const acted = await deletionsOf(scene).acted();
-      return deleted.every((id) => acted.has(id));
-    };
-  },
+  recovery: haveActed,
 } as const;
 
 const kill: Fault = {

@@ -1,5 +1,6 @@
 /** What happens to PostgreSQL on several hosts, all of which the servers know: another becomes the primary. */
 import { setTimeout } from "node:timers/promises";
+import { isReadBy, until } from "../support/postgresql/standby.ts";
 import { Caller, type Ending } from "./endings.ts";
 import type { Fault, Scene } from "./fault.ts";
 import { authorizationOf, HttpClient } from "./http-client.ts";
@@ -17,6 +18,26 @@ const failover: Fault = {
   play: async ({ world }) => world.replicated?.failOver(),
   async settle({ world, ledger }) {
     ledger.wrong.push(...((await world.replicated?.settle(world.database)) ?? []));
+  },
+};
+
+/** Introspection is answered by the standby until it is promoted, and by the old primary once that has become one. */
+const failoverOfStandbys: Fault = {
+  ...failover,
+  name: "failover-standbys",
+  what: "the same, where all processes read from the standby that is promoted",
+  world: () => ({
+    replicated: () => startPair(postgresqlPrograms(), [...serverSettings, "restart_after_crash=off"]),
+    readsReplicas: true,
+  }),
+  async play({ world: { replicated, members } }) {
+    if (!replicated) throw new Error("PostgreSQL is on one host");
+    const primary = new URL(replicated.url).host;
+    const standbys = replicated.hosts.split(",").filter((host) => host !== primary);
+    await until("all processes read from the standby", () =>
+      members.every(({ process }) => standbys.every((standby) => isReadBy(process, standby))),
+    );
+    await replicated.failOver();
   },
 };
 
@@ -43,7 +64,6 @@ function createCutOff(): Fault {
     ...failover,
     name: "cut-off",
     what: "the primary is cut off from its synchronous standby, which is promoted, and lives on within everybody's reach",
-    rounds: 5,
     world: () => ({ replicated: () => startPair(postgresqlPrograms(), serverSettings, "cut off") }),
     async play(scene) {
       const http = new HttpClient();
@@ -73,4 +93,4 @@ const patroni: Fault = {
   world: () => ({ replicated: () => startPatroni(postgresqlPrograms(), serverSettings) }),
 };
 
-export const failoverFaults: readonly Fault[] = [failover, createCutOff(), patroni];
+export const failoverFaults: readonly Fault[] = [failover, failoverOfStandbys, createCutOff(), patroni];
