@@ -130,7 +130,7 @@ const isGone = (error: unknown) =>
   [JetStreamApiCodes.StreamNotFound, JetStreamApiCodes.ConsumerNotFound].some((code) => code === error.code);
 
 /**
- * Who has the stream, and the place of its reader, as their leaders say.
+ * The clusters of the stream and of the consumer that reads it, as their leaders report them.
  * @returns undefined while one of them has no leader; none where one of them is gone, as no election brings it back
  */
 function lookAtClusters(broker: readonly Nats[]): Promise<readonly ClusterInfo[] | undefined> {
@@ -145,7 +145,7 @@ function lookAtClusters(broker: readonly Nats[]): Promise<readonly ClusterInfo[]
   }).catch((error: unknown) => (isGone(error) ? [] : undefined));
 }
 
-/** Until both have a leader, and it holds what is expected of them; for a while. */
+/** Resolves once both have a leader and meet what is expected of them, or after {@link ledMs}. */
 async function untilLed(
   broker: readonly Nats[],
   holds: (cluster: ClusterInfo) => boolean = () => true,

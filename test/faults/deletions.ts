@@ -123,7 +123,7 @@ const triggers = `
   create trigger on_identity after insert on auth.identities for each row execute function public.on_identity();
   create trigger on_forgotten after delete on push.devices for each row execute function public.on_forgotten();`;
 
-/** Works with a connection of its own. */
+/** Calls `work` with a connection of its own, which is closed afterwards. */
 export async function withBroker<T>(
   broker: readonly Nats[],
   work: (connection: NatsConnection) => Promise<T>,

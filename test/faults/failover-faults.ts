@@ -21,7 +21,7 @@ const failover: Fault = {
   },
 };
 
-/** Introspection is answered by the standby until it is promoted, and by the old primary once that has become one. */
+/** Introspection reads from the standby until that is promoted, and from the old primary once that is a standby. */
 const failoverOfStandbys: Fault = {
   ...failover,
   name: "failover-standbys",
@@ -54,9 +54,9 @@ function createCutOff(): Fault {
   async function end({ ledger }: Scene, caller: Caller, ending: Ending): Promise<void> {
     const { way, token, call, acknowledged } = ending;
     if (way === "reuse of a refresh token") ledger.reused.add(authorizationOf(token));
-    const { reply, refused } = await caller.ask(call);
-    if (acknowledged.includes(reply.status)) ledger.revoked.add(token);
-    else ledger.wrong.push(`${way}: ${reply.status} ${JSON.stringify(reply.body)}`);
+    const { response, refused } = await caller.ask(call);
+    if (acknowledged.includes(response.status)) ledger.revoked.add(token);
+    else ledger.wrong.push(`${way}: ${response.status} ${JSON.stringify(response.body)}`);
     if (refused === 0) ledger.wrong.push(`a ${way} was acknowledged, and nobody had confirmed it`);
   }
 

@@ -82,7 +82,7 @@ const clientNames = ["application", "other", "guesser", "former"] as const;
 type ClientName = (typeof clientNames)[number];
 const issuer = "http://127.0.0.1:8080/api/auth";
 
-/** Of PostgreSQL. */
+/** The settings of PostgreSQL. */
 export const serverSettings = [
   // Nobody cuts the power; crashes of processes lose nothing without it.
   "fsync=off",
@@ -133,7 +133,7 @@ export async function createWorld({
   }
 
   const admins = new Map<string, postgres.Sql>();
-  /** One for each server that has been the primary. */
+  /** The ways in, one for each server that has been the primary. */
   function admin(): postgres.Sql {
     const url = primaryUrl();
     url.pathname = `/${database.name}`;
