@@ -28,7 +28,8 @@ export const publishedEvents: readonly PublishedEvents[] = [
 /** The attributes of CloudEvents 1.0, as headers of a message (its NATS protocol binding). */
 const headers = {
   type: "object",
-  description: "Values are percent-encoded where they are not visible ASCII.",
+  description:
+    'In a value, all that is not visible ASCII, a quotation mark (") and a percent sign (%) are percent-encoded.',
   required: [
     ...["ce-specversion", "ce-id", "ce-source", "ce-type", "ce-subject", "ce-time", "content-type"],
     "Nats-Msg-Id",

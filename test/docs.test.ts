@@ -1,7 +1,7 @@
 /** The documents: every link between them leads somewhere, and the index names them all. */
 import { existsSync, globSync, readFileSync, statSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { Language } from "./clients/language.ts";
 import { root } from "./support/program.ts";
 
@@ -135,4 +135,54 @@ it("names npm scripts that exist", () => {
     [...readFileSync(join(root, file), "utf8").matchAll(/npm run ([\w:-]+)/g)].map(([, name = ""]) => name),
   );
   expect(named.filter((name) => !(name in scripts))).toEqual([]);
+});
+
+describe("the sizing", () => {
+  const measured = readFileSync(join(root, "docs/performance.md"), "utf8");
+  const number = (text: string) => Number(text.replaceAll(",", ""));
+  const [, ...table] = readFileSync(join(root, "docs/operate/sizing.md"), "utf8").matchAll(
+    /^\| (.+?) \| (.+?) \| (.+?) \|$/gm,
+  );
+  const lines = table.map(([, what = "", found = "", plan = ""]) => {
+    const [, figure = "", unit = ""] = /^([\d,]+) (MiB|a second)/.exec(found) ?? [];
+    return { what, figure, unit, plan: number(plan.replace(/ MiB$/, "")) };
+  });
+
+  /** Where the figure stands in the report of a bench. */
+  const places: Readonly<Record<string, RegExp>> = {
+    "Introspection, HTTP": /^Introspection, HTTP .*?([\d,]+)\/s of/m,
+    "Introspection, gRPC": /^Introspection, native gRPC .*?([\d,]+)\/s of/m,
+    "Tokens issued, by the grant `auth`": /^Token issuing .*?([\d,]+)\/s of/m,
+    Refreshes: /^Refresh, .*?([\d,]+)\/s of/m,
+    "Messages to FCM": /^Messages a second.*? ([\d,]+) \(/m,
+    "Memory, auth": /^Peak memory +(\d+) MiB/m,
+    "Memory, push": /^Peak memory of the process +(\d+) MiB/m,
+  };
+
+  it("has a line for each of these figures", () => {
+    expect(lines.map(({ what }) => what)).toEqual(Object.keys(places));
+  });
+
+  it.each(lines)("has $what as it was measured, and plans with a reserve", ({ what, figure, unit, plan }) => {
+    expect(figure).toBe(places[what]?.exec(measured)?.[1]);
+    if (unit === "MiB") expect(plan).toBeGreaterThan(number(figure));
+    else {
+      expect(plan).toBeLessThanOrEqual(number(figure) / 2);
+      expect(plan).toBeGreaterThan(number(figure) * 0.45);
+    }
+  });
+
+  it("derives how fast expired authorizations are removed", () => {
+    const rate = number(/^\| Four processes \| ([\d,]+) \|/m.exec(measured)?.[1] ?? "");
+    expect(Math.floor(rate / 2_500)).toBe(20);
+    expect(prose("docs/operate/sizing.md")).toContain("twenty times as fast as 2,500 a second expire");
+  });
+});
+
+it("the upgrade page states the version of pg-boss's schema, which no process of another one can use", () => {
+  // A higher one is a decision: docs/operate/upgrade.md says what it costs, and CHANGELOG.md has to mark the version.
+  const schema = 43;
+  const { pgboss } = JSON.parse(readFileSync(join(root, "node_modules/pg-boss/package.json"), "utf8"));
+  expect(pgboss.schema).toBe(schema);
+  expect(prose("docs/operate/upgrade.md")).toContain(`whose schema has a version of its own: ${schema}.`);
 });

@@ -10,6 +10,8 @@ import { Ajv } from "ajv";
 import addFormats from "ajv-formats";
 import { describe, expect, test } from "vitest";
 import { asyncapiDocument, publishedEvents } from "../../scripts/asyncapi.ts";
+import { AuthEvents } from "../../src/auth/events.ts";
+import { encodeEvent } from "../../src/platform/messaging/cloud-event.ts";
 import { root } from "../support/program.ts";
 
 const ajv = new Ajv({ strict: false });
@@ -88,6 +90,29 @@ describe.each(publishedEvents)("the events of $name", (events) => {
       );
     }
   });
+});
+
+test("the documents name each visible character that is percent-encoded", () => {
+  const { type, message } = AuthEvents.identityDeleted;
+  const visible = Array.from({ length: 0x7e - 0x20 }, (_, index) => String.fromCharCode(0x21 + index));
+  const encoded = visible.filter((subject) => {
+    const event = {
+      specversion: "1.0",
+      id: "f81d4fae-7dec-4d0b-a765-00a0c91e6bf6",
+      source: "/auth",
+      type,
+      subject,
+      time: "2026-01-01T00:00:00Z",
+      datacontenttype: "application/json",
+      data: {},
+    } as const;
+    return encodeEvent(event, message).headers.get("ce-subject") !== subject;
+  });
+  expect(encoded).toEqual(['"', "%"]);
+  for (const events of publishedEvents) {
+    const { description } = asyncapiDocument(events).components.schemas.CloudEventHeaders;
+    for (const character of encoded) expect(description).toContain(`(${character})`);
+  }
 });
 
 function setFirst(of: object, name: string, value: unknown): void {

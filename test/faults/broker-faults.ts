@@ -30,6 +30,15 @@ function deletionsOf({ world: { deletions } }: Scene): Deletions {
   return deletions;
 }
 
+/** @returns whether all deletions that were acknowledged until this call have acted */
+export function haveActed(scene: Scene): () => Promise<boolean> {
+  const deleted = deletedOf(scene.ledger);
+  return async () => {
+    const acted = await deletionsOf(scene).acted();
+    return deleted.every((id) => acted.has(id));
+  };
+}
+
 const common = {
   short: false,
   rounds: 10,
@@ -39,14 +48,7 @@ const common = {
     findNats() === undefined
       ? "nats-server is not installed (Debian: apt-get install nats-server)"
       : undefined,
-  /** Until all deletions that were acknowledged before the fault's end have acted. */
-  recovery(scene: Scene) {
-    const deleted = deletedOf(scene.ledger);
-    return async () => {
-      const acted = await deletionsOf(scene).acted();
-      return deleted.every((id) => acted.has(id));
-    };
-  },
+  recovery: haveActed,
 } as const;
 
 const kill: Fault = {
@@ -128,7 +130,7 @@ const isGone = (error: unknown) =>
   [JetStreamApiCodes.StreamNotFound, JetStreamApiCodes.ConsumerNotFound].some((code) => code === error.code);
 
 /**
- * Who has the stream, and the place of its reader, as their leaders say.
+ * The clusters of the stream and of the consumer that reads it, as their leaders report them.
  * @returns undefined while one of them has no leader; none where one of them is gone, as no election brings it back
  */
 function lookAtClusters(broker: readonly Nats[]): Promise<readonly ClusterInfo[] | undefined> {
@@ -143,7 +145,7 @@ function lookAtClusters(broker: readonly Nats[]): Promise<readonly ClusterInfo[]
   }).catch((error: unknown) => (isGone(error) ? [] : undefined));
 }
 
-/** Until both have a leader, and it holds what is expected of them; for a while. */
+/** Resolves once both have a leader and meet what is expected of them, or after {@link ledMs}. */
 async function untilLed(
   broker: readonly Nats[],
   holds: (cluster: ClusterInfo) => boolean = () => true,

@@ -1,22 +1,22 @@
 /** The thread of bystander.ts. */
 import { parentPort, workerData } from "node:worker_threads";
 import { type BystanderTask, type Kind, kinds, type Sample } from "./bystander.ts";
-import { HttpClient, isActive, isRefusal, member, type Reply } from "./http-client.ts";
+import { HttpClient, type HttpResponse, isActive, isRefusal, member } from "./http-client.ts";
 
 const { origin, calls, everyMs }: BystanderTask = workerData;
 const http = new HttpClient();
 let samples: Sample[] = [];
 
-const isRight: Record<Kind, (reply: Reply) => boolean> = {
-  introspection: (reply) => reply.status === 200 && isActive(reply),
-  token: (reply) => reply.status === 200 && member(reply, "access_token") !== "",
+const isRight: Record<Kind, (response: HttpResponse) => boolean> = {
+  introspection: (response) => response.status === 200 && isActive(response),
+  token: (response) => response.status === 200 && member(response, "access_token") !== "",
 };
 
 async function ask(kind: Kind): Promise<void> {
   const startedAt = Date.now();
   const from = performance.now();
-  const reply = await http.send(origin, calls[kind]);
-  const outcome = isRight[kind](reply) ? "right" : isRefusal(reply) ? "refused" : "wrong";
+  const response = await http.send(origin, calls[kind]);
+  const outcome = isRight[kind](response) ? "right" : isRefusal(response) ? "refused" : "wrong";
   samples.push({ kind, startedAt, ms: performance.now() - from, outcome });
 }
 

@@ -1,5 +1,5 @@
 /**
- * Somebody who has nothing to do with the trouble: asks for introspections and for tokens at a steady pace, whatever
+ * Somebody who has nothing to do with the trouble: asks for introspections and for tokens at a steady rate, whatever
  * has become of the earlier ones, and measures. Runs in a thread of its own, so that what else this process does
  * takes no time of it.
  */
@@ -13,7 +13,7 @@ export type Kind = (typeof kinds)[number];
 /** A request of it. */
 export interface Sample {
   readonly kind: Kind;
-  /** By Date.now(): the threads share no other clock. */
+  /** A moment by Date.now(): the threads share no other clock. */
   readonly startedAt: number;
   readonly ms: number;
   /** `right` is a response as it should be. */

@@ -56,7 +56,7 @@ async function startGuessing(scene: Scene): Promise<Guesser> {
 }
 
 /** Whether every server counts in the cache. */
-async function isUsed({ world: { members } }: Scene): Promise<boolean> {
+export async function isUsed({ world: { members } }: Scene): Promise<boolean> {
   const texts = await Promise.all(
     members.map(async ({ process }) => (await fetch(`${process.management}/metrics`)).text()),
   );

@@ -46,9 +46,9 @@ const locks: Fault = {
       const change: Call = { method: "PUT", path: `/v1/identities/${id}`, as: credentials.internal, json };
       const call = caller % 2 === 0 ? change : grant(credentials.other, { grant_type: "auth", auth_id: id });
       while (Date.now() < until) {
-        const reply = await http.send(members[caller % members.length]?.process.origin ?? "", call);
-        if (!isRefusal(reply) && ![200, 204].includes(reply.status))
-          ledger.wrong.push(`a caller that waits for a lock: ${reply.status}`);
+        const response = await http.send(members[caller % members.length]?.process.origin ?? "", call);
+        if (!isRefusal(response) && ![200, 204].includes(response.status))
+          ledger.wrong.push(`a caller that waits for a lock: ${response.status}`);
         // It is served once the lock is gone, and asks no more then.
         await setTimeout(100);
       }
@@ -78,9 +78,9 @@ const guessing: Fault = {
     const victims = await Promise.all(Array.from({ length: 4 }, () => newIdentity(scene, http)));
     const [judgedBefore, startedAt] = [await judgedGuesses(scene), Date.now()];
     const until = startedAt + (isShort ? 1_000 : 15_000);
-    /** What was answered as a wrong password, by the name that was guessed at. */
+    /** How many guesses were rejected as wrong, by the name that was guessed at. */
     const judged = new Map<string, number>();
-    /** The others: where a response was late, the guess may have been judged all the same. */
+    /** How many others there were: where a response was late, the guess may have been judged all the same. */
     let refused = 0;
     async function guess(caller: number): Promise<void> {
       // Every tenth guesses at somebody, by another client, whose limit the others do not use up.
@@ -93,11 +93,11 @@ const guessing: Fault = {
           password: "correct horse",
         };
         const server = members[(caller + Math.floor(caller / 10)) % members.length];
-        const reply = await http.send(server?.process.origin ?? "", grant(as, guessed));
+        const response = await http.send(server?.process.origin ?? "", grant(as, guessed));
         const name = victim ?? "invented";
-        if (reply.status === 400) judged.set(name, (judged.get(name) ?? 0) + 1);
-        else if (isRefusal(reply)) refused += 1;
-        else ledger.wrong.push(`a wrong password: ${reply.status}`);
+        if (response.status === 400) judged.set(name, (judged.get(name) ?? 0) + 1);
+        else if (isRefusal(response)) refused += 1;
+        else ledger.wrong.push(`a wrong password: ${response.status}`);
         await setTimeout(500);
       }
     }
@@ -112,13 +112,13 @@ const guessing: Fault = {
     };
     for (const victim of victims) expectWithin("one identity", judged.get(victim) ?? 0, most(password));
     expectWithin("invented names", judged.get("invented") ?? 0, most(client));
-    const answered = [...judged.values()].reduce((sum, count) => sum + count, 0);
+    const rejected = [...judged.values()].reduce((sum, count) => sum + count, 0);
     const all = (await judgedGuesses(scene)) - judgedBefore;
     expectWithin("all", all, most(client) + victims.length * most(password));
-    if (all < answered || all > answered + refused)
-      ledger.wrong.push(`${answered} guesses were answered as wrong, ${refused} refused, and ${all} judged`);
+    if (all < rejected || all > rejected + refused)
+      ledger.wrong.push(`${rejected} guesses were rejected as wrong, ${refused} refused, and ${all} judged`);
     say(
-      `       ${all} guesses were judged, ${[...judged.values()].join(" + ")} answered so, ${refused} refused`,
+      `       ${all} guesses were judged, ${[...judged.values()].join(" + ")} of them rejected, ${refused} refused`,
     );
   },
 };

@@ -1,5 +1,5 @@
 /**
- * Compares the ledger with what the servers answer afterwards, and with the database. What was acknowledged and is
+ * Compares the ledger with how the servers respond afterwards, and with the database. What was acknowledged and is
  * not there is lost; what was ended and still lives is wrong.
  */
 import { setTimeout } from "node:timers/promises";
@@ -8,11 +8,11 @@ import {
   type Call,
   grant,
   HttpClient,
+  type HttpResponse,
   introspection,
   isActive,
   isRefusal,
   member,
-  type Reply,
 } from "./http-client.ts";
 import type { Account, Chain, Ledger } from "./ledger.ts";
 import type { World } from "./world.ts";
@@ -28,28 +28,29 @@ export async function compare(world: World, ledger: Ledger): Promise<void> {
   const http = new HttpClient();
   let turn = 0;
 
-  async function ask(call: Call, server?: string): Promise<Reply> {
+  async function ask(call: Call, server?: string): Promise<HttpResponse> {
     for (let left = tries; ; left -= 1) {
       turn += 1;
       const origin = server ?? members[turn % members.length]?.process.origin ?? "";
-      const reply = await http.send(origin, call);
-      if (!isRefusal(reply) || left === 0) return reply;
+      const response = await http.send(origin, call);
+      if (!isRefusal(response) || left === 0) return response;
       await setTimeout(retryMs);
     }
   }
 
   async function expectActive(token: string): Promise<void> {
-    const reply = await ask(introspection(credentials.internal, token));
-    if (!isActive(reply)) ledger.lost.push(`an access token: ${reply.status} ${JSON.stringify(reply.body)}`);
+    const response = await ask(introspection(credentials.internal, token));
+    if (!isActive(response))
+      ledger.lost.push(`an access token: ${response.status} ${JSON.stringify(response.body)}`);
   }
 
-  /** Of every server, as each decides by itself. */
+  /** Asks every server, as each decides by itself. */
   async function expectInactive(token: string): Promise<void> {
     for (const { process } of members) {
-      const reply = await ask(introspection(credentials.internal, token), process.origin);
-      if (reply.status !== 200 || isActive(reply))
+      const response = await ask(introspection(credentials.internal, token), process.origin);
+      if (response.status !== 200 || isActive(response))
         ledger.wrong.push(
-          `a token whose end was acknowledged: ${reply.status} ${JSON.stringify(reply.body)}`,
+          `a token whose end was acknowledged: ${response.status} ${JSON.stringify(response.body)}`,
         );
     }
   }
@@ -63,15 +64,15 @@ export async function compare(world: World, ledger: Ledger): Promise<void> {
       return;
     }
     for (const token of chain.accessTokens) await expectActive(token);
-    const reply = await ask(refreshOf(chain));
-    if (reply.status !== 200) {
-      ledger.lost.push(`a refresh token: ${reply.status} ${JSON.stringify(reply.body)}`);
+    const response = await ask(refreshOf(chain));
+    if (response.status !== 200) {
+      ledger.lost.push(`a refresh token: ${response.status} ${JSON.stringify(response.body)}`);
       chain.ending = "acknowledged";
       return;
     }
-    chain.refreshToken = member(reply, "refresh_token");
-    chain.accessTokens.push(member(reply, "access_token"));
-    await expectActive(member(reply, "access_token"));
+    chain.refreshToken = member(response, "refresh_token");
+    chain.accessTokens.push(member(response, "access_token"));
+    await expectActive(member(response, "access_token"));
   }
 
   const refreshOf = ({ refreshToken }: Chain) =>

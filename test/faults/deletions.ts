@@ -44,9 +44,9 @@ const patienceMs = 40_000;
 const lookMs = 100;
 
 /** What the servers need to know of the broker. */
-export const brokerEnvironment = (broker: readonly Nats[]) => ({
-  BROKER_URL: broker.map(({ url }) => url).join(","),
-  BROKER_REPLICAS: String(broker.length),
+export const brokerEnvironment = (urls: readonly string[]) => ({
+  BROKER_URL: urls.join(","),
+  BROKER_REPLICAS: String(urls.length),
 });
 
 export async function startDeletions(dependencies: Dependencies): Promise<Deletions> {
@@ -60,7 +60,7 @@ export async function startDeletions(dependencies: Dependencies): Promise<Deleti
   mkdirSync(dataDir);
   const env = {
     ...databaseEnvironment(database),
-    ...brokerEnvironment(broker),
+    ...brokerEnvironment(broker.map(({ url }) => url)),
     SERVICES: "push",
     DATA_DIR: dataDir,
     // Nobody calls it. Without introspection it removes all that there is when a deletion acts.
@@ -123,7 +123,7 @@ const triggers = `
   create trigger on_identity after insert on auth.identities for each row execute function public.on_identity();
   create trigger on_forgotten after delete on push.devices for each row execute function public.on_forgotten();`;
 
-/** Works with a connection of its own. */
+/** Calls `work` with a connection of its own, which is closed afterwards. */
 export async function withBroker<T>(
   broker: readonly Nats[],
   work: (connection: NatsConnection) => Promise<T>,

@@ -1,7 +1,7 @@
 /** Tokens that are to end, by every request that ends one. */
 import { randomInt, randomUUID } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
-import { type Call, grant, type HttpClient, isRefusal, member, type Reply } from "./http-client.ts";
+import { type Call, grant, type HttpClient, type HttpResponse, isRefusal, member } from "./http-client.ts";
 import type { Member, World } from "./world.ts";
 
 /** An active token, and the request that ends it. */
@@ -17,7 +17,7 @@ export interface Ending {
 /** What came of a call that was asked again while it was refused. */
 export interface Asked {
   /** The first response that is no refusal, or the last one. */
-  readonly reply: Reply;
+  readonly response: HttpResponse;
   readonly by: Member;
   /** When it was asked for the first time, by performance.now(). */
   readonly askedAt: number;
@@ -25,8 +25,10 @@ export interface Asked {
   readonly refused: number;
   /** Milliseconds of the request that it is the response to. */
   readonly ms: number;
-  /** Of the longest request, refused or not. */
+  /** Milliseconds of the longest request, refused or not. */
   readonly longestMs: number;
+  /** Milliseconds of all requests, with the pauses between them. */
+  readonly totalMs: number;
 }
 
 interface Pair {
@@ -37,7 +39,7 @@ interface Pair {
 /** What a way needs to get ready. */
 interface Preparation {
   readonly credentials: World["credentials"];
-  /** Of the identity that has the pair. */
+  /** The id of the identity that has the pair. */
   readonly id: string;
   readonly pair: Pair;
   refresh(pair: Pair): Promise<Pair>;
@@ -136,12 +138,12 @@ export class Caller {
     for (let refused = 0; ; refused += 1) {
       const by = serverOf(this.#world);
       const from = performance.now();
-      const reply = await this.#http.send(by.process.origin, call);
+      const response = await this.#http.send(by.process.origin, call);
       const now = performance.now();
       const ms = now - from;
       longestMs = Math.max(longestMs, ms);
-      if (!isRefusal(reply) || now - askedAt > longestRefusalMs)
-        return { reply, by, askedAt, refused, ms, longestMs };
+      if (!isRefusal(response) || now - askedAt > longestRefusalMs)
+        return { response, by, askedAt, refused, ms, longestMs, totalMs: now - askedAt };
       await setTimeout(retryMs);
     }
   }
@@ -158,14 +160,14 @@ export class Caller {
   }
 
   async #pair(as: string, form: Record<string, string>): Promise<Pair> {
-    const reply = await this.#expect(grant(as, form), 200);
-    return { access: member(reply, "access_token"), refresh: member(reply, "refresh_token") };
+    const response = await this.#expect(grant(as, form), 200);
+    return { access: member(response, "access_token"), refresh: member(response, "refresh_token") };
   }
 
-  async #expect(call: Call, ...statuses: number[]): Promise<Reply> {
-    const { reply } = await this.ask(call);
-    if (statuses.includes(reply.status)) return reply;
-    throw new Error(`${call.method} ${call.path}: ${reply.status} ${JSON.stringify(reply.body)}`);
+  async #expect(call: Call, ...statuses: number[]): Promise<HttpResponse> {
+    const { response } = await this.ask(call);
+    if (statuses.includes(response.status)) return response;
+    throw new Error(`${call.method} ${call.path}: ${response.status} ${JSON.stringify(response.body)}`);
   }
 
   /** @param index chooses the way */

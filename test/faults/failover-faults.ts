@@ -1,5 +1,6 @@
 /** What happens to PostgreSQL on several hosts, all of which the servers know: another becomes the primary. */
 import { setTimeout } from "node:timers/promises";
+import { isReadBy, until } from "../support/postgresql/standby.ts";
 import { Caller, type Ending } from "./endings.ts";
 import type { Fault, Scene } from "./fault.ts";
 import { authorizationOf, HttpClient } from "./http-client.ts";
@@ -20,6 +21,26 @@ const failover: Fault = {
   },
 };
 
+/** Introspection reads from the standby until that is promoted, and from the old primary once that is a standby. */
+const failoverOfStandbys: Fault = {
+  ...failover,
+  name: "failover-standbys",
+  what: "the same, where all processes read from the standby that is promoted",
+  world: () => ({
+    replicated: () => startPair(postgresqlPrograms(), [...serverSettings, "restart_after_crash=off"]),
+    readsReplicas: true,
+  }),
+  async play({ world: { replicated, members } }) {
+    if (!replicated) throw new Error("PostgreSQL is on one host");
+    const primary = new URL(replicated.url).host;
+    const standbys = replicated.hosts.split(",").filter((host) => host !== primary);
+    await until("all processes read from the standby", () =>
+      members.every(({ process }) => standbys.every((standby) => isReadBy(process, standby))),
+    );
+    await replicated.failOver();
+  },
+};
+
 /** Endings that are asked for while nobody confirms commits: two rounds of all ways. */
 const endingCount = 20;
 /** Milliseconds after the recovery within which all of them have been acknowledged. */
@@ -33,9 +54,9 @@ function createCutOff(): Fault {
   async function end({ ledger }: Scene, caller: Caller, ending: Ending): Promise<void> {
     const { way, token, call, acknowledged } = ending;
     if (way === "reuse of a refresh token") ledger.reused.add(authorizationOf(token));
-    const { reply, refused } = await caller.ask(call);
-    if (acknowledged.includes(reply.status)) ledger.revoked.add(token);
-    else ledger.wrong.push(`${way}: ${reply.status} ${JSON.stringify(reply.body)}`);
+    const { response, refused } = await caller.ask(call);
+    if (acknowledged.includes(response.status)) ledger.revoked.add(token);
+    else ledger.wrong.push(`${way}: ${response.status} ${JSON.stringify(response.body)}`);
     if (refused === 0) ledger.wrong.push(`a ${way} was acknowledged, and nobody had confirmed it`);
   }
 
@@ -43,7 +64,6 @@ function createCutOff(): Fault {
     ...failover,
     name: "cut-off",
     what: "the primary is cut off from its synchronous standby, which is promoted, and lives on within everybody's reach",
-    rounds: 5,
     world: () => ({ replicated: () => startPair(postgresqlPrograms(), serverSettings, "cut off") }),
     async play(scene) {
       const http = new HttpClient();
@@ -73,4 +93,4 @@ const patroni: Fault = {
   world: () => ({ replicated: () => startPatroni(postgresqlPrograms(), serverSettings) }),
 };
 
-export const failoverFaults: readonly Fault[] = [failover, createCutOff(), patroni];
+export const failoverFaults: readonly Fault[] = [failover, failoverOfStandbys, createCutOff(), patroni];

@@ -4,7 +4,7 @@ import type { World, WorldOptions } from "./world.ts";
 
 export interface Scene {
   readonly world: World;
-  /** For what the fault itself finds wrong. */
+  /** Takes what the fault itself finds wrong, too. */
   readonly ledger: Ledger;
   /** Whether it is played for continuous integration, in seconds. */
   readonly isShort: boolean;
@@ -12,7 +12,7 @@ export interface Scene {
 
 export interface Fault {
   readonly name: string;
-  /** For the progress: what is done. */
+  /** What is done, as it is printed when it begins. */
   readonly what: string;
   /** Whether it belongs to the short form. */
   readonly short: boolean;
@@ -27,8 +27,8 @@ export interface Fault {
   /** Plays it. Resolves at its end, from which the recovery counts. */
   play(scene: Scene): Promise<void>;
   /**
-   * For what no request tells of: called at the fault's end. What it returns is asked again and again, and says whether
-   * that has recovered too.
+   * Looks at what no request shows. It is called at the fault's end; what it returns is called again and again, and
+   * resolves to whether that has recovered too.
    */
   recovery?(scene: Scene): () => Promise<boolean>;
   /** Under load still, once all has recovered: looks at what it has left behind, and clears up. */

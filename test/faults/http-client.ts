@@ -3,7 +3,7 @@ import { Agent, request } from "node:http";
 import { decodeJwt } from "jose";
 
 /** What came of a request. */
-export interface Reply {
+export interface HttpResponse {
   /** 0 if no response came: the connection failed, or the limit was reached. */
   readonly status: number;
   /** JSON, if it was that. */
@@ -33,8 +33,8 @@ export class HttpClient {
   readonly #agent = new Agent({ keepAlive: true });
 
   /** @param origin of the server, as `http://127.0.0.1:8080` */
-  send(origin: string, { method, path, as, form, json, goneAfterMs }: Call): Promise<Reply> {
-    const { promise, resolve } = Promise.withResolvers<Reply>();
+  send(origin: string, { method, path, as, form, json, goneAfterMs }: Call): Promise<HttpResponse> {
+    const { promise, resolve } = Promise.withResolvers<HttpResponse>();
     const text = form ? new URLSearchParams(form).toString() : json ? JSON.stringify(json) : "";
     const headers = {
       authorization: as,
@@ -72,15 +72,15 @@ function parsed(text: string): unknown {
 }
 
 /** Whether the service has declined to do anything, or could not be reached: what a fault is allowed to cause. */
-export const isRefusal = ({ status }: Reply): boolean => [0, 429, 503].includes(status);
+export const isRefusal = ({ status }: HttpResponse): boolean => [0, 429, 503].includes(status);
 
 /** A member of a JSON body that is a text. */
-export function member({ body }: Reply, name: string): string {
+export function member({ body }: HttpResponse, name: string): string {
   const value = typeof body === "object" && body !== null ? Reflect.get(body, name) : undefined;
   return typeof value === "string" ? value : "";
 }
 
-export const isActive = ({ body }: Reply): boolean =>
+export const isActive = ({ body }: HttpResponse): boolean =>
   typeof body === "object" && body !== null && Reflect.get(body, "active") === true;
 
 /** The id of the authorization that an access token is of: its jti begins with that. */

@@ -8,7 +8,7 @@ export type Ending = "none" | "requested" | "acknowledged";
 
 /** An authorization, as its client sees it. */
 export interface Chain {
-  /** As every access token of it says. */
+  /** The id that every access token of it has in its `jti`. */
   readonly authorizationId: string;
   /** Acknowledged access tokens, none of which was revoked by itself. */
   readonly accessTokens: string[];

@@ -9,11 +9,11 @@ import {
   type Call,
   grant,
   HttpClient,
+  type HttpResponse,
   introspection,
   isActive,
   isRefusal,
   member,
-  type Reply,
 } from "./http-client.ts";
 import type { Account, Chain, Ledger } from "./ledger.ts";
 import type { Member, World } from "./world.ts";
@@ -55,9 +55,9 @@ export function createLoad({ members, credentials }: World, ledger: Ledger, peop
     return members[0];
   }
 
-  function once(call: Call, { process } = next()): Promise<Reply> {
+  function once(call: Call, { process } = next()): Promise<HttpResponse> {
     const send = () => http.send(process.origin, call);
-    // Who is gone is refused nothing.
+    // A caller that is gone is refused nothing.
     return call.goneAfterMs === undefined ? ledger.attempt("request", send, isRefusal) : send();
   }
 
@@ -66,40 +66,40 @@ export function createLoad({ members, credentials }: World, ledger: Ledger, peop
    * @param expected statuses; any other is wrong
    * @returns undefined if it was wrong
    */
-  async function ask(what: string, call: Call, ...expected: number[]): Promise<Reply | undefined> {
+  async function ask(what: string, call: Call, ...expected: number[]): Promise<HttpResponse | undefined> {
     const unanswered = { what };
     asking.add(unanswered);
-    let reply = await once(call);
-    while (isRefusal(reply)) {
+    let response = await once(call);
+    while (isRefusal(response)) {
       await setTimeout(retryMs);
-      reply = await once(call);
+      response = await once(call);
     }
     asking.delete(unanswered);
-    if (expected.includes(reply.status)) {
+    if (expected.includes(response.status)) {
       ledger.acknowledged += 1;
-      return reply;
+      return response;
     }
-    ledger.wrong.push(`${what}: ${reply.status} ${JSON.stringify(reply.body)}`);
+    ledger.wrong.push(`${what}: ${response.status} ${JSON.stringify(response.body)}`);
     return undefined;
   }
 
-  const pairOf = (reply: Reply | undefined) =>
-    reply && { access: member(reply, "access_token"), refresh: member(reply, "refresh_token") };
+  const pairOf = (response: HttpResponse | undefined) =>
+    response && { access: member(response, "access_token"), refresh: member(response, "refresh_token") };
 
   async function create(): Promise<Account | undefined> {
     const id = randomUUID();
     phones += 1;
     const json = { id, phone: `+1202${phones}` };
     const call = { method: "POST", path: "/v1/identities", as: credentials.internal, json } as const;
-    // 409: an earlier try was done, and nobody was told, as nobody else has this id and this phone.
+    // 409: an earlier try was done, and its response was lost, as nobody else has this id and this phone.
     if (!(await ask("create identity", call, 200, 409))) return undefined;
     const password = Math.random() < passwordShare ? randomUUID() : undefined;
     const account: Account = { id, password, chains: [], ending: "none" };
     ledger.accounts.add(account);
     if (password === undefined) return account;
     // Once: where no response came it may still be set, however late, and would end what was issued before.
-    const reply = await once(setPassword(id, password));
-    return reply.status === 204 ? account : undefined;
+    const response = await once(setPassword(id, password));
+    return response.status === 204 ? account : undefined;
   }
 
   const setPassword = (id: string, password: string): Call => ({
@@ -145,11 +145,11 @@ export function createLoad({ members, credentials }: World, ledger: Ledger, peop
       await setTimeout(randomInt(longestLossMs));
     }
     const twice = luck > 0.95;
-    const [reply, same] = await Promise.all([
+    const [response, same] = await Promise.all([
       ask("refresh", call, 200),
       twice ? ask("refresh at the same time", call, 200) : undefined,
     ]);
-    const pair = pairOf(reply);
+    const pair = pairOf(response);
     if (!pair) return false;
     const other = pairOf(same);
     if (other && (other.refresh !== pair.refresh || other.access !== pair.access))
@@ -162,10 +162,10 @@ export function createLoad({ members, credentials }: World, ledger: Ledger, peop
   /** What has ended is inactive from now on, whichever server is asked. */
   async function expectInactive(token: string): Promise<void> {
     for (const server of members.filter(({ isUp }) => isUp)) {
-      const reply = await once(introspection(credentials.internal, token), server);
-      if (!isRefusal(reply) && (reply.status !== 200 || isActive(reply)))
+      const response = await once(introspection(credentials.internal, token), server);
+      if (!isRefusal(response) && (response.status !== 200 || isActive(response)))
         ledger.wrong.push(
-          `a token whose end was acknowledged: ${reply.status} ${JSON.stringify(reply.body)}`,
+          `a token whose end was acknowledged: ${response.status} ${JSON.stringify(response.body)}`,
         );
     }
   }
@@ -195,8 +195,8 @@ export function createLoad({ members, credentials }: World, ledger: Ledger, peop
     account.ending = "requested";
     const path = `/v1/identities/${account.id}`;
     // 404: an earlier try was done.
-    const reply = await ask("delete", { method: "DELETE", path, as: credentials.internal }, 204, 404);
-    if (!reply) return;
+    const response = await ask("delete", { method: "DELETE", path, as: credentials.internal }, 204, 404);
+    if (!response) return;
     account.ending = "acknowledged";
     for (const { accessTokens } of account.chains)
       for (const token of accessTokens.slice(-2)) await expectInactive(token);

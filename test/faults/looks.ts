@@ -5,7 +5,7 @@ import type { Member, World } from "./world.ts";
 
 export interface Look {
   readonly protocol: string;
-  /** `failed` is neither an answer nor a refusal, or hung. */
+  /** `failed`: it was neither decided nor refused, or hung. */
   readonly outcome: "active" | "inactive" | "refused" | "failed";
 }
 
@@ -14,7 +14,7 @@ const patienceMs = 15_000;
 
 export class Looks {
   readonly #headers: { readonly authorization: string };
-  /** By their process: one that was started again has other ports. */
+  /** The introspectors of each process: one that was started again has other ports. */
   readonly #introspectors = new WeakMap<Member["process"], readonly Introspector[]>();
   #turn = 0;
 
@@ -30,12 +30,12 @@ export class Looks {
     if (!introspector) throw new Error("there is no protocol");
     const { protocol } = introspector;
     try {
-      const answer = await Promise.race([
+      const found = await Promise.race([
         introspector.ask(token, { headers: this.#headers }),
         setTimeout(patienceMs, undefined, { ref: false }),
       ]);
-      if (answer === undefined) return { protocol, outcome: "failed" };
-      return { protocol, outcome: answer.active ? "active" : "inactive" };
+      if (found === undefined) return { protocol, outcome: "failed" };
+      return { protocol, outcome: found.active ? "active" : "inactive" };
     } catch (error) {
       const status = await refusal(Promise.reject(error)).catch(() => undefined);
       return { protocol, outcome: status === 503 ? "refused" : "failed" };

@@ -18,6 +18,7 @@ import type { Fault } from "./fault.ts";
 import { grant, HttpClient, introspection, member } from "./http-client.ts";
 import { Ledger } from "./ledger.ts";
 import { createLoad } from "./load.ts";
+import { networkFaults } from "./network-faults.ts";
 import { legend, measureUsual, objections, play, type Result, type Stage } from "./play.ts";
 import { processFaults } from "./process-faults.ts";
 import { strictness } from "./strictness.ts";
@@ -28,6 +29,7 @@ const faults: readonly Fault[] = [
   ...databaseFaults,
   ...failoverFaults,
   ...connectionFaults,
+  ...networkFaults,
   ...callerFaults,
   ...brokerFaults,
   ...cacheFaults,

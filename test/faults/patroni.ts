@@ -225,7 +225,7 @@ function killPostgresql(data: string): void {
   kill("KILL", postmaster, ...children.split("\n").filter((pid) => pid !== ""));
 }
 
-/** All of them free at the same moment. */
+/** @returns ports that are all free at the same moment */
 async function freePorts(count: number): Promise<number[]> {
   const servers = await Promise.all(
     Array.from({ length: count }, async () => {

@@ -86,11 +86,11 @@ test("nothing has recovered as long as nothing was answered", () => {
   expect(recoveryAt(10_000)).toBeUndefined();
   expect(recoveryAt(10_000, attempt(-10, 5))).toBeUndefined();
   expect(recoveryAt(10_000, attempt(10, 20, true))).toBeUndefined();
-  // That a process says it is ready is no answer to anybody.
+  // A process that says it is ready has served nobody yet.
   expect(recoveryAt(10_000, { ...right, of: "readiness" })).toBeUndefined();
 });
 
-test("the ledger counts an attempt from its beginning on, and until it is told to begin anew", async () => {
+test("the ledger counts an attempt from its beginning on, and until it begins anew", async () => {
   const ledger = new Ledger();
   const response = Promise.withResolvers<number>();
   const asking = ledger.attempt(

@@ -87,7 +87,7 @@ export async function startPair(
       if (!old) return [];
       await old.isBack;
       await asAdmin(old.cluster.url, async (sql) => {
-        // Or what waits there to be confirmed would be, by nobody.
+        // Their commits that still wait would count as confirmed once the setting is empty.
         for (let left = leaveMs; left > 0 && (await usersOf(sql)) > 0; left -= lookMs)
           await setTimeout(lookMs);
         await sql`alter system set synchronous_standby_names = ''`;

@@ -6,7 +6,7 @@ import { stopProcesses } from "./stop-processes.ts";
 
 /** A standby, at an address that stays its own. */
 export interface Standby {
-  /** As `synchronous_standby_names` has it. */
+  /** The name by which `synchronous_standby_names` names it. */
   readonly name: string;
   /** `host:port`. */
   readonly address: string;
@@ -54,7 +54,7 @@ export async function openStandby(
 export interface StandbyState {
   readonly name: string;
   /**
-   * When the standby is taken out of `synchronous_standby_names`: while commits wait for one that does not answer,
+   * When the standby is taken out of `synchronous_standby_names`: while commits wait for one that does not confirm them,
    * nothing is acknowledged.
    */
   readonly takenOut: "never" | "before" | "afterwards";
@@ -73,7 +73,7 @@ async function pauseReplay({ admin }: Standby): Promise<() => Promise<void>> {
 export const standbyStates: readonly StandbyState[] = [
   { name: "healthy", takenOut: "never", begin: async () => async () => undefined },
   {
-    // It hears nothing of the primary, and goes on answering the servers.
+    // It hears nothing of the primary, and goes on responding to the servers.
     name: "cut off",
     takenOut: "afterwards",
     async begin({ wire }) {
@@ -83,7 +83,7 @@ export const standbyStates: readonly StandbyState[] = [
   },
   { name: "replay paused", takenOut: "afterwards", begin: pauseReplay },
   {
-    // Once it goes on, it answers what it was asked before, as it knew it then.
+    // Once it goes on, it responds to what it was asked before, with the state of then.
     name: "stopped (SIGSTOP)",
     takenOut: "afterwards",
     async begin({ admin }) {

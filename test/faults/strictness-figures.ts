@@ -1,4 +1,5 @@
 /** What was seen in a state of a standby, each time that it was played, and whether that proves anything. */
+import { longestLeaseMs } from "../../src/platform/database/leases.ts";
 import { percentiles } from "../bench/percentiles.ts";
 import type { Asked } from "./endings.ts";
 import type { Look } from "./looks.ts";
@@ -16,7 +17,12 @@ const minShare = 0.5;
  */
 const promptMs = 5_000;
 /**
- * Milliseconds that any request of an ending may take, whatever it waits for: the service answers 503 after ten seconds,
+ * Milliseconds within which every ending is acknowledged that is asked for once commits wait for the standby no more. A
+ * machine that has no time takes longer, also where all is well: then it may be as long as there, and a lease longer.
+ */
+const recoveredMs = 5_000;
+/**
+ * Milliseconds that any request of an ending may take, whatever it waits for: the service responds 503 after ten seconds,
  * and a busy machine is late. A caller gives up later than that: its patience must be longer, or nothing ever hangs.
  */
 const hungMs = 12_000;
@@ -31,16 +37,20 @@ interface Looked {
   refused: number;
 }
 
-/** Of them, those that told something. 0 if there were none. */
+/** The share of looks that were not refused; 0 if there were none. */
 const answeredOf = ({ all, refused }: Looked) => (all === 0 ? 0 : (all - refused) / all);
 
-/** Those of a state, played once: that all is well in one round makes up for nothing in another. */
+/** The figures of a state, played once: that all is well in one round makes up for nothing in another. */
 export class Figures {
   ended = 0;
   /** Endings that were asked for while the state lasted, by a request of their own. */
   #endings = 0;
-  /** Of these, those that were acknowledged at the first request, and soon. */
+  /** How many of these were acknowledged at the first request, and soon. */
   #prompt = 0;
+  /** Milliseconds until the slowest ending was acknowledged that was asked for while the state lasted. */
+  slowestMs = 0;
+  /** Milliseconds of each ending that was asked for while the state lasted, once commits waited for the standby no more. */
+  readonly #afterChangeMs: number[] = [];
   /** Endings of which a request hung. */
   #hung = 0;
   /** Milliseconds of the longest request of an ending. */
@@ -50,7 +60,7 @@ export class Figures {
   /** All refusals; their callers tried again. */
   #refusals = 0;
   active = 0;
-  /** Those that began while the state lasted. */
+  /** The looks that began while the state lasted. */
   readonly #looks: Readonly<Record<LookKind, Looked>> = {
     first: { all: 0, refused: 0 },
     later: { all: 0, refused: 0 },
@@ -61,11 +71,17 @@ export class Figures {
   /**
    * Counts an ending that was acknowledged.
    * @param isWithin whether it was asked for while the state lasted: before it and after it all is well
-   * @param waitedUntil when commits ceased to wait for the standby, by performance.now(): whoever asked later waited for
-   *   nobody; Infinity while they wait
+   * @param waitedUntil when commits ceased to wait for the standby, by performance.now(): what is asked for later waits
+   *   for nobody; Infinity while they wait; 0 in a state in which that does not change
    */
   countEnding(
-    { askedAt, refused, ms, longestMs }: Pick<Asked, "askedAt" | "refused" | "ms" | "longestMs">,
+    {
+      askedAt,
+      refused,
+      ms,
+      longestMs,
+      totalMs,
+    }: Pick<Asked, "askedAt" | "refused" | "ms" | "longestMs" | "totalMs">,
     isWithin: boolean,
     waitedUntil: number,
   ): void {
@@ -75,6 +91,8 @@ export class Figures {
       this.#endings += 1;
       if (refused === 0 && ms <= waitMs + promptMs) this.#prompt += 1;
       this.#ms.push(ms);
+      this.slowestMs = Math.max(this.slowestMs, totalMs);
+      if (waitedUntil > 0 && askedAt >= waitedUntil) this.#afterChangeMs.push(totalMs);
     }
     if (longestMs > hungMs) this.#hung += 1;
     this.#longestMs = Math.max(this.#longestMs, longestMs);
@@ -91,8 +109,11 @@ export class Figures {
     if (outcome === "refused") looks.refused += 1;
   }
 
-  /** Why it proves nothing; in words. */
-  objections(): string[] {
+  /**
+   * Why it proves nothing; in words.
+   * @param usualMs how long the slowest ending took while all was well, on this machine
+   */
+  objections(usualMs = 0): string[] {
     const found = lookKinds
       .filter((kind) => answeredOf(this.#looks[kind]) < minShare)
       .map((kind) => `only ${percent(answeredOf(this.#looks[kind]))} of the ${kind} looks were answered`);
@@ -100,6 +121,12 @@ export class Figures {
     if (!(this.#prompt / this.#endings >= minShare))
       found.push(
         `only ${this.#prompt} of ${this.#endings} endings were neither refused at first nor took ${promptMs / 1_000} s longer than commits waited`,
+      );
+    const allowedMs = Math.max(recoveredMs, longestLeaseMs + usualMs);
+    const late = this.#afterChangeMs.filter((ms) => ms > allowedMs);
+    if (late.length > 0)
+      found.push(
+        `${late.length} of ${this.#afterChangeMs.length} endings took longer than ${inMs(allowedMs)}, though commits waited for the standby no more: at most ${inMs(Math.max(...late))}`,
       );
     if (this.#hung > 0)
       found.push(

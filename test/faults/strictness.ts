@@ -16,21 +16,24 @@ import { type StandbyState, standbyStates } from "./standbys.ts";
 import { Figures, type LookKind } from "./strictness-figures.ts";
 import type { Member, World } from "./world.ts";
 
-/** Of each state: how often it is played, and the tokens that end each time. */
+/** How often each state is played, and how many tokens end each time. */
 const sizes = { full: { rounds: 4, tokens: 420 }, short: { rounds: 1, tokens: 30 } };
 /** Tokens of the client that is taken off the list once in each state. */
 const formerTokens = 20;
 /** Requests at a time, to make tokens and to end them. */
 const atOnce = 64;
-/** Who looks at what has ended, all the time. */
+/** How many look at what has ended, all the time. */
 const lookers = 4;
 /** Milliseconds between two looks of one of these. */
 const lookEveryMs = 20;
-/** The shares of the tokens that end before the state begins, as it begins, and as it ends; the others while it lasts. */
-const shares = { before: 0.1, asItBegins: 0.1, asItEnds: 0.2 };
+/**
+ * The shares of the tokens that end before the state begins, as it begins, once commits wait for the standby no more, and
+ * as the state ends; the others while it lasts.
+ */
+const shares = { before: 0.1, asItBegins: 0.1, afterChange: 0.2, asItEnds: 0.2 };
 /** Milliseconds for each round before it, after which somebody notices that commits wait for the standby. */
 const noticedMs = 2_000;
-/** Active answers that are printed, of each round. */
+/** How many looks that found an ended token active are printed, of each round. */
 const shown = 10;
 
 /** A token whose end was acknowledged. */
@@ -38,7 +41,7 @@ interface Ended {
   readonly way: Ending["way"] | "removal of the client";
   readonly token: string;
   readonly by: Member;
-  /** By performance.now(). */
+  /** When that was, by performance.now(). */
   readonly at: number;
 }
 
@@ -93,7 +96,10 @@ class Round {
   readonly #ended: Ended[] = [];
   /** Whether the state has begun, and does not end yet. */
   #isOn = false;
-  /** When commits ceased to wait for the standby, by performance.now(): Infinity while they wait, as nobody takes it out. */
+  /**
+   * When commits ceased to wait for the standby, by performance.now(): Infinity while they wait for one that does not
+   * confirm them, 0 where none is taken out.
+   */
   #waitedUntil = 0;
 
   constructor(stage: Stage, state: StandbyState, figures: Figures) {
@@ -139,23 +145,28 @@ class Round {
     const begin = place(shares.before);
     const within = begin + place(shares.asItBegins);
     const end = stock.length - place(shares.asItEnds);
+    const change = end - place(shares.afterChange);
     await this.#endAll(stock.slice(0, begin));
-    if (this.#state.takenOut === "before") await this.#takeOut();
+    if (this.#state.takenOut === "before") {
+      await this.#takeOut();
+      this.#waitedUntil = performance.now();
+    }
     // Some are under way when it begins, and when it ends.
     const first = this.#endAll(stock.slice(begin, within));
     const endState = await this.#state.begin(troubled);
     let last: Promise<void> | undefined;
     try {
       this.#isOn = true;
-      const ending = Promise.all([first, this.#endAll(stock.slice(within, end))]);
+      const ending = Promise.all([first, this.#endAll(stock.slice(within, change))]);
       if (this.#state.takenOut === "afterwards") {
         this.#waitedUntil = Infinity;
         await setTimeout(noticedAfterMs);
         await this.#takeOut();
         this.#waitedUntil = performance.now();
       }
+      const later = this.#endAll(stock.slice(change, end));
       if (former.length > 0) await this.#removeClientOf(former);
-      await ending;
+      await Promise.all([ending, later]);
       this.#isOn = false;
       last = this.#endAll(stock.slice(end));
     } finally {
@@ -190,11 +201,11 @@ class Round {
     const { way, token, call, acknowledged } = ending;
     const isWithin = this.#isOn;
     const asked = await caller.ask(call);
-    const { reply, by, refused } = asked;
+    const { response, by, refused } = asked;
     const one = { way, token, by, at: performance.now() };
-    if (!acknowledged.includes(reply.status)) {
+    if (!acknowledged.includes(response.status)) {
       const after = refused > 0 ? ` after ${refused} refusals` : "";
-      ledger.wrong.push(`${way}: ${reply.status}${after} ${JSON.stringify(reply.body)}`);
+      ledger.wrong.push(`${way}: ${response.status}${after} ${JSON.stringify(response.body)}`);
       return;
     }
     this.#figures.countEnding(asked, isWithin, this.#waitedUntil);
@@ -266,14 +277,17 @@ export const strictness: Fault = {
     };
     const rows: (readonly string[])[] = [Figures.heads];
     await becomeHealthy(world);
+    // The first state is the healthy one.
+    let usualMs = 0;
     for (const state of standbyStates) {
       const played: Figures[] = [];
       for (let round = 0; round < rounds; round += 1) {
         const figures = new Figures();
         await new Round(stage, state, figures).play(tokens, noticedMs * round, round === 0);
         played.push(figures);
+        if (state.takenOut === "never") usualMs = Math.max(usualMs, figures.slowestMs);
         const name = `${state.name}, round ${round + 1}`;
-        for (const objection of figures.objections()) scene.ledger.wrong.push(`${name}: ${objection}`);
+        for (const objection of figures.objections(usualMs)) scene.ledger.wrong.push(`${name}: ${objection}`);
         say(`       ${name}: ${figures.ended} ended, ${figures.active} active afterwards`);
       }
       rows.push(Figures.row(state.name, played));

@@ -31,6 +31,10 @@ export interface WorldOptions {
   readonly broker?: () => Promise<readonly Nats[]>;
   /** Starts a cache that the servers share; none unless given. */
   readonly cache?: () => Promise<Redis>;
+  /** Whether the servers also read from those hosts of `replicated` that are standbys; they do not unless given. */
+  readonly readsReplicas?: boolean;
+  /** Whether each server has ways of its own to the broker and the cache, which can be broken; it has none unless given. */
+  readonly hasWays?: boolean;
   /** Names of the standbys that the servers read from; none unless given. Commits wait for them once that is asked for. */
   readonly standbys?: readonly string[];
   /** Beside the settings that all servers have: one element for each of them. */
@@ -40,7 +44,10 @@ export interface WorldOptions {
 /** A server, or the place of one that was killed. */
 export interface Member {
   readonly name: string;
+  /** Its way to PostgreSQL, where that is on one host. */
   readonly wire: DatabaseWire;
+  /** That way, and those to NATS and Redis that it has of its own. */
+  readonly ways: readonly DatabaseWire[];
   process: AuthProcess;
   /** Whether a balancer would send it requests: false from its end until it is ready again. */
   isUp: boolean;
@@ -75,7 +82,7 @@ const clientNames = ["application", "other", "guesser", "former"] as const;
 type ClientName = (typeof clientNames)[number];
 const issuer = "http://127.0.0.1:8080/api/auth";
 
-/** Of PostgreSQL. */
+/** The settings of PostgreSQL. */
 export const serverSettings = [
   // Nobody cuts the power; crashes of processes lose nothing without it.
   "fsync=off",
@@ -97,6 +104,8 @@ export async function createWorld({
   servers = [{}, {}, {}],
   standbys: standbyNames = [],
   replicated: startReplicated,
+  readsReplicas = false,
+  hasWays = false,
   broker: startBroker,
   cache: startCache,
 }: WorldOptions = {}): Promise<World> {
@@ -124,7 +133,7 @@ export async function createWorld({
   }
 
   const admins = new Map<string, postgres.Sql>();
-  /** One for each server that has been the primary. */
+  /** The ways in, one for each server that has been the primary. */
   function admin(): postgres.Sql {
     const url = primaryUrl();
     url.pathname = `/${database.name}`;
@@ -158,26 +167,43 @@ export async function createWorld({
     // The ports are read from the log.
     LOGGING_LEVEL: "info",
     DATA_DIR: directory,
-    ...cache?.env,
-    ...(broker && brokerEnvironment(broker)),
   };
   const deletions = broker && (await startDeletions({ admin, broker, database, directory, issuer }));
   cleanup.defer(async () => deletions?.stop());
 
   async function startMember(own: Readonly<Record<string, string>>, index: number): Promise<Member> {
-    const wire = await openDatabaseWire(database.host, database.port);
-    cleanup.defer(() => wire.close());
+    const ways: DatabaseWire[] = [];
+    async function openWay(host: string, port: number): Promise<DatabaseWire> {
+      const way = await openDatabaseWire(host, port);
+      cleanup.defer(() => way.close());
+      ways.push(way);
+      return way;
+    }
+    const wire = await openWay(database.host, database.port);
+    async function wayTo(url: string): Promise<string> {
+      const own = new URL(url);
+      own.port = String((await openWay(own.hostname, Number(own.port))).port);
+      return own.href;
+    }
+    const brokerUrls = (broker ?? []).map(({ url }) => url);
+    const ownUrls = hasWays ? await Promise.all(brokerUrls.map(wayTo)) : brokerUrls;
+    const ownCache = hasWays && cache && (await openWay(cache.settings.host, cache.settings.port));
+    const readHosts = readsReplicas ? replicated?.hosts : standbys.map(({ address }) => address).join(",");
     const name = `server ${index + 1}`;
     const env = {
       ...environment,
       ...(replicated ? { DB_HOST: replicated.hosts } : { DB_PORT: String(wire.port) }),
-      ...(standbys.length > 0 && { DB_READ_HOSTS: standbys.map(({ address }) => address).join(",") }),
+      ...(readHosts && { DB_READ_HOSTS: readHosts }),
+      ...(broker && brokerEnvironment(ownUrls)),
+      ...cache?.env,
+      ...(ownCache && { CACHE_PORT: String(ownCache.port) }),
       EVENT_LOG: join(directory, `events-${index}.ndjson`),
       ...own,
     };
     const member: Member = {
       name,
       wire,
+      ways,
       process: await spawnAuthServer("PostgreSQL", { env }),
       isUp: true,
       async restart(changed = {}) {

@@ -12,6 +12,8 @@ export interface DatabaseWire {
   cut(): Promise<(to?: { readonly host: string; readonly port: number }) => Promise<void>>;
   /** @returns lets through what has been waiting */
   hang(): () => void;
+  /** New connections are refused; those of now stay. @returns lets new ones come again */
+  refuse(): () => Promise<void>;
   /** The connections of now are half-open for good: what is sent on them is lost, and neither end is told. */
   strand(): void;
   /** The connections of now are reset, at both ends. */
@@ -97,6 +99,12 @@ export async function openDatabaseWire(host: string, port: number): Promise<Data
       return () => {
         isHanging = false;
         for (const socket of sockets) socket.resume();
+      };
+    },
+    refuse() {
+      server.close();
+      return async () => {
+        server = await listen(address.port);
       };
     },
     strand() {

@@ -139,6 +139,7 @@ export function createJobs({
   const boss = new PgBoss({
     db: statementsOf(database),
     schema: tables.schema,
+    // start() rejects where the tables have another version of pg-boss's schema, an older or a newer one.
     migrate: false,
     createSchema: false,
     schedule: false,
