@@ -38,7 +38,11 @@ export interface StandbyConnections {
 
 /** An open database. */
 export interface OpenDatabase {
-  /** For everything: each statement or transaction has a connection to itself, for which it may have to wait. */
+  /**
+   * For everything: each statement or transaction has a connection to itself, for which it may have to wait. Where a
+   * transaction has to wait for a lock, it is rolled back and its work is done once more: the work changes nothing but the
+   * database.
+   */
   readonly db: Database;
   /**
    * For look-ups that many wait for: short statements that only read. They have connections of their own, so that

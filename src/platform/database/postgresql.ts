@@ -8,6 +8,7 @@ import { sql } from "drizzle-orm";
 import { drizzle, type PostgresJsDatabase } from "drizzle-orm/postgres-js";
 import type { Logger } from "pino";
 import postgres from "postgres";
+import { BoundedWork } from "../base/bounded-work.ts";
 import { sqlState } from "../base/database-errors.ts";
 import type { DatabaseObserver } from "../base/observers.ts";
 import { Turns } from "../base/turns.ts";
@@ -29,7 +30,13 @@ import { checkSession } from "./session.ts";
 import type { Address, DatabaseSettings } from "./settings.ts";
 import { inStatementSpan, inTransactionSpan } from "./statement-spans.ts";
 import { computed, rows, selection } from "./statements.ts";
-import { type Query, runScript, runTransaction } from "./transaction.ts";
+import {
+  defaultLimits,
+  type Query,
+  runScript,
+  runTransaction,
+  type TransactionLimits,
+} from "./transaction.ts";
 
 type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 
@@ -59,9 +66,12 @@ const leaseTimeouts = { statement: 2_000, client: 3_000, wait: 3_000 };
 const standbySize = 2;
 /**
  * Milliseconds that a single statement waits for a lock while it has one of the connections that all share. Then it
- * is run again as a transaction, of which there are only so many, and one for each statement.
+ * is run again as a transaction, of which there are only so many, and one for each statement. A transaction waits as long
+ * for each lock at first, and is then rolled back and run again as one of those that are known to wait.
  */
 const lockTimeoutMs = 50;
+
+const impatientLimits: TransactionLimits = { ...defaultLimits, lock: lockTimeoutMs };
 
 /** Statements that follow each other on one connection for reading. */
 const readsSharing = 32;
@@ -167,8 +177,21 @@ export function openPostgresql(
     });
   const standbys = settings.readHosts?.map((address) => ({ address, lane: standbyLane(address) })) ?? [];
 
-  function transaction<T>(work: (query: Query) => Promise<T>): Promise<T> {
-    return writes.use((one) => runTransaction(one, work), true);
+  const patientTransaction = <T>(work: (query: Query) => Promise<T>) =>
+    writes.use((one) => runTransaction(one, work), true);
+
+  // Those that are known to wait for a lock leave places to the others.
+  const knownToWait = new BoundedWork(Math.max(1, Math.floor(size.transactions / 2)), Infinity, noConnection);
+  async function transaction<T>(work: (query: Query) => Promise<T>): Promise<T> {
+    const until = performance.now() + writeTimeouts.wait;
+    try {
+      return await writes.use((one) => runTransaction(one, work, impatientLimits), true);
+    } catch (error) {
+      // 55P03: it would have had to wait for a lock, and was rolled back.
+      if (sqlState(error) !== "55P03") throw error;
+      const patience = { maxWaitMs: until - performance.now(), refuse: noConnection };
+      return knownToWait.run(() => patientTransaction(work), patience);
+    }
   }
 
   // Those of the same kind mostly wait for the same lock: one of them does, and transactions of other kinds go on.
@@ -179,7 +202,7 @@ export function openPostgresql(
     } catch (error) {
       // 55P03: it would have had to wait for a lock, and has done nothing.
       if (sqlState(error) !== "55P03") throw error;
-      return reruns.take(text, () => transaction((query) => query(text, options)));
+      return reruns.take(text, () => patientTransaction((query) => query(text, options)));
     }
   }
 
