@@ -10,6 +10,7 @@ import { createStandbys } from "../platform/database/standbys.ts";
 import type { PreparedBroker } from "../platform/messaging/broker.ts";
 import { openBroker } from "../platform/messaging/open-broker.ts";
 import { outboxBacklog } from "../platform/messaging/outbox.ts";
+import { OutboxStart } from "../platform/messaging/outbox-start.ts";
 import { publishEvents } from "../platform/messaging/publish-events.ts";
 import { logEvents, type Subscriber, startRelay } from "../platform/messaging/relay.ts";
 import type { Logger } from "../platform/observability/logger.ts";
@@ -201,6 +202,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     ...(eventLog ? [logEvents(eventLog, loggedAsWarnings)] : []),
   ];
 
+  const start = new OutboxStart();
   const workers: Loop[] = [];
   return {
     http,
@@ -235,7 +237,8 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
           source: issuer,
           subscribers,
           logger,
-          delivered: metrics.outbox("auth", () => outboxBacklog(reads, outbox, subscribers)),
+          start,
+          delivered: metrics.outbox("auth", () => outboxBacklog(db, outbox, subscribers, start.position)),
           // Who learns of an ending, and asks, is not told otherwise by a standby.
           ...(standbys && {
             mayDeliver: async (events) => {

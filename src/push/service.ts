@@ -13,6 +13,7 @@ import { actOnce } from "../platform/messaging/inbox.ts";
 import { createJobs, type Jobs } from "../platform/messaging/jobs.ts";
 import { openBroker } from "../platform/messaging/open-broker.ts";
 import { outboxBacklog } from "../platform/messaging/outbox.ts";
+import { OutboxStart } from "../platform/messaging/outbox-start.ts";
 import { publishEvents } from "../platform/messaging/publish-events.ts";
 import { logEvents, type Subscriber, startRelay } from "../platform/messaging/relay.ts";
 import type { Logger } from "../platform/observability/logger.ts";
@@ -147,6 +148,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
     await actOnce(db, inbox, id, (tx) => forgetUser(tx, subject, new Date(deletedAt)));
   }
 
+  const start = new OutboxStart();
   const workers: Loop[] = [];
   let stopping: Promise<unknown> | undefined;
   async function stopWorkers(): Promise<void> {
@@ -210,7 +212,8 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
           source: eventSource,
           subscribers,
           logger,
-          delivered: metrics.outbox("push", () => outboxBacklog(database.reads, outbox, subscribers)),
+          start,
+          delivered: metrics.outbox("push", () => outboxBacklog(db, outbox, subscribers, start.position)),
           ...(publisher &&
             replayHours > 0 && {
               replay: {

@@ -18,6 +18,8 @@ interface Options {
   readonly outbox: OutboxTable;
   readonly replay: Replay;
   readonly logger: Logger;
+  /** Called where the stream is another one than before: events may wait again at their old positions. */
+  readonly changed?: () => void;
   /**
    * Milliseconds for which a look holds, as each costs the broker a request. What is delivered meanwhile to a stream that
    * has taken its place is kept as delivered to the one before, and so comes again with the rest. It stays where it is,
@@ -30,6 +32,8 @@ interface Options {
 export class FollowedStream {
   readonly #options: Options;
   #known: { readonly created: string; readonly until: number } | undefined;
+  /** The stream to which everything that is kept was delivered, when this process last looked. */
+  #followed: string | undefined;
 
   constructor(options: Options) {
     this.#options = options;
@@ -57,7 +61,7 @@ export class FollowedStream {
 
   /** @returns how many events wait again, as the broker has lost them */
   async #follow(created: string): Promise<number> {
-    const { db, outbox, replay, logger, holdsMs } = this.#options;
+    const { db, outbox, replay, logger, holdsMs, changed } = this.#options;
     const until = performance.now() + holdsMs;
     this.#known = undefined;
     let [again, gone] = [0, 0];
@@ -67,6 +71,8 @@ export class FollowedStream {
         gone += tooOld;
       });
     } finally {
+      // Also where it was another process that has put them back.
+      if (again > 0 || this.#followed !== created) changed?.();
       // Also if a later step fails: somebody else goes on with the rest.
       const { stream, hours } = replay;
       if (again > 0)
@@ -80,6 +86,7 @@ export class FollowedStream {
           "Events that the broker has lost were deleted, as they were delivered longer ago than BROKER_REPLAY_HOURS; who has not read them never will",
         );
     }
+    this.#followed = created;
     this.#known = { created, until };
     return again;
   }

@@ -91,19 +91,23 @@ export function isKnown(outbox: OutboxTable, subscribers: readonly DeliverableTy
 const looked = 1_000;
 
 /**
- * What waits in an outbox, by a look at both of its ends and at the oldest events, however many there are. Events are delivered in the
+ * What waits in an outbox, by a look at both of its ends and at the oldest events, however many there are. Not for the
+ * lane of the short look-ups: after a restart while a snapshot is held, it may take seconds. Events are delivered in the
  * order of their positions, so those between the two ends wait too; a number that a failed transaction has used up
  * counts as well, until the relay is past it.
+ * @param start below which none waits
  */
 export async function outboxBacklog(
   db: Executor,
   outbox: OutboxTable,
   subscribers: readonly DeliverableTypes[],
+  start: number,
 ): Promise<OutboxBacklog> {
   const { position, writtenAt, type } = names(outbox);
+  const waiting = sql`${outbox} where ${position} >= ${start}::bigint`;
   const end = (order: SQL) => sql`
-    (select ${position}, ${writtenAt} from ${outbox} order by ${position} ${order} limit 1)`;
-  const first = sql`(select ${type} from ${outbox} order by ${position} limit ${looked}::int)`;
+    (select ${position}, ${writtenAt} from ${waiting} order by ${position} ${order} limit 1)`;
+  const first = sql`(select ${type} from ${waiting} order by ${position} limit ${looked}::int)`;
   const backlog = selection({
     events: computed(number, sql`coalesce(newest.${position} - oldest.${position} + 1, 0)::float8`),
     oldestSeconds: computed(
