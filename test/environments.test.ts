@@ -61,6 +61,7 @@ interface ComposeService {
   readonly image?: string;
   readonly command?: string | readonly string[];
   readonly environment?: Readonly<Record<string, string | number | null>>;
+  readonly ports?: readonly unknown[];
 }
 
 describe.each([
@@ -90,6 +91,12 @@ describe.each([
     acceptedByMigration(environmentOf("migrate"));
     const ours = Object.entries(services).filter(([, { image }]) => image === "gatepost");
     expect(ours.map(([name]) => name).sort()).toEqual([...Object.keys(servers), "migrate"].sort());
+  });
+
+  test("its ports are published on the loopback address alone", () => {
+    const ports = Object.values(services).flatMap((service) => service.ports ?? []);
+    expect(ports.length).toBeGreaterThan(1);
+    for (const port of ports) expect(port).toMatch(/^127\.0\.0\.1:\d+:\d+$/);
   });
 
   test("what it asks for is explained by production.env.example", () => {

@@ -298,7 +298,7 @@ function openAuthEvents(
   return openServiceEvents({
     name: "auth",
     source: settings.issuer,
-    database,
+    db: database.db,
     subscribers,
     logger,
     tables: { outbox, leases: relayLeases, kept: keptEvents, streams: brokerStreams },

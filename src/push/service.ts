@@ -216,7 +216,7 @@ function openPushEvents({
   return openServiceEvents({
     name: "push",
     source: eventSource,
-    database,
+    db: database.db,
     logger,
     tables: { outbox, leases: relayLeases, kept: keptEvents, streams: brokerStreams },
     broker: settings.broker,

@@ -252,4 +252,53 @@ describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
       await waitFor(async () => expect((await wait(locked)).status).toBeLessThan(300));
     });
   });
+
+  test("where ten identities are locked, and a change of each waits, others are changed at once", async () => {
+    await using stack = new AsyncDisposableStack();
+    const { api, stack: own } = await start();
+    stack.use(own);
+    const locked: string[] = [];
+    for (let count = 0; count < 10; count += 1) locked.push((await api.newIdentity()).id);
+    const { id } = await api.newIdentity();
+    const change = (one: string) =>
+      api.call("updateIdentity", { as: internal, path: { id: one }, json: { metadata: {} } });
+    const release = Promise.withResolvers<void>();
+    const isLocked = Promise.withResolvers<void>();
+    const lock = admin.begin(async (tx) => {
+      await tx`select id from auth.identities where id = any(${locked}) for update`;
+      isLocked.resolve();
+      await release.promise;
+    });
+    await isLocked.promise;
+    const until = Date.now() + 5_000;
+    const statuses = new Set<number>();
+    const waiting = locked.map(async (one) => {
+      while (Date.now() < until) statuses.add((await change(one)).status);
+    });
+    const slowest = { change: 0, creation: 0, deletion: 0 };
+    const clock = stopwatch();
+    async function timed<T>(name: keyof typeof slowest, work: () => Promise<T>): Promise<T> {
+      const started = clock();
+      const result = await work();
+      slowest[name] = Math.max(slowest[name], clock() - started);
+      return result;
+    }
+    // Each of those that wait has been tried once by then.
+    await setTimeout(300);
+    while (Date.now() < until) {
+      expect((await timed("change", () => change(id))).status).toBe(204);
+      const { id: other } = await timed("creation", () => api.newIdentity());
+      const deleted = await timed("deletion", () =>
+        api.call("deleteIdentity", { as: internal, path: { id: other } }),
+      );
+      expect(deleted.status).toBe(204);
+      await setTimeout(50);
+    }
+    release.resolve();
+    await lock;
+    await Promise.all(waiting);
+    expect([...statuses].filter((status) => ![204, 503].includes(status))).toEqual([]);
+    expect(Math.max(...Object.values(slowest)), JSON.stringify(slowest)).toBeLessThan(500);
+    for (const one of locked) expect((await change(one)).status).toBe(204);
+  });
 });

@@ -38,7 +38,11 @@ export interface StandbyConnections {
 
 /** An open database. */
 export interface OpenDatabase {
-  /** Runs everything. Each statement or transaction has a connection to itself, for which it may have to wait. */
+  /**
+   * Runs everything. Each statement or transaction has a connection to itself, for which it may have to wait. A
+   * transaction that has to wait for a lock is rolled back and its work is run once more, so the work changes nothing
+   * but the database.
+   */
   readonly db: Database;
   /**
    * Runs look-ups: short statements that only read, and that many requests wait for. They have connections of their

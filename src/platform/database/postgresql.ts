@@ -7,6 +7,7 @@ import type { Logger } from "pino";
 import { sqlState } from "../base/database-errors.ts";
 import type { DatabaseObserver } from "../base/observers.ts";
 import { Turns } from "../base/turns.ts";
+import { WorkQueue } from "../base/work-queue.ts";
 import { checkTimeoutMs, clientOptions, connectTimeoutMs, type SessionParameters } from "./client-options.ts";
 import { createConfirm } from "./confirm.ts";
 import type { ConnectionOptions, QueryOptions, Result } from "./connection.ts";
@@ -21,7 +22,13 @@ import { openHosts } from "./open-hosts.ts";
 import { requireOrdinaryUser } from "./privileges.ts";
 import { checkResponds, checkSession } from "./session.ts";
 import type { Address, DatabaseSettings } from "./settings.ts";
-import { type Query, runScript, runTransaction } from "./transaction.ts";
+import {
+  defaultLimits,
+  type Query,
+  runScript,
+  runTransaction,
+  type TransactionLimits,
+} from "./transaction.ts";
 
 type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 
@@ -49,9 +56,14 @@ const leaseTimeouts: Timeouts = { statement: 2_000, client: 3_000, wait: 3_000 }
 const standbySize = 2;
 /**
  * Milliseconds that a single statement waits for a lock while it has one of the connections that all share. Then it
- * is run again as a transaction; the number of transactions is limited, and each statement text has one at a time.
+ * is run again as a transaction; the number of transactions is limited, and each statement text has one at a time. A
+ * transaction waits no longer for each lock at first. Then it is rolled back and run again as one of those that are known
+ * to wait.
  */
 const lockTimeoutMs = 50;
+
+/** The limits of a transaction that is run again if it would have to wait for a lock. */
+const hastyLimits: TransactionLimits = { ...defaultLimits, lock: lockTimeoutMs };
 
 /** Statements that follow each other on one connection for reading. */
 const readsSharing = 32;
@@ -75,10 +87,24 @@ export function openPostgresql(
   observer: DatabaseObserver,
   logger?: Logger,
 ): OpenDatabase {
-  const { reads, writes, leases, standbys } = openLanes(settings, observer, logger);
+  const { reads, writes, leases, standbys, size } = openLanes(settings, observer, logger);
 
-  function transaction<T>(work: (query: Query) => Promise<T>): Promise<T> {
-    return writes.use((connection) => runTransaction(connection, work), true);
+  /** A transaction that waits for locks. */
+  const waitingTransaction = <T>(work: (query: Query) => Promise<T>) =>
+    writes.use((connection) => runTransaction(connection, work), true);
+
+  // Transactions that are known to wait leave connections to the others.
+  const knownToWait = new WorkQueue(Math.max(1, Math.floor(size.transactions / 2)));
+  async function transaction<T>(work: (query: Query) => Promise<T>): Promise<T> {
+    const until = performance.now() + writeTimeouts.wait;
+    try {
+      return await writes.use((connection) => runTransaction(connection, work, hastyLimits), true);
+    } catch (error) {
+      // 55P03: it would have had to wait for a lock, and was rolled back.
+      if (sqlState(error) !== "55P03") throw error;
+      const timeout = { maxWaitMs: until - performance.now(), refuse: noConnection };
+      return knownToWait.run(() => waitingTransaction(work), timeout);
+    }
   }
 
   // Statements with the same text mostly wait for the same lock. One of them does, and other transactions go on.
@@ -89,7 +115,7 @@ export function openPostgresql(
     } catch (error) {
       // 55P03: it would have had to wait for a lock, and has done nothing.
       if (sqlState(error) !== "55P03") throw error;
-      return reruns.take(text, () => transaction((query) => query(text, options)));
+      return reruns.take(text, () => waitingTransaction((query) => query(text, options)));
     }
   }
 
@@ -211,5 +237,5 @@ function openLanes(settings: PostgresSettings, observer: DatabaseObserver, logge
   }
 
   const standbys = settings.readHosts?.map((address) => ({ address, lane: standbyLane(address) })) ?? [];
-  return { reads, writes, leases, standbys };
+  return { reads, writes, leases, standbys, size };
 }

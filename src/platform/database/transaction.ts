@@ -5,7 +5,7 @@ import { type Connection, connectionLost, type QueryOptions, type Result } from 
 export type Query = (text: string, options?: QueryOptions) => Promise<Result>;
 
 /** Milliseconds; 0 is no limit. */
-interface TransactionLimits {
+export interface TransactionLimits {
   /** How long a statement waits for a lock. */
   readonly lock: number;
   /**
@@ -15,7 +15,7 @@ interface TransactionLimits {
   readonly idle: number;
 }
 
-const defaultLimits: TransactionLimits = { lock: 2_000, idle: 5_000 };
+export const defaultLimits: TransactionLimits = { lock: 2_000, idle: 5_000 };
 
 /**
  * Runs work in a transaction on the connection: commits its result, rolls back if it throws. Where the connection

@@ -18,6 +18,8 @@ interface Options {
   readonly outbox: OutboxTable;
   readonly replay: Replay;
   readonly logger: Logger;
+  /** Called if the stream is another one than before: events may wait again at their old positions. */
+  readonly changed?: () => void;
   /**
    * Milliseconds for which a look-up is used, as each one costs the broker a request.
    *
@@ -34,6 +36,8 @@ export class FollowedStream {
   readonly #options: Options;
   /** The last look-up; `until` is the end of its use, by performance.now(). */
   #known: { readonly created: string; readonly until: number } | undefined;
+  /** The stream to which everything that is kept was delivered, when this process last looked. */
+  #followed: string | undefined;
 
   constructor(options: Options) {
     this.#options = options;
@@ -61,7 +65,7 @@ export class FollowedStream {
 
   /** @returns the number of events that the broker has lost and that are in the outbox again */
   async #follow(created: string): Promise<number> {
-    const { db, outbox, replay, logger, holdsMs } = this.#options;
+    const { db, outbox, replay, logger, holdsMs, changed } = this.#options;
     const until = performance.now() + holdsMs;
     this.#known = undefined;
     let [again, gone] = [0, 0];
@@ -71,6 +75,8 @@ export class FollowedStream {
         gone += tooOld;
       });
     } finally {
+      // Another process may have put the events back, too.
+      if (again > 0 || this.#followed !== created) changed?.();
       // This is logged also if a later step fails, as another process may go on with the rest.
       const { stream, hours } = replay;
       if (again > 0)
@@ -84,6 +90,7 @@ export class FollowedStream {
           "Events that the broker has lost were deleted, as they were delivered longer ago than BROKER_REPLAY_HOURS; consumers that have not read them never will",
         );
     }
+    this.#followed = created;
     this.#known = { created, until };
     return again;
   }

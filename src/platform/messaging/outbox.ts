@@ -93,17 +93,21 @@ const looked = 1_000;
 /**
  * What waits in an outbox, by a look at its two ends and at the oldest events, however many there are. Events are
  * delivered in the order of their positions, so all between the two ends wait too. A position that a failed transaction
- * has used up is counted as well, until the relay is past it.
+ * has used up is counted as well, until the relay is past it. The look may take seconds just after a start while a
+ * snapshot is held, so it does not run beside look-ups that many requests wait for.
+ * @param start the position below which no event waits
  */
 export async function outboxBacklog(
   db: Executor,
   outbox: OutboxTable,
   subscribers: readonly DeliverableTypes[],
+  start: number,
 ): Promise<OutboxBacklog> {
   const { position, writtenAt, type } = names(outbox);
+  const waiting = sql`${outbox} where ${position} >= ${start}::bigint`;
   const end = (order: SQL) => sql`
-    (select ${position}, ${writtenAt} from ${outbox} order by ${position} ${order} limit 1)`;
-  const first = sql`(select ${type} from ${outbox} order by ${position} limit ${looked}::int)`;
+    (select ${position}, ${writtenAt} from ${waiting} order by ${position} ${order} limit 1)`;
+  const first = sql`(select ${type} from ${waiting} order by ${position} limit ${looked}::int)`;
   const backlog = selection({
     events: computed(number, sql`coalesce(newest.${position} - oldest.${position} + 1, 0)::float8`),
     oldestSeconds: computed(

@@ -13,13 +13,14 @@ import { type Loop, startLoop } from "../base/loop.ts";
 import { Reminders } from "../base/reminders.ts";
 import { arrayLiteral, type Database } from "../database/database.ts";
 import { names } from "../database/names.ts";
-import { boolean, jsonObject, listOf, text } from "../database/readers.ts";
+import { jsonObject, listOf, text } from "../database/readers.ts";
 import { computed, isoTime, rows, selection } from "../database/statements.ts";
 import type { CloudEvent } from "./cloud-event.ts";
 import { processed } from "./event-spans.ts";
 import { FollowedStream, type Replay } from "./followed-stream.ts";
 import { keepDelivered } from "./kept-events.ts";
 import { type DeliverableTypes, isKnown } from "./outbox.ts";
+import { OutboxStart } from "./outbox-start.ts";
 import { type OutboxTable, outboxParts, partOf } from "./outbox-table.ts";
 import { type RelayLease, type RelayLeaseTable, takeRelayLease } from "./relay-leases.ts";
 
@@ -48,6 +49,8 @@ interface RelaySettings {
   /** Called with the number of events that were delivered and removed from the outbox. */
   readonly delivered?: (count: number) => void;
   readonly intervalMs?: number;
+  /** Where looks into the outbox begin; a start of its own unless given. */
+  readonly start?: OutboxStart;
   /** Whether no other process uses the database, so that the relay needs no lease; false unless given. */
   readonly isOnlyProcess?: boolean;
   /** What keeps delivered events, to deliver them again if their stream loses them; none are kept unless given. */
@@ -117,8 +120,9 @@ function flushed(log: Logger): Promise<void> {
 }
 
 /** @returns undefined if no delivered event is kept */
-const followed = ({ db, outbox, logger, replay, intervalMs = usualIntervalMs }: RelaySettings) =>
-  replay && new FollowedStream({ db, outbox, logger, replay, holdsMs: intervalMs });
+const followed = ({ db, outbox, logger, replay, start, intervalMs = usualIntervalMs }: RelaySettings) =>
+  replay &&
+  new FollowedStream({ db, outbox, logger, replay, holdsMs: intervalMs, changed: () => start?.forget() });
 
 /**
  * Delivers the oldest batch of the outbox, or of a part of it.
@@ -206,7 +210,7 @@ interface PendingEvent {
 
 /** The oldest events of an outbox, or of a part of it. */
 async function oldestBatch(settings: RelaySettings, part: number): Promise<PendingEvent[]> {
-  const { db, outbox, subscribers, source, inParts } = settings;
+  const { db, outbox, subscribers, source, inParts, start } = settings;
   const { position, id, type, subject, data, occurredAt, traceparent } = names(outbox);
   const time = isoTime(occurredAt);
   const pending = selection({
@@ -223,10 +227,11 @@ async function oldestBatch(settings: RelaySettings, part: number): Promise<Pendi
     events: computed(listOf(pending), sql`coalesce(json_agg(event order by event.${position}), '[]')`),
   });
   // The index of parts has this order. With `=` the planner could choose to read all parts by their positions.
+  const isDue = sql`${position} >= ${start?.position ?? 0}::bigint and ${isKnown(outbox, subscribers)}`;
   const own = sql`
-    where ${partOf(subject)} between ${part}::int and ${part}::int and ${isKnown(outbox, subscribers)}
+    where ${partOf(subject)} between ${part}::int and ${part}::int and ${isDue}
     order by ${partOf(subject)}, ${position}`;
-  const all = sql`where ${isKnown(outbox, subscribers)} order by ${position}`;
+  const all = sql`where ${isDue} order by ${position}`;
   const [found] = await rows(
     db,
     batch,
@@ -252,7 +257,9 @@ interface Part {
 }
 
 /** Relays until stopped. A failed delivery is logged and retried, with a pause that grows with each failure. */
-export function startRelay(settings: RelaySettings): Loop {
+export function startRelay(given: RelaySettings): Loop {
+  const start = given.start ?? new OutboxStart();
+  const settings = { ...given, start };
   const { logger, delivered: report, intervalMs = usualIntervalMs, inParts = false } = settings;
   const stream = followed(settings);
   const count = inParts ? outboxParts : 1;
@@ -293,14 +300,7 @@ export function startRelay(settings: RelaySettings): Loop {
    */
   async function isEmpty(): Promise<boolean> {
     const { db, outbox, subscribers } = settings;
-    const look = selection({
-      isAny: computed(boolean, sql`exists (select from ${outbox})`),
-      isAnyKnown: computed(
-        boolean,
-        sql`exists (select from ${outbox} where ${isKnown(outbox, subscribers)})`,
-      ),
-    });
-    const [found] = await rows(db, look, sql`select ${look}`).catch(() => []);
+    const found = await start.look(db, outbox, subscribers).catch(() => undefined);
     if (!found || found.isAnyKnown) return false;
     if (found.isAny && !hasUnknown)
       logger.warn(

@@ -6,13 +6,14 @@ import type { DescMessage } from "@bufbuild/protobuf";
 import type { Logger } from "pino";
 import type { Loop } from "../base/loop.ts";
 import type { OutboxBacklog } from "../base/observers.ts";
-import type { OpenDatabase } from "../database/database.ts";
+import type { Database } from "../database/database.ts";
 import type { Broker, EventStream } from "./broker.ts";
 import type { BrokerSettings } from "./broker-settings.ts";
 import type { CloudEvent } from "./cloud-event.ts";
 import type { KeptEvents } from "./kept-events.ts";
 import { openBroker } from "./open-broker.ts";
 import { type EventKind, outboxBacklog } from "./outbox.ts";
+import { OutboxStart } from "./outbox-start.ts";
 import type { KeptEventTable, OutboxTable } from "./outbox-table.ts";
 import { publishEvents } from "./publish-events.ts";
 import { type Subscriber, startRelay } from "./relay.ts";
@@ -28,7 +29,7 @@ interface EventTables {
 interface Dependencies {
   /** The service's name, by which the broker's operators know its client. */
   readonly name: string;
-  readonly database: Pick<OpenDatabase, "db" | "reads">;
+  readonly db: Database;
   readonly tables: EventTables;
   /** `source` of the events: a URI reference that names the service. */
   readonly source: string;
@@ -59,7 +60,7 @@ interface ServiceEvents {
 }
 
 export async function openServiceEvents(dependencies: Dependencies): Promise<ServiceEvents> {
-  const { name, database, tables, stream, kinds, log, mayDeliver, logger } = dependencies;
+  const { name, db, tables, stream, kinds, log, mayDeliver, logger } = dependencies;
   const { outbox, leases, kept, streams } = tables;
   const { replayHours: hours } = dependencies.broker ?? { replayHours: 0 };
   const broker = dependencies.broker && (await openBroker(dependencies.broker, name, logger));
@@ -69,17 +70,19 @@ export async function openServiceEvents(dependencies: Dependencies): Promise<Ser
     ...(publisher ? [publisher] : []),
     ...(log ? [log] : []),
   ];
+  const start = new OutboxStart();
   return {
     broker,
     startRelay: () =>
       startRelay({
-        db: database.db,
+        db,
         outbox,
         leases,
         source: dependencies.source,
         subscribers,
         logger,
-        delivered: dependencies.observe(() => outboxBacklog(database.reads, outbox, subscribers)),
+        start,
+        delivered: dependencies.observe(() => outboxBacklog(db, outbox, subscribers, start.position)),
         ...(mayDeliver && { mayDeliver }),
         ...(publisher &&
           hours > 0 && {

@@ -6,18 +6,15 @@ import { isUtf8 } from "node:buffer";
 import type { Readable } from "node:stream";
 import type { ErrorObject, ValidateFunction } from "ajv";
 import { ErrorKinds, type InputError, invalidInput, ServiceError } from "../base/errors.ts";
-import { repeatedMember } from "../base/json-members.ts";
 import type { ContractOperation } from "./document.ts";
 import type { HeaderReader } from "./headers.ts";
-import { ImpreciseNumber, parsePrecisely } from "./json-numbers.ts";
+import { jsonProblem } from "./json-problem.ts";
 import type { ParameterValues } from "./parameters.ts";
 import { escapePointer, hidesInvalidUtf8, textProblem } from "./text.ts";
 
 /** Bodies over this many bytes are refused. */
 const maxBodyBytes = 65_536;
 const formType = "application/x-www-form-urlencoded";
-/** Levels of arrays and objects that a member of a JSON body may have. */
-const maxDepth = 32;
 /** Invalid places that one response names, at most. */
 const maxErrors = 20;
 /** In bodies over this many bytes only the first invalid place is looked for: thousands would keep the process busy. */
@@ -81,80 +78,47 @@ function readBytes(stream: Readable): Promise<Buffer> {
   });
 }
 
-/** The problem of a string or a number; undefined if there is none. */
-function scalarProblem(value: unknown): string | undefined {
-  if (typeof value === "string") return textProblem(value);
-  if (typeof value === "number" && !Number.isFinite(value)) return "is a number out of range";
-  if (value instanceof ImpreciseNumber)
-    return "is a number with more digits than are kept; send it as a string";
-  return undefined;
-}
-
-/** A value within a JSON value. Its pointer is made only where there is something to say about it. */
-interface JsonPlace {
-  readonly value: unknown;
-  readonly depth: number;
-  readonly within: JsonPlace | undefined;
-  readonly name: string;
-}
-
-function pointerTo({ within, name }: JsonPlace): string {
-  return within ? `${pointerTo(within)}/${escapePointer(name)}` : "/body";
-}
-
-/** Walks a parsed JSON value, without recursion, and finds problems that no schema can express. */
-function jsonProblem(root: unknown): InputError | undefined {
-  const pending: JsonPlace[] = [{ value: root, depth: 0, within: undefined, name: "" }];
-  for (let place = pending.pop(); place; place = pending.pop()) {
-    const { value, depth } = place;
-    const problem = scalarProblem(value);
-    if (problem) return { pointer: pointerTo(place), message: problem };
-    if (typeof value !== "object" || value === null) continue;
-    if (depth > maxDepth)
-      return { pointer: pointerTo(place), message: `is nested deeper than ${maxDepth} levels` };
-    for (const name of Object.keys(value)) {
-      const message = textProblem(name);
-      if (message) return { pointer: pointerTo(place), message: `has a member name that ${message}` };
-      pending.push({ value: Reflect.get(value, name), depth: depth + 1, within: place, name });
-    }
-  }
-  return undefined;
-}
-
-function parseJson(text: string): unknown {
+/** @param check what else is refused, before the text is looked through */
+function parseJson(text: string, check?: (value: unknown) => void): unknown {
   let value: unknown;
   try {
-    value = parsePrecisely(text);
+    value = JSON.parse(text);
   } catch (error) {
     const position = /position (\d+)/.exec(String(error))?.[1];
     const where = position ? ` (at character ${position})` : "";
     throw invalidInput([{ pointer: "/body", message: `is not valid JSON${where}` }]);
   }
-  const problem = jsonProblem(value);
+  check?.(value);
+  const problem = jsonProblem(text);
   if (problem) throw invalidInput([problem]);
-  const repeated = repeatedMember(text);
-  if (repeated !== undefined) {
-    throw invalidInput([{ pointer: "/body", message: `gives ${JSON.stringify(repeated)} more than once` }]);
-  }
   return value;
+}
+
+function tooManyParameters(): ServiceError {
+  return invalidInput([{ pointer: "/body", message: `has more than ${maxParameters} parameters` }]);
 }
 
 /** Parses a form. Empty fields count as absent, repeated ones are refused (RFC 6749 section 3.2). */
 function parseForm(text: string): Record<string, string> {
   const fields: Record<string, string> = {};
   const pairs = text.split("&", maxParameters + 1);
-  if (pairs.length > maxParameters) {
-    throw invalidInput([{ pointer: "/body", message: `has more than ${maxParameters} parameters` }]);
-  }
+  if (pairs.length > maxParameters) throw tooManyParameters();
   for (const pair of pairs) if (pair !== "") addField(fields, pair);
   for (const name in fields) if (fields[name] === "") delete fields[name];
   return fields;
 }
 
-/** A JSON object in the place of a form: an empty member counts as absent, and so does null, which no form has. */
-function asForm(value: unknown): unknown {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+/** Parses a JSON object in the place of a form: an empty member counts as absent, and so does null, which no form has. */
+function parseJsonForm(text: string): unknown {
+  const value = parseJson(text, (parsed) => {
+    if (isMembers(parsed) && Object.keys(parsed).length > maxParameters) throw tooManyParameters();
+  });
+  if (!isMembers(value)) return value;
   return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== "" && member !== null));
+}
+
+function isMembers(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function addField(fields: Record<string, string>, pair: string): void {
@@ -241,8 +205,7 @@ function parseBody(
   const text = textOf(bytes);
   if (text === "" && !bodyRequired) return undefined;
   if (mediaType === formType) return parseForm(text);
-  if (mediaType !== undefined)
-    return bodyTypes.includes(formType) ? asForm(parseJson(text)) : parseJson(text);
+  if (mediaType !== undefined) return bodyTypes.includes(formType) ? parseJsonForm(text) : parseJson(text);
   if (text === "") throw invalidInput([{ pointer: "/body", message: "is required" }]);
   throw unsupportedMediaType(bodyTypes);
 }

@@ -184,6 +184,38 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
     });
   });
 
+  test("those that wait for a lock are run again as a whole, and leave places to others meanwhile", async () => {
+    await admin`insert into public.entries values (1)`;
+    const release = Promise.withResolvers<void>();
+    const locked = Promise.withResolvers<void>();
+    const holder = db.transaction(async (tx) => {
+      await tx.execute(sql`update public.entries set id = 2 where id = 1`);
+      locked.resolve();
+      await release.promise;
+    });
+    await locked.promise;
+    const runs: number[] = [];
+    const waiting = Array.from({ length: 2 * max }, (_, index) =>
+      db.transaction(async (tx) => {
+        runs[index] = (runs[index] ?? 0) + 1;
+        await insert(tx, 10 + index);
+        await tx.execute(sql`update public.entries set id = id where id <= 2`);
+        return index;
+      }),
+    );
+    // One after the other finds that it has to wait.
+    await waitFor(() => expect(runs.filter((count) => count > 0)).toHaveLength(2 * max));
+    const started = performance.now();
+    await db.transaction((tx) => insert(tx, 9));
+    expect(performance.now() - started).toBeLessThan(500);
+    release.resolve();
+    await holder;
+    const all = Array.from({ length: 2 * max }, (_, index) => index);
+    expect(await Promise.all(waiting)).toEqual(all);
+    expect(await stored()).toEqual([2, 9, ...all.map((index) => 10 + index)]);
+    expect(Math.max(...runs)).toBe(2);
+  });
+
   test("one that waits too long for a connection is refused, and never begun afterwards", async () => {
     const release = Promise.withResolvers<void>();
     const taken = Array.from({ length: max }, () => db.transaction(() => release.promise));

@@ -22,7 +22,7 @@ describe.each(backends)("the backlog of an outbox on %s", (backend) => {
   });
   beforeEach(() => database.db.execute(sql`delete from auth.outbox`));
 
-  const backlog = () => outboxBacklog(database.reads, outbox, [{ types: ["t"] }, {}]);
+  const backlog = () => outboxBacklog(database.reads, outbox, [{ types: ["t"] }, {}], 0);
   /** What the events are about happened a week ago. */
   const write = (count: number, age = 0) =>
     database.db.execute(sql`

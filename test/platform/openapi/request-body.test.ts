@@ -363,5 +363,8 @@ describe("a large body with much that is wrong", () => {
     const { status, body } = await send("/v1/tokens", form(101), type);
     expect(status).toBe(400);
     expect(body.error_description).toContain("has more than 100 parameters");
+    const json = (count: number) => JSON.stringify({ grant: "a", ...members(count - 1) });
+    expect((await send("/v1/tokens", json(100))).status).toBe(200);
+    expect((await send("/v1/tokens", json(101))).body).toEqual(body);
   });
 });

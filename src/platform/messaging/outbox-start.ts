@@ -1,0 +1,132 @@
+/**
+ * The position at which looks into an outbox begin. While somebody holds a snapshot, as a dump does for hours, PostgreSQL
+ * keeps the rows of delivered events, also in the index, and a look that begins at the lowest position goes past all of
+ * them. So a process remembers a position below which no event waits, nor can one come to wait:
+ *
+ * Positions are given by a sequence before their transaction commits, so one that is low may become visible late. A
+ * position that the sequence has passed becomes the start only once every transaction that was running then has ended, as
+ * the snapshots of PostgreSQL say, however long that takes. No transaction is bounded in time as a whole.
+ *
+ * Events that the broker has lost go back to their old positions: then the start is forgotten, by each process when it
+ * finds another stream. It is also forgotten after an error of the database, and where the sequence is behind it, as after
+ * a failover that has lost commits. And now and then a look begins at the lowest position all the same.
+ */
+import { sql } from "drizzle-orm";
+import { getTableConfig } from "drizzle-orm/pg-core";
+import type { Executor } from "../database/database.ts";
+import { names } from "../database/names.ts";
+import { boolean, nullable, number } from "../database/readers.ts";
+import { computed, rows, selection } from "../database/statements.ts";
+import { type DeliverableTypes, isKnown } from "./outbox.ts";
+import type { OutboxTable } from "./outbox-table.ts";
+
+/**
+ * Milliseconds after which the transactions are noted that may have a lower position than the sequence has. A transaction
+ * has no number of its own yet between its first position and the writing of that row.
+ */
+const settlingMs = 3_000;
+/** Milliseconds between looks that begin at the lowest position. */
+const fullLookMs = 300_000;
+
+/** A position that may become the start. */
+interface Candidate {
+  /** The last position that the sequence had given. */
+  readonly assigned: number;
+  /** When it was read, by performance.now(). */
+  readonly readAt: number;
+  /** No transaction that may have a lower position has this number or a higher one; undefined until they are noted. */
+  nextTransaction: number | undefined;
+}
+
+/** What a look at an outbox has found. */
+interface Found {
+  readonly isAny: boolean;
+  /** Whether one of them can be delivered. */
+  readonly isAnyKnown: boolean;
+}
+
+export class OutboxStart {
+  #position = 0;
+  #candidate: Candidate | undefined;
+  #fullLookAt = performance.now() + fullLookMs;
+
+  /** No event waits below it. */
+  get position(): number {
+    return this.#position;
+  }
+
+  /** The next look begins at the lowest position. */
+  forget(): void {
+    this.#position = 0;
+    this.#candidate = undefined;
+  }
+
+  /** Looks whether events wait, and moves the start. Rejects where the database does not respond. */
+  async look(db: Executor, outbox: OutboxTable, subscribers: readonly DeliverableTypes[]): Promise<Found> {
+    const isFull = performance.now() >= this.#fullLookAt;
+    // One that fails is not repeated at once: it may take too long each time, and the start holds without it.
+    if (isFull) this.#fullLookAt = performance.now() + fullLookMs;
+    const before = this.#position;
+    const state = stateOf(outbox, subscribers, isFull ? 0 : before);
+    const [found] = await rows(db, state, sql`select ${state}`).catch((error: unknown) => {
+      if (!isFull) this.forget();
+      throw error;
+    });
+    if (!found) throw new Error("a look at an outbox returned nothing");
+    // Unless it was forgotten meanwhile.
+    if (this.#position === before) this.#move(found);
+    return { isAny: found.oldest !== null, isAnyKnown: found.isAnyKnown };
+  }
+
+  #move({ oldest, assigned, oldestTransaction, nextTransaction }: State): void {
+    if (assigned + 1 < this.#position) this.forget();
+    if (oldest !== null && oldest < this.#position) this.#position = oldest;
+    const now = performance.now();
+    this.#candidate ??= { assigned, readAt: now, nextTransaction: undefined };
+    const candidate = this.#candidate;
+    if (candidate.nextTransaction === undefined) {
+      if (now - candidate.readAt >= settlingMs) candidate.nextTransaction = nextTransaction;
+    } else if (oldestTransaction >= candidate.nextTransaction) {
+      this.#position = Math.max(this.#position, Math.min(oldest ?? Infinity, candidate.assigned + 1));
+      this.#candidate = undefined;
+    }
+  }
+}
+
+/** What one look reads, in one snapshot. */
+interface State {
+  /** The lowest position of an event that waits; null if none does. */
+  readonly oldest: number | null;
+  /** The last position that the sequence has given. */
+  readonly assigned: number;
+  /** All transactions with a lower number have ended, and what they wrote is visible. */
+  readonly oldestTransaction: number;
+  /** The number of the next transaction. */
+  readonly nextTransaction: number;
+}
+
+function stateOf(outbox: OutboxTable, subscribers: readonly DeliverableTypes[], from: number) {
+  const { position } = names(outbox);
+  const { schema, name } = getTableConfig(outbox);
+  const waiting = sql`from ${outbox} where ${position} >= ${from}::bigint`;
+  return selection({
+    oldest: computed(
+      nullable(number),
+      sql`(select ${position}::float8 as lowest ${waiting} order by ${position} limit 1)`,
+    ),
+    // In the order of the index: otherwise the planner could as well go through the whole table.
+    isAnyKnown: computed(
+      boolean,
+      sql`(select ${position} ${waiting} and ${isKnown(outbox, subscribers)} order by ${position} limit 1) is not null`,
+    ),
+    assigned: computed(
+      number,
+      sql`coalesce((
+        select last_value from pg_sequences
+        where format('%I.%I', schemaname, sequencename) = pg_get_serial_sequence(format('%I.%I', ${schema}::text, ${name}::text), 'position')
+      ), 0)::float8`,
+    ),
+    oldestTransaction: computed(number, sql`pg_snapshot_xmin(pg_current_snapshot())::text::float8`),
+    nextTransaction: computed(number, sql`pg_snapshot_xmax(pg_current_snapshot())::text::float8`),
+  });
+}
