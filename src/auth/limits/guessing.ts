@@ -57,7 +57,10 @@ interface Guess {
   readonly room: Room;
 }
 
-/** An error of what judges a guess, where it may have judged all the same: the guess counts. */
+/**
+ * An error of what judges a guess, where it may have judged all the same. The guess counts for its account, and not for
+ * its client: a verifier that is slow for a while must not use up the limit that all users of the client share.
+ */
 export class UnknownVerdict extends ServiceError {
   constructor({ kind, message, cause, retryAfterSeconds }: ServiceError) {
     super(kind, message, { cause, ...(retryAfterSeconds !== undefined && { retryAfterSeconds }) });
@@ -84,8 +87,8 @@ export interface Guessing {
   /**
    * Judges a guess unless a limit is reached, or there is no room to judge it. What a limit refuses takes no room from
    * those who may guess, and what finds no room costs its account no attempt; neither writes anything.
-   * @param judge returns undefined for a wrong guess; if it throws anything but {@link UnknownVerdict}, the guess does
-   *   not count
+   * @param judge returns undefined for a wrong guess; if it throws, the guess does not count, or after
+   *   {@link UnknownVerdict} for its account alone
    * @throws too_many_requests, or what the room refuses with
    */
   limit<T>(guess: Guess, judge: () => Promise<T | undefined>): Promise<T | undefined>;
@@ -149,19 +152,20 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     judge: () => Promise<T>,
   ): Promise<Judged<T> | undefined> {
     const attempts: CountedAttempt[] = [];
-    const takeBack = () => settle(attempts.map((attempt) => attempt.withdraw()));
+    const takeBack = (some: readonly CountedAttempt[]) => settle(some.map((attempt) => attempt.withdraw()));
     try {
       for (const counter of wanted) {
         const attempt = await counters.count(counter);
         if (!attempt) {
-          await takeBack();
+          await takeBack(attempts);
           return undefined;
         }
         attempts.push(attempt);
       }
       return { attempts, result: await judge() };
     } catch (error) {
-      if (!(error instanceof UnknownVerdict)) await takeBack();
+      const [, ...ofClient] = attempts;
+      await takeBack(error instanceof UnknownVerdict ? ofClient : attempts);
       throw error;
     }
   }
