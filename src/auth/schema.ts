@@ -138,7 +138,9 @@ export const authorizations = auth.table(
     refreshHash: bytea("refresh_hash").notNull(),
   },
   (table) => [
-    index("authorizations_identity").on(table.identityId).where(sql`${table.revokedAt} is null`),
+    index("authorizations_identity_client")
+      .on(table.identityId, table.clientId)
+      .where(sql`${table.revokedAt} is null`),
     index("authorizations_client")
       .on(table.clientId, table.clientGeneration)
       .where(sql`${table.revokedAt} is null`),

@@ -46,6 +46,7 @@ import { createAccessTokens } from "./tokens/access-token.ts";
 import { createAuthorizationRepository } from "./tokens/authorization-repository.ts";
 import { createConfirmed } from "./tokens/confirmed.ts";
 import { CurrentTokens } from "./tokens/current-tokens.ts";
+import { createHasLiveAuthorization } from "./tokens/has-live-authorization.ts";
 import { createIntrospect } from "./tokens/introspect.ts";
 import { createFindPresented } from "./tokens/presented-token.ts";
 import { createRevoke } from "./tokens/revoke.ts";
@@ -163,7 +164,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const guessing = createGuessing({
     rules: guessingRules,
     counters,
-    hasLiveAuthorization: authorizations.hasLive,
+    hasLiveAuthorization: createHasLiveAuthorization(db),
     observer: createGuessObserver({ db, clock, metrics, logger }),
   });
   const authenticator = createAuthenticator({

@@ -5,7 +5,7 @@ import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { boolean, integer, listOf } from "../../platform/database/readers.ts";
 import type { Standbys } from "../../platform/database/standbys.ts";
-import { computed, listed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { computed, listed, prepared, rows, selection } from "../../platform/database/statements.ts";
 import { authorizations, revokedAccessTokens } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
 import { hasNotEnded } from "./end-authorizations.ts";
@@ -19,8 +19,6 @@ export interface AuthorizationRepository {
    * @throws unavailable if the database is a standby, which may not know yet what was revoked
    */
   readonly isLive: BatchedLookup<string, true>;
-  /** Whether the client has an authorization for the identity that has neither ended nor expired. */
-  hasLive(identityId: string, clientId: string): Promise<boolean>;
 }
 
 /** @param standbys none unless given: only the primary is asked */
@@ -36,14 +34,6 @@ export function createAuthorizationRepository(reads: Reads, standbys?: Standbys)
         return live;
       },
     }),
-    async hasLive(identityId, clientId) {
-      const statement = sql`
-        select 1 as one from ${authorizations} a
-        where ${authorization.identityId} = ${identityId} and ${authorization.clientId} = ${clientId}
-          and ${authorization.expiresAt} > clock_timestamp() and ${hasNotEnded}
-        limit 1`;
-      return (await rowCount(reads, statement)) === 1;
-    },
   };
 }
 
