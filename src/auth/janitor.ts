@@ -11,7 +11,7 @@ import { names } from "../platform/database/names.ts";
 import { removeKept } from "../platform/messaging/kept-events.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { inBatches, limit } from "./batches.ts";
-import { runningNow } from "./running-time.ts";
+import { surelyNow } from "./running-time.ts";
 import { attempts, authorizations, keptEvents, redeemedOtpProofs, revokedAccessTokens } from "./schema.ts";
 import { authorizationIdLength } from "./tokens/access-token.ts";
 import { removeExpired } from "./tokens/remove-expired.ts";
@@ -63,8 +63,6 @@ const attempt = names(attempts);
 
 // A moment that is selected is the same for all rows, so that an index can be asked for it; a call is made for each.
 const now = sql`(select clock_timestamp())`;
-/** The moment that has come in running time, too, which does not follow a clock that is set ahead. */
-const surelyNow = sql`least(clock_timestamp(), ${runningNow})`;
 const longAgo = sql`(select ${surelyNow} - ${marginHours}::int * interval '1 hour')`;
 // Rows that another transaction has locked are left for the next round, because waiting for the lock could end in a
 // deadlock.

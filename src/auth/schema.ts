@@ -108,8 +108,8 @@ export const identityEndings = auth.table(
  * its client or its identity has reached a higher generation; it has expired after expires_at; otherwise it is
  * active. It has one row, however often it is refreshed, in one of the partitions that the migration makes.
  *
- * A refresh changes refresh_hash and the expiries. None of them has an index, so that the update stays within its
- * page (a heap-only tuple).
+ * A refresh changes refresh_hash and the expiries. Of these only expiry_day has an index, and it changes with the first
+ * refresh of a day at most: that update writes every index, and the others stay within their page (heap-only tuples).
  */
 export const authorizations = auth.table(
   "authorizations",
@@ -128,7 +128,7 @@ export const authorizations = auth.table(
     expiresAt: instant("expires_at").notNull(),
     /** When the newest access token expires. */
     accessExpiresAt: instant("access_expires_at").notNull(),
-    /** The day (UTC) on which the later of the two expires; changes once a day at most. */
+    /** The day (UTC) on which the later of the two expires. */
     expiryDay: date("expiry_day").notNull(),
     revokedAt: instant("revoked_at"),
     revocationReason: text("revocation_reason"),
@@ -173,13 +173,20 @@ export const rotationBatches = auth.table("rotation_batches", {
   seenAt: instant("seen_at").notNull(),
 });
 
-/** That the database can be used, and for how long in all it could not be: see tokens/running-time.ts; one row. */
+/** That the database can be used, and for how long in all it could not be: see running-time.ts; one row. */
 export const databasePulse = auth.table(
   "database_pulse",
   {
     onlyRow: integer("only_row").primaryKey(),
     beatenAt: instant("beaten_at").notNull(),
+    /** By how much running time is behind the clock. */
     pausedFor: interval("paused_for").notNull(),
+    /** In running time; null until a first period has begun. */
+    periodBeganAt: instant("period_began_at"),
+    /** The least that `pausedFor` was in this period. */
+    leastPausedFor: interval("least_paused_for").notNull().default("0"),
+    /** The least that it was in the period before. */
+    leastPausedForBefore: interval("least_paused_for_before").notNull().default("0"),
   },
   (table) => [check("database_pulse_only_row", sql`${table.onlyRow} = 1`)],
 );

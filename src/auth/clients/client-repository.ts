@@ -2,7 +2,7 @@ import { inArray, isNull, notInArray, type SQL, sql } from "drizzle-orm";
 import { LRUCache } from "lru-cache";
 import { batched } from "../../platform/database/batched-lookup.ts";
 import type { Database, Reads } from "../../platform/database/database.ts";
-import { runningNow } from "../running-time.ts";
+import { surelyNow } from "../running-time.ts";
 import { clients } from "../schema.ts";
 import type { Client } from "./client.ts";
 
@@ -81,7 +81,7 @@ const reversibleDays = 7;
  * a clock that is set ahead must not end them.
  */
 export const isDisabledForGood: SQL = sql`
-  ${clients.disabledAt} < least(clock_timestamp(), ${runningNow}) - ${reversibleDays}::int * interval '1 day'`;
+  ${clients.disabledAt} < ${surelyNow} - ${reversibleDays}::int * interval '1 day'`;
 
 /**
  * Inserts or updates a client. Must be called in a transaction with `disableAllBut`. Keeps `registeredAt`. A client
