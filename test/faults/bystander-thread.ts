@@ -10,6 +10,7 @@ let samples: Sample[] = [];
 const isRight: Record<Kind, (reply: Reply) => boolean> = {
   introspection: (reply) => reply.status === 200 && isActive(reply),
   token: (reply) => reply.status === 200 && member(reply, "access_token") !== "",
+  change: (reply) => reply.status === 204,
 };
 
 async function ask(kind: Kind): Promise<void> {

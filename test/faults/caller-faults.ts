@@ -41,7 +41,8 @@ const locks: Fault = {
     const ids = await Promise.all(Array.from({ length: 10 }, () => newIdentity(scene, http)));
     const until = Date.now() + (isShort ? 3_000 : 10_000);
     async function wait(caller: number): Promise<void> {
-      const id = ids[caller % ids.length] ?? "";
+      // Each of them has callers of both kinds.
+      const id = ids[Math.floor(caller / 2) % ids.length] ?? "";
       const json = { metadata: { caller } };
       const change: Call = { method: "PUT", path: `/v1/identities/${id}`, as: credentials.internal, json };
       const call = caller % 2 === 0 ? change : grant(credentials.other, { grant_type: "auth", auth_id: id });
