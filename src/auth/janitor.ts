@@ -12,7 +12,7 @@ import { names } from "../platform/database/names.ts";
 import { removeKept } from "../platform/messaging/kept-events.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { inBatches, limit } from "./batches.ts";
-import { runningNow } from "./running-time.ts";
+import { surelyNow } from "./running-time.ts";
 import { attempts, authorizations, keptEvents, redeemedOtpProofs, revokedAccessTokens } from "./schema.ts";
 import { authorizationIdLength } from "./tokens/access-token.ts";
 import { removeExpired } from "./tokens/remove-expired.ts";
@@ -65,8 +65,6 @@ const attempt = names(attempts);
 // The function would be called for each row. A moment that is selected is the same for all rows, so that an index can
 // be used.
 const now = sql`(select clock_timestamp())`;
-/** The moment that has come in running time, too, which does not follow a clock that is set ahead. */
-const surelyNow = sql`least(clock_timestamp(), ${runningNow})`;
 const longAgo = sql`(select ${surelyNow} - ${marginHours}::int * interval '1 hour')`;
 // Rows that another transaction has locked are left for the next round, because waiting for the lock could end in a
 // deadlock.

@@ -4,6 +4,10 @@
  * answered: PostgreSQL was frozen, away or out of reach, or no process ran. A window that is measured in running time
  * closes for nobody who had no chance to use it. Where the clock was set, ahead or back, running time goes on from
  * where it was.
+ *
+ * What has passed by the clock has surely passed once it has in running time too. For that, pauses count only while a
+ * moment that matters may lie before them, which is for some days. Each would otherwise put off for good what comes
+ * after it, and a clock that was set right after years could never be made up for.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { type Loop, startLoop } from "../platform/base/loop.ts";
@@ -15,9 +19,15 @@ import { databasePulse } from "./schema.ts";
 const beatMs = 1_000;
 /** Seconds without a beat that count as a pause, all of them. Fewer may be due to load. */
 const pauseSeconds = 3;
+/**
+ * Days of a period, in running time. A pause counts in the period in which it ends and in the next one: for longer than
+ * a client may be away from the list, and than a proof that was redeemed could be presented again.
+ */
+const periodDays = 8;
 
 const pulse = names(databasePulse, "pulse");
-const { onlyRow, beatenAt, pausedFor } = names(databasePulse);
+const { onlyRow, beatenAt, pausedFor, periodBeganAt, leastPausedFor, leastPausedForBefore } =
+  names(databasePulse);
 
 const now = sql`clock_timestamp()`;
 /** Whether the clock is further from the last beat than this, on either side. */
@@ -28,17 +38,36 @@ const missed = sql`
   case when ${isApart(sql`${pauseSeconds}::int * interval '1 second'`)}
     then ${now} - ${pulse.beatenAt} else interval '0' end`;
 
+/** By how much running time is behind the clock. */
+const lag = sql`(${pulse.pausedFor} + ${missed})`;
+
 /** The moment now, in running time; by the clock where no process gives a pulse, as with the embedded database. */
 export const runningNow = sql`(
-  select ${now} - coalesce(max(${pulse.pausedFor} + ${missed}), interval '0')
+  select ${now} - coalesce(max(${lag}), interval '0') from ${databasePulse} pulse)`;
+
+/**
+ * The moment that has come by the clock, and would have come without the pauses of this period and the one before. A
+ * clock that was set back in them counts for nothing.
+ */
+export const surelyNow = sql`(
+  select ${now} - coalesce(
+    max(${lag} - least(${lag}, ${pulse.leastPausedFor}, ${pulse.leastPausedForBefore})), interval '0')
   from ${databasePulse} pulse)`;
+
+/** Whether a new period begins. */
+const isNewPeriod = sql`
+  (${now} - ${lag} >= ${pulse.periodBeganAt} + ${periodDays}::int * interval '1 day') is not false`;
 
 // The time is asked once the row is locked: a beat that was held up must not take the place of a later one.
 const beat = sql`
   insert into ${databasePulse} as pulse (${onlyRow}, ${beatenAt}, ${pausedFor})
   values (1, ${now}, interval '0')
   on conflict (${onlyRow}) do update set
-    ${beatenAt} = ${now}, ${pausedFor} = ${pulse.pausedFor} + ${missed}
+    ${beatenAt} = ${now}, ${pausedFor} = ${lag},
+    ${periodBeganAt} = case when ${isNewPeriod} then ${now} - ${lag} else ${pulse.periodBeganAt} end,
+    ${leastPausedFor} = case when ${isNewPeriod} then ${lag} else least(${lag}, ${pulse.leastPausedFor}) end,
+    ${leastPausedForBefore} =
+      case when ${isNewPeriod} then ${pulse.leastPausedFor} else ${pulse.leastPausedForBefore} end
   where ${isApart(sql`${beatMs / 2}::int * interval '1 millisecond'`)}`;
 
 /** Gives the database its pulse until it is stopped. A beat that fails is missed, which is what it is for. */

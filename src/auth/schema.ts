@@ -108,8 +108,8 @@ export const identityEndings = auth.table(
  * its client or its identity has reached a higher generation; it has expired after expires_at; otherwise it is
  * active. It has one row, however often it is refreshed, in one of the partitions that the migration makes.
  *
- * A refresh changes refresh_hash and the expiries. None of them has an index, so that the update stays within its
- * page (a heap-only tuple).
+ * A refresh changes refresh_hash and the expiries. Of these only expiry_day has an index, and it changes with the first
+ * refresh of a day at most: that update writes every index, and the others stay within their page (heap-only tuples).
  */
 export const authorizations = auth.table(
   "authorizations",
@@ -128,7 +128,7 @@ export const authorizations = auth.table(
     expiresAt: instant("expires_at").notNull(),
     /** When the newest access token expires. */
     accessExpiresAt: instant("access_expires_at").notNull(),
-    /** The day (UTC) on which the later of the two expires; changes once a day at most. */
+    /** The day (UTC) on which the later of the two expires. */
     expiryDay: date("expiry_day").notNull(),
     revokedAt: instant("revoked_at"),
     revocationReason: text("revocation_reason"),
@@ -138,7 +138,9 @@ export const authorizations = auth.table(
     refreshHash: bytea("refresh_hash").notNull(),
   },
   (table) => [
-    index("authorizations_identity").on(table.identityId).where(sql`${table.revokedAt} is null`),
+    index("authorizations_identity_client")
+      .on(table.identityId, table.clientId)
+      .where(sql`${table.revokedAt} is null`),
     index("authorizations_client")
       .on(table.clientId, table.clientGeneration)
       .where(sql`${table.revokedAt} is null`),
@@ -180,7 +182,14 @@ export const databasePulse = auth.table(
   {
     onlyRow: integer("only_row").primaryKey(),
     beatenAt: instant("beaten_at").notNull(),
+    /** By how much running time is behind the clock. */
     pausedFor: interval("paused_for").notNull(),
+    /** In running time; null until a first period has begun. */
+    periodBeganAt: instant("period_began_at"),
+    /** The least that `pausedFor` was in this period. */
+    leastPausedFor: interval("least_paused_for").notNull().default("0"),
+    /** The least that it was in the period before. */
+    leastPausedForBefore: interval("least_paused_for_before").notNull().default("0"),
   },
   (table) => [check("database_pulse_only_row", sql`${table.onlyRow} = 1`)],
 );

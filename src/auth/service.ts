@@ -46,6 +46,7 @@ import { createAccessTokens } from "./tokens/access-token.ts";
 import { createAuthorizationRepository } from "./tokens/authorization-repository.ts";
 import { createConfirmed } from "./tokens/confirmed.ts";
 import { CurrentTokens } from "./tokens/current-tokens.ts";
+import { createHasActiveAuthorization } from "./tokens/has-active-authorization.ts";
 import { createIntrospect } from "./tokens/introspect.ts";
 import { createFindPresented } from "./tokens/presented-token.ts";
 import { createRevoke } from "./tokens/revoke.ts";
@@ -246,7 +247,7 @@ function createAuthGuessing(
   return createGuessing({
     rules: guessingRules,
     counters: cache ? preferCache(createCacheCounters(cache, keyOf), databaseCounters) : databaseCounters,
-    hasActiveAuthorization: authorizations.hasActiveAuthorization,
+    hasActiveAuthorization: createHasActiveAuthorization(db),
     observer: createGuessObserver({ db, clock, metrics, logger }),
   });
 }

@@ -113,6 +113,22 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
     expect(await rows(db(), generation)).not.toEqual(before);
   });
 
+  test("pauses of long ago, however long in all, keep nothing that has expired and no client", async () => {
+    const id = await authorization({ expires: -30 * day });
+    await client("gone");
+    await db().execute(sql`update auth.clients set disabled_at = ${at(-30 * day)} where client_id = 'gone'`);
+    await authorization({ clientId: "gone", expires: 100 * day });
+    const generation = sql`select generation::int from auth.clients where client_id = 'gone'`;
+    const before = await rows(db(), generation);
+    const pauses = sql`${60}::int * interval '1 day'`;
+    await db().execute(sql`
+      insert into auth.database_pulse values (1, ${at(0)}, ${pauses}, ${at(-61 * day)}, ${pauses}, ${pauses})`);
+    await round();
+    await db().execute(sql`delete from auth.database_pulse`);
+    expect(await ids("id", "authorizations")).not.toContain(id);
+    expect(await rows(db(), generation)).not.toEqual(before);
+  });
+
   test("a step that fails keeps none of the others from its work", async () => {
     const id = await authorization({ expires: -2 * day });
     await db().execute(sql`

@@ -10,6 +10,7 @@ let samples: Sample[] = [];
 const isRight: Record<Kind, (response: HttpResponse) => boolean> = {
   introspection: (response) => response.status === 200 && isActive(response),
   token: (response) => response.status === 200 && member(response, "access_token") !== "",
+  change: (response) => response.status === 204,
 };
 
 async function ask(kind: Kind): Promise<void> {

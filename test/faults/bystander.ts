@@ -1,13 +1,13 @@
 /**
- * Somebody who has nothing to do with the trouble: asks for introspections and for tokens at a steady rate, whatever
- * has become of the earlier ones, and measures. Runs in a thread of its own, so that what else this process does
- * takes no time of it.
+ * Somebody who has nothing to do with the trouble: asks for introspections, for tokens and for changes of an identity
+ * at a steady rate, whatever has become of the earlier ones, and measures. It runs in a thread of its own, which other
+ * work of this process does not hold up.
  */
 import { Worker } from "node:worker_threads";
 import type { Call } from "./http-client.ts";
 
 /** What it asks for. */
-export const kinds = ["introspection", "token"] as const;
+export const kinds = ["introspection", "token", "change"] as const;
 export type Kind = (typeof kinds)[number];
 
 /** A request of it. */

@@ -60,8 +60,17 @@ async function openStage(
   cleanup.defer(async () => load.close());
   const bystander = startBystander({
     origin,
-    calls: { introspection: introspection(credentials.internal, access), token },
-    everyMs: { introspection: 20, token: 50 },
+    calls: {
+      introspection: introspection(credentials.internal, access),
+      token,
+      change: {
+        method: "PUT",
+        path: `/v1/identities/${bystanderId}`,
+        as: credentials.internal,
+        json: { metadata: { by: bystanderId } },
+      },
+    },
+    everyMs: { introspection: 20, token: 50, change: 100 },
   });
   cleanup.defer(() => bystander.stop());
   return { world, ledger, load, bystander, usual: [] };

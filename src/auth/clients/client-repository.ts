@@ -1,19 +1,24 @@
 import { inArray, isNull, notInArray, type SQL, sql } from "drizzle-orm";
+import { LRUCache } from "lru-cache";
 import { batched } from "../../platform/database/batched-lookup.ts";
 import type { Database, Reads } from "../../platform/database/database.ts";
-import { runningNow } from "../running-time.ts";
+import { surelyNow } from "../running-time.ts";
 import { clients } from "../schema.ts";
 import type { Client } from "./client.ts";
 
-/** Milliseconds that a client may be cached for checking its credentials. */
+/** Milliseconds that a client, or that there is none, may be cached for checking credentials. */
 const maxAgeMs = 1_000;
+/** Ids of no enabled client that are cached, at most, and the characters that such an id has at most. */
+const maxAbsent = { count: 10_000, characters: 128 };
 
 /** Storage of clients. */
 export interface ClientRepository {
   /**
    * Returns the client as the database had it at most a second ago; undefined for one that is unknown or
    * disabled. So a client that another process has just disabled may still be found for a second. That is
-   * harmless: issuing and introspection check the client again, in the statement that decides.
+   * harmless: issuing and introspection check the client again, in the statement that decides. A client that another
+   * process has just enabled may be unknown for as long: its absence is cached like its presence, so that the time of a
+   * response does not show which of the two it was.
    */
   findEnabled(clientId: string): Promise<Client | undefined>;
   /** The client if it was found within the last second; undefined if it has to be looked up. */
@@ -22,6 +27,13 @@ export interface ClientRepository {
 
 export function createClientRepository(reads: Reads): ClientRepository {
   const cache = new Map<string, { client: Client; readAt: number }>();
+  /** When an id was looked up in vain; apart from the clients, which a flood of such ids must not displace. */
+  const absent = new LRUCache<string, number>({
+    max: maxAbsent.count,
+    maxEntrySize: maxAbsent.characters,
+    sizeCalculation: (_readAt, clientId) => Math.max(clientId.length, 1),
+  });
+  const isRecent = (readAt: number) => performance.now() - readAt < maxAgeMs;
   const lookUp = batched({
     load: async (ids: readonly string[]) => {
       const found = await reads
@@ -33,7 +45,7 @@ export function createClientRepository(reads: Reads): ClientRepository {
   });
   function cachedEnabled(clientId: string): Client | undefined {
     const cached = cache.get(clientId);
-    return cached && performance.now() - cached.readAt < maxAgeMs ? cached.client : undefined;
+    return cached && isRecent(cached.readAt) ? cached.client : undefined;
   }
 
   return {
@@ -42,11 +54,17 @@ export function createClientRepository(reads: Reads): ClientRepository {
     async findEnabled(clientId) {
       const cached = cachedEnabled(clientId);
       if (cached) return cached;
+      const missedAt = absent.get(clientId);
+      if (missedAt !== undefined && isRecent(missedAt)) return undefined;
       // Taken before the query, so that an entry is never older than its age says.
       const readAt = performance.now();
       const client = await lookUp(clientId);
-      if (client) cache.set(clientId, { client, readAt });
-      else cache.delete(clientId);
+      if (client) {
+        cache.set(clientId, { client, readAt });
+      } else {
+        cache.delete(clientId);
+        absent.set(clientId, readAt);
+      }
       return client;
     },
   };
@@ -63,7 +81,7 @@ const reversibleDays = 7;
  * a clock that is set ahead must not end them.
  */
 export const isDisabledForGood: SQL = sql`
-  ${clients.disabledAt} < least(clock_timestamp(), ${runningNow}) - ${reversibleDays}::int * interval '1 day'`;
+  ${clients.disabledAt} < ${surelyNow} - ${reversibleDays}::int * interval '1 day'`;
 
 /**
  * Inserts or updates a client. Must be called in a transaction with `disableAllBut`. Keeps `registeredAt`. A client

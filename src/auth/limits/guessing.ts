@@ -57,7 +57,10 @@ interface Guess {
   readonly judging: WorkLimit;
 }
 
-/** The error of a judge that may have judged the guess all the same. The guess counts. */
+/**
+ * The error of a judge that may have judged the guess all the same. The guess counts for its account, and not for its
+ * client: a verifier that is slow for a while must not use up the limit that all users of the client share.
+ */
 export class UnknownVerdict extends ServiceError {
   constructor({ kind, message, cause, retryAfterSeconds }: ServiceError) {
     super(kind, message, { cause, ...(retryAfterSeconds !== undefined && { retryAfterSeconds }) });
@@ -85,8 +88,8 @@ export interface Guessing {
    * Judges a guess unless a limit is reached or too many guesses are being judged. A guess that a limit refuses takes no
    * place from others, and a guess that is refused because too many are being judged does not count for its account.
    * Neither writes anything.
-   * @param judge returns undefined for a wrong guess; if it throws anything but {@link UnknownVerdict}, the guess does
-   *   not count
+   * @param judge returns undefined for a wrong guess; if it throws, the guess does not count, or after
+   *   {@link UnknownVerdict} for its account alone
    * @throws too_many_requests, or the error of `judging`
    */
   limit<T>(guess: Guess, judge: () => Promise<T | undefined>): Promise<T | undefined>;
@@ -150,19 +153,20 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     judge: () => Promise<T>,
   ): Promise<Judged<T> | undefined> {
     const attempts: CountedAttempt[] = [];
-    const takeBack = () => settle(attempts.map((attempt) => attempt.withdraw()));
+    const takeBack = (some: readonly CountedAttempt[]) => settle(some.map((attempt) => attempt.withdraw()));
     try {
       for (const counter of wanted) {
         const attempt = await counters.count(counter);
         if (!attempt) {
-          await takeBack();
+          await takeBack(attempts);
           return undefined;
         }
         attempts.push(attempt);
       }
       return { attempts, result: await judge() };
     } catch (error) {
-      if (!(error instanceof UnknownVerdict)) await takeBack();
+      const [, ...ofClient] = attempts;
+      await takeBack(error instanceof UnknownVerdict ? ofClient : attempts);
       throw error;
     }
   }

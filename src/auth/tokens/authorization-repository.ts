@@ -4,7 +4,7 @@ import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/names.ts";
 import { integer, listOf } from "../../platform/database/readers.ts";
 import type { Standbys } from "../../platform/database/standbys.ts";
-import { computed, listed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { computed, listed, prepared, rows, selection } from "../../platform/database/statements.ts";
 import { authorizations, revokedAccessTokens } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
 import { hasNotEnded } from "./end-authorizations.ts";
@@ -20,8 +20,6 @@ export interface AuthorizationRepository {
    *   what was revoked
    */
   readonly isActive: BatchedLookup<string, true>;
-  /** Whether the client has an authorization for the identity that has neither ended nor expired. */
-  hasActiveAuthorization(identityId: string, clientId: string): Promise<boolean>;
 }
 
 /** @param standbys the standbys that are read from; unless given, only the primary is asked */
@@ -37,14 +35,6 @@ export function createAuthorizationRepository(reads: Reads, standbys?: Standbys)
         return active;
       },
     }),
-    async hasActiveAuthorization(identityId, clientId) {
-      const statement = sql`
-        select 1 as one from ${authorizations} a
-        where ${authorization.identityId} = ${identityId} and ${authorization.clientId} = ${clientId}
-          and ${authorization.expiresAt} > clock_timestamp() and ${hasNotEnded}
-        limit 1`;
-      return (await rowCount(reads, statement)) === 1;
-    },
   };
 }
 

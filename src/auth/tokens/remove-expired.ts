@@ -10,7 +10,7 @@ import { arrayLiteral, type Database } from "../../platform/database/database.ts
 import { names } from "../../platform/database/names.ts";
 import { rowCount, rows, selection } from "../../platform/database/statements.ts";
 import { batchSize } from "../batches.ts";
-import { runningNow } from "../running-time.ts";
+import { surelyNow } from "../running-time.ts";
 import { authorizations } from "../schema.ts";
 import { forgetReplaced } from "./end-authorizations.ts";
 
@@ -19,8 +19,8 @@ const lookedUp = 50_000;
 
 const { id, expiryDay } = names(authorizations);
 
-/** By both clocks: the database's, and running time, which does not follow one that is set ahead. */
-const today = sql`(select (least(clock_timestamp(), ${runningNow}) at time zone 'UTC')::date)`;
+/** That has surely come: a clock that is set ahead removes nothing. */
+const today = sql`(select (${surelyNow} at time zone 'UTC')::date)`;
 
 const due = selection({ id });
 /** In the order of the index. The limit is in the text: of a parameter, PostgreSQL assumes a tenth of the table. */

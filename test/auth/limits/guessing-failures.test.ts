@@ -3,9 +3,10 @@ import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type AttemptCounters, createKeyOf } from "../../../src/auth/limits/attempt-counters.ts";
 import { createDatabaseCounters } from "../../../src/auth/limits/database-counters.ts";
-import { createGuessing, guessingRules } from "../../../src/auth/limits/guessing.ts";
+import { createGuessing, guessingRules, UnknownVerdict } from "../../../src/auth/limits/guessing.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
 import { QueueingLimit } from "../../../src/auth/work-limit.ts";
+import { unavailable } from "../../../src/platform/base/errors.ts";
 import type { Database } from "../../../src/platform/database/database.ts";
 import { rows } from "../../support/rows.ts";
 import { createMigratedServiceDatabase } from "../../support/service-database.ts";
@@ -26,6 +27,7 @@ beforeEach(async () => void (await db.execute(sql`delete from auth.attempts`)));
 
 const ofPassword = { rule: guessingRules.password, subject: "identity u" };
 const ofCode = { rule: guessingRules.code, subject: "identity u" };
+const ofClient = { rule: guessingRules.client, subject: "app" };
 const limitOf = (places: number) => new QueueingLimit(places, places, () => new Error("no room"));
 const guess = {
   kind: "password",
@@ -109,6 +111,14 @@ describe("a guess", () => {
     expect(await limit(other, async () => "right")).toBe("right");
     looks.resolve();
     for (const refused of await Promise.all(flood)) expect(refused).toContain("Too many failed attempts");
+  });
+
+  it("that may have been judged counts for its account, and not for its client", async () => {
+    const { limit } = limits({});
+    const timedOut = new UnknownVerdict(unavailable("The verifier", new Error("timed out")));
+    for (let n = 0; n < 3; n += 1)
+      await expect(limit(guess, () => Promise.reject(timedOut))).rejects.toBe(timedOut);
+    expect(await Promise.all([countOf(ofPassword), countOf(ofClient)])).toEqual([4, 1]);
   });
 
   it("that was right is answered while its counts cannot be cleared", async () => {

@@ -46,7 +46,7 @@ describe.each(backends)("guessing on %s", (backend) => {
       expect((await use(backoffice)).body).toMatchObject({ error: "unauthorized_client" });
     });
 
-    test("costs no argon2: a wrong one of a client takes no longer than one of nobody", async () => {
+    test("costs no argon2, and as much for a client as for nobody", async () => {
       const time = async (as: string) => {
         const started = performance.now();
         expect((await use(as)).status).toBe(400);
@@ -57,8 +57,11 @@ describe.each(backends)("guessing on %s", (backend) => {
         await time(basic("unknown", `guess ${n}`)),
       ]);
       const [known, unknown] = [0, 1].map((which) => median(samples.map((pair) => pair[which] ?? 0)));
-      // argon2 takes several times as long as such a request.
-      expect((known ?? 0) / (unknown ?? 1)).toBeLessThan(2);
+      const ratio = (known ?? 0) / (unknown ?? 1);
+      // argon2 takes several times as long as such a request. A look into the database takes as long as all of the rest:
+      // client-repository.test.ts counts those.
+      expect(ratio).toBeLessThan(2);
+      expect(ratio).toBeGreaterThan(1 / 2);
     });
 
     test("of the internal client is refused at every operation, and the client goes on", async () => {

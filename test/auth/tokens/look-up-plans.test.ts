@@ -4,6 +4,7 @@ import { PgDialect } from "drizzle-orm/pg-core";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 import { authMigrations } from "../../../src/auth/service.ts";
 import { createAuthorizationRepository } from "../../../src/auth/tokens/authorization-repository.ts";
+import { createHasActiveAuthorization } from "../../../src/auth/tokens/has-active-authorization.ts";
 import { createFindPresented } from "../../../src/auth/tokens/presented-token.ts";
 import type { Reads } from "../../../src/platform/database/database.ts";
 import { authApi } from "../../support/auth-api.ts";
@@ -21,6 +22,7 @@ const refresh = (reads: Reads) =>
     family: randomBytes(32),
     rotating: randomBytes(32),
   });
+const guess = (reads: Reads) => createHasActiveAuthorization(reads)("user-1", "mobile-app");
 
 /** What a look-up asks the database, as PostgreSQL prepares and executes it. */
 async function statementOf(
@@ -67,6 +69,7 @@ describe.runIf(backends.includes("PostgreSQL"))("among thousands of authorizatio
   describe.each([
     ["introspection", introspect],
     ["refresh", refresh],
+    ["a guess beyond the limit of its client", guess],
   ])("%s", (_name, lookUp) => {
     test("reads no table of authorizations as a whole", async () => {
       const { prepare, execute } = await statementOf(reads, lookUp);

@@ -1,0 +1,65 @@
+/** Whether a client may do anything for an identity. Guesses ask that, in floods, so their looks share a statement. */
+import { sql } from "drizzle-orm";
+import { batched } from "../../platform/database/batched-lookup.ts";
+import { arrayLiteral, type Executor } from "../../platform/database/database.ts";
+import { names } from "../../platform/database/names.ts";
+import { integer } from "../../platform/database/readers.ts";
+import { computed, prepared, rows, selection } from "../../platform/database/statements.ts";
+import { authorizations } from "../schema.ts";
+import { hasNotEnded } from "./end-authorizations.ts";
+
+/** Whether the client has an authorization for the identity that has neither ended nor expired. */
+type HasActiveAuthorization = (identityId: string, clientId: string) => Promise<boolean>;
+
+interface Pair {
+  readonly identityId: string;
+  readonly clientId: string;
+}
+
+/**
+ * @param db not the connections for reading, which introspection has: somebody who guesses must not delay it. One
+ *   statement at a time takes one connection, however many guess
+ */
+export function createHasActiveAuthorization(db: Executor): HasActiveAuthorization {
+  const look = batched({
+    async load(keys: readonly string[]) {
+      const pairs = keys.map((key): Pair => JSON.parse(key));
+      const statement = selectLive({
+        identities: arrayLiteral(pairs.map(({ identityId }) => identityId)),
+        clients: arrayLiteral(pairs.map(({ clientId }) => clientId)),
+      });
+      const live = new Set((await rows(db, found, statement)).map(({ place }) => place));
+      return new Map(keys.map((key, index) => [key, live.has(index + 1)]));
+    },
+    maxQueries: 1,
+  });
+  return async (identityId, clientId) => {
+    const key: Pair = { identityId, clientId };
+    return (await look(JSON.stringify(key))) === true;
+  };
+}
+
+const authorization = names(authorizations, "a");
+
+const found = selection({ place: computed(integer, sql`requested.place::int`) });
+
+const pair = sql`(${authorization.identityId}, ${authorization.clientId})`;
+const wanted = sql`(requested.identity, requested.client)`;
+
+/**
+ * The places of the pairs that have a live authorization. The limit keeps the authorizations from being joined. The pair
+ * lies between two bounds, and is not equal to one, so that the order is worth something: that of the index. Without it
+ * PostgreSQL reads whole tables where it believes that most authorizations are of few identities.
+ */
+const selectLive = prepared(
+  ["identities", "clients"],
+  ({ identities, clients }) => sql`
+    select ${found}
+    from unnest((select ${identities}::text[]), (select ${clients}::text[])) with ordinality
+      as requested (identity, client, place)
+    where (
+      select 1 from ${authorizations} a
+      where ${pair} >= ${wanted} and ${pair} <= ${wanted}
+        and ${authorization.expiresAt} > clock_timestamp() and ${hasNotEnded}
+      order by ${authorization.identityId}, ${authorization.clientId} limit 1) is not null`,
+);
