@@ -119,7 +119,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const accessTokens = createAccessTokens({ keys, issuer, clock, type: settings.accessTokenType });
   const identities = confirmedIdentities(changedInTurn(createIdentities(db, clock)), confirmed);
   const cache = settings.cache && (await openAuthCache(settings.cache, logger, metrics));
-  const guessing = createAuthGuessing(dependencies, { db, clock, cache, authorizations });
+  const guessing = createAuthGuessing(dependencies, { db, clock, cache });
   const authenticator = createAuthenticator({
     clients: createClientRepository(reads),
     verified,
@@ -240,7 +240,7 @@ interface Parts {
 /** The limits of guesses, counted in the cache if there is one, and else in the database. */
 function createAuthGuessing(
   { settings, metrics, logger }: Dependencies,
-  { db, clock, cache, authorizations }: Pick<Parts, "db" | "clock" | "cache" | "authorizations">,
+  { db, clock, cache }: Pick<Parts, "db" | "clock" | "cache">,
 ) {
   const keyOf = createKeyOf(settings.internalClient.clientSecret);
   const databaseCounters = createDatabaseCounters(db, keyOf);
