@@ -93,7 +93,9 @@ function isKnown({ clientSecret }: Credentials): boolean {
   );
 }
 
-/** The demo, and commands that create a user, tokens and a device. The user is new each time, so that they always work. */
+/**
+ * The demo, and commands that create a user, tokens and a device. The user is new each time, so that they always work.
+ */
 function commandsToTry({ auth, push }: Settings, http: string, grpc: string): string {
   const id = `u-${randomBytes(3).toString("hex")}`;
   const isElsewhere = http !== "http://127.0.0.1:8080" || grpc !== "127.0.0.1:9090";

@@ -32,8 +32,8 @@ const REPLACED: readonly (readonly [words: string, use: string])[] = [
 const STAYING: readonly { readonly files: RegExp; readonly identifiers: RegExp; readonly why: string }[] = [
   {
     files: /^src\/development\/provider-fakes\//,
-    identifiers: /^answers?$/,
-    why: "Members of the control API of the fakes.",
+    identifiers: /^(answers?|answeredAt)$/,
+    why: "Members of the control API and of the ledger of the fakes.",
   },
 ];
 

@@ -9,8 +9,8 @@ export interface WorkLimit {
 }
 
 /**
- * A limit for work that has an expensive part. It limits the work that is admitted, and, lower, the expensive parts that
- * run at a time; further parts wait in a queue.
+ * A limit for work that has an expensive part. It limits the work that is admitted, and, lower, the expensive parts
+ * that run at a time; further parts wait in a queue.
  */
 export class QueueingLimit implements WorkLimit {
   readonly #parts: WorkQueue;

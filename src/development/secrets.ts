@@ -30,7 +30,9 @@ interface KeyPair {
 }
 
 export interface DevelopmentSecrets {
-  /** RSA, 2048 bits; signs access tokens. The id is {@link generatedPrefix} and 12 hexadecimal digits of the key's hash. */
+  /**
+   * RSA, 2048 bits; signs access tokens. The id is {@link generatedPrefix} and 12 hexadecimal digits of the key's hash.
+   */
   readonly signing: KeyPair & { readonly keyId: string };
   /** RSA, 2048 bits; the built-in OTP verifier signs with it. */
   readonly otp: KeyPair;

@@ -231,7 +231,9 @@ export const deliveryChunks = push.table(
     firstAttemptAt: instant("first_attempt_at"),
     /** Why the chunk was retried or given up, in words for an operator. */
     reason: text("reason"),
-    /** Whether its devices were tried before. Then it comes after the chunks whose devices were not, also once resumed. */
+    /**
+     * Whether its devices were tried before. Then it comes after the chunks whose devices were not, also once resumed.
+     */
     isRetry: boolean("comes_last").notNull().default(false),
     updatedAt: instant("updated_at").notNull(),
   },
@@ -326,8 +328,8 @@ export const deadReports = push.table(
 );
 
 /**
- * The last responses of providers: a row each time that results of a chunk are stored. The safety stop looks back on the
- * newest rows, and counts each user once, by the newest row that has the user.
+ * The last responses of providers: a row each time that results of a chunk are stored. The safety stop looks back on
+ * the newest rows, and counts each user once, by the newest row that has the user.
  */
 export const providerResponses = push.table(
   "provider_answers",

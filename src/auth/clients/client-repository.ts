@@ -77,8 +77,8 @@ export type ListedClient = Omit<Client, "disabledAt" | "generation">;
 const reversibleDays = 7;
 
 /**
- * Whether a client has not been listed for so long that its authorizations have ended for good; in running time, too, as
- * a clock that is set ahead must not end them.
+ * Whether a client has not been listed for so long that its authorizations have ended for good; in running time, too,
+ * as a clock that is set ahead must not end them.
  */
 export const isDisabledForGood: SQL = sql`
   ${clients.disabledAt} < ${surelyNow} - ${reversibleDays}::int * interval '1 day'`;

@@ -21,8 +21,8 @@ export function findByUsername(db: Database): BatchedLookup<string, Identity> {
   return batched({
     async load(usernames: readonly string[]) {
       const spellings = usernames.map(spellingsOf);
-      // The statement finds the identities of all usernames of the batch, so each name is compared with its own kind. An
-      // identity without an e-mail address has none to be found by.
+      // The statement finds the identities of all usernames of the batch, so each name is compared with its own kind.
+      // An identity without an e-mail address has none to be found by.
       const byPhone = new Map<string, Identity>();
       const byEmail = new Map<string, Identity>();
       const byId = new Map<string, Identity>();

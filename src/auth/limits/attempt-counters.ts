@@ -12,9 +12,9 @@ export interface AttemptRule {
 }
 
 /**
- * Seconds by which a window may seem to last longer than its rule says: a statement that waits for a row has the time of
- * its own beginning, and clocks are corrected by a little. One that has still longer to go was begun before the clock was
- * set back, and has ended: otherwise it would lock its subject out for as long as the clock was wrong.
+ * Seconds by which a window may seem to last longer than its rule says: a statement that waits for a row has the time
+ * of its own beginning, and clocks are corrected by a little. One that has still longer to go was begun before the
+ * clock was set back, and has ended: otherwise it would lock its subject out for as long as the clock was wrong.
  */
 export const windowSlackSeconds = 60;
 

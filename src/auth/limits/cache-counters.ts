@@ -54,15 +54,15 @@ export function createCacheCounters(cache: Pick<Cache, "run">, keyOf: KeyOf): At
   const ruleOf = ({ rule }: Counter) => [rule.failures, rule.windowSeconds * 1000];
   return {
     async full(counters) {
-      const reply = v.parse(waits, await cache.run(look, counters.map(keyOf), counters.flatMap(ruleOf)));
+      const response = v.parse(waits, await cache.run(look, counters.map(keyOf), counters.flatMap(ruleOf)));
       return counters.flatMap((counter, index) => {
-        const waitMs = reply[index] ?? 0;
+        const waitMs = response[index] ?? 0;
         return waitMs > 0 ? [{ counter, waitSeconds: waitMs / 1000 }] : [];
       });
     },
     async count(counter) {
-      const reply = await cache.run(countUnlessFull, [keyOf(counter)], ruleOf(counter));
-      const [count, window] = v.parse(counted, reply);
+      const response = await cache.run(countUnlessFull, [keyOf(counter)], ruleOf(counter));
+      const [count, window] = v.parse(counted, response);
       if (count === 0) return undefined;
       return {
         count,
@@ -86,8 +86,8 @@ export async function rehearseCounting(cache: Pick<Cache, "run">): Promise<void>
 }
 
 /**
- * Counts in the cache, and while it is away in the database: then each limit is what it is in either, and a window whose
- * counts were lost costs at most one further window of guesses. Nobody is locked out by a cache that is away.
+ * Counts in the cache, and while it is away in the database: then each limit is what it is in either, and a window
+ * whose counts were lost costs at most one further window of guesses. Nobody is locked out by a cache that is away.
  */
 export function preferCache(inCache: AttemptCounters, inDatabase: AttemptCounters): AttemptCounters {
   const ignore = async () => undefined;

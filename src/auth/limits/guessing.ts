@@ -85,8 +85,8 @@ export interface GuessObserver {
 
 export interface Guessing {
   /**
-   * Judges a guess unless a limit is reached or too many guesses are being judged. A guess that a limit refuses takes no
-   * place from others, and a guess that is refused because too many are being judged does not count for its account.
+   * Judges a guess unless a limit is reached or too many guesses are being judged. A guess that a limit refuses takes
+   * no place from others, and a guess that is refused because too many are being judged does not count for its account.
    * Neither writes anything.
    * @param judge returns undefined for a wrong guess; if it throws, the guess does not count, or after
    *   {@link UnknownVerdict} for its account alone
@@ -183,7 +183,9 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     }
   }
 
-  /** Settles for half a second at most: what was right is committed, and its response need not wait for a slow database. */
+  /**
+   * Settles for half a second at most: what was right is committed, and its response need not wait for a slow database.
+   */
   async function settleBriefly(work: readonly Promise<void>[]): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {

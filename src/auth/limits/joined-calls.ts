@@ -9,8 +9,8 @@ interface Joined<R> {
 type Waiting<R> = PromiseWithResolvers<Joined<R>>;
 
 /**
- * Calls with the same key that come while work for it is under way are joined: one further piece of work is done for all
- * of them. So a process never has two statements wait for the lock of one row, however many ask for it.
+ * Calls with the same key that come while work for it is under way are joined: one further piece of work is done for
+ * all of them. So a process never has two statements wait for the lock of one row, however many ask for it.
  * @param work done for so many calls; where it fails, all of them fail
  */
 export function joined<T, R>(

@@ -41,7 +41,9 @@ export function createAuthorizationRepository(reads: Reads, standbys?: Standbys)
 const authorization = names(authorizations, "a");
 const revoked = names(revokedAccessTokens, "r");
 
-/** The positions in the list of the active jtis. They come in one row: the driver takes several times as long for many. */
+/**
+ * The positions in the list of the active jtis. They come in one row: the driver takes several times as long for many.
+ */
 const places = computed(listOf(integer), sql`coalesce(json_agg(requested.place), '[]')`);
 
 const activePlaces = selection({

@@ -47,9 +47,9 @@ const pair = sql`(${authorization.identityId}, ${authorization.clientId})`;
 const wanted = sql`(requested.identity, requested.client)`;
 
 /**
- * The places of the pairs that have a live authorization. The limit keeps the authorizations from being joined. The pair
- * lies between two bounds, and is not equal to one, so that the order is worth something: that of the index. Without it
- * PostgreSQL reads whole tables where it believes that most authorizations are of few identities.
+ * The places of the pairs that have a live authorization. The limit keeps the authorizations from being joined. The
+ * pair lies between two bounds, and is not equal to one, so that the order is worth something: that of the index.
+ * Without it PostgreSQL reads whole tables where it believes that most authorizations are of few identities.
  */
 const selectLive = prepared(
   ["identities", "clients"],

@@ -1,6 +1,6 @@
 /**
- * Removes the replaced refresh tokens that no retry may present any more. The token goes before its batch: a token whose
- * batch is not there counts as one that nobody has seen replaced.
+ * Removes the replaced refresh tokens that no retry may present any more. The token goes before its batch: a token
+ * whose batch is not there counts as one that nobody has seen replaced.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
@@ -19,7 +19,9 @@ const { tokenSettings } = names(clients);
 const windowsClosed = sql`(select ${runningNow} - interval '1 second'
   * coalesce(max((${tokenSettings} ->> 'refreshGraceSeconds')::int), 0) from ${clients})`;
 
-/** Batches that one statement removes: their rows are small, and to know that no token needs them, it reads all tokens. */
+/**
+ * Batches that one statement removes: their rows are small, and to know that no token needs them, it reads all tokens.
+ */
 export const rotationBatchLimit = 20_000;
 
 /** Removes batches that no token needs any more. */

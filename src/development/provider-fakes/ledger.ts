@@ -95,7 +95,7 @@ interface LedgerSummary {
 export interface Ledger {
   record(message: AcceptedMessage, request?: ArrivedRequest): Arrival;
   /** Records that the fake has responded to the message. */
-  answered(arrival: Arrival): void;
+  recordResponse(arrival: Arrival): void;
   /** Counts a response or fault, by its name. */
   countResponse(name: string): void;
   summary(): LedgerSummary;
@@ -180,7 +180,7 @@ class TokenLedger implements Ledger {
     return this.#addMessage(entry, messageId, arriving);
   }
 
-  answered(arrival: Arrival): void {
+  recordResponse(arrival: Arrival): void {
     arrival.answeredAt = this.#clock.now() - (this.#firstAt ?? 0);
     arrival.request = undefined;
   }

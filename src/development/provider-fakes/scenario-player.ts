@@ -115,7 +115,7 @@ export function createScenarioPlayer(dependencies: {
   }
 
   function answer(exchange: Exchange, { response, arrival }: Accepted): void {
-    if (exchange.respond(response) && arrival) ledger.answered(arrival);
+    if (exchange.respond(response) && arrival) ledger.recordResponse(arrival);
   }
 
   function carryOut(exchange: Exchange, scenario: Scenario | undefined, accept: () => Accepted): () => void {

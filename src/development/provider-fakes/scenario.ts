@@ -102,7 +102,7 @@ export function readScenario(value: unknown, rows: readonly string[]): Scenario 
   if (!isObject(value)) throw new TypeError("A scenario is a JSON object.");
   for (const [name, member] of Object.entries(value)) checkMember(name, member);
   const scenario = value as Scenario;
-  checkAnswer(scenario.answer, rows);
+  checkResponse(scenario.answer, rows);
   checkRanges(scenario);
   checkPlays(scenario);
   return scenario;
@@ -121,7 +121,7 @@ function checkMember(name: string, member: unknown): void {
   }
 }
 
-function checkAnswer(answer: unknown, rows: readonly string[]): void {
+function checkResponse(answer: unknown, rows: readonly string[]): void {
   if (answer === undefined || (typeof answer === "string" && rows.includes(answer))) return;
   const status = isObject(answer) ? answer["status"] : undefined;
   if (typeof status === "number" && status >= 200 && status <= 599) return;

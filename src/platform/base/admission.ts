@@ -109,7 +109,7 @@ class Load {
    */
   #previous = windowFrom(0);
 
-  get unanswered(): number {
+  get inProgress(): number {
     return this.inFlight - this.finished;
   }
 
@@ -187,7 +187,7 @@ export class Admission {
     this.#logger = logger;
     this.#observer = observer;
     const { high, normal, low } = this.#loads;
-    observer.inFlight(() => ({ high: high.unanswered, normal: normal.unanswered, low: low.unanswered }));
+    observer.inFlight(() => ({ high: high.inProgress, normal: normal.inProgress, low: low.inProgress }));
   }
 
   /**

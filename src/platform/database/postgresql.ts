@@ -55,10 +55,10 @@ const leaseTimeouts: Timeouts = { statement: 2_000, client: 3_000, wait: 3_000 }
 /** Connections to each standby. */
 const standbySize = 2;
 /**
- * Milliseconds that a single statement waits for a lock while it has one of the connections that all share. Then it
- * is run again as a transaction; the number of transactions is limited, and each statement text has one at a time. A
- * transaction waits no longer for each lock at first. Then it is rolled back and run again as one of those that are known
- * to wait.
+ * Milliseconds that a single statement waits for a lock while it has one of the connections that all share. Then it is
+ * run again as a transaction; the number of transactions is limited, and each statement text has one at a time. A
+ * transaction waits no longer for each lock at first. Then it is rolled back and run again as one of those that are
+ * known to wait.
  */
 const lockTimeoutMs = 50;
 

@@ -87,8 +87,8 @@ export interface Connection {
   readonly reason: string;
   /** Sends a request. @throws if it is not valid in HTTP; then nothing is sent */
   request(head: RequestHead, body: string | Uint8Array, listener: StreamListener): ClientStream;
-  /** Sends a PING. @param onAnswer may never be called */
-  ping(onAnswer: () => void): void;
+  /** Sends a PING. @param onResponse may never be called */
+  ping(onResponse: () => void): void;
   /** Takes no more requests, and closes when those in flight have ended. */
   close(): void;
   /** Closes at once. @param reason of the connection from now on */

@@ -74,8 +74,8 @@ export class FrameConnection implements Connection {
     return this.#streams.request(head, body, listener);
   }
 
-  ping(onAnswer: () => void): void {
-    this.#onPong = onAnswer;
+  ping(onResponse: () => void): void {
+    this.#onPong = onResponse;
     this.#writer.frame(frameType.ping, 0, 0, Buffer.alloc(pingBytes));
   }
 

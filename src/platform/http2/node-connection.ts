@@ -90,10 +90,10 @@ export class NodeConnection implements Connection {
     };
   }
 
-  ping(onAnswer: () => void): void {
+  ping(onResponse: () => void): void {
     if (this.#http2.destroyed) return;
     this.#http2.ping((error) => {
-      if (error === null) onAnswer();
+      if (error === null) onResponse();
     });
   }
 

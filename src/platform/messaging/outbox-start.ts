@@ -1,15 +1,15 @@
 /**
- * The position at which looks into an outbox begin. While somebody holds a snapshot, as a dump does for hours, PostgreSQL
- * keeps the rows of delivered events, also in the index, and a look that begins at the lowest position goes past all of
- * them. So a process remembers a position below which no event waits, nor can one come to wait:
+ * The position at which looks into an outbox begin. While somebody holds a snapshot, as a dump does for hours,
+ * PostgreSQL keeps the rows of delivered events, also in the index, and a look that begins at the lowest position goes
+ * past all of them. So a process remembers a position below which no event waits, nor can one come to wait:
  *
  * Positions are given by a sequence before their transaction commits, so one that is low may become visible late. A
- * position that the sequence has passed becomes the start only once every transaction that was running then has ended, as
- * the snapshots of PostgreSQL say, however long that takes. No transaction is bounded in time as a whole.
+ * position that the sequence has passed becomes the start only once every transaction that was running then has ended,
+ * as the snapshots of PostgreSQL say, however long that takes. No transaction is bounded in time as a whole.
  *
  * Events that the broker has lost go back to their old positions: then the start is forgotten, by each process when it
- * finds another stream. It is also forgotten after an error of the database, and where the sequence is behind it, as after
- * a failover that has lost commits. And now and then a look begins at the lowest position all the same.
+ * finds another stream. It is also forgotten after an error of the database, and where the sequence is behind it, as
+ * after a failover that has lost commits. And now and then a look begins at the lowest position all the same.
  */
 import { sql } from "drizzle-orm";
 import { getTableConfig } from "drizzle-orm/pg-core";
@@ -21,8 +21,8 @@ import { type DeliverableTypes, isKnown } from "./outbox.ts";
 import type { OutboxTable } from "./outbox-table.ts";
 
 /**
- * Milliseconds after which the transactions are noted that may have a lower position than the sequence has. A transaction
- * has no number of its own yet between its first position and the writing of that row.
+ * Milliseconds after which the transactions are noted that may have a lower position than the sequence has. A
+ * transaction has no number of its own yet between its first position and the writing of that row.
  */
 const settlingMs = 3_000;
 /** Milliseconds between looks that begin at the lowest position. */

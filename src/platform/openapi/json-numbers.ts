@@ -1,6 +1,9 @@
 /** Numbers of JSON texts that a double cannot hold. JSON.parse rounds them without a word (RFC 8259 section 6). */
 
-/** So many significant digits every double keeps whose bits are all of its own: one that is not closer to zero than this. */
+/**
+ * So many significant digits every double keeps whose bits are all of its own: one that is not closer to zero than
+ * this.
+ */
 const keptDigits = 15;
 const leastNormal = 2.2250738585072014e-308;
 

@@ -1,7 +1,8 @@
 /**
  * Problems of a JSON body that no schema can express and that JSON.parse hides: repeated members, numbers that lose
- * digits, texts that cannot be stored, and deep nesting. The text is scanned once, and no object is made for each value:
- * anybody may send such a body, without credentials, so that the scan must not cost much more than JSON.parse does.
+ * digits, texts that cannot be stored, and deep nesting. The text is scanned once, and no object is made for each
+ * value: anybody may send such a body, without credentials, so that the scan must not cost much more than JSON.parse
+ * does.
  */
 import type { InputError } from "../base/errors.ts";
 import { losesDigits } from "./json-numbers.ts";

@@ -108,7 +108,9 @@ function parseForm(text: string): Record<string, string> {
   return fields;
 }
 
-/** Parses a JSON object in the place of a form: an empty member counts as absent, and so does null, which no form has. */
+/**
+ * Parses a JSON object in the place of a form: an empty member counts as absent, and so does null, which no form has.
+ */
 function parseJsonForm(text: string): unknown {
   const value = parseJson(text, (parsed) => {
     if (isMembers(parsed) && Object.keys(parsed).length > maxParameters) throw tooManyParameters();

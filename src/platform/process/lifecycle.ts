@@ -142,16 +142,16 @@ export function createLifecycle(settings: LifecycleSettings): Lifecycle {
 async function stopPart(logger: Logger, part: Part, graceMs: number): Promise<boolean> {
   const abandoned = new AbortController();
   try {
-    const isInTime = await Promise.race([
+    const hasFinished = await Promise.race([
       Promise.resolve(part.stop(graceMs)).then(() => true),
       // This timer keeps the process alive, unlike that of `withTimeout` (deadlines.ts): a part may wait for what does
       // not. Once the part has stopped, the abort cancels the timer; the race is decided, so its rejection has no
       // effect.
       elapsed(graceMs, false, { signal: abandoned.signal }),
     ]);
-    if (!isInTime)
+    if (!hasFinished)
       logger.error({ part: part.name, graceMs: Math.round(graceMs) }, "A part did not stop in time");
-    return isInTime;
+    return hasFinished;
   } catch (error) {
     logger.error({ err: error, part: part.name }, "A part failed to stop");
     return false;

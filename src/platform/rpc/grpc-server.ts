@@ -142,7 +142,7 @@ async function isDoneWithin(milliseconds: number, done: Promise<boolean>): Promi
   const late = new Promise<boolean>((resolve) => {
     timer = setTimeout(resolve, milliseconds, false);
   });
-  const isInTime = await Promise.race([done, late]);
+  const hasFinished = await Promise.race([done, late]);
   clearTimeout(timer);
-  return isInTime;
+  return hasFinished;
 }

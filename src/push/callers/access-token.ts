@@ -57,10 +57,10 @@ export function createVerifyAccessToken({
   // Caches that a signature is valid, so that it is verified once; never that the token is active.
   const verified = new LRUCache<string, Verified>({ max: cacheSize });
 
-  let isTold = false;
-  function tellOnce(): void {
-    if (isTold) return;
-    isTold = true;
+  let isLogged = false;
+  function warnOnce(): void {
+    if (isLogged) return;
+    isLogged = true;
     logger.warn(
       { issuer },
       "A token was refused whose typ is not at+jwt: without TOKEN_AUDIENCE no other is accepted",
@@ -74,7 +74,7 @@ export function createVerifyAccessToken({
     if (!jws || typeof kid !== "string" || !kind) return undefined;
     const isMarked = kind === "access";
     if (!isMarked && audience === undefined) {
-      tellOnce();
+      warnOnce();
       return undefined;
     }
     const key = await keySet.key(kid);

@@ -19,11 +19,11 @@ import { type DeliveryRules, type Random, withJitter } from "./delivery-rules.ts
 /** The name, in `provider_paces`, of a provider that is one service, and of the row with each provider's rate. */
 export const wholeProvider = "";
 
-/** Whether a row of `provider_paces` is that of the provider as a whole. @param pace the names of the row's columns */
+/** Whether a row of `provider_paces` is that of the provider as a whole. @param row the names of the row's columns */
 export const isWholeProvider = (
-  pace: { readonly provider: SQL; readonly service: SQL },
+  row: { readonly provider: SQL; readonly service: SQL },
   provider: unknown,
-): SQL => sql`${pace.provider} = ${provider} and ${pace.service} = ${sql.raw(`'${wholeProvider}'`)}`;
+): SQL => sql`${row.provider} = ${provider} and ${row.service} = ${sql.raw(`'${wholeProvider}'`)}`;
 
 const columns = names(providerStates);
 const response = names(providerResponses);

@@ -78,7 +78,7 @@ describe("the ledger", () => {
       const message = { token: "a", messageId, collapseId: `n${messageId}`, payload: undefined };
       const arrival = ledger.record(message, { connection, isOpen: messageId === "2" });
       clock.move(1);
-      if (messageId === "1") ledger.answered(arrival);
+      if (messageId === "1") ledger.recordResponse(arrival);
     }
     connection.endedAt = start + 9_000;
     const repeat = (messageId: string, at: number, before: number, answeredAt: number | null) => ({

@@ -1,6 +1,6 @@
 /**
- * Access tokens of Google for a service account (RFC 7523 section 2.1): an assertion that its key has signed is exchanged
- * for a token.
+ * Access tokens of Google for a service account (RFC 7523 section 2.1): an assertion that its key has signed is
+ * exchanged for a token.
  */
 import { createPrivateKey, type KeyObject } from "node:crypto";
 import { SignJWT } from "jose";

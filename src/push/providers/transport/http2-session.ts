@@ -1,6 +1,6 @@
 /**
- * One HTTP/2 connection as the pool sees it: how many streams it takes, and the detection of a lost peer. Without PINGs,
- * a connection whose peer vanished silently would look open for ever.
+ * One HTTP/2 connection as the pool sees it: how many streams it takes, and the detection of a lost peer. Without
+ * PINGs, a connection whose peer vanished silently would look open for ever.
  */
 import type { LookupFunction } from "node:net";
 import type {
@@ -44,7 +44,9 @@ export interface SessionOptions {
   readonly maxStreams: number;
   /** Milliseconds without a request after which the session is closed. */
   readonly idleMs: number;
-  /** Milliseconds of silence with requests in flight after which a PING is sent; its response may take as long again. */
+  /**
+   * Milliseconds of silence with requests in flight after which a PING is sent; its response may take as long again.
+   */
   readonly silenceMs: number;
 }
 
