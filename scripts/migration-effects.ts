@@ -5,7 +5,7 @@
  * written.
  */
 import type { PGlite, Transaction } from "@electric-sql/pglite";
-import { concurrentIndexes } from "../src/platform/database/run-migrations.ts";
+import { concurrentIndexes } from "../src/platform/database/migrations/run-migrations.ts";
 
 /** The rules: the harm that breaking each would do to an existing table, and what to do in its place. */
 export const rules = {

@@ -1,7 +1,7 @@
 /** Brings the databases' schemas up to date, as the migration user: `npm run migrate`. */
 import { runCommand } from "./command.ts";
 import { Reminders } from "./platform/base/reminders.ts";
-import { type Migrations, migrateWithRetries } from "./platform/database/migrations.ts";
+import { type Migrations, migrateWithRetries } from "./platform/database/migrations/migrations.ts";
 import { openDatabase } from "./platform/database/open.ts";
 import { migrateTask, resolveDatabaseSettings } from "./platform/database/settings.ts";
 import { resolveServerSettings } from "./platform/settings/server.ts";

@@ -7,9 +7,9 @@ import { authMigrations } from "./auth/service.ts";
 import { endAll } from "./auth/tokens/end-authorizations.ts";
 import { runCommand } from "./command.ts";
 import type { OpenDatabase } from "./platform/database/database.ts";
-import { longestLeaseMs } from "./platform/database/leases.ts";
 import { openDatabase } from "./platform/database/open.ts";
 import { resolveDatabaseSettings } from "./platform/database/settings.ts";
+import { longestLeaseMs } from "./platform/database/standbys/leases.ts";
 import { resolveServerSettings } from "./platform/settings/server.ts";
 import { valueOrThrow } from "./platform/settings/settings.ts";
 

@@ -2,7 +2,7 @@
 import { isDatabaseUnavailable, sqlState } from "./platform/base/database-errors.ts";
 import { codeOf } from "./platform/base/error-code.ts";
 import { DirectoryInUseError } from "./platform/database/directory-lock.ts";
-import { MigrationBlockedError } from "./platform/database/migrations.ts";
+import { MigrationBlockedError } from "./platform/database/migrations/migrations.ts";
 import type { Settings } from "./services.ts";
 
 /** Why the server could not start. */

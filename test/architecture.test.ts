@@ -66,7 +66,7 @@ const STAYING_WORDS: readonly { readonly file: string; readonly words: RegExp; r
     why: "The name of an option of the client of Redis.",
   },
   {
-    file: "src/platform/database/client-options.ts",
+    file: "src/platform/database/connections/client-options.ts",
     words: /^gatepost$/,
     why: "The name by which PostgreSQL shows the connections of this program to its operator.",
   },

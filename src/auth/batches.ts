@@ -1,6 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../platform/database/database.ts";
-import { rowCount } from "../platform/database/statements.ts";
+import { rowCount } from "../platform/database/sql/statements.ts";
 
 /** Rows that one statement marks or removes: few enough that nobody notices it. */
 export const batchSize = 1_000;

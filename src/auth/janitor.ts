@@ -8,7 +8,7 @@ import { type JanitorStep, type RoundOptions, runRound, startRounds } from "../p
 import { every, type Loop } from "../platform/base/loop.ts";
 import type { JanitorObserver } from "../platform/base/observers.ts";
 import type { Database } from "../platform/database/database.ts";
-import { names } from "../platform/database/names.ts";
+import { names } from "../platform/database/sql/names.ts";
 import { removeKept } from "../platform/messaging/kept-events.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { inBatches, limit } from "./batches.ts";

@@ -19,8 +19,8 @@ import {
   uniqueIndex,
   uuid,
 } from "drizzle-orm/pg-core";
-import { bytea, instant } from "../platform/database/columns.ts";
-import { leaseTable } from "../platform/database/lease-table.ts";
+import { bytea, instant } from "../platform/database/sql/columns.ts";
+import { leaseTable } from "../platform/database/standbys/lease-table.ts";
 import { brokerStreamTable } from "../platform/messaging/kept-events.ts";
 import { keptEventTable, outboxTable } from "../platform/messaging/outbox-table.ts";
 import { relayLeaseTable } from "../platform/messaging/relay-leases.ts";

@@ -8,7 +8,7 @@ import { openCache } from "../platform/cache/open-cache.ts";
 import type { Database, OpenDatabase, Reads } from "../platform/database/database.ts";
 import { createDatabaseClock } from "../platform/database/database-clock.ts";
 import { openDatabase } from "../platform/database/open.ts";
-import { createStandbys } from "../platform/database/standbys.ts";
+import { createStandbys } from "../platform/database/standbys/standbys.ts";
 import type { PreparedBroker } from "../platform/messaging/broker.ts";
 import { logEvents, type Subscriber } from "../platform/messaging/relay.ts";
 import { openServiceEvents } from "../platform/messaging/service-events.ts";

@@ -1,6 +1,6 @@
 /** The push service's part of the database: its migrations and its job queues. */
 
-import type { Migrations } from "../platform/database/migrations.ts";
+import type { Migrations } from "../platform/database/migrations/migrations.ts";
 import { type JobTables, jobSchema } from "../platform/messaging/jobs.ts";
 import { type ProviderName, providerNames } from "./provider-settings.ts";
 

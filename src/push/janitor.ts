@@ -8,9 +8,9 @@ import { type JanitorStep, runRound, startRounds } from "../platform/base/janito
 import type { Loop } from "../platform/base/loop.ts";
 import type { JanitorObserver } from "../platform/base/observers.ts";
 import { arrayLiteral, type Database } from "../platform/database/database.ts";
-import { names } from "../platform/database/names.ts";
-import { boolean, number } from "../platform/database/readers.ts";
-import { computed, rowCount, rows, selection } from "../platform/database/statements.ts";
+import { names } from "../platform/database/sql/names.ts";
+import { boolean, number } from "../platform/database/sql/readers.ts";
+import { computed, rowCount, rows, selection } from "../platform/database/sql/statements.ts";
 import { removeKept } from "../platform/messaging/kept-events.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { removeDevices } from "./devices/remove-devices.ts";

@@ -22,7 +22,7 @@ import {
   uniqueIndex,
   uuid,
 } from "drizzle-orm/pg-core";
-import { bytea, instant } from "../platform/database/columns.ts";
+import { bytea, instant } from "../platform/database/sql/columns.ts";
 import { inboxTable } from "../platform/messaging/inbox.ts";
 import { brokerStreamTable } from "../platform/messaging/kept-events.ts";
 import { keptEventTable, outboxTable } from "../platform/messaging/outbox-table.ts";

@@ -7,8 +7,8 @@ import { readFileSync } from "node:fs";
 import { createClient } from "@redis/client";
 import { authMigrations } from "../../src/auth/service.ts";
 import { createAuthorizationRepository } from "../../src/auth/tokens/authorization-repository.ts";
-import { type BatchedLookup, batched } from "../../src/platform/database/batched-lookup.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
+import { type BatchedLookup, batched } from "../../src/platform/database/sql/batched-lookup.ts";
 import { postgresSettings, type TestDatabase } from "../support/backends.ts";
 
 export interface Task {

@@ -4,7 +4,7 @@ import { sql } from "drizzle-orm";
 import postgres from "postgres";
 import { systemClock } from "../../src/platform/base/clock.ts";
 import type { OpenDatabase } from "../../src/platform/database/database.ts";
-import { rowCount } from "../../src/platform/database/statements.ts";
+import { rowCount } from "../../src/platform/database/sql/statements.ts";
 import { createJobs } from "../../src/platform/messaging/jobs.ts";
 import { createLogger } from "../../src/platform/observability/logger.ts";
 import { type PlanJob, planQueue, planRestQueue, pushJobTables } from "../../src/push/database.ts";

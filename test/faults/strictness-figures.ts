@@ -1,5 +1,5 @@
 /** What was seen in a state of a standby, each time that it was played, and whether that proves anything. */
-import { longestLeaseMs } from "../../src/platform/database/leases.ts";
+import { longestLeaseMs } from "../../src/platform/database/standbys/leases.ts";
 import { percentiles } from "../bench/percentiles.ts";
 import type { Asked } from "./endings.ts";
 import type { Look } from "./looks.ts";

@@ -1,5 +1,5 @@
 /** Hosts of a cluster, and what they say of themselves. */
-import type { ReplicationState } from "../../src/platform/database/choose-primary.ts";
+import type { ReplicationState } from "../../src/platform/database/connections/replication-state.ts";
 import type { Address } from "../../src/platform/database/settings.ts";
 
 export const a: Address = { host: "a", port: 1 };

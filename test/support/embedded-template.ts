@@ -7,7 +7,7 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, r
 import { join } from "node:path";
 import { authMigrations } from "../../src/auth/service.ts";
 import type { OpenDatabase } from "../../src/platform/database/database.ts";
-import type { Migrations } from "../../src/platform/database/migrations.ts";
+import type { Migrations } from "../../src/platform/database/migrations/migrations.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { pushJobTables } from "../../src/push/database.ts";
 import { lastingDirectory } from "./run-directory.ts";

@@ -1,7 +1,7 @@
 /** The entries of users in the history, one by one, for tests: in the tables the users of a block share a row. */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../src/platform/database/database.ts";
-import { rawRows } from "../../src/platform/database/statements.ts";
+import { rawRows } from "../../src/platform/database/sql/statements.ts";
 import { entriesFor, numberOf } from "../../src/push/history/history-blocks.ts";
 
 /** A table of entries for `from`: user_id, notification_id, viewed, viewed_at. */

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { onTestFinished } from "vitest";
-import type { Migrations } from "../../src/platform/database/migrations.ts";
+import type { Migrations } from "../../src/platform/database/migrations/migrations.ts";
 
 /** The first migrations of a service, up to and with the one of this number. */
 export function olderMigrations(migrations: Migrations, last: number): Migrations {

@@ -1,10 +1,10 @@
 /** Hosts that a search asks, and what happens to connections to them. */
 import { setTimeout as delay } from "node:timers/promises";
-import type { ReplicationState } from "../../src/platform/database/choose-primary.ts";
-import { Connection, connectionLost } from "../../src/platform/database/connection.ts";
-import { Primary } from "../../src/platform/database/primary.ts";
+import { Connection, connectionLost } from "../../src/platform/database/connections/connection.ts";
+import type { ReplicationState } from "../../src/platform/database/connections/replication-state.ts";
+import { Primary } from "../../src/platform/database/failover/primary.ts";
+import { Timelines } from "../../src/platform/database/failover/timelines.ts";
 import type { Address } from "../../src/platform/database/settings.ts";
-import { Timelines } from "../../src/platform/database/timelines.ts";
 import { primary } from "./cluster-hosts.ts";
 
 /** A promise is said slowly. */

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
 import type { OpenDatabase } from "../../src/platform/database/database.ts";
-import type { Migrations } from "../../src/platform/database/migrations.ts";
+import type { Migrations } from "../../src/platform/database/migrations/migrations.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import type { DatabaseSettings } from "../../src/platform/database/settings.ts";
 import {

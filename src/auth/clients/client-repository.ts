@@ -1,7 +1,7 @@
 import { inArray, isNull, notInArray, type SQL, sql } from "drizzle-orm";
 import { LRUCache } from "lru-cache";
-import { batched } from "../../platform/database/batched-lookup.ts";
 import type { Database, Reads } from "../../platform/database/database.ts";
+import { batched } from "../../platform/database/sql/batched-lookup.ts";
 import { surelyNow } from "../running-time.ts";
 import { clients } from "../schema.ts";
 import type { Client } from "./client.ts";

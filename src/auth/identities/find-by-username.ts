@@ -1,10 +1,10 @@
 /** The identity that a username names. Guesses come in floods, so the look-ups of many requests share a statement. */
 import { type SQL, sql } from "drizzle-orm";
-import { type BatchedLookup, batched } from "../../platform/database/batched-lookup.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { nullable, text } from "../../platform/database/readers.ts";
-import { computed, rows, selection } from "../../platform/database/statements.ts";
+import { type BatchedLookup, batched } from "../../platform/database/sql/batched-lookup.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { nullable, text } from "../../platform/database/sql/readers.ts";
+import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
 import { identities } from "../schema.ts";
 import type { Identity } from "./identity.ts";
 import { canonicalPhone } from "./phone.ts";

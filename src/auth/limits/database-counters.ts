@@ -1,10 +1,10 @@
 /** Counters of attempts as rows of the database. */
 import { type SQL, sql } from "drizzle-orm";
-import { batched } from "../../platform/database/batched-lookup.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { integer, number, text } from "../../platform/database/readers.ts";
-import { computed, rows, selection } from "../../platform/database/statements.ts";
+import { batched } from "../../platform/database/sql/batched-lookup.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { integer, number, text } from "../../platform/database/sql/readers.ts";
+import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
 import { attempts } from "../schema.ts";
 import {
   type AttemptCounters,

@@ -1,10 +1,10 @@
 import { type SQL, sql } from "drizzle-orm";
-import { type BatchedLookup, batched } from "../../platform/database/batched-lookup.ts";
 import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { integer, listOf } from "../../platform/database/readers.ts";
-import type { Standbys } from "../../platform/database/standbys.ts";
-import { computed, listed, prepared, rows, selection } from "../../platform/database/statements.ts";
+import { type BatchedLookup, batched } from "../../platform/database/sql/batched-lookup.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { integer, listOf } from "../../platform/database/sql/readers.ts";
+import { computed, listed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
+import type { Standbys } from "../../platform/database/standbys/standbys.ts";
 import { authorizations, revokedAccessTokens } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
 import { hasNotEnded } from "./end-authorizations.ts";

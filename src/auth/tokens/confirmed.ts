@@ -1,7 +1,7 @@
 /** What a caller learns of tokens and identities, so that neither a failover nor a standby takes it back. */
 import { confirmFound } from "../../platform/database/confirm.ts";
 import type { Confirm } from "../../platform/database/database.ts";
-import type { Standbys } from "../../platform/database/standbys.ts";
+import type { Standbys } from "../../platform/database/standbys/standbys.ts";
 
 export interface Confirmed {
   /**

@@ -1,9 +1,9 @@
 import { sql } from "drizzle-orm";
 import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
-import { batched } from "../../platform/database/batched-lookup.ts";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { prepared, rows, selection } from "../../platform/database/statements.ts";
+import { batched } from "../../platform/database/sql/batched-lookup.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { prepared, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { Client } from "../clients/client.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { authorizations, clients, identities, identityEndings, redeemedOtpProofs } from "../schema.ts";

@@ -6,8 +6,8 @@
 import { type SQL, sql } from "drizzle-orm";
 import { confirmUnless } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { rowCount } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { rowCount } from "../../platform/database/sql/statements.ts";
 import { AuthEvents, type RevocationReason, reasonName, recordEvent } from "../events.ts";
 import { authorizations, clients, identityEndings, replacedTokens } from "../schema.ts";
 

@@ -1,10 +1,10 @@
 /** Whether a client may do anything for an identity. Guesses ask that, in floods, so their looks share a statement. */
 import { sql } from "drizzle-orm";
-import { batched } from "../../platform/database/batched-lookup.ts";
 import { arrayLiteral, type Executor } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { integer } from "../../platform/database/readers.ts";
-import { computed, prepared, rows, selection } from "../../platform/database/statements.ts";
+import { batched } from "../../platform/database/sql/batched-lookup.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { integer } from "../../platform/database/sql/readers.ts";
+import { computed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
 import { authorizations } from "../schema.ts";
 import { hasNotEnded } from "./end-authorizations.ts";
 

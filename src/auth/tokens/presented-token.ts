@@ -1,10 +1,10 @@
 /** What the database knows about a refresh token that is presented. */
 import { type SQL, sql } from "drizzle-orm";
-import { batched } from "../../platform/database/batched-lookup.ts";
 import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { boolean, listOf, nullable, oneOf, type ReadBy, text } from "../../platform/database/readers.ts";
-import { computed, listed, prepared, rows, selection } from "../../platform/database/statements.ts";
+import { batched } from "../../platform/database/sql/batched-lookup.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { boolean, listOf, nullable, oneOf, type ReadBy, text } from "../../platform/database/sql/readers.ts";
+import { computed, listed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
 import { runningNow } from "../running-time.ts";
 import { authorizations, clients, replacedTokens, rotationBatches } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";

@@ -7,8 +7,8 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
 import { batchSize } from "../batches.ts";
 import { surelyNow } from "../running-time.ts";
 import { authorizations } from "../schema.ts";

@@ -4,9 +4,9 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { integer, nullable, text } from "../../platform/database/readers.ts";
-import { computed, rows, selection } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { integer, nullable, text } from "../../platform/database/sql/readers.ts";
+import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
 import { batchSize, limit } from "../batches.ts";
 import { runningNow } from "../running-time.ts";
 import { clients, replacedTokens, rotationBatches } from "../schema.ts";

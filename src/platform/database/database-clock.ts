@@ -7,8 +7,8 @@ import { sql } from "drizzle-orm";
 import type { Clock } from "../base/clock.ts";
 import { every, type Loop } from "../base/loop.ts";
 import type { Database } from "./database.ts";
-import { number } from "./readers.ts";
-import { computed, epochMs, rows, selection } from "./statements.ts";
+import { number } from "./sql/readers.ts";
+import { computed, epochMs, rows, selection } from "./sql/statements.ts";
 
 /** Milliseconds beyond which an offset is a mistake of somebody's, and is reported. */
 const reportedMs = 5_000;

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import type { DatabaseObserver } from "../base/observers.ts";
 import type { OpenDatabase } from "./database.ts";
-import type { Migrations } from "./migrations.ts";
+import type { Migrations } from "./migrations/migrations.ts";
 import type { DatabaseSettings } from "./settings.ts";
 
 /** Observes nothing. */

@@ -5,9 +5,9 @@ import { sql } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/pglite";
 import { isReachable, type OpenDatabase } from "./database.ts";
 import { lockDirectory } from "./directory-lock.ts";
-import { isMigrated, type Migrations } from "./migrations.ts";
-import { runMigrations } from "./run-migrations.ts";
-import { inStatementSpan, inTransactionSpan } from "./statement-spans.ts";
+import { isMigrated, type Migrations } from "./migrations/migrations.ts";
+import { runMigrations } from "./migrations/run-migrations.ts";
+import { inStatementSpan, inTransactionSpan } from "./sql/statement-spans.ts";
 
 /**
  * PostgreSQL's default of 128 MiB of buffers is memory that this process takes and never releases, for each

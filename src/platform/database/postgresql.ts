@@ -8,27 +8,32 @@ import { sqlState } from "../base/database-errors.ts";
 import type { DatabaseObserver } from "../base/observers.ts";
 import { Turns } from "../base/turns.ts";
 import { WorkQueue } from "../base/work-queue.ts";
-import { checkTimeoutMs, clientOptions, connectTimeoutMs, type SessionParameters } from "./client-options.ts";
 import { createConfirm } from "./confirm.ts";
-import type { ConnectionOptions, QueryOptions, Result } from "./connection.ts";
-import { Connector } from "./connector.ts";
-import { isReachable, type OpenDatabase, type Reads } from "./database.ts";
-import { drizzleOver } from "./drizzle-over.ts";
-import { type Hosts, oneHost } from "./hosts.ts";
-import { Lane, noConnection } from "./lane.ts";
-import { migrateAsOwner } from "./migrate-postgresql.ts";
-import { isMigrated, type Migrations } from "./migrations.ts";
-import { openHosts } from "./open-hosts.ts";
-import { requireOrdinaryUser } from "./privileges.ts";
-import { checkResponds, checkSession } from "./session.ts";
-import type { Address, DatabaseSettings } from "./settings.ts";
+import {
+  checkTimeoutMs,
+  clientOptions,
+  connectTimeoutMs,
+  type SessionParameters,
+} from "./connections/client-options.ts";
+import type { ConnectionOptions, QueryOptions, Result } from "./connections/connection.ts";
+import { Connector } from "./connections/connector.ts";
+import { drizzleOver } from "./connections/drizzle-over.ts";
+import { type Hosts, oneHost } from "./connections/hosts.ts";
+import { Lane, noConnection } from "./connections/lane.ts";
+import { checkResponds, checkSession } from "./connections/session.ts";
 import {
   defaultLimits,
   type Query,
   runScript,
   runTransaction,
   type TransactionLimits,
-} from "./transaction.ts";
+} from "./connections/transaction.ts";
+import { isReachable, type OpenDatabase, type Reads } from "./database.ts";
+import { openHosts } from "./failover/open-hosts.ts";
+import { migrateAsOwner } from "./migrations/migrate-postgresql.ts";
+import { isMigrated, type Migrations } from "./migrations/migrations.ts";
+import { requireOrdinaryUser } from "./migrations/privileges.ts";
+import type { Address, DatabaseSettings } from "./settings.ts";
 
 type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
 

@@ -4,11 +4,11 @@
  */
 import { sql } from "drizzle-orm";
 import { index, type PgSchema, uuid } from "drizzle-orm/pg-core";
-import { instant } from "../database/columns.ts";
 import { confirmCommit } from "../database/confirm.ts";
 import type { Database } from "../database/database.ts";
-import { names } from "../database/names.ts";
-import { rowCount } from "../database/statements.ts";
+import { instant } from "../database/sql/columns.ts";
+import { names } from "../database/sql/names.ts";
+import { rowCount } from "../database/sql/statements.ts";
 
 export function inboxTable<const Name extends string>(schema: PgSchema<Name>) {
   return schema.table(

@@ -15,9 +15,9 @@ import { unavailable } from "../base/errors.ts";
 import { type Loop, pause, startLoop } from "../base/loop.ts";
 import { currentSpan } from "../base/tracing.ts";
 import type { Database, ScriptedDatabase } from "../database/database.ts";
-import type { LibrarySchema } from "../database/migrations.ts";
-import { text } from "../database/readers.ts";
-import { computed, rawRows, rows, selection } from "../database/statements.ts";
+import type { LibrarySchema } from "../database/migrations/migrations.ts";
+import { text } from "../database/sql/readers.ts";
+import { computed, rawRows, rows, selection } from "../database/sql/statements.ts";
 import { inJobSpan } from "./event-spans.ts";
 
 /** A queue, and how its failed jobs are retried. */

@@ -9,9 +9,9 @@
 import { type SQL, sql } from "drizzle-orm";
 import { type PgSchema, text } from "drizzle-orm/pg-core";
 import { arrayLiteral, type Database, type Executor } from "../database/database.ts";
-import { names } from "../database/names.ts";
-import { boolean, integer } from "../database/readers.ts";
-import { computed, rowCount, rows, selection } from "../database/statements.ts";
+import { names } from "../database/sql/names.ts";
+import { boolean, integer } from "../database/sql/readers.ts";
+import { computed, rowCount, rows, selection } from "../database/sql/statements.ts";
 import type { KeptEventTable, OutboxTable } from "./outbox-table.ts";
 
 /** The streams that have taken a service's events, in its PostgreSQL schema. */

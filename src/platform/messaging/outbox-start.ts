@@ -14,9 +14,9 @@
 import { sql } from "drizzle-orm";
 import { getTableConfig } from "drizzle-orm/pg-core";
 import type { Executor } from "../database/database.ts";
-import { names } from "../database/names.ts";
-import { boolean, nullable, number } from "../database/readers.ts";
-import { computed, rows, selection } from "../database/statements.ts";
+import { names } from "../database/sql/names.ts";
+import { boolean, nullable, number } from "../database/sql/readers.ts";
+import { computed, rows, selection } from "../database/sql/statements.ts";
 import { type DeliverableTypes, isKnown } from "./outbox.ts";
 import type { OutboxTable } from "./outbox-table.ts";
 

@@ -1,7 +1,7 @@
 /** The tables of events: those that are still to be delivered, and those that were delivered and are kept. */
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { bigint, bigserial, index, jsonb, type PgSchema, text, uuid } from "drizzle-orm/pg-core";
-import { instant } from "../database/columns.ts";
+import { instant } from "../database/sql/columns.ts";
 
 /** The number of parts that events are divided into by subject, a power of two. The table has an index of the parts. */
 export const outboxParts = 8;

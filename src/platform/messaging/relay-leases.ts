@@ -6,10 +6,10 @@
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { type PgSchema, smallint, uuid } from "drizzle-orm/pg-core";
-import { instant } from "../database/columns.ts";
 import type { Executor } from "../database/database.ts";
-import { names } from "../database/names.ts";
-import { rowCount } from "../database/statements.ts";
+import { instant } from "../database/sql/columns.ts";
+import { names } from "../database/sql/names.ts";
+import { rowCount } from "../database/sql/statements.ts";
 
 /** The leases of a service's relay, in its PostgreSQL schema. */
 export function relayLeaseTable<const Name extends string>(schema: PgSchema<Name>) {

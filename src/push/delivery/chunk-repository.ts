@@ -5,14 +5,14 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
+import { names } from "../../platform/database/sql/names.ts";
 import {
   boolean,
   integer,
   number,
   type Reader,
   UnexpectedValueError,
-} from "../../platform/database/readers.ts";
+} from "../../platform/database/sql/readers.ts";
 import {
   computed,
   epochMs,
@@ -21,7 +21,7 @@ import {
   rawRows,
   rows,
   selection,
-} from "../../platform/database/statements.ts";
+} from "../../platform/database/sql/statements.ts";
 import type { Job } from "../../platform/messaging/jobs.ts";
 import type { DeliveryJob } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";

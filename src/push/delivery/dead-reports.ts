@@ -7,8 +7,8 @@
 import { sql } from "drizzle-orm";
 import { confirmCommit } from "../../platform/database/confirm.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { boolean, integer, number } from "../../platform/database/readers.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { boolean, integer, number } from "../../platform/database/sql/readers.ts";
 import {
   computed,
   epochMs,
@@ -16,7 +16,7 @@ import {
   rowCount,
   rows,
   selection,
-} from "../../platform/database/statements.ts";
+} from "../../platform/database/sql/statements.ts";
 import type { DeadDevice } from "../devices/remove-dead.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";

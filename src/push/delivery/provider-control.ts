@@ -1,9 +1,9 @@
 /** The push providers as operators see them, and the decisions that operators make about them. */
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { boolean, integer, nullable, oneOf, text } from "../../platform/database/readers.ts";
-import { computed, isoTime, rows, selection } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { boolean, integer, nullable, oneOf, text } from "../../platform/database/sql/readers.ts";
+import { computed, isoTime, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { providerNotFound } from "../errors.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";

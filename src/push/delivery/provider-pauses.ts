@@ -6,9 +6,9 @@
 import { type SQL, sql } from "drizzle-orm";
 import { confirmCommit } from "../../platform/database/confirm.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { nullable, number, oneOf, text } from "../../platform/database/readers.ts";
-import { computed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { nullable, number, oneOf, text } from "../../platform/database/sql/readers.ts";
+import { computed, prepared, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { deliveryQueue, waitingForProvider, waitingForResponse } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";

@@ -4,8 +4,8 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { number } from "../../platform/database/readers.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { number } from "../../platform/database/sql/readers.ts";
 import {
   computed,
   type Fields,
@@ -13,7 +13,7 @@ import {
   rows,
   type Selection,
   selection,
-} from "../../platform/database/statements.ts";
+} from "../../platform/database/sql/statements.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { providerStates } from "../schema.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";

@@ -5,9 +5,9 @@
 import { sql } from "drizzle-orm";
 import { untraced } from "../../platform/base/tracing.ts";
 import { arrayLiteral, type Executor } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { nullable, oneOf } from "../../platform/database/readers.ts";
-import { computed, prepared, rows, selection } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { nullable, oneOf } from "../../platform/database/sql/readers.ts";
+import { computed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
 import { deliveryChunks, notifications, providerStates } from "../schema.ts";
 import { isWholeProvider } from "./provider-pauses.ts";
 

@@ -7,9 +7,9 @@
 import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { boolean } from "../../platform/database/readers.ts";
-import { computed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { boolean } from "../../platform/database/sql/readers.ts";
+import { computed, prepared, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
 import { type Job, JobLostError, type Jobs } from "../../platform/messaging/jobs.ts";
 import {
   type DeliveryJob,

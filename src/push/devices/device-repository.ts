@@ -5,9 +5,9 @@
 import { createHash } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { boolean } from "../../platform/database/readers.ts";
-import { computed, prepared, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { boolean } from "../../platform/database/sql/readers.ts";
+import { computed, prepared, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
 import { PushEvents, recordEvent, removalReasonName } from "../events.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { devices } from "../schema.ts";

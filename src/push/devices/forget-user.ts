@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
+import { names } from "../../platform/database/sql/names.ts";
 import { planLock } from "../plan-lock.ts";
 import { deadReports, devices, historyUsers } from "../schema.ts";
 import { removeDevices } from "./remove-devices.ts";

@@ -1,7 +1,7 @@
 import { getTableName, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { epochMs } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { epochMs } from "../../platform/database/sql/statements.ts";
 import { devices } from "../schema.ts";
 import { removeDevices } from "./remove-devices.ts";
 

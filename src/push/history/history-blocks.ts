@@ -8,7 +8,7 @@
  * rows of notifications to others. A later step, whose devices have ids near to each other, has few blocks.
  */
 import { type SQL, type SQLWrapper, sql } from "drizzle-orm";
-import { names } from "../../platform/database/names.ts";
+import { names } from "../../platform/database/sql/names.ts";
 import { blockSize, historyBlocks, historyUserNumbers, historyUsers } from "../schema.ts";
 
 const user = names(historyUsers);

@@ -1,6 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import { type InputError, invalidInput } from "../../platform/base/errors.ts";
-import { names } from "../../platform/database/names.ts";
+import { names } from "../../platform/database/sql/names.ts";
 import { historyBlocks, historyViews } from "../schema.ts";
 import { isViewed } from "./reader.ts";
 

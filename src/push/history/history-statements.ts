@@ -4,15 +4,15 @@
  * millions.
  */
 import { type SQL, sql } from "drizzle-orm";
-import { names } from "../../platform/database/names.ts";
-import { boolean, text } from "../../platform/database/readers.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { boolean, text } from "../../platform/database/sql/readers.ts";
 import {
   computed,
   type Field,
   isoTime,
   type Selection,
   selection,
-} from "../../platform/database/statements.ts";
+} from "../../platform/database/sql/statements.ts";
 import { historyBlocks, historyViews, notifications } from "../schema.ts";
 import { isViewed, myEntries, myNumber, readerOf } from "./reader.ts";
 

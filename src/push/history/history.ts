@@ -5,7 +5,7 @@
 
 import { type InputError, invalidInput } from "../../platform/base/errors.ts";
 import type { Database } from "../../platform/database/database.ts";
-import { rawRows, rows } from "../../platform/database/statements.ts";
+import { rawRows, rows } from "../../platform/database/sql/statements.ts";
 import { orderOf } from "./history-order.ts";
 import {
   allViewedStatement,

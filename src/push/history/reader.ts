@@ -1,6 +1,6 @@
 /** The parts of statements about one user's history: its reader, and the reader's entries and views. */
 import { type SQL, sql } from "drizzle-orm";
-import { names } from "../../platform/database/names.ts";
+import { names } from "../../platform/database/sql/names.ts";
 import { historyBlocks, historyUsers, historyViews, notifications } from "../schema.ts";
 import { blockOf, placeOf } from "./history-blocks.ts";
 

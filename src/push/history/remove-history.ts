@@ -4,9 +4,9 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { boolean, integer, listOf, nullable } from "../../platform/database/readers.ts";
-import { computed, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { boolean, integer, listOf, nullable } from "../../platform/database/sql/readers.ts";
+import { computed, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
 import { planLock } from "../plan-lock.ts";
 import { blockSize, historyBlocks, historyUsers, historyViews } from "../schema.ts";
 import { placeOf } from "./history-blocks.ts";

@@ -6,7 +6,7 @@
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
+import { names } from "../../platform/database/sql/names.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { followQueue, planQueue, planRestQueue } from "../database.ts";
 import { notificationFinished, notificationNotFound } from "../errors.ts";

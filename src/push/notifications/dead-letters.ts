@@ -4,9 +4,9 @@
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { integer, oneOf, text } from "../../platform/database/readers.ts";
-import { computed, isoTime, rawRows, rows, selection } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { integer, oneOf, text } from "../../platform/database/sql/readers.ts";
+import { computed, isoTime, rawRows, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { replayQueue } from "../database.ts";
 import { deadLetterNotFound, notificationFinished, notificationNotFound } from "../errors.ts";

@@ -1,9 +1,9 @@
 /** Why messages of a notification failed: sums over its chunks. */
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { integer, oneOf, text } from "../../platform/database/readers.ts";
-import { computed, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { integer, oneOf, text } from "../../platform/database/sql/readers.ts";
+import { computed, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
 import { notificationNotFound } from "../errors.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
 import { deliveryChunks, notifications } from "../schema.ts";

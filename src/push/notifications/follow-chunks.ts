@@ -6,9 +6,9 @@
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { oneOf, text } from "../../platform/database/readers.ts";
-import { computed, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { oneOf, text } from "../../platform/database/sql/readers.ts";
+import { computed, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import { type FollowJob, followQueue } from "../database.ts";
 import { providerNames } from "../provider-settings.ts";

@@ -1,7 +1,7 @@
 /** Idempotency keys as the table has them: hashed together with the client, so that two clients may use one key. */
 import { createHash } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
-import { names } from "../../platform/database/names.ts";
+import { names } from "../../platform/database/sql/names.ts";
 import { idempotencyKeys } from "../schema.ts";
 
 const row = names(idempotencyKeys);

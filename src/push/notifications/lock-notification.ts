@@ -1,8 +1,8 @@
 /** The row lock that precedes every change of a notification's state and every opening of its chunks. */
 import { sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { boolean, number, oneOf } from "../../platform/database/readers.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { boolean, number, oneOf } from "../../platform/database/sql/readers.ts";
 import {
   computed,
   epochMs,
@@ -10,7 +10,7 @@ import {
   type RowOf,
   rows,
   selection,
-} from "../../platform/database/statements.ts";
+} from "../../platform/database/sql/statements.ts";
 import { notifications } from "../schema.ts";
 
 const states = ["PLANNING", "SENDING", "PAUSED", "COMPLETED", "CANCELLED"] as const;

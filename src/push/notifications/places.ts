@@ -9,9 +9,9 @@ import { setImmediate } from "node:timers/promises";
 import { type SQL, sql } from "drizzle-orm";
 import { LRUCache } from "lru-cache";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { text } from "../../platform/database/readers.ts";
-import { computed, rows, selection } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { text } from "../../platform/database/sql/readers.ts";
+import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
 import { zoneTime } from "../devices/time-zone.ts";
 import { devices, placeOf } from "../schema.ts";
 

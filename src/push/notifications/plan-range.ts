@@ -5,9 +5,9 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { boolean, listOf, oneOf, text } from "../../platform/database/readers.ts";
-import { computed, rows, selection } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { boolean, listOf, oneOf, text } from "../../platform/database/sql/readers.ts";
+import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
 import { entriesFor, numberOf } from "../history/history-blocks.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
 import { deliveryChunks, devices, notifications } from "../schema.ts";

@@ -11,9 +11,9 @@
 import { randomUUID } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { boolean, integer, listOf, nullable, number, text } from "../../platform/database/readers.ts";
-import { computed, epochMs, rowCount, rows, selection } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { boolean, integer, listOf, nullable, number, text } from "../../platform/database/sql/readers.ts";
+import { computed, epochMs, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import { type PlanJob, planQueue, planRestQueue } from "../database.ts";
 import { devices, notifications, planRanges } from "../schema.ts";

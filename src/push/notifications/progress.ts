@@ -5,8 +5,8 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { boolean, integer, listOf, nullable, oneOf, text } from "../../platform/database/readers.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { boolean, integer, listOf, nullable, oneOf, text } from "../../platform/database/sql/readers.ts";
 import {
   computed,
   isoTime,
@@ -14,7 +14,7 @@ import {
   rawRows,
   rows,
   selection,
-} from "../../platform/database/statements.ts";
+} from "../../platform/database/sql/statements.ts";
 import { notificationNotFound } from "../errors.ts";
 import { type ProviderName, providerNames } from "../provider-settings.ts";
 import { deliveryChunks, notifications } from "../schema.ts";

@@ -2,8 +2,8 @@
 import { randomUUID } from "node:crypto";
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
-import { names } from "../../platform/database/names.ts";
-import { rowCount } from "../../platform/database/statements.ts";
+import { names } from "../../platform/database/sql/names.ts";
+import { rowCount } from "../../platform/database/sql/statements.ts";
 import type { Jobs } from "../../platform/messaging/jobs.ts";
 import { PushEvents, recordEvent } from "../events.ts";
 import { notifications } from "../schema.ts";

@@ -17,7 +17,7 @@ import {
 } from "../../../src/platform/base/database-errors.ts";
 import { asServiceError, ErrorKinds } from "../../../src/platform/base/errors.ts";
 import { arrayLiteral, type Database, type OpenDatabase } from "../../../src/platform/database/database.ts";
-import { isMigrated } from "../../../src/platform/database/migrations.ts";
+import { isMigrated } from "../../../src/platform/database/migrations/migrations.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { listening } from "../../../src/platform/http/server.ts";
 import { createTestDatabase, postgresSettings } from "../../support/backends.ts";

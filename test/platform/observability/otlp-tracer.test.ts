@@ -1,8 +1,8 @@
 /** What the tracer sends, and what becomes of what it cannot send. */
 import { expect, onTestFinished, test } from "vitest";
 import { inSpan, isSampled, traceWith } from "../../../src/platform/base/tracing.ts";
-import { batched } from "../../../src/platform/database/batched-lookup.ts";
-import { inStatementSpan } from "../../../src/platform/database/statement-spans.ts";
+import { batched } from "../../../src/platform/database/sql/batched-lookup.ts";
+import { inStatementSpan } from "../../../src/platform/database/sql/statement-spans.ts";
 import { createOtlpTracer } from "../../../src/platform/observability/otlp-tracer.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { startOtlpReceiver } from "../../support/otlp-receiver.ts";

@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { uuidv7 } from "../../../src/platform/crypto/uuid.ts";
 import type { Database, OpenDatabase } from "../../../src/platform/database/database.ts";
-import { rawRows } from "../../../src/platform/database/statements.ts";
+import { rawRows } from "../../../src/platform/database/sql/statements.ts";
 import { pushMigrations } from "../../../src/push/database.ts";
 import { forgetUser } from "../../../src/push/devices/forget-user.ts";
 import { entriesFor } from "../../../src/push/history/history-blocks.ts";

@@ -4,7 +4,7 @@
  */
 import postgres from "postgres";
 import { expect } from "vitest";
-import type { Migrations } from "../../../src/platform/database/migrations.ts";
+import type { Migrations } from "../../../src/platform/database/migrations/migrations.ts";
 import { openDatabase } from "../../../src/platform/database/open.ts";
 import { createTestDatabase, postgresSettings, type TestDatabase } from "../backends.ts";
 import { waitFor } from "../wait-for.ts";

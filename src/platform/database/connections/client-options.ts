@@ -1,0 +1,49 @@
+import { isIP } from "node:net";
+import type { Address, DatabaseSettings } from "../settings.ts";
+import type { ClientOptions } from "./connection.ts";
+
+/** Milliseconds that connecting may take, and the check of a connection. */
+export const connectTimeoutMs = 3_000;
+export const checkTimeoutMs = 2_000;
+
+/** Names of PostgreSQL's settings, for the session. */
+export type SessionParameters = Readonly<Record<string, string | number>>;
+
+export interface Login {
+  readonly user: string;
+  readonly password: string | undefined;
+}
+
+type EncryptionSettings = Pick<Extract<DatabaseSettings, { kind: "postgres" }>, "name" | "ssl" | "sslCa">;
+
+/** Connections to a host: whose, and how. */
+export function clientOptions(
+  { name, ssl, sslCa }: EncryptionSettings,
+  { host, port }: Address,
+  { user, password }: Login,
+  session: SessionParameters,
+): ClientOptions {
+  return {
+    host,
+    port,
+    database: name,
+    username: user,
+    ...(password !== undefined && { password }),
+    ssl:
+      ssl === "disable"
+        ? false
+        : {
+            // The driver does not know the name at the other end of a socket of ours.
+            host,
+            ...(isIP(host) === 0 && { servername: host }),
+            rejectUnauthorized: ssl === "verify-full" || sslCa !== undefined,
+            ...(sslCa && { ca: sslCa }),
+            // As in libpq: with a certificate authority, "require" checks the chain, but not the name.
+            ...(ssl === "require" && { checkServerIdentity: () => undefined }),
+          },
+    // Drizzle parses arrays by itself. And if the connection ends while the driver fetches the types, the driver
+    // throws an error that cannot be caught.
+    fetch_types: false,
+    connection: { application_name: "gatepost", ...session },
+  };
+}

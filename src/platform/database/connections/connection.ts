@@ -1,0 +1,276 @@
+/**
+ * One connection to PostgreSQL, on a socket of our own. It is used until it ends, and is not made again. postgres.js
+ * (3.4.9) would reconnect, and may lose statements when it loses a connection; so each connection has a client of its
+ * own, and this class settles the statements in flight. Every statement has a deadline: a frozen server, or a network
+ * that drops everything, sends nothing, and then only the client can end the connection.
+ */
+import { connect, type Socket } from "node:net";
+import { drizzle } from "drizzle-orm/postgres-js";
+import postgres from "postgres";
+import { Deadlines } from "../../base/deadlines.ts";
+import { codeOf } from "../../base/error-code.ts";
+import type { Address } from "../settings.ts";
+import { type BackendKey, requestCancel } from "./cancel.ts";
+import type { ReplicationState } from "./replication-state.ts";
+
+/** Options of postgres.js that say where and as whom to connect. */
+export type ClientOptions = postgres.Options<Record<string, never>>;
+
+/** Rows, with the tag of the last command (`COMMIT`, `ROLLBACK`) and the server's key for the connection. */
+export type Result = readonly unknown[] & { readonly command?: string; readonly state?: BackendKey };
+
+export interface ConnectionOptions {
+  readonly address: Address;
+  /** Encryption, authentication, and parameters of the session. */
+  readonly client: ClientOptions;
+  /** Whether statements are prepared once and run by their names. */
+  readonly prepare: boolean;
+  /** Milliseconds that a statement may take before the connection is ended. They exceed the server's own limit. */
+  readonly timeoutMs: number;
+  /** Milliseconds that may pass from the first packet to the end of the first `check`. */
+  readonly connectTimeoutMs: number;
+  /** Milliseconds that each later `check` may take. */
+  readonly checkTimeoutMs: number;
+  /**
+   * Checks the server at the other end. Resolves to its replication state, or to undefined if that was not read;
+   * rejects if the server is not one to use.
+   */
+  readonly check: (query: (text: string) => Promise<Result>) => Promise<ReplicationState | undefined>;
+  /**
+   * Whether an error of a statement raises doubts about the server: then the connection is ended. Absent: none does.
+   */
+  readonly isDoubtful?: (error: unknown) => boolean;
+}
+
+/** Called once when a connection has ended. @param error why it ended; undefined after {@link Connection.terminate} */
+export type OnClose = (connection: Connection, error?: Error) => void;
+
+/** The values of a statement's parameters. */
+export type Parameters = postgres.ParameterOrJSON<never>[];
+
+export interface QueryOptions {
+  readonly parameters?: Parameters;
+  /** Whether each row is a list of values, and not an object. */
+  readonly asLists?: boolean;
+  /** Whether the text is several statements without parameters; they are not prepared. */
+  readonly isScript?: boolean;
+  readonly timeoutMs?: number;
+}
+
+/** A statement that has been sent. */
+interface InFlight {
+  readonly deadline: number;
+  expire(): void;
+  fail(error: Error): void;
+}
+
+export class Connection {
+  /** When the connection was made, by performance.now(). */
+  readonly openedAt = performance.now();
+  /** When the server last responded, by performance.now(). */
+  respondedAt = performance.now();
+  /** How many pieces of work use the connection now; counted by its lane. */
+  uses = 0;
+  /** When the last use of the connection ended, by performance.now(). */
+  usedAt = performance.now();
+  readonly #options: ConnectionOptions;
+  readonly #client: postgres.Sql;
+  readonly #inFlight = new Deadlines<InFlight>();
+  readonly #onClose: OnClose;
+  #replicationState: ReplicationState | undefined;
+  #socket: Socket | undefined;
+  #backend: BackendKey | undefined;
+  /** Whether the TCP connection was made. Whatever is at the other end need not respond. */
+  #isConnected = false;
+  #isUnconfirmed = false;
+  #isClosed = false;
+
+  constructor(options: ConnectionOptions, onClose: OnClose) {
+    this.#options = options;
+    this.#onClose = onClose;
+    const driverOptions = {
+      ...options.client,
+      max: 1,
+      // The driver supports this option; its types lack it.
+      socket: () => this.#openSocket(),
+      onclose: () => this.destroy(connectionLost("the connection has ended")),
+      // PostgreSQL's warning is recognised by the function that raises it: its text depends on the language.
+      onnotice: ({ routine }: postgres.Notice) => {
+        if (routine === "SyncRepWaitForLSN") this.#isUnconfirmed = true;
+      },
+      prepare: options.prepare,
+      // This class and the lane have limits of their own.
+      connect_timeout: 0,
+      idle_timeout: 0,
+      max_lifetime: null,
+      keep_alive: null,
+    };
+    this.#client = postgres(driverOptions);
+    // Sets the client's serializers and parsers to those that Drizzle expects.
+    drizzle({ client: this.#client });
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  get address(): Address {
+    return this.#options.address;
+  }
+
+  /** The server's state at the last check; undefined if that did not read it. */
+  get replicationState(): ReplicationState | undefined {
+    return this.#replicationState;
+  }
+
+  /** Connects, logs in and checks the server. */
+  async open(): Promise<void> {
+    try {
+      await this.#check(this.#options.connectTimeoutMs);
+    } catch (error) {
+      // Nothing else is in flight, and the refusal says more about the host than a lost connection would.
+      this.destroy(error instanceof Error ? error : connectionLost("it could not be opened"));
+      throw error;
+    }
+  }
+
+  /**
+   * Checks the server. If it does not respond soon, or is not one to use, the connection is ended, and this rejects.
+   */
+  async check(): Promise<void> {
+    try {
+      await this.#check(this.#options.checkTimeoutMs);
+    } catch (error) {
+      this.destroy(connectionLost("its check failed"));
+      throw error;
+    }
+  }
+
+  async #check(timeoutMs: number): Promise<void> {
+    const deadline = performance.now() + timeoutMs;
+    const query = (text: string) =>
+      this.query(text, { timeoutMs: deadline - performance.now(), isScript: true });
+    this.#replicationState = await this.#options.check(query);
+  }
+
+  /** Runs a statement. Several may be in flight; the server runs them one after the other. */
+  query(text: string, options: QueryOptions = {}): Promise<Result> {
+    if (this.#isClosed) return Promise.reject(connectionLost("the connection has ended"));
+    const { parameters = [], asLists = false, isScript = false } = options;
+    const { timeoutMs = this.#options.timeoutMs } = options;
+    return new Promise((resolve, reject) => {
+      const inFlight: InFlight = {
+        deadline: performance.now() + timeoutMs,
+        expire: () => {
+          const late = this.#isConnected
+            ? connectionLost("the database did not respond in time")
+            : Object.assign(new Error("no connection was made in time"), { code: "CONNECT_TIMEOUT" });
+          reject(late);
+          this.cancelAndDestroy(late);
+        },
+        fail: reject,
+      };
+      const slot = this.#inFlight.take(inFlight);
+      const settle = <T>(end: (value: T) => void) => {
+        return (value: T) => {
+          this.#inFlight.release(slot, inFlight);
+          this.respondedAt = performance.now();
+          end(value);
+        };
+      };
+      const query = this.#client.unsafe(text, parameters, { prepare: !isScript && this.#options.prepare });
+      const fail = (error: unknown) => {
+        reject(error);
+        if (this.#options.isDoubtful?.(error))
+          this.destroy(connectionLost("it is not known which server is the primary"));
+      };
+      const succeed = (result: Result) => {
+        this.#backend ??= result.state;
+        const wasUnconfirmed = this.#isUnconfirmed;
+        this.#isUnconfirmed = false;
+        if (wasUnconfirmed) fail(unconfirmed());
+        else resolve(result);
+      };
+      (asLists ? query.values() : query).then(settle(succeed), settle(fail));
+    });
+  }
+
+  /**
+   * Ends the connection at once. What is in flight fails with the error, and PostgreSQL rolls it back when it notices
+   * that the client is gone.
+   */
+  destroy(error: Error): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#socket?.destroy();
+    for (const inFlight of this.#inFlight) inFlight.fail(error);
+    this.#onClose(this, error);
+  }
+
+  /** Ends the connection as {@link destroy} does, and asks the server to cancel what is in flight. */
+  cancelAndDestroy(error: Error): void {
+    // PostgreSQL does not notice that nobody waits for a commit: it would wait for its standbys for ever.
+    if (this.#backend) requestCancel(this.address, this.#backend);
+    this.destroy(error);
+  }
+
+  /**
+   * Ends the connection as {@link destroy} does. What is in flight is never cancelled, also not when its deadline has
+   * passed: it may wait at the server for ever.
+   */
+  destroyWithoutCancel(error: Error): void {
+    this.#backend = undefined;
+    this.destroy(error);
+  }
+
+  /** Ends the connection with PostgreSQL's Terminate message. Nothing may be in flight on it. */
+  async terminate(): Promise<void> {
+    this.#isClosed = true;
+    await this.#client.end({ timeout: 1 });
+    this.#socket?.destroy();
+    this.#onClose(this);
+  }
+
+  /** Called by the driver when it connects. It may do so once. */
+  async #openSocket(): Promise<Socket> {
+    if (this.#isClosed || this.#socket) throw connectionLost("a connection is used once");
+    const { host, port } = this.address;
+    const socket = connect({ host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 10_000 });
+    this.#socket = socket;
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const failed = (error: Error) => reject(inOneLine(error));
+    const lost = () => reject(connectionLost("the connection was not made"));
+    socket.once("connect", resolve).once("error", failed).once("close", lost);
+    await promise;
+    this.#isConnected = true;
+    // Node's own listeners remain. Through them a write after the other end has closed fails as a lost connection.
+    socket.off("error", failed).off("close", lost);
+    return socket;
+  }
+}
+
+/**
+ * Combines the errors of a host's addresses, if it has several and none could be connected to: Node's AggregateError
+ * has no message, and the code of the first. The code is ECONNREFUSED only if each address has refused.
+ */
+function inOneLine(error: Error): Error {
+  if (!(error instanceof AggregateError)) return error;
+  const message = error.errors.map((one) => (one instanceof Error ? one.message : String(one))).join("; ");
+  const refused = "ECONNREFUSED";
+  const code = error.errors.map(codeOf).find((one) => one !== undefined && one !== refused) ?? refused;
+  return Object.assign(new Error(message, { cause: error }), { code });
+}
+
+/** An error with the driver's code for a lost connection, which means that the database is unavailable. */
+export function connectionLost(message: string): Error {
+  return Object.assign(new Error(message), { code: "CONNECTION_CLOSED" });
+}
+
+/**
+ * The error of a commit whose wait for the synchronous standbys was cancelled. PostgreSQL calls it a success: it is
+ * committed here, and may be lost with this server.
+ */
+function unconfirmed(): Error {
+  const error = new Error("the synchronous standbys have not confirmed the commit");
+  return Object.assign(error, { code: "CONNECTION_UNCONFIRMED" });
+}

@@ -1,0 +1,113 @@
+/**
+ * Probes of hosts for their replication states. Probes of one host overlap, and some get their response late; the last
+ * state that each host reported is kept.
+ */
+import { sqlState } from "../../base/database-errors.ts";
+import { codeOf } from "../../base/error-code.ts";
+import type { ReplicationState } from "../connections/replication-state.ts";
+import type { Address } from "../settings.ts";
+import type { HostState } from "./choose-primary.ts";
+
+/** The outcome of a probe: the host's state, or why the probe failed. */
+export type ProbeResult = HostState | { readonly address: Address; readonly error: unknown };
+
+interface LastProbe {
+  /** When the probe began, by performance.now(). */
+  readonly probedAt: number;
+  /** The state that the host reported; undefined if it was away. */
+  readonly state: ReplicationState | undefined;
+}
+
+/**
+ * Probes of one host that searches may have in flight at a time. A search takes half a second at least where a host
+ * hangs, and a probe two seconds at most: so a third probe waits for one and a half seconds at most, and mostly for
+ * none.
+ */
+const maxOfSearches = 2;
+
+export class HostProbes {
+  readonly #readState: (address: Address) => Promise<ReplicationState>;
+  readonly #onState: (state: ReplicationState) => void;
+  readonly #last = new Map<Address, LastProbe>();
+  /** By host: the probes of searches that are in flight. */
+  readonly #ofSearches = new Map<Address, Set<Promise<ProbeResult>>>();
+
+  /**
+   * @param readState reads a host's state, which takes two seconds at most
+   * @param onState called with each state as soon as it is known, however late that is
+   */
+  constructor(
+    readState: (address: Address) => Promise<ReplicationState>,
+    onState: (state: ReplicationState) => void,
+  ) {
+    this.#readState = readState;
+    this.#onState = onState;
+  }
+
+  /** Probes a host. Never rejects. */
+  async probe(address: Address): Promise<ProbeResult> {
+    const probedAt = performance.now();
+    try {
+      const state = await this.#readState(address);
+      this.#remember(address, { state, probedAt });
+      this.#onState(state);
+      return { address, state };
+    } catch (error) {
+      if (isAway(error)) this.#remember(address, { state: undefined, probedAt });
+      return { address, error };
+    }
+  }
+
+  /**
+   * Probes a host for a search, once fewer than two earlier probes of searches are in flight. Their results do not
+   * count for this search, as they may be older than it. Never rejects.
+   * @param isOver aborted when the search no longer waits
+   * @returns undefined if the search is over before the probe begins
+   */
+  async probeInSearch(address: Address, isOver: AbortSignal): Promise<ProbeResult | undefined> {
+    const inFlight = this.#ofSearches.get(address) ?? new Set();
+    this.#ofSearches.set(address, inFlight);
+    while (inFlight.size >= maxOfSearches) await Promise.race(inFlight);
+    if (isOver.aborted) return undefined;
+    const probe = this.probe(address).finally(() => inFlight.delete(probe));
+    inFlight.add(probe);
+    return probe;
+  }
+
+  /**
+   * The state that the host reported last.
+   * @param since by performance.now(): a state counts only if its probe began after this
+   * @returns undefined if there is none, or the host has been away since
+   */
+  lastState(address: Address, since = 0): ReplicationState | undefined {
+    const last = this.#last.get(address);
+    return last && last.probedAt > since ? last.state : undefined;
+  }
+
+  /** Records that the host is away, which was noticed by other means than a probe. */
+  recordAway(address: Address): void {
+    this.#remember(address, { state: undefined, probedAt: performance.now() });
+  }
+
+  /** Probes overlap: one that began earlier than another says nothing about what has happened since. */
+  #remember(address: Address, probe: LastProbe): void {
+    if (probe.probedAt >= (this.#last.get(address)?.probedAt ?? 0)) this.#last.set(address, probe);
+  }
+}
+
+const awayCodes =
+  /^(ECONNREFUSED|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|CONNECT_TIMEOUT)$/;
+
+/**
+ * Whether the error shows that this process gets no connection to the host. A search does not wait for such a host, as
+ * a machine that is gone for good would keep it waiting for ever. Other processes may reach the host all the same.
+ * SQLSTATE 57P03 comes from a server that is starting, and from one that shuts down and lets its sessions go on.
+ */
+export function isAway(error: unknown): boolean {
+  return sqlState(error) === "57P03" || awayCodes.test(codeOf(error) ?? "");
+}
+
+/** Whether the error shows that no server listens at the host: a server that has ended takes its sessions with it. */
+export function hasRefused(error: unknown): boolean {
+  return codeOf(error) === "ECONNREFUSED";
+}

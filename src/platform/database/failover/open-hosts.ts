@@ -1,0 +1,45 @@
+import type { Logger } from "pino";
+import { checkTimeoutMs, clientOptions, type Login } from "../connections/client-options.ts";
+import { Connection } from "../connections/connection.ts";
+import { type Hosts, oneHost } from "../connections/hosts.ts";
+import type { ReplicationState } from "../connections/replication-state.ts";
+import type { Address, DatabaseSettings } from "../settings.ts";
+import { Primary } from "./primary.ts";
+import { readReplicationState } from "./read-replication-state.ts";
+import { Timelines } from "./timelines.ts";
+
+/** The timelines that this process knows of. Several services of a process may use the same cluster. */
+const timelines = new Timelines();
+
+/**
+ * Where a user's connections go. A single host is used without probing it.
+ * @param known the timelines that the process knows of
+ */
+export function openHosts(
+  settings: Extract<DatabaseSettings, { kind: "postgres" }>,
+  hosts: readonly Address[],
+  login: Login,
+  logger?: Logger,
+  known = timelines,
+): Hosts {
+  const [only] = hosts;
+  if (only && hosts.length === 1) return oneHost(only);
+  async function readState(address: Address): Promise<ReplicationState> {
+    const options = {
+      address,
+      prepare: false,
+      timeoutMs: checkTimeoutMs,
+      connectTimeoutMs: checkTimeoutMs,
+      checkTimeoutMs,
+      client: clientOptions(settings, address, login, {}),
+      check: readReplicationState,
+    };
+    const connection = new Connection(options, () => undefined);
+    await connection.open();
+    const { replicationState } = connection;
+    void connection.terminate().catch(() => undefined);
+    if (!replicationState) throw new Error("a server did not say what it is");
+    return replicationState;
+  }
+  return new Primary({ hosts, timelines: known, readState, logger });
+}

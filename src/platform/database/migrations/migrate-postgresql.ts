@@ -1,0 +1,127 @@
+/** Migrations on PostgreSQL, as the user that owns the schemas, one process at a time. */
+import { setTimeout } from "node:timers/promises";
+import { sql } from "drizzle-orm";
+import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
+import { sqlState } from "../../base/database-errors.ts";
+import { checkTimeoutMs, clientOptions, connectTimeoutMs } from "../connections/client-options.ts";
+import type { Connection, ConnectionOptions } from "../connections/connection.ts";
+import { Connector } from "../connections/connector.ts";
+import { drizzleOver } from "../connections/drizzle-over.ts";
+import { checkResponds } from "../connections/session.ts";
+import { runScript, runTransaction } from "../connections/transaction.ts";
+import { openHosts } from "../failover/open-hosts.ts";
+import type { Address, DatabaseSettings } from "../settings.ts";
+import { boolean } from "../sql/readers.ts";
+import { computed, rows, selection } from "../sql/statements.ts";
+import { checkForClient, keepalives } from "./abandoned-sessions.ts";
+import { whoHoldsAdvisoryLock, whoHoldsLocks } from "./lock-holders.ts";
+import { MigrationBlockedError, type Migrations } from "./migrations.ts";
+import { runMigrations } from "./run-migrations.ts";
+
+type PostgresSettings = Extract<DatabaseSettings, { kind: "postgres" }>;
+
+/** The key of the advisory lock that a migrating process holds: any fixed number. */
+const migrationLock = 7_214_033;
+/** Milliseconds between two attempts to get that lock. */
+const migrationLockRetryMs = 100;
+/**
+ * Milliseconds between two queries for the process that has it. They are fewer, as they read all locks of the server.
+ */
+const migrationHolderMs = 5_000;
+/**
+ * Milliseconds that a statement of a migration waits for a lock. Later statements wait behind it, even those that would
+ * not conflict with the lock that it waits for, so it has to give up before they do.
+ */
+const migrationLockTimeoutMs = 1_000;
+
+/**
+ * Migrates as the owner, and grants the ordinary user its privileges, on a connection of its own that has no limit on
+ * how long a statement takes.
+ * @param report called with what takes long
+ * @throws MigrationBlockedError if another session has locked a table
+ */
+export async function migrateAsOwner(
+  settings: PostgresSettings,
+  migrations: Migrations,
+  report?: (message: string) => void,
+): Promise<void> {
+  const connection = await connectAsOwner(settings);
+  const db = drizzleOver(
+    (text, options) => connection.query(text, options),
+    (work) => runTransaction(connection, work, { lock: migrationLockTimeoutMs, idle: 0 }),
+  );
+  // A library's script may set a longer lock timeout.
+  const limits = /\bset local lock_timeout = \d+/gi;
+  const script = (text: string) =>
+    runScript(connection, text.replace(limits, `set local lock_timeout = ${migrationLockTimeoutMs}`));
+  const libraries = migrations.librarySchemas ?? [];
+  const schemas = [migrations.schema, ...libraries.map(({ schema }) => schema)];
+  try {
+    await checkForClient(db);
+    await becomeTheOnlyOne(db, report);
+    await db.execute(sql.raw(`set lock_timeout = ${migrationLockTimeoutMs}`));
+    await runMigrations(db, migrations, report);
+    for (const library of libraries) await library.migrate({ db, script });
+    await grantPrivileges(db, schemas, settings.user);
+  } catch (error) {
+    if (sqlState(error) !== "55P03") throw error;
+    throw new MigrationBlockedError(await whoHoldsLocks(db, ["migrations", ...schemas]), { cause: error });
+  } finally {
+    await connection.terminate();
+  }
+}
+
+function connectAsOwner(settings: PostgresSettings): Promise<Connection> {
+  const owner = { user: settings.migrationUser, password: settings.migrationPassword };
+  const hosts = openHosts(settings, settings.migrationHosts, owner);
+  const options = (address: Address): ConnectionOptions => ({
+    address,
+    prepare: false,
+    timeoutMs: Number.POSITIVE_INFINITY,
+    connectTimeoutMs,
+    checkTimeoutMs,
+    client: clientOptions(settings, address, owner, { jit: "off", ...keepalives }),
+    async check(query) {
+      await checkResponds(query);
+      return hosts.check(query);
+    },
+  });
+  return new Connector(hosts, () => undefined).connect(options, () => undefined);
+}
+
+/** Grants the ordinary user what it needs on the schemas, and reading the histories of migrations. */
+async function grantPrivileges(
+  db: PostgresJsDatabase,
+  schemas: readonly string[],
+  ordinaryUser: string,
+): Promise<void> {
+  const user = sql.identifier(ordinaryUser);
+  await db.execute(sql`grant usage on schema migrations to ${user}`);
+  await db.execute(sql`grant select on all tables in schema migrations to ${user}`);
+  for (const schema of schemas.map((name) => sql.identifier(name))) {
+    await db.execute(sql`grant usage on schema ${schema} to ${user}`);
+    await db.execute(sql`grant select, insert, update, delete on all tables in schema ${schema} to ${user}`);
+    await db.execute(sql`grant usage on all sequences in schema ${schema} to ${user}`);
+  }
+}
+
+/**
+ * Waits until no other process migrates, by trying again and again. A statement that waited for the advisory lock would
+ * be in the way of the other process: building an index concurrently waits for every statement that began before.
+ */
+async function becomeTheOnlyOne(db: PostgresJsDatabase, report?: (message: string) => void): Promise<void> {
+  const taken = selection({ isTaken: computed(boolean, sql`pg_try_advisory_lock(${migrationLock})`) });
+  let queryAt = 0;
+  for (;;) {
+    const [lock] = await rows(db, taken, sql`select ${taken}`);
+    if (lock?.isTaken) return;
+    if (report && performance.now() >= queryAt) {
+      const holder = await whoHoldsAdvisoryLock(db, migrationLock);
+      if (holder) {
+        report(`Another process migrates: ${holder}. Waiting until it is done.`);
+        queryAt = performance.now() + migrationHolderMs;
+      }
+    }
+    await setTimeout(migrationLockRetryMs);
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * Migrations: SQL files in drizzle/, one history for each service. The history of what was run is kept in the
+ * PostgreSQL schema `migrations`, in a table named after the service.
+ */
+
+import { setTimeout } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { max } from "drizzle-orm";
+import { readMigrationFiles } from "drizzle-orm/migrator";
+import { bigint, pgSchema, serial, text } from "drizzle-orm/pg-core";
+import { endedConnection, sqlState } from "../../base/database-errors.ts";
+import type { Database, OpenDatabase, ScriptedDatabase } from "../database.ts";
+
+/** A PostgreSQL schema whose tables a library creates and owns, such as that of a job queue. */
+export interface LibrarySchema {
+  readonly schema: string;
+  /** Creates or updates the tables, as the migration user. One process at a time; can be run again. */
+  migrate(owner: ScriptedDatabase): Promise<void>;
+  /** Whether everything that `migrate` creates exists; rejects if the schema is missing. Runs as the ordinary user. */
+  isMigrated(db: Database): Promise<boolean>;
+}
+
+/** One service's migrations: its PostgreSQL schema, and the folder of its history. */
+export interface Migrations {
+  readonly schema: string;
+  readonly folder: URL;
+  /** Migrated after the service's own schema; none unless given. */
+  readonly librarySchemas?: readonly LibrarySchema[];
+}
+
+/** A migration needs a table that another session has locked. It has changed nothing, and can be run again. */
+export class MigrationBlockedError extends Error {
+  override readonly name = "MigrationBlockedError";
+
+  /** @param holders the sessions that may have locked it */
+  constructor(holders: readonly string[], options?: ErrorOptions) {
+    const who = holders.length === 0 ? "" : ` Locks are held by ${holders.join(", ")}.`;
+    super(`A migration needs a table that another session has locked.${who}`, options);
+  }
+}
+
+interface Retries {
+  /** Milliseconds after which no further attempt begins. */
+  readonly retryForMs: number;
+  /** Called for each attempt that was blocked and will be repeated. */
+  readonly blocked: (error: MigrationBlockedError) => void;
+  /** Called with what takes long, as by {@link OpenDatabase.migrate}. */
+  readonly report?: (message: string) => void;
+}
+
+/** Milliseconds between two attempts. Meanwhile the statements that have waited behind the first attempt go on. */
+const retryMs = 2_000;
+
+/**
+ * Migrates, and tries again while another session has locked a table that is needed.
+ * @throws MigrationBlockedError if the table is still locked when the time is over
+ */
+export async function migrateWithRetries(
+  { migrate }: Pick<OpenDatabase, "migrate">,
+  { retryForMs, blocked, report }: Retries,
+): Promise<void> {
+  const until = performance.now() + retryForMs;
+  for (;;) {
+    try {
+      return await migrate(report);
+    } catch (error) {
+      if (!(error instanceof MigrationBlockedError) || performance.now() + retryMs > until) throw error;
+      blocked(error);
+    }
+    await setTimeout(retryMs);
+  }
+}
+
+/** A migration, as it is in its file. */
+interface Migration {
+  readonly statements: readonly string[];
+  /** SHA-256 of the file, in hex. */
+  readonly hash: string;
+  /** When the migration was generated, in milliseconds since the epoch; greater than that of each earlier migration. */
+  readonly createdAt: number;
+}
+
+/** All migrations of this program, in the order in which they are run. */
+export function allMigrations({ folder }: Pick<Migrations, "folder">): Migration[] {
+  return readMigrationFiles({ migrationsFolder: fileURLToPath(folder) }).map((file) => ({
+    statements: file.sql,
+    hash: file.hash,
+    createdAt: file.folderMillis,
+  }));
+}
+
+/** The schema of all histories. */
+export const histories = pgSchema("migrations");
+
+/**
+ * A service's history, which has a row for each migration that was run. The table is that of Drizzle's own migrator.
+ */
+export function historyOf({ schema }: Migrations) {
+  return histories.table(schema, {
+    id: serial("id").primaryKey(),
+    hash: text("hash").notNull(),
+    createdAt: bigint("created_at", { mode: "number" }),
+  });
+}
+
+/** {@link Migration.createdAt} of the newest migration that was run; 0 if there is none. */
+export async function newestRun(db: Database, migrations: Migrations): Promise<number> {
+  const history = historyOf(migrations);
+  const [newest] = await db.select({ createdAt: max(history.createdAt) }).from(history);
+  return newest?.createdAt ?? 0;
+}
+
+/** Whether every migration of this program has been run. Rejects if the database does not respond. */
+export async function isMigrated(db: Database, migrations: Migrations): Promise<boolean> {
+  const newest = allMigrations(migrations).at(-1)?.createdAt ?? 0;
+  try {
+    if ((await newestRun(db, migrations)) < newest) return false;
+    for (const library of migrations.librarySchemas ?? []) {
+      if (!(await library.isMigrated(db))) return false;
+    }
+    return true;
+  } catch (error) {
+    // undefined_table, invalid_schema_name or insufficient_privilege mean that there is no history yet. A user who may
+    // not connect gets insufficient_privilege, too.
+    const isMissing = ["42P01", "3F000", "42501"].includes(sqlState(error) ?? "");
+    if (isMissing && !endedConnection(error)) return false;
+    throw error;
+  }
+}

@@ -1,0 +1,103 @@
+/**
+ * Runs migrations, for both databases. Each migration has a transaction of its own, with its entry in the history: it
+ * keeps its locks no longer than it needs them, and if a later migration fails, the earlier ones are not run again.
+ *
+ * `CREATE INDEX CONCURRENTLY`, which lets other sessions write meanwhile, cannot be in a transaction. A migration with
+ * such a statement has no other kind of statement, and an index that was not completed is dropped and built anew.
+ */
+import { sql } from "drizzle-orm";
+import type { Database } from "../database.ts";
+import { names } from "../sql/names.ts";
+import { boolean, text } from "../sql/readers.ts";
+import { computed, rows, selection } from "../sql/statements.ts";
+import { allMigrations, histories, historyOf, type Migrations, newestRun } from "./migrations.ts";
+
+/**
+ * Runs the migrations that have not been run yet. No other process may do so at the same time.
+ * @param report called for each index whose building begins
+ */
+export async function runMigrations(
+  db: Database,
+  migrations: Migrations,
+  report?: (message: string) => void,
+): Promise<void> {
+  const history = historyOf(migrations);
+  const { id, hash, createdAt } = names(history);
+  await db.execute(sql`create schema if not exists ${sql.identifier(histories.schemaName)}`);
+  await db.execute(sql`
+    create table if not exists ${history} (${id} serial primary key, ${hash} text not null, ${createdAt} bigint)`);
+  const newest = await newestRun(db, migrations);
+  for (const migration of allMigrations(migrations)) {
+    if (migration.createdAt <= newest) continue;
+    const indexes = concurrentIndexes(migration.statements);
+    if (indexes) await withoutLockTimeout(db, () => build(db, indexes, report));
+    await db.transaction(async (tx) => {
+      if (!indexes) for (const statement of migration.statements) await tx.execute(sql.raw(statement));
+      await tx.insert(history).values({ hash: migration.hash, createdAt: migration.createdAt });
+    });
+  }
+}
+
+/** An index that is built while others write. */
+interface ConcurrentIndex {
+  /** Qualified and quoted. */
+  readonly name: string;
+  readonly create: string;
+}
+
+/** The statement as drizzle-kit writes it, with or without comments before it. */
+const createConcurrently =
+  /^(?:\s|--.*\n)*create (?:unique )?index concurrently (?:if not exists )?("[^"]+") on (?:only )?("[^"]+")\./i;
+
+/**
+ * The indexes of a migration that builds them concurrently; undefined for any other.
+ * @throws if the migration does something else, too
+ */
+export function concurrentIndexes(statements: readonly string[]): readonly ConcurrentIndex[] | undefined {
+  const indexes = statements.flatMap((create) => {
+    const [, index, schema] = createConcurrently.exec(create) ?? [];
+    return index && schema ? [{ name: `${schema}.${index}`, create }] : [];
+  });
+  if (indexes.length === 0) return undefined;
+  if (indexes.length === statements.length) return indexes;
+  throw new Error(
+    "A migration with CREATE INDEX CONCURRENTLY cannot do anything else: put that into another one.",
+  );
+}
+
+async function build(
+  db: Database,
+  indexes: readonly ConcurrentIndex[],
+  report?: (message: string) => void,
+): Promise<void> {
+  const found = selection({ isValid: computed(boolean, sql`indisvalid`) });
+  for (const { name, create } of indexes) {
+    const [earlier] = await rows(
+      db,
+      found,
+      sql`select ${found} from pg_index where indexrelid = to_regclass(${name})`,
+    );
+    if (earlier?.isValid) continue;
+    // An interrupted attempt leaves an invalid index, which is written to and never read.
+    if (earlier) await db.execute(sql.raw(`drop index concurrently ${name}`));
+    report?.(
+      `Building index ${name}, while others write. It waits for transactions that began before it, such as a dump.`,
+    );
+    await db.execute(sql.raw(create));
+  }
+}
+
+const setting = selection({ value: computed(text, sql`current_setting('lock_timeout')`) });
+
+/**
+ * Does the work without a lock timeout. An index that is built concurrently waits until all transactions that began
+ * before it have ended, which may take as long as a dump. No other statement waits behind it meanwhile.
+ */
+async function withoutLockTimeout(db: Database, work: () => Promise<void>): Promise<void> {
+  const [before] = await rows(db, setting, sql`select ${setting}`);
+  const set = (value: string) => db.execute(sql`select set_config('lock_timeout', ${value}, false)`);
+  await set("0");
+  await work();
+  // If the work fails, this line is not reached; nothing else runs in the session then.
+  await set(before?.value ?? "0");
+}

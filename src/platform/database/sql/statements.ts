@@ -1,0 +1,165 @@
+/**
+ * Statements that the query builder cannot express, written by hand and typed by what they select: a selection
+ * is both the list of columns in the text and the reader of the rows.
+ */
+import {
+  fillPlaceholders,
+  type Placeholder,
+  SQL,
+  type SQLChunk,
+  type SQLWrapper,
+  StringChunk,
+  sql,
+} from "drizzle-orm";
+import { PgDialect } from "drizzle-orm/pg-core";
+import { untraced } from "../../base/tracing.ts";
+import type { Executor } from "../database.ts";
+import { type ReadBy, type Reader, UnexpectedValueError } from "./readers.ts";
+
+/** An SQL expression whose value can be read: the name of a column, or a {@link computed} expression. */
+export interface Field<T> extends Reader<T> {
+  getSQL(): SQL;
+}
+
+/** An expression that no column types, with the reader of its value. */
+export function computed<T>(reader: Reader<T>, expression: SQL): Field<T> {
+  return { read: (value) => reader.read(value), getSQL: () => expression };
+}
+
+/** Fields by their names in a row. */
+export type Fields = Readonly<Record<string, Field<unknown>>>;
+
+/** A row, as its fields are read. */
+export type RowOf<F extends Fields> = { -readonly [Name in keyof F]: ReadBy<F[Name]> };
+
+/**
+ * The columns that a statement selects or returns. Interpolated, it is the list `expression as "name", ...`; it
+ * reads a row with these names, or a JSON object that was made of such a row.
+ */
+export class Selection<F extends Fields> extends SQL implements Reader<RowOf<F>> {
+  readonly #fields: readonly (readonly [string, Field<unknown>])[];
+
+  constructor(fields: F) {
+    const all = Object.entries(fields);
+    const list = all.map(([name, field]) => sql`${field.getSQL()} as ${sql.identifier(name)}`);
+    const { texts, params } = render(sql.join(list, sql`, `));
+    // Without parameters the list is one text, which need not be rendered again for each statement.
+    super(params.length === 0 ? texts : list.flatMap((one, index) => (index === 0 ? [one] : [sql`, `, one])));
+    this.#fields = all;
+  }
+
+  read(row: unknown): RowOf<F>;
+  read(row: unknown): Record<string, unknown> {
+    if (!isRecord(row)) throw new UnexpectedValueError("a row", row);
+    const values: Record<string, unknown> = {};
+    for (const [name, field] of this.#fields) {
+      const value = row[name];
+      if (value === undefined) throw new UnexpectedValueError(`the column ${name}`, value);
+      values[name] = field.read(value);
+    }
+    return values;
+  }
+
+  /**
+   * Reads a row of the outer side of a join.
+   * @param field never null in a joined row
+   * @returns undefined if the field is null: no row was joined
+   */
+  readJoined(row: RawRow, field: keyof F & string): RowOf<F> | undefined {
+    return row[field] === null ? undefined : this.read(row);
+  }
+}
+
+/** A selection of column names and computed expressions, by their names in a row. */
+export function selection<F extends Fields>(fields: F): Selection<F> {
+  return new Selection(fields);
+}
+
+/** The rows of a statement that has the selection in it. */
+export async function rows<F extends Fields>(
+  db: Executor,
+  selected: Selection<F>,
+  statement: SQL,
+): Promise<RowOf<F>[]> {
+  return (await rawRows(db, statement)).map((row) => selected.read(row));
+}
+
+/** The number of rows that a statement returns. */
+export async function rowCount(db: Executor, statement: SQL): Promise<number> {
+  return (await rawRows(db, statement)).length;
+}
+
+/** A row as the driver returns it. */
+type RawRow = Record<string, unknown>;
+
+/** The rows of a statement as the driver returns them. */
+export async function rawRows(db: Executor, statement: SQL): Promise<RawRow[]> {
+  const result: unknown = await db.execute(statement);
+  // postgres.js returns an array of rows, PGlite an object with the rows.
+  if (Array.isArray(result)) return [...result];
+  if (isRecord(result) && Array.isArray(result["rows"])) return [...result["rows"]];
+  throw new Error("the driver returned neither an array nor an object with rows");
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
+}
+
+/** A value of a prepared statement's parameter. */
+type ParameterValue = string | number | boolean | Uint8Array | null;
+
+/** A statement whose parameters are still to be filled in. */
+type Prepared<Name extends string> = (values: Readonly<Record<Name, ParameterValue>>) => SQL;
+
+/**
+ * A statement whose text is rendered once, at its first use.
+ * @param write gets a placeholder for each parameter
+ */
+export function prepared<const Name extends string>(
+  parameters: readonly Name[],
+  write: (placeholders: Readonly<Record<Name, Placeholder>>) => SQL,
+): Prepared<Name> {
+  let rendered: { readonly texts: StringChunk[]; readonly params: unknown[] } | undefined;
+  return (values) => {
+    // Nothing of the request that comes first may stay in it.
+    rendered ??= untraced(() => render(write(placeholdersOf(parameters))));
+    const { texts, params } = rendered;
+    const filled = fillPlaceholders(params, values);
+    return new SQL(
+      texts.flatMap((text, index): SQLChunk[] => {
+        return index < filled.length ? [text, sql.param(filled[index])] : [text];
+      }),
+    );
+  };
+}
+
+/**
+ * The items of a parameter that is an array of texts, for `from`. PostgreSQL plans a prepared statement once only if
+ * that plan seems as cheap as one for the values at hand. For an array of few items such a plan seems cheaper, so it
+ * would be made each time, which takes longer than the look-up itself; from a subquery no plan knows their number.
+ */
+export function listed(texts: SQLWrapper): SQL {
+  return sql`unnest((select ${texts}::text[]))`;
+}
+
+/** A moment as a text: RFC 3339, UTC, milliseconds. */
+export function isoTime(moment: SQL): SQL {
+  return sql`to_char(${moment} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+}
+
+/** A moment in milliseconds since the epoch, or an interval in milliseconds; not rounded. */
+export function epochMs(moment: SQL): SQL {
+  return sql`(extract(epoch from ${moment}) * 1000)::float8`;
+}
+
+function placeholdersOf<Name extends string>(parameters: readonly Name[]): Record<Name, Placeholder>;
+function placeholdersOf(parameters: readonly string[]): Record<string, Placeholder> {
+  return Object.fromEntries(parameters.map((name) => [name, sql.placeholder(name)]));
+}
+
+function render(statement: SQL): { texts: StringChunk[]; params: unknown[] } {
+  const { sql: text, params } = new PgDialect().sqlToQuery(statement);
+  const texts = text.split(/\$\d+/);
+  if (texts.length !== params.length + 1) throw new Error("a statement has a dollar sign of its own");
+  return { texts: texts.map((part) => new StringChunk(part)), params };
+}
