@@ -8,6 +8,7 @@ import { openCache } from "../platform/cache/open-cache.ts";
 import type { Database, OpenDatabase, Reads } from "../platform/database/database.ts";
 import { createDatabaseClock } from "../platform/database/database-clock.ts";
 import { openDatabase } from "../platform/database/open.ts";
+import { createOtherLeases } from "../platform/database/standbys/other-leases.ts";
 import { createStandbys } from "../platform/database/standbys/standbys.ts";
 import type { PreparedBroker } from "../platform/messaging/broker.ts";
 import { logEvents, type Subscriber } from "../platform/messaging/relay.ts";
@@ -44,7 +45,7 @@ import { brokerStreams, keptEvents, outbox, readLeases, relayLeases } from "./sc
 import type { AuthSettings } from "./settings.ts";
 import { createAccessTokens } from "./tokens/access-token.ts";
 import { createAuthorizationRepository } from "./tokens/authorization-repository.ts";
-import { createConfirmed } from "./tokens/confirmed.ts";
+import { type Confirmed, createConfirmed } from "./tokens/confirmed.ts";
 import { CurrentTokens } from "./tokens/current-tokens.ts";
 import { createHasActiveAuthorization } from "./tokens/has-active-authorization.ts";
 import { createIntrospect } from "./tokens/introspect.ts";
@@ -103,7 +104,9 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const { settings, logger, metrics, validateResponses } = dependencies;
   const { issuer } = settings;
   const [database, keys, document] = await Promise.all([
-    openDatabase(settings.database, authMigrations, metrics.database("auth"), logger),
+    openDatabase(settings.database, authMigrations, metrics.database("auth"), logger, {
+      rerunsWaiting: true,
+    }),
     createKeyStore(settings.signing),
     loadContract(contractTexts("auth", "auth")),
   ]);
@@ -114,7 +117,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
   const followsClock = !isEmbedded && !dependencies.clock?.isSimulated;
   const verified = new VerifiedSecrets();
   const standbys = createReadStandbys(database, logger);
-  const confirmed = createConfirmed(database.confirm, standbys);
+  const confirmed = createConfirmed(database.confirm, knownToStandbys(database, standbys, isEmbedded));
   const authorizations = createAuthorizationRepository(reads, standbys);
   const accessTokens = createAccessTokens({ keys, issuer, clock, type: settings.accessTokenType });
   const identities = confirmedIdentities(changedInTurn(createIdentities(db, clock)), confirmed);
@@ -141,7 +144,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     { authenticator, identities, guessing, generateTokens, introspect, revoke, keys, metadata },
     { document, logger, observer: metrics.http, validateResponses },
   );
-  const events = await openAuthEvents(dependencies, database, standbys);
+  const events = await openAuthEvents(dependencies, database, confirmed);
   const { broker } = events;
 
   const workers: Loop[] = [];
@@ -210,6 +213,16 @@ function createReadStandbys({ standbys }: OpenDatabase, logger: Logger) {
       },
     })
   );
+}
+
+/** How an ending waits for the standbys that this process or others read from. The embedded database has none. */
+function knownToStandbys(
+  { reads }: OpenDatabase,
+  standbys: ReturnType<typeof createReadStandbys>,
+  isEmbedded: boolean,
+): () => Promise<void> {
+  if (isEmbedded) return () => Promise.resolve();
+  return standbys ? () => standbys.applied() : createOtherLeases({ db: reads, table: readLeases });
 }
 
 function openAuthCache(settings: CacheSettings, logger: Logger, metrics: Metrics) {
@@ -293,13 +306,13 @@ function createTokens({ settings, metrics, logger }: Dependencies, parts: Omit<P
 
 function openAuthEvents(
   { settings, logger, eventLog, metrics, subscribers = [] }: Dependencies,
-  database: OpenDatabase,
-  standbys: ReturnType<typeof createReadStandbys>,
+  { db }: OpenDatabase,
+  { untilStandbysKnow }: Confirmed,
 ) {
   return openServiceEvents({
     name: "auth",
     source: settings.issuer,
-    db: database.db,
+    db,
     subscribers,
     logger,
     tables: { outbox, leases: relayLeases, kept: keptEvents, streams: brokerStreams },
@@ -308,11 +321,9 @@ function openAuthEvents(
     kinds: Object.values(AuthEvents),
     log: eventLog && logEvents(eventLog, loggedAsWarnings),
     // A subscriber that learns of an ending, and introspects the token, does not find it active on a standby.
-    mayDeliver:
-      standbys &&
-      (async (events) => {
-        if (events.some(({ type }) => endings.has(type))) await standbys.applied();
-      }),
+    mayDeliver: async (events) => {
+      if (events.some(({ type }) => endings.has(type))) await untilStandbysKnow();
+    },
     observe: (backlog) => metrics.outbox("auth", backlog),
     isOnlyProcess: settings.database.kind === "embedded",
   });

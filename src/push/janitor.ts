@@ -75,6 +75,8 @@ interface Removed {
   readonly rows: Partial<Record<JanitorKind, number>>;
   /** Whether more rows may be left. */
   readonly isFull: boolean;
+  /** Called once the transaction has committed. */
+  readonly committed?: () => void;
 }
 
 /** Removes a batch in a transaction; undefined if rows of a step before it must go first. */
@@ -94,6 +96,7 @@ const inTransactions = (
         return locked?.isAcquired ? removeBatch(tx) : undefined;
       });
       if (!removed) return false;
+      removed.committed?.();
       for (const kind of kinds) cleaned(kind, removed.rows[kind] ?? 0);
       if (!removed.isFull) return true;
     }
@@ -123,8 +126,8 @@ function stepsOf(
       return removeDevices(tx, expired, "EXPIRED");
     }),
     inTransactions(db, ["history_users"], async (tx) => {
-      const { users, isFull } = await entries.forgetUsers(tx);
-      return { rows: { history_users: users }, isFull };
+      const { users, isFull, committed } = await entries.forgetUsers(tx);
+      return { rows: { history_users: users }, isFull, committed };
     }),
     inTransactions(db, ["history_blocks"], async (tx) => {
       const removed = await entries.removeBlocks(tx);

@@ -1,4 +1,7 @@
 /** Introspection from a standby: as strict as from the primary, in whatever state the standby is. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import postgres from "postgres";
 import { beforeAll, describe, expect, test } from "vitest";
 import { authMigrations } from "../../src/auth/service.ts";
@@ -47,7 +50,11 @@ describe.runIf(binaries)("a primary with a synchronous standby: PostgreSQL", () 
       expect(await primary`select 1 from pg_stat_replication where state = 'streaming'`).toHaveLength(1),
     );
     await waitForStandby(true);
-    env = databaseEnvironment(database);
+    const dataDir = mkdtempSync(join(tmpdir(), "gatepost-test-"));
+    cleanup.defer(() => rmSync(dataDir, { recursive: true, force: true }));
+    // Keys and issuer are those of every server here.
+    const ofDeployment = { DATA_DIR: dataDir, OAUTH_SERVER_ISSUER: "http://127.0.0.1/api/auth" };
+    env = { ...databaseEnvironment(database), ...ofDeployment };
     primaryHost = new URL(first.url).host;
     server = await startAuthServer("PostgreSQL", {
       env: { ...env, DB_READ_HOSTS: new URL(second.url).host },
@@ -142,6 +149,35 @@ describe.runIf(binaries)("a primary with a synchronous standby: PostgreSQL", () 
     expect(await isActive(await newToken())).toBe(true);
     await standby`select pg_wal_replay_resume()`;
     await isRead();
+  }, 60_000);
+
+  test("a process that reads from no standby answers once those that do cannot say active", async () => {
+    const other = await startAuthServer("PostgreSQL", { env });
+    try {
+      await isRead();
+      const tokens = await Promise.all(Array.from({ length: 5 }, newToken));
+      await waitForStandby(false);
+      // The standby has the tokens when it stops to apply.
+      await waitFor(async () => {
+        const [row] = await standby`select count(*)::int as n from auth.authorizations`;
+        const [own] = await primary`select count(*)::int as n from auth.authorizations`;
+        expect(row?.["n"]).toBe(own?.["n"]);
+      });
+      await standby`select pg_wal_replay_pause()`;
+      for (const token of tokens) {
+        const { status } = await fetch(`${other.base}/oauth2/v1/revoke`, {
+          method: "POST",
+          headers: { authorization: mobileApp },
+          body: new URLSearchParams({ token }),
+        });
+        expect(status).toBe(200);
+        expect(await isActive(token)).toBe(false);
+      }
+      await standby`select pg_wal_replay_resume()`;
+      await isRead();
+    } finally {
+      await other.stop();
+    }
   }, 60_000);
 
   test("who learns of an ending by its event is told of it by the standby", async () => {

@@ -36,7 +36,8 @@ export async function synchroniseClients(dependencies: Dependencies, list: Clien
   // Before the transaction, for whose lock others wait. A list that is the stored one keeps its hash.
   const [known] = await db.select().from(clientLists).where(eq(clientLists.onlyRow, onlyRow));
   const contentHash = await currentHash(known ? [known.contentHash] : [], content);
-  await db.transaction(async (tx) => {
+  const warnings = await db.transaction(async (tx) => {
+    const warned: string[] = [];
     // Made first, so that processes that start together wait for one another.
     await tx.insert(clientLists).values({ onlyRow, revision: null, contentHash }).onConflictDoNothing();
     const [stored] = await tx
@@ -50,16 +51,19 @@ export async function synchroniseClients(dependencies: Dependencies, list: Clien
     const isSame = isNew
       ? await verifySecret(stored.contentHash, content)
       : stored.contentHash === contentHash;
-    if (!isToBeTaken(list.revision, { revision: stored.revision, isSame }, warn)) return;
+    if (!isToBeTaken(list.revision, { revision: stored.revision, isSame }, (message) => warned.push(message)))
+      return warned;
     for (const row of rows) await saveClient(tx, row);
     await disableAllBut(
       tx,
       rows.map(({ clientId }) => clientId),
     );
     const revision = list.revision ?? null;
-    if (isSame && revision === stored.revision) return;
+    if (isSame && revision === stored.revision) return warned;
     await tx.update(clientLists).set({ revision, contentHash }).where(eq(clientLists.onlyRow, onlyRow));
+    return warned;
   });
+  for (const warning of warnings) warn(warning);
 }
 
 /**

@@ -1,12 +1,11 @@
 /** What a caller learns of tokens and identities, so that neither a failover nor a standby takes it back. */
 import { confirmFound } from "../../platform/database/confirm.ts";
 import type { Confirm } from "../../platform/database/database.ts";
-import type { Standbys } from "../../platform/database/standbys/standbys.ts";
 
 export interface Confirmed {
   /**
-   * Resolves once every standby that is read from has replayed all that is committed, or is no longer relied on; at
-   * once if none is read from. It is called before a response that says, or lets the caller infer, that something has
+   * Resolves once every standby that any process reads from has replayed all that is committed, or is no longer relied
+   * on; at once if none is read from. It is called before a response that says, or lets the caller infer, that something has
    * ended, whether this request has ended it or another one.
    */
   untilStandbysKnow(): Promise<void>;
@@ -18,10 +17,12 @@ export interface Confirmed {
   confirmFound<T>(act: () => Promise<T>, isFound: (outcome: PromiseSettledResult<T>) => boolean): Promise<T>;
 }
 
-/** @param standbys the standbys that introspection reads from */
-export function createConfirmed(confirm: Confirm, standbys?: Standbys): Confirmed {
+export function createConfirmed(
+  confirm: Confirm,
+  untilStandbysKnow: Confirmed["untilStandbysKnow"],
+): Confirmed {
   return {
-    untilStandbysKnow: async () => standbys?.applied(),
+    untilStandbysKnow,
     confirmFound: (act, isFound) => confirmFound(confirm, act, isFound),
   };
 }

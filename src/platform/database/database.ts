@@ -36,13 +36,18 @@ export interface StandbyConnections {
   readonly leases: Executor;
 }
 
+export interface OpenOptions {
+  /**
+   * Whether a transaction that would have to wait for a lock is rolled back and run again, as one of a few. Others then
+   * find a connection, however many wait. It suits short transactions that lock first, and whose work changes nothing but
+   * the database. Unless set, a transaction waits where it is, and keeps its work.
+   */
+  readonly rerunsWaiting?: boolean;
+}
+
 /** An open database. */
 export interface OpenDatabase {
-  /**
-   * Runs everything. Each statement or transaction has a connection to itself, for which it may have to wait. A
-   * transaction that has to wait for a lock is rolled back and its work is run once more, so the work changes nothing
-   * but the database.
-   */
+  /** Runs everything. Each statement or transaction has a connection to itself, for which it may have to wait. */
   readonly db: Database;
   /**
    * Runs look-ups: short statements that only read, and that many requests wait for. They have connections of their

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { DatabaseObserver } from "../base/observers.ts";
-import type { OpenDatabase } from "./database.ts";
+import type { OpenDatabase, OpenOptions } from "./database.ts";
 import type { Migrations } from "./migrations/migrations.ts";
 import type { DatabaseSettings } from "./settings.ts";
 
@@ -18,11 +18,12 @@ export async function openDatabase(
   migrations: Migrations,
   observer: DatabaseObserver = nobody,
   logger?: Logger,
+  options: OpenOptions = {},
 ): Promise<OpenDatabase> {
   if (settings.kind === "embedded") {
     const { openEmbedded } = await import("./pglite.ts");
     return openEmbedded(settings.dataDir, migrations);
   }
   const { openPostgresql } = await import("./postgresql.ts");
-  return openPostgresql(settings, migrations, observer, logger);
+  return openPostgresql(settings, migrations, observer, logger, options);
 }

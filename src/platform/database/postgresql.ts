@@ -28,7 +28,7 @@ import {
   runTransaction,
   type TransactionLimits,
 } from "./connections/transaction.ts";
-import { isReachable, type OpenDatabase, type Reads } from "./database.ts";
+import { isReachable, type OpenDatabase, type OpenOptions, type Reads } from "./database.ts";
 import { openHosts } from "./failover/open-hosts.ts";
 import { migrateAsOwner } from "./migrations/migrate-postgresql.ts";
 import { isMigrated, type Migrations } from "./migrations/migrations.ts";
@@ -91,26 +91,16 @@ export function openPostgresql(
   migrations: Migrations,
   observer: DatabaseObserver,
   logger?: Logger,
+  options: OpenOptions = {},
 ): OpenDatabase {
   const { reads, writes, leases, standbys, size } = openLanes(settings, observer, logger);
 
-  /** A transaction that waits for locks. */
-  const waitingTransaction = <T>(work: (query: Query) => Promise<T>) =>
+  const waitingTransaction: Transaction = (work) =>
     writes.use((connection) => runTransaction(connection, work), true);
 
-  // Transactions that are known to wait leave connections to the others.
-  const knownToWait = new WorkQueue(Math.max(1, Math.floor(size.transactions / 2)));
-  async function transaction<T>(work: (query: Query) => Promise<T>): Promise<T> {
-    const until = performance.now() + writeTimeouts.wait;
-    try {
-      return await writes.use((connection) => runTransaction(connection, work, hastyLimits), true);
-    } catch (error) {
-      // 55P03: it would have had to wait for a lock, and was rolled back.
-      if (sqlState(error) !== "55P03") throw error;
-      const timeout = { maxWaitMs: until - performance.now(), refuse: noConnection };
-      return knownToWait.run(() => waitingTransaction(work), timeout);
-    }
-  }
+  const transaction = options.rerunsWaiting
+    ? rerunningTransactions(writes, size.transactions, waitingTransaction)
+    : waitingTransaction;
 
   // Statements with the same text mostly wait for the same lock. One of them does, and other transactions go on.
   const reruns = new Turns(writeTimeouts.wait, noConnection);
@@ -148,6 +138,31 @@ export function openPostgresql(
       const lanes = [reads, writes, leases, ...standbys.map(({ lane }) => lane)];
       await Promise.all(lanes.map((lane) => lane?.close()));
     },
+  };
+}
+
+type Transaction = <T>(work: (query: Query) => Promise<T>) => Promise<T>;
+
+/**
+ * Transactions of which one that would have to wait for a lock is rolled back, and run again as one of half of them: so
+ * those that are known to wait leave connections to the others.
+ */
+function rerunningTransactions(writes: Lane, transactions: number, waiting: Transaction): Transaction {
+  const knownToWait = new WorkQueue(Math.max(1, Math.floor(transactions / 2)));
+  return async (work) => {
+    const began = performance.now();
+    let waitedMs = 0;
+    try {
+      return await writes.use((connection) => {
+        waitedMs = performance.now() - began;
+        return runTransaction(connection, work, hastyLimits);
+      }, true);
+    } catch (error) {
+      // 55P03: it would have had to wait for a lock, and was rolled back.
+      if (sqlState(error) !== "55P03") throw error;
+      const timeout = { maxWaitMs: Math.max(0, writeTimeouts.wait - waitedMs), refuse: noConnection };
+      return knownToWait.run(() => waiting(work), timeout);
+    }
   };
 }
 

@@ -45,8 +45,8 @@ export const databaseTable = {
   DB_READ_HOSTS: {
     description:
       "Standbys that look-ups may be read from, as strictly as from DB_HOST, with their ports unless those are DB_PORT; with " +
-      "`none` a process reads from none, but waits for those that others read from. All processes have the setting " +
-      "or none has: docs/operate/standbys.md.",
+      "`none` a process reads from none, but asks those that others read from whether they know of an ending: " +
+      "docs/operate/standbys.md.",
     kind: listOf(hostAndPort, "a comma-separated list of hosts, with or without a port, or none"),
     example: "standby-1.internal,standby-2.internal:5433",
   },

@@ -3,19 +3,20 @@
  * PostgreSQL keeps the rows of delivered events, also in the index, and a look that begins at the lowest position goes
  * past all of them. So a process remembers a position below which no event waits, nor can one come to wait:
  *
- * Positions are given by a sequence before their transaction commits, so one that is low may become visible late. A
- * position that the sequence has passed becomes the start only once every transaction that was running then has ended,
- * as the snapshots of PostgreSQL say, however long that takes. No transaction is bounded in time as a whole.
+ * A sequence gives positions before their transactions commit, so a low one may become visible late. A position that
+ * the sequence has passed becomes the start only once every transaction that was running then has ended, as the
+ * snapshots of PostgreSQL show, however long that takes. No transaction is bounded in time as a whole.
  *
- * Events that the broker has lost go back to their old positions: then the start is forgotten, by each process when it
- * finds another stream. It is also forgotten after an error of the database, and where the sequence is behind it, as
- * after a failover that has lost commits. And now and then a look begins at the lowest position all the same.
+ * Events that the broker has lost go back to their old positions: then each process forgets the start when it finds
+ * another stream. It also forgets the start when the server is another one than before, or was started anew, as commits
+ * may have been lost with the old one. And now and then a look begins at the lowest position all the same.
  */
 import { sql } from "drizzle-orm";
 import { getTableConfig } from "drizzle-orm/pg-core";
 import type { Executor } from "../database/database.ts";
 import { names } from "../database/sql/names.ts";
 import { boolean, nullable, number } from "../database/sql/readers.ts";
+import { serverIdentity } from "../database/sql/server-identity.ts";
 import { computed, rows, selection } from "../database/sql/statements.ts";
 import { type DeliverableTypes, isKnown } from "./outbox.ts";
 import type { OutboxTable } from "./outbox-table.ts";
@@ -32,10 +33,10 @@ const fullLookMs = 300_000;
 interface Candidate {
   /** The last position that the sequence had given. */
   readonly assigned: number;
-  /** When it was read, by performance.now(). */
+  /** When its statement had ended, by performance.now(). */
   readonly readAt: number;
-  /** No transaction that may have a lower position has this number or a higher one; undefined until they are noted. */
-  nextTransaction: number | undefined;
+  /** Every transaction that may have a lower position has a lower number than this one; undefined until it is noted. */
+  notedTransaction: number | undefined;
 }
 
 /** What a look at an outbox has found. */
@@ -48,6 +49,7 @@ interface Found {
 export class OutboxStart {
   #position = 0;
   #candidate: Candidate | undefined;
+  #server: string | undefined;
   #fullLookAt = performance.now() + fullLookMs;
 
   /** No event waits below it. */
@@ -67,26 +69,31 @@ export class OutboxStart {
     // One that fails is not repeated at once: it may take too long each time, and the start holds without it.
     if (isFull) this.#fullLookAt = performance.now() + fullLookMs;
     const before = this.#position;
-    const state = stateOf(outbox, subscribers, isFull ? 0 : before);
-    const [found] = await rows(db, state, sql`select ${state}`).catch((error: unknown) => {
-      if (!isFull) this.forget();
-      throw error;
-    });
+    const state = stateOf(outbox, subscribers, { from: isFull ? 0 : before, isNoting: this.#hasSettled() });
+    const [found] = await rows(db, state, sql`select ${state}`);
     if (!found) throw new Error("a look at an outbox returned nothing");
     // Unless it was forgotten meanwhile.
     if (this.#position === before) this.#move(found);
     return { isAny: found.oldest !== null, isAnyKnown: found.isAnyKnown };
   }
 
-  #move({ oldest, assigned, oldestTransaction, nextTransaction }: State): void {
-    if (assigned + 1 < this.#position) this.forget();
-    if (oldest !== null && oldest < this.#position) this.#position = oldest;
-    const now = performance.now();
-    this.#candidate ??= { assigned, readAt: now, nextTransaction: undefined };
+  /** Whether every transaction that may have a lower position than the candidate has a number by now. */
+  #hasSettled(): boolean {
     const candidate = this.#candidate;
-    if (candidate.nextTransaction === undefined) {
-      if (now - candidate.readAt >= settlingMs) candidate.nextTransaction = nextTransaction;
-    } else if (oldestTransaction >= candidate.nextTransaction) {
+    if (!candidate || candidate.notedTransaction !== undefined) return false;
+    return performance.now() - candidate.readAt >= settlingMs;
+  }
+
+  #move({ server, oldest, assigned, oldestTransaction, ownTransaction }: State): void {
+    if (server !== this.#server || assigned + 1 < this.#position) this.forget();
+    this.#server = server;
+    if (oldest !== null && oldest < this.#position) this.#position = oldest;
+    const candidate = this.#candidate;
+    if (!candidate) {
+      this.#candidate = { assigned, readAt: performance.now(), notedTransaction: undefined };
+    } else if (candidate.notedTransaction === undefined) {
+      candidate.notedTransaction = ownTransaction ?? undefined;
+    } else if (oldestTransaction >= candidate.notedTransaction) {
       this.#position = Math.max(this.#position, Math.min(oldest ?? Infinity, candidate.assigned + 1));
       this.#candidate = undefined;
     }
@@ -95,21 +102,30 @@ export class OutboxStart {
 
 /** What one look reads, in one snapshot. */
 interface State {
+  readonly server: string;
   /** The lowest position of an event that waits; null if none does. */
   readonly oldest: number | null;
   /** The last position that the sequence has given. */
   readonly assigned: number;
   /** All transactions with a lower number have ended, and what they wrote is visible. */
   readonly oldestTransaction: number;
-  /** The number of the next transaction. */
-  readonly nextTransaction: number;
+  /** The number that this look was given, higher than that of every transaction that had one; null if it took none. */
+  readonly ownTransaction: number | null;
 }
 
-function stateOf(outbox: OutboxTable, subscribers: readonly DeliverableTypes[], from: number) {
+interface Look {
+  /** The lowest position that is looked at. */
+  readonly from: number;
+  /** Whether the look takes a transaction number, which a transaction that only reads does not have by itself. */
+  readonly isNoting: boolean;
+}
+
+function stateOf(outbox: OutboxTable, subscribers: readonly DeliverableTypes[], { from, isNoting }: Look) {
   const { position } = names(outbox);
   const { schema, name } = getTableConfig(outbox);
   const waiting = sql`from ${outbox} where ${position} >= ${from}::bigint`;
   return selection({
+    server: serverIdentity,
     oldest: computed(
       nullable(number),
       sql`(select ${position}::float8 as lowest ${waiting} order by ${position} limit 1)`,
@@ -127,6 +143,9 @@ function stateOf(outbox: OutboxTable, subscribers: readonly DeliverableTypes[], 
       ), 0)::float8`,
     ),
     oldestTransaction: computed(number, sql`pg_snapshot_xmin(pg_current_snapshot())::text::float8`),
-    nextTransaction: computed(number, sql`pg_snapshot_xmax(pg_current_snapshot())::text::float8`),
+    ownTransaction: computed(
+      nullable(number),
+      isNoting ? sql`pg_current_xact_id()::text::float8` : sql`null::float8`,
+    ),
   });
 }

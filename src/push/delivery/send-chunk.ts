@@ -187,8 +187,8 @@ class ChunkSending {
     const { provider, logger, metrics } = this.#deps;
     metrics.senderExceptions.inc({ provider: provider.name });
     // The message of the error may quote the token, so the log gets its class alone.
-    const name = err instanceof Error ? err.name : "unknown";
-    logger.error({ provider: provider.name, err: name }, "A sender has a defect: it threw an exception");
+    const type = err instanceof Error ? err.name : "unknown";
+    logger.error({ provider: provider.name, err: { type } }, "A sender has a defect: it threw an exception");
   }
 
   #stopIfPaused(): void {

@@ -37,8 +37,11 @@ const looked = selection({
 
 /** Removes the users who have no entry left, and then the old entries. */
 interface EntryRemoval {
-  /** Removes users of the next few blocks. Most blocks are only read: planning waits only if a user is removed. */
-  forgetUsers(tx: Database): Promise<{ readonly users: number; readonly isFull: boolean }>;
+  /**
+   * Removes users of the next few blocks. Most blocks are only read: planning waits only if a user is removed.
+   * @returns `committed` is to be called once the transaction has ended: the next call goes on from there
+   */
+  forgetUsers(tx: Database): Promise<{ readonly users: number; readonly isFull: boolean; committed(): void }>;
   /**
    * Removes a batch of the oldest entries. Locked rows are skipped.
    * @returns undefined while users are to be removed
@@ -84,8 +87,11 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
 
   return {
     async forgetUsers(tx) {
-      if (last === -1 && !(await hasOld(tx))) last = null;
-      if (last === null) return { users: 0, isFull: false };
+      const goOnFrom = (block: number | null) => () => {
+        last = block;
+      };
+      if (last === null || (last === -1 && !(await hasOld(tx))))
+        return { users: 0, isFull: false, committed: goOnFrom(null) };
       const [found] = await rows(
         tx,
         looked,
@@ -111,8 +117,8 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
       if (!found) throw new Error("looking for ended histories returned no row");
       const ending = found.ending.toSorted((a, b) => a - b).slice(0, forgetBatch);
       const users = ending.length === 0 ? 0 : await forgetAmong(tx, ending);
-      last = found.ending.length > ending.length ? (ending.at(-1) ?? null) : found.through;
-      return { users, isFull: last !== null };
+      const next = found.ending.length > ending.length ? (ending.at(-1) ?? null) : found.through;
+      return { users, isFull: next !== null, committed: goOnFrom(next) };
     },
 
     async removeBlocks(tx) {

@@ -1,6 +1,6 @@
 /**
  * The jobs of chunks and their priorities. The chunk's row is authoritative: with its notification's state it decides
- * whether it is to be sent, it names the job that may take it, and its attempt says which worker may write it. The job
+ * whether it is to be sent, it names the job that may take it, and its fence says which worker may write it. The job
  * only brings a worker to the row at a certain time, and another worker if the first one dies. A job that the chunk
  * does not name, as it comes twice or late, finds that there is nothing to do.
  */

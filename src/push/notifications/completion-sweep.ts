@@ -39,7 +39,7 @@ async function unfinished(db: Database, condition: SQL): Promise<string[]> {
 /**
  * Drops the open chunks of notifications that expired long ago. Such a chunk has no worker: its provider is no longer
  * in use, its job is lost, or its notification was paused and never resumed. Should a worker have it after all, that
- * worker can no longer write it, because the chunk's attempt is raised.
+ * worker can no longer write it, because the chunk's fence is raised.
  */
 async function dropAbandoned(db: Database): Promise<void> {
   const abandoned = sql`${n.expiresAt} < now() - ${abandonedAfter}

@@ -43,7 +43,7 @@ function fateOf(state: NotificationState): Fate {
 }
 
 /**
- * Ends the chunk, if it still names the job that failed: a chunk that has ended names none. Raising the attempt keeps a
+ * Ends the chunk, if it still names the job that failed: a chunk that has ended names none. Raising the fence keeps a
  * worker that may have the chunk from writing it.
  * @returns its fate; undefined if nothing was done
  */

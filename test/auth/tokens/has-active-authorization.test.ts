@@ -49,13 +49,13 @@ describe.each(backends)("whether there is a live authorization, on %s", (backend
   test("it is said of each pair of identity and client, of many at once in one statement", async () => {
     const execute = vi.spyOn(db, "execute");
     onTestFinished(() => execute.mockRestore());
-    const hasLive = createHasActiveAuthorization(db);
+    const isActive = createHasActiveAuthorization(db);
     const users = Array.from({ length: 100 }, (_, n) => `user-${n + 1}`);
     const pairs = [...users, "heavy", "late", "nobody"].flatMap((id) => [
       [id, "limited"] as const,
       [id, "busy"] as const,
     ]);
-    const found = await Promise.all(pairs.map(([id, client]) => hasLive(id, client)));
+    const found = await Promise.all(pairs.map(([id, client]) => isActive(id, client)));
     const live = pairs.filter((_, index) => found[index]).map((pair) => pair.join(" at "));
     expect(live).toEqual([...users.map((id) => `${id} at limited`), "heavy at busy"]);
     expect(execute).toHaveBeenCalledOnce();
@@ -76,10 +76,10 @@ describe.each(backends)("whether there is a live authorization, on %s", (backend
         },
       },
     });
-    const hasLive = createHasActiveAuthorization(slow);
+    const isActive = createHasActiveAuthorization(slow);
     const asked: Promise<boolean>[] = [];
     for (let n = 1; n <= 10; n += 1) {
-      asked.push(hasLive(`user-${n}`, "limited"));
+      asked.push(isActive(`user-${n}`, "limited"));
       // Longer than look-ups wait for a statement that is under way, where there may be several.
       await setTimeout(5);
     }
@@ -90,10 +90,10 @@ describe.each(backends)("whether there is a live authorization, on %s", (backend
   test("no authorization of another client is read for it", async () => {
     await db.transaction(async (tx) => {
       const before = await readRows(tx);
-      const hasLive = createHasActiveAuthorization(tx);
-      expect(await hasLive("heavy", "limited")).toBe(false);
+      const isActive = createHasActiveAuthorization(tx);
+      expect(await isActive("heavy", "limited")).toBe(false);
       expect((await readRows(tx)) - before).toBe(0);
-      expect(await hasLive("heavy", "busy")).toBe(true);
+      expect(await isActive("heavy", "busy")).toBe(true);
       expect((await readRows(tx)) - before).toBeGreaterThan(0);
     });
   });

@@ -5,8 +5,10 @@
 import { pause } from "../../base/loop.ts";
 import type { Evidence } from "./leases.ts";
 
-/** Milliseconds after which a host is looked at again while a beat is waited for. */
+/** Milliseconds after which a host is looked at again while it lacks a beat that is waited for. */
 const lookAgainMs = 10;
+/** Milliseconds if it has all of them: another server behind it may lack one. */
+const otherServerMs = 200;
 
 interface AwaitedBeat {
   readonly number: number;
@@ -50,9 +52,14 @@ export class AwaitedBeats<Host> {
       const begun = this.#begun.signal;
       const evidence = await this.#look(host).catch(() => undefined);
       if (evidence) this.#note(evidence);
-      if (this.#awaited.size > 0) await pause(lookAgainMs, begun);
+      if (this.#awaited.size > 0) await pause(this.#isLacking(evidence) ? lookAgainMs : otherServerMs, begun);
     }
     this.#followed.delete(host);
+  }
+
+  #isLacking(evidence: Evidence | undefined): boolean {
+    const shown = evidence?.beat ?? 0;
+    return [...this.#awaited].some(({ number }) => number > shown);
   }
 
   #note({ server, beat }: Evidence): void {

@@ -9,6 +9,7 @@ import { arrayLiteral, type Reads, type StandbyConnections, type StandbyHost } f
 import { batched } from "../sql/batched-lookup.ts";
 import { names } from "../sql/names.ts";
 import { boolean, listOf, nullable, number, text } from "../sql/readers.ts";
+import { serverIdentity } from "../sql/server-identity.ts";
 import { computed, type Field, prepared, rows, selection } from "../sql/statements.ts";
 import { AwaitedBeats } from "./awaited-beats.ts";
 import type { LeaseTable } from "./lease-table.ts";
@@ -55,18 +56,12 @@ interface Dependencies extends StandbyConnections {
   readonly report: (address: string, isRead: boolean, why?: WhyNotRead) => void;
 }
 
-/** Identifies the server at the other end, and its start. Servers behind one balancer differ in it. */
-const server = computed(
-  text,
-  sql`format('%s:%s %s', host(inet_server_addr()), inet_server_port(), extract(epoch from pg_postmaster_start_time()))`,
-);
-
 export function createStandbys({ leases: primary, hosts, table, report }: Dependencies): Standbys {
   const leases = new Leases();
   const processId = randomUUID();
   const held = names(table, "held");
   const fields: EvidenceFields = {
-    server,
+    server: serverIdentity,
     // A standby that starts itself anew after a crash may show an older state than before, and is the same server.
     isStandby: computed(boolean, sql`pg_is_in_recovery() and current_setting('restart_after_crash') = 'off'`),
     beat: computed(
