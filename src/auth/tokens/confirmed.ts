@@ -5,8 +5,8 @@ import type { Confirm } from "../../platform/database/database.ts";
 export interface Confirmed {
   /**
    * Resolves once every standby that any process reads from has replayed all that is committed, or is no longer relied
-   * on; at once if none is read from. It is called before a response that says, or lets the caller infer, that something has
-   * ended, whether this request has ended it or another one.
+   * on; at once if none is read from. It is called before a response that says, or lets the caller infer, that
+   * something has ended, whether this request has ended it or another one.
    */
   untilStandbysKnow(): Promise<void>;
   /**

@@ -39,8 +39,8 @@ export interface StandbyConnections {
 export interface OpenOptions {
   /**
    * Whether a transaction that would have to wait for a lock is rolled back and run again, as one of a few. Others then
-   * find a connection, however many wait. It suits short transactions that lock first, and whose work changes nothing but
-   * the database. Unless set, a transaction waits where it is, and keeps its work.
+   * find a connection, however many wait. It suits short transactions that lock first, and whose work changes nothing
+   * but the database. Unless set, a transaction waits where it is, and keeps its work.
    */
   readonly rerunsWaiting?: boolean;
 }

@@ -16,7 +16,7 @@ import { getTableConfig } from "drizzle-orm/pg-core";
 import type { Executor } from "../database/database.ts";
 import { names } from "../database/sql/names.ts";
 import { boolean, nullable, number } from "../database/sql/readers.ts";
-import { serverIdentity } from "../database/sql/server-identity.ts";
+import { serverStart } from "../database/sql/server-start.ts";
 import { computed, rows, selection } from "../database/sql/statements.ts";
 import { type DeliverableTypes, isKnown } from "./outbox.ts";
 import type { OutboxTable } from "./outbox-table.ts";
@@ -125,7 +125,7 @@ function stateOf(outbox: OutboxTable, subscribers: readonly DeliverableTypes[], 
   const { schema, name } = getTableConfig(outbox);
   const waiting = sql`from ${outbox} where ${position} >= ${from}::bigint`;
   return selection({
-    server: serverIdentity,
+    server: serverStart,
     oldest: computed(
       nullable(number),
       sql`(select ${position}::float8 as lowest ${waiting} order by ${position} limit 1)`,

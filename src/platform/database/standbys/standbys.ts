@@ -9,7 +9,7 @@ import { arrayLiteral, type Reads, type StandbyConnections, type StandbyHost } f
 import { batched } from "../sql/batched-lookup.ts";
 import { names } from "../sql/names.ts";
 import { boolean, listOf, nullable, number, text } from "../sql/readers.ts";
-import { serverIdentity } from "../sql/server-identity.ts";
+import { serverStart } from "../sql/server-start.ts";
 import { computed, type Field, prepared, rows, selection } from "../sql/statements.ts";
 import { AwaitedBeats } from "./awaited-beats.ts";
 import type { LeaseTable } from "./lease-table.ts";
@@ -61,7 +61,7 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
   const processId = randomUUID();
   const held = names(table, "held");
   const fields: EvidenceFields = {
-    server: serverIdentity,
+    server: serverStart,
     // A standby that starts itself anew after a crash may show an older state than before, and is the same server.
     isStandby: computed(boolean, sql`pg_is_in_recovery() and current_setting('restart_after_crash') = 'off'`),
     beat: computed(
