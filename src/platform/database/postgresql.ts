@@ -251,7 +251,8 @@ function openLanes(settings: PostgresSettings, observer: DatabaseObserver, logge
       sharing: readsSharing,
       maxTransactions: 0,
       waitMs: standbyTimeouts.wait,
-      connector: connectorTo(oneHost(address)),
+      // A standby that is away is reported where it is no longer read from. It is no want of connections.
+      connector: new Connector(oneHost(address), () => undefined),
       observer,
     });
   }
