@@ -114,7 +114,6 @@ export async function startCluster(directory: string, version: string): Promise<
   const common: Environment = {
     ...ofDatabase,
     ...redis.env,
-    DB_READ_HOSTS: new URL(standby.url).host,
     BROKER_URL: nats.map(({ url }) => url).join(","),
     BROKER_REPLICAS: String(nats.length),
     DATA_DIR: dataDir,
@@ -122,7 +121,7 @@ export async function startCluster(directory: string, version: string): Promise<
     SHUTDOWN_DELAY_SECONDS: "2",
   };
   const issuer = `${balancer.origin}/api/auth`;
-  const ofAuth: Environment = { OAUTH_SERVER_ISSUER: issuer };
+  const ofAuth: Environment = { OAUTH_SERVER_ISSUER: issuer, DB_READ_HOSTS: new URL(standby.url).host };
   // The first process of auth has the built-in verifier of one-time codes, which the balancer leads to.
   const ofOtherAuth: Environment = { ...ofAuth, OTP_VERIFIER_URL: `${balancer.origin}/otp-verifier` };
   const ofPush: Environment = {
