@@ -20,15 +20,24 @@ export function basic({ id, secret }: { id: string; secret: string }): string {
 }
 
 /** The management port of one of several processes; of the first unless told otherwise. */
-export const managementOf = (place = 0) => `http://127.0.0.1:${ports.management + place * betweenProcesses}`;
+export const managementOf = (place = 0) => `http://127.0.0.1:${portAt(ports.management, place)}`;
 
 /** @param place where there are several processes: 0 for the first, whose ports are {@link ports} */
+export function portAt(first: number, place: number): number {
+  return first + place * betweenProcesses;
+}
+
+/**
+ * @param place as for {@link portAt}
+ * @param program the start of another checkout, as an absolute path; this one's unless given
+ */
 export function startProduct(
   { env }: Preparation,
   place = 0,
   settings: Readonly<Record<string, string>> = {},
+  program = "../../src/start.js",
 ): Promise<BenchServer> {
-  const port = (first: number) => String(first + place * betweenProcesses);
+  const port = (first: number) => String(portAt(first, place));
   const portSettings = {
     SERVICES: "auth",
     SERVER_PORT: port(ports.http),
@@ -36,11 +45,15 @@ export function startProduct(
     MANAGEMENT_PORT: port(ports.management),
   };
   const isReady = async () => (await fetch(`${managementOf(place)}/health/ready`)).ok;
-  return startBenchServer("../../src/start.js", [], { ...env, ...portSettings, ...settings }, isReady);
+  return startBenchServer(program, [], { ...env, ...portSettings, ...settings }, isReady);
 }
 
 /** Asks about every token once, as happens in the first minutes of a process. */
-export async function warmIntrospection({ introspections }: Preparation): Promise<void> {
-  const target = [String(ports.http), introspectPath, basic(introspector), introspections];
+export async function warmIntrospection(
+  { introspections }: Preparation,
+  place = 0,
+  caller = introspector,
+): Promise<void> {
+  const target = [String(portAt(ports.http, place)), introspectPath, basic(caller), introspections];
   await measure(1, "load-http.ts", [...target, '"active":true', "64", "once"]);
 }
