@@ -166,8 +166,8 @@ export type ClientRegistration = v.InferOutput<ReturnType<typeof registration>>;
  * What a list says, whatever the order of its clients and members: without what is as it would be anyway, so that a
  * later version with further members finds the same in the same list.
  */
-export function contentOf(registrations: readonly ClientRegistration[]): string {
-  const said = registrations.map((one) => {
+export function canonicalList(registrations: readonly ClientRegistration[]): string {
+  const listed = registrations.map((one) => {
     const { clientId, clientSecrets: clientSecret } = one;
     const { clientSecrets: _same, ...standard } = v.parse(registration("development"), {
       clientId,
@@ -176,7 +176,7 @@ export function contentOf(registrations: readonly ClientRegistration[]): string 
     });
     return { ...differing(one, standard), clientId };
   });
-  return JSON.stringify(said.sort((one, other) => (one.clientId < other.clientId ? -1 : 1)));
+  return JSON.stringify(listed.sort((one, other) => (one.clientId < other.clientId ? -1 : 1)));
 }
 
 /** The members that are not the standard's, in alphabetical order. */

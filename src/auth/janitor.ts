@@ -17,16 +17,16 @@ import { attempts, authorizations, keptEvents, redeemedOtpProofs, revokedAccessT
 import { authorizationIdLength } from "./tokens/access-token.ts";
 import { removeExpired } from "./tokens/remove-expired.ts";
 import {
+  removeReplacedTokens,
+  removeRotationBatches,
+  rotationBatchLimit,
+} from "./tokens/remove-replaced-tokens.ts";
+import {
   endDisabledClients,
   removeEndings,
   sweepAuthorizations,
   sweepEndingsAgain,
 } from "./tokens/sweep-authorizations.ts";
-import {
-  removeReplacedTokens,
-  removeRotationBatches,
-  rotationBatchLimit,
-} from "./tokens/sweep-replaced-tokens.ts";
 
 /** Kinds of rows, for the metrics. */
 export const janitorKinds = [

@@ -12,20 +12,35 @@ import {
   index,
   integer,
   interval,
-  jsonb,
   pgSchema,
   primaryKey,
   text,
   uniqueIndex,
   uuid,
 } from "drizzle-orm/pg-core";
-import { bytea, instant } from "../platform/database/sql/columns.ts";
+import { bytea, checkedJson, instant } from "../platform/database/sql/columns.ts";
+import {
+  boolean,
+  integer as integerReader,
+  jsonObject,
+  listOf,
+  objectOf,
+  text as textReader,
+} from "../platform/database/sql/readers.ts";
 import { leaseTable } from "../platform/database/standbys/lease-table.ts";
 import { brokerStreamTable } from "../platform/messaging/kept-events.ts";
 import { keptEventTable, outboxTable } from "../platform/messaging/outbox-table.ts";
 import { relayLeaseTable } from "../platform/messaging/relay-leases.ts";
 
 export const auth = pgSchema("auth");
+
+const clientSettings = objectOf({ audiences: listOf(textReader), mayIntrospect: boolean });
+/** All in seconds. */
+const tokenSettings = objectOf({
+  accessTokenSeconds: integerReader,
+  refreshTokenSeconds: integerReader,
+  refreshGraceSeconds: integerReader,
+});
 
 /** Registered OAuth2 clients, synchronised from OAUTH_SERVER_CLIENTS at start. */
 export const clients = auth.table("clients", {
@@ -36,10 +51,8 @@ export const clients = auth.table("clients", {
   authenticationMethods: text("authentication_methods").array().notNull(),
   grantTypes: text("grant_types").array().notNull(),
   scopes: text("scopes").array().notNull(),
-  clientSettings: jsonb("client_settings").$type<{ audiences: string[]; mayIntrospect: boolean }>().notNull(),
-  tokenSettings: jsonb("token_settings")
-    .$type<{ accessTokenSeconds: number; refreshTokenSeconds: number; refreshGraceSeconds: number }>()
-    .notNull(),
+  clientSettings: checkedJson("client_settings", clientSettings).notNull(),
+  tokenSettings: checkedJson("token_settings", tokenSettings).notNull(),
   /** When the client was first listed. */
   registeredAt: instant("registered_at").notNull(),
   /** Set while the client is not listed; meanwhile its tokens are not active. */
@@ -69,7 +82,7 @@ export const identities = auth.table(
     /** Canonical E.164. */
     phone: text("phone").notNull(),
     email: text("email"),
-    metadata: jsonb("metadata").$type<Record<string, unknown>>(),
+    metadata: checkedJson("metadata", jsonObject),
     /** argon2id, PHC string; null while the identity has no password. */
     passwordHash: text("password_hash"),
     createdAt: instant("created_at").notNull(),

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { clientRegistrations, contentOf } from "../../src/auth/client-settings.ts";
+import { canonicalList, clientRegistrations } from "../../src/auth/client-settings.ts";
 import { parse as parseKind } from "../../src/platform/settings/kinds.ts";
 
 const least = { clientId: "app", clientSecret: "a-long-enough-secret", grantTypes: ["auth"] };
@@ -182,7 +182,7 @@ test("two lists have the same content if they say the same, in whatever order an
   const content = (value: unknown) => {
     const parsed = parse(value);
     if (!("value" in parsed)) throw new Error(parsed.problems.join("; "));
-    return contentOf(parsed.value);
+    return canonicalList(parsed.value);
   };
   const other = { ...least, clientId: "b", clientSecret: "another-long-enough-secret" };
   const explicit = {

@@ -82,19 +82,19 @@ function isStillValid(cached: { readonly secretHash: string }, client: Client): 
 export function createAuthenticator(dependencies: Dependencies): Authenticator {
   const { clients, verified, internalClient, platformSecurityApiKey } = dependencies;
 
-  function internal(readings: readonly Credentials[]): Caller | undefined {
+  function internal(pairs: readonly Credentials[]): Caller | undefined {
     const { clientId, clientSecret } = internalClient;
-    const isRight = readings.some(({ id, secret }) => id === clientId && equal(secret, clientSecret));
+    const isRight = pairs.some(({ id, secret }) => id === clientId && equal(secret, clientSecret));
     return isRight ? { kind: "internal" } : undefined;
   }
 
-  /** The readings whose id is that of an enabled client that lists the method, with each of the client's hashes. */
+  /** The pairs of id and secret whose id is that of an enabled client that lists the method, with each of the client's hashes. */
   async function candidatesOf(
-    readings: readonly Credentials[],
+    pairs: readonly Credentials[],
     method: AuthenticationMethod,
   ): Promise<Candidate[]> {
     const found: Candidate[] = [];
-    for (const { id, secret } of readings) {
+    for (const { id, secret } of pairs) {
       const client = id.includes("\0") ? undefined : await clients.findEnabled(id);
       if (!client?.authenticationMethods.includes(method)) continue;
       found.push(...client.secretHashes.map((secretHash) => ({ client, secretHash, secret })));
@@ -103,10 +103,10 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
   }
 
   async function registered(
-    readings: readonly Credentials[],
+    pairs: readonly Credentials[],
     method: AuthenticationMethod,
   ): Promise<Verified | undefined> {
-    const candidates = await candidatesOf(readings, method);
+    const candidates = await candidatesOf(pairs, method);
     const known = candidates.find(({ secretHash, secret }) => verified.isVerified(secretHash, secret));
     if (known) return known;
     // Where the secret of a hash is known, any other one is wrong, and costs no argon2. The rest are hashes that
@@ -126,9 +126,9 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     const cached = verified.findHeader(authorization);
     const client = cached && (await clients.findEnabled(cached.clientId));
     if (client && isStillValid(cached, client)) return { kind: "client", client };
-    const readings = basicCredentials(authorization);
-    const others = readings.filter(({ id }) => id !== internalClient.clientId);
-    const caller = internal(readings);
+    const pairs = basicCredentials(authorization);
+    const others = pairs.filter(({ id }) => id !== internalClient.clientId);
+    const caller = internal(pairs);
     if (caller) return caller;
     const right = await registered(others, "client_secret_basic");
     if (right) verified.addHeader(authorization, right.client.clientId, right.secretHash);

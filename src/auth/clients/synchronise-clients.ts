@@ -6,7 +6,7 @@ import { eq, inArray } from "drizzle-orm";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { SettingsError } from "../../platform/settings/settings.ts";
-import { contentOf } from "../client-settings.ts";
+import { canonicalList } from "../client-settings.ts";
 import { hashSecret, verifySecret } from "../password-hashing/argon2id.ts";
 import { clientLists, clients } from "../schema.ts";
 import type { ClientRegistration } from "../settings.ts";
@@ -31,7 +31,7 @@ interface ClientList {
 /** @throws SettingsError if the stored list has the same revision and another content */
 export async function synchroniseClients(dependencies: Dependencies, list: ClientList): Promise<void> {
   const { db, warn } = dependencies;
-  const content = contentOf(list.registrations);
+  const content = canonicalList(list.registrations);
   const rows = await listedClients(dependencies, list.registrations);
   // Before the transaction, for whose lock others wait. A list that is the stored one keeps its hash.
   const [known] = await db.select().from(clientLists).where(eq(clientLists.onlyRow, onlyRow));

@@ -3,7 +3,7 @@ import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { type BatchedLookup, batched } from "../../platform/database/sql/batched-lookup.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { integer, listOf } from "../../platform/database/sql/readers.ts";
-import { computed, listed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
+import { arrayItems, computed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { Standbys } from "../../platform/database/standbys/standbys.ts";
 import { authorizations, revokedAccessTokens } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
@@ -56,7 +56,7 @@ const activeStatement = (selected: SQL) =>
     ["jtis"],
     ({ jtis }) => sql`
     select ${selected}
-    from ${listed(jtis)} with ordinality as requested (value, place)
+    from ${arrayItems(jtis)} with ordinality as requested (value, place)
     join ${authorizations} a on ${authorization.id} = left(requested.value, ${authorizationIdLength}::int)::uuid
     where ${hasNotEnded}
       and not exists (select from ${revokedAccessTokens} r where ${revoked.jti} = requested.value)`,

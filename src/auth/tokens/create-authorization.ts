@@ -2,6 +2,7 @@ import { sql } from "drizzle-orm";
 import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { batched } from "../../platform/database/sql/batched-lookup.ts";
+import { hexOfBytea } from "../../platform/database/sql/columns.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { prepared, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { Client } from "../clients/client.ts";
@@ -85,11 +86,11 @@ const insertAuthorizations = prepared(
         ${id} uuid, ${identityId} text, ${phone} text, ${passwordHash} text, ${proofHash} bytea,
         proof_expires timestamptz, ${clientId} text, ${grantType} text, ${scopes} text[],
         refresh_seconds int, access_seconds int, ${familyHash} bytea, ${refreshHash} bytea)
-    ), holding as (
-      select requested.*, registered.${client.generation} as client_turn,
+    ), eligible as (
+      select requested.*, registered.${client.generation} as ${own.clientGeneration},
         coalesce((select max(${ending.generation}) from ${identityEndings} e
-          where ${ending.identityId} = requested.${identityId}), 0) as identity_turn,
-        row_number() over (partition by requested.${proofHash} order by requested.${id}) as turn,
+          where ${ending.identityId} = requested.${identityId}), 0) as ${own.identityGeneration},
+        row_number() over (partition by requested.${proofHash} order by requested.${id}) as place,
         clock_timestamp() as moment
       from requested join ${identities} holder on holder.${identity.id} = requested.${identityId}
         join ${clients} registered on registered.${client.clientId} = requested.${clientId}
@@ -97,12 +98,12 @@ const insertAuthorizations = prepared(
       where (requested.${phone} is null or requested.${phone} = holder.${phone})
         and (requested.${passwordHash} is null or requested.${passwordHash} = holder.${passwordHash})
     ), dated as (
-      select holding.*, moment + refresh_seconds * interval '1 second' as refresh_end,
+      select eligible.*, moment + refresh_seconds * interval '1 second' as refresh_end,
         moment + access_seconds * interval '1 second' as access_end
-      from holding
+      from eligible
     ), redeemed as (
       insert into ${redeemedOtpProofs} (${proofHash}, ${proofExpiresAt})
-      select ${proofHash}, proof_expires from holding where ${proofHash} is not null and turn = 1
+      select ${proofHash}, proof_expires from eligible where ${proofHash} is not null and place = 1
       -- A fixed order prevents deadlocks between two statements.
       order by ${proofHash}
       on conflict do nothing returning ${proofHash}
@@ -110,11 +111,11 @@ const insertAuthorizations = prepared(
       insert into ${authorizations} (${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, ${createdAt},
         ${own.clientGeneration}, ${own.identityGeneration}, ${own.expiresAt}, ${own.accessExpiresAt},
         ${own.expiryDay}, ${familyHash}, ${refreshHash})
-      select ${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, moment, client_turn, identity_turn,
-        refresh_end, access_end, (greatest(refresh_end, access_end) at time zone 'UTC')::date,
+      select ${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, moment, ${own.clientGeneration},
+        ${own.identityGeneration}, refresh_end, access_end, (greatest(refresh_end, access_end) at time zone 'UTC')::date,
         ${familyHash}, ${refreshHash}
       from dated
-      where ${proofHash} is null or (turn = 1 and ${proofHash} in (select ${proofHash} from redeemed))
+      where ${proofHash} is null or (place = 1 and ${proofHash} in (select ${proofHash} from redeemed))
       returning ${id}, ${clientId}, ${identityId}, ${grantType}, ${createdAt}
     ), recorded as (${recordGranted})
     select ${granted} from granted`,
@@ -134,19 +135,14 @@ function requestedRow({ client, grantType, subject, scopes, refreshToken }: NewA
     [authorizations.identityId.name]: identityId,
     [identities.phone.name]: phone,
     [identities.passwordHash.name]: passwordHash,
-    [redeemedOtpProofs.proofHash.name]: otpProof && bytea(otpProof.hash),
+    [redeemedOtpProofs.proofHash.name]: otpProof && hexOfBytea(otpProof.hash),
     proof_expires: otpProof?.expiresAt,
     [authorizations.clientId.name]: client.clientId,
     [authorizations.grantType.name]: grantType,
     [authorizations.scopes.name]: scopes,
     refresh_seconds: client.tokenSettings.refreshTokenSeconds,
     access_seconds: client.tokenSettings.accessTokenSeconds,
-    [authorizations.familyHash.name]: bytea(hashPart(refreshToken.family)),
-    [authorizations.refreshHash.name]: bytea(hashPart(refreshToken.rotating)),
+    [authorizations.familyHash.name]: hexOfBytea(hashPart(refreshToken.family)),
+    [authorizations.refreshHash.name]: hexOfBytea(hashPart(refreshToken.rotating)),
   };
-}
-
-/** Bytes in PostgreSQL's hex format. */
-function bytea(bytes: Buffer): string {
-  return `\\x${bytes.toString("hex")}`;
 }

@@ -4,7 +4,14 @@ import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { batched } from "../../platform/database/sql/batched-lookup.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { boolean, listOf, nullable, oneOf, type ReadBy, text } from "../../platform/database/sql/readers.ts";
-import { computed, listed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
+import {
+  arrayItems,
+  computed,
+  jsonMember,
+  prepared,
+  rows,
+  selection,
+} from "../../platform/database/sql/statements.ts";
 import { runningNow } from "../running-time.ts";
 import { authorizations, clients, replacedTokens, rotationBatches } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
@@ -66,7 +73,7 @@ const presentedHash = sql`decode(substr(requested.value, ${authorizationIdLength
 const isWindowClosed = sql`exists (
   select from ${rotationBatches} b, ${clients} owner
   where ${batch.id} = ${replaced.batchId} and ${client.clientId} = ${authorization.clientId}
-    and ${batch.seenAt} + (${client.tokenSettings} ->> 'refreshGraceSeconds')::int * interval '1 second'
+    and ${batch.seenAt} + ${jsonMember(client.tokenSettings, "refreshGraceSeconds")}::int * interval '1 second'
       <= ${runningNow})`;
 
 /**
@@ -109,7 +116,7 @@ const selectPresented = prepared(
   ({ keys }) => sql`
     select ${allPresented} from (
       -- Each by its key, which the limit makes sure of: a plan for many would read whole tables.
-      select found.* from ${listed(keys)} as requested (value) cross join lateral (
+      select found.* from ${arrayItems(keys)} as requested (value) cross join lateral (
         select ${presented} from ${authorizations} a
         left join ${replacedTokens} t on ${replaced.authorizationId} = ${authorization.id}
         where ${authorization.id} = left(requested.value, ${authorizationIdLength}::int)::uuid

@@ -9,6 +9,7 @@ import { untraced } from "../../platform/base/tracing.ts";
 import { uuidv7 } from "../../platform/crypto/uuid.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { batched } from "../../platform/database/sql/batched-lookup.ts";
+import { hexOfBytea } from "../../platform/database/sql/columns.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { text } from "../../platform/database/sql/readers.ts";
 import { computed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
@@ -190,14 +191,14 @@ function rotateStatement(lockWait: SQL) {
 const rotateBatch = rotateStatement(sql`skip locked`);
 const rotateOne = rotateStatement(sql``);
 
-/** The rotation as JSON, with the column names of the statement; bytes in PostgreSQL's hex format. */
+/** The rotation as JSON, with the column names of the statement. */
 function requestedRow(rotation: Rotation) {
   const { presented, nextHash, sealedPair, lifetimes } = rotation;
   return {
     [authorizations.id.name]: presented.authorizationId,
-    [replacedTokens.replacedHash.name]: `\\x${hashPart(presented.rotating).toString("hex")}`,
+    [replacedTokens.replacedHash.name]: hexOfBytea(hashPart(presented.rotating)),
     [authorizations.refreshHash.name]: `\\x${nextHash}`,
-    [replacedTokens.sealedPair.name]: `\\x${sealedPair.toString("hex")}`,
+    [replacedTokens.sealedPair.name]: hexOfBytea(sealedPair),
     refresh_seconds: lifetimes.refreshTokenSeconds,
     access_seconds: lifetimes.accessTokenSeconds,
   };

@@ -42,6 +42,19 @@ export const jsonObject = checked(
   (value): value is Record<string, unknown> =>
     typeof value === "object" && value !== null && !Array.isArray(value),
 );
+/** The readers of the members of an object of JSON. */
+type MemberReaders = Readonly<Record<string, Reader<unknown>>>;
+/** An object of JSON that has these members; others are left out. */
+export function objectOf<M extends MemberReaders>(members: M): Reader<{ [Name in keyof M]: ReadBy<M[Name]> }>;
+export function objectOf(members: MemberReaders): Reader<Record<string, unknown>> {
+  return {
+    read(value) {
+      const object = jsonObject.read(value);
+      const read = Object.entries(members).map(([name, reader]) => [name, reader.read(object[name])]);
+      return Object.fromEntries(read);
+    },
+  };
+}
 /** One of these texts. */
 export function oneOf<const T extends string>(values: readonly T[]): Reader<T> {
   return checked(`one of ${values.join(", ")}`, (value): value is T => values.some((one) => one === value));

@@ -138,8 +138,13 @@ export function prepared<const Name extends string>(
  * that plan seems as cheap as one for the values at hand. For an array of few items such a plan seems cheaper, so it
  * would be made each time, which takes longer than the look-up itself; from a subquery no plan knows their number.
  */
-export function listed(texts: SQLWrapper): SQL {
+export function arrayItems(texts: SQLWrapper): SQL {
   return sql`unnest((select ${texts}::text[]))`;
+}
+
+/** The text of a member of a JSON object; null where the object has none. */
+export function jsonMember<T extends object>(object: Field<T>, member: keyof T & string): SQL {
+  return sql`(${object.getSQL()} ->> ${sql.raw(`'${member.replaceAll("'", "''")}'`)})`;
 }
 
 /** A moment as a text: RFC 3339, UTC, milliseconds. */

@@ -1,24 +1,15 @@
 /** Statements written by hand: their names follow the schema, and their rows have the types of the schema. */
 import { sql } from "drizzle-orm";
-import {
-  bigint,
-  boolean,
-  integer,
-  jsonb,
-  PgDialect,
-  pgTable,
-  smallint,
-  text,
-  uuid,
-} from "drizzle-orm/pg-core";
+import { bigint, boolean, integer, PgDialect, pgTable, smallint, text, uuid } from "drizzle-orm/pg-core";
 import { beforeAll, describe, expect, test } from "vitest";
 import { authMigrations } from "../../../../src/auth/service.ts";
 import type { OpenDatabase } from "../../../../src/platform/database/database.ts";
-import { bytea, instant } from "../../../../src/platform/database/sql/columns.ts";
+import { bytea, checkedJson, instant } from "../../../../src/platform/database/sql/columns.ts";
 import { names } from "../../../../src/platform/database/sql/names.ts";
 import * as readers from "../../../../src/platform/database/sql/readers.ts";
 import {
   computed,
+  jsonMember,
   prepared,
   rawRows,
   rowCount,
@@ -36,7 +27,7 @@ const samples = pgTable("samples", {
   bytes: bytea("sample_bytes").notNull(),
   tags: text("sample_tags").array().notNull(),
   offsets: smallint("sample_offsets").array(),
-  data: jsonb("sample_data").$type<{ deep: number[] }>().notNull(),
+  data: checkedJson("sample_data", readers.objectOf({ deep: readers.listOf(readers.integer) })).notNull(),
   count: integer("sample_count").notNull(),
   isNew: boolean("is_new").notNull(),
 });
@@ -48,6 +39,12 @@ test("a name is that of the column in the database, alone or with what the state
   expect(textOf(sql`insert into ${samples} (${sample.id}) select ${s.isNew}`).sql).toBe(
     'insert into "samples" ("sample_id") select "s"."is_new"',
   );
+});
+
+test("a member of JSON is named as the schema types it", () => {
+  expect(textOf(jsonMember(s.data, "deep")).sql).toBe(`("s"."sample_data" ->> 'deep')`);
+  // @ts-expect-error: the schema knows no such member
+  jsonMember(s.data, "depth");
 });
 
 test("a selection is the list of its fields by their names in a row", () => {
@@ -100,6 +97,10 @@ describe("readers", () => {
     ["undefined", readers.nullable(readers.text), undefined],
     ["list", readers.listOf(readers.integer), "{1}"],
     ["member of a list", readers.listOf(readers.integer), [1, "2"]],
+    ["member of an object", readers.objectOf({ deep: readers.integer }), { deep: "1" }],
+    ["object without a member", readers.objectOf({ deep: readers.integer }), { depth: 1 }],
+    ["JSON of a column", sample.data, { deep: ["1"] }],
+    ["JSON of a column, as text", sample.data, '{"depth": []}'],
     ["row", selection({ id: sample.id }), null],
     ["field that is not there", selection({ id: sample.id }), { other: 1 }],
     ["null of a column that has none", sample.id, null],

@@ -6,7 +6,7 @@ import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { integer, nullable, text } from "../../platform/database/sql/readers.ts";
-import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
+import { computed, jsonMember, rows, selection } from "../../platform/database/sql/statements.ts";
 import { batchSize, limit } from "../batches.ts";
 import { runningNow } from "../running-time.ts";
 import { clients, replacedTokens, rotationBatches } from "../schema.ts";
@@ -17,7 +17,7 @@ const { tokenSettings } = names(clients);
 
 /** Before this moment, in running time, every grace window has closed. */
 const windowsClosed = sql`(select ${runningNow} - interval '1 second'
-  * coalesce(max((${tokenSettings} ->> 'refreshGraceSeconds')::int), 0) from ${clients})`;
+  * coalesce(max(${jsonMember(tokenSettings, "refreshGraceSeconds")}::int), 0) from ${clients})`;
 
 /**
  * Batches that one statement removes: their rows are small, and to know that no token needs them, it reads all tokens.
