@@ -28,20 +28,43 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL ends connectio
     api = authApi(server.base);
   });
 
-  /** Ends all connections of the server repeatedly. @returns how many it ended */
+  /** Ends all connections of the server, once or repeatedly. @returns how many it ended */
   async function endConnections(until: number): Promise<number> {
     const admin = postgres(requiredPostgresUrl().href, { max: 1, onnotice: () => undefined });
     let ended = 0;
-    while (Date.now() < until) {
+    do {
       const found = await admin`
         select pg_terminate_backend(pid) from pg_stat_activity
         where datname = ${store.env["DB_NAME"] ?? ""} and application_name = 'gatepost'`;
       ended += found.length;
       await setImmediate();
-    }
+    } while (Date.now() < until);
     await admin.end();
     return ended;
   }
+
+  test("a server that refuses the login is unavailable, and is used again once it takes it", async () => {
+    const admin = postgres(requiredPostgresUrl().href, { max: 1, onnotice: () => undefined });
+    const database = store.env["DB_NAME"] ?? "";
+    const allowConnections = (isAllowed: boolean) =>
+      admin.unsafe(`alter database ${database} allow_connections ${isAllowed}`);
+    const ask = async () => (await api.call("getIdentity", { as: internal, path: { id: "nobody" } })).status;
+    await allowConnections(false);
+    try {
+      await endConnections(Date.now());
+      const statuses = new Set<number>();
+      await waitFor(async () => {
+        statuses.add(await ask());
+        expect(statuses).toContain(503);
+      });
+      for (const status of await Promise.all(Array.from({ length: 20 }, ask))) statuses.add(status);
+      expect([...statuses].filter((status) => ![404, 503].includes(status))).toEqual([]);
+    } finally {
+      await allowConnections(true);
+      await admin.end();
+    }
+    await waitFor(async () => expect(await ask()).toBe(404));
+  });
 
   test("a change is done with its event or not at all, and the process goes on", async () => {
     const users = await Promise.all(Array.from({ length: loops }, () => api.newIdentity()));

@@ -54,10 +54,14 @@ const unavailableStates = /^(08\w{3}|53\w{3}|57P\w{2}|57014|55P03|40001|40P01|25
 const unavailableCodes =
   /^(ECONN\w+|EPIPE|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|CONNECT_TIMEOUT|CONNECTION_\w+)$/;
 
-/** Whether the error means that the database is unavailable, so that the caller may try again later. */
+/**
+ * Whether the error means that the database is unavailable, so that the caller may try again later. A refused login is
+ * such an error, too: the operator of the database can end it, and it is not the request's fault.
+ */
 export function isDatabaseUnavailable(thrown: unknown): boolean {
   return (
     codeMatching(thrown, unavailableStates) !== undefined ||
-    codeMatching(thrown, unavailableCodes) !== undefined
+    codeMatching(thrown, unavailableCodes) !== undefined ||
+    endedConnection(thrown)
   );
 }
