@@ -66,6 +66,20 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL ends connectio
     await waitFor(async () => expect(await ask()).toBe(404));
   });
 
+  test("a server whose disk fails is unavailable", async () => {
+    const { id } = await api.newIdentity();
+    await store.read(async (query) => {
+      await query(`create function public.fail() returns trigger language plpgsql as $$
+        begin raise exception 'could not read block' using errcode = 'io_error'; end $$`);
+      await query(
+        "create trigger fail before update on auth.identities for each row execute function public.fail()",
+      );
+    });
+    const { status } = await api.call("updateIdentity", { as: internal, path: { id }, json: { metadata: {} } });
+    await store.read((query) => query("drop trigger fail on auth.identities"));
+    expect(status).toBe(503);
+  });
+
   test("a change is done with its event or not at all, and the process goes on", async () => {
     const users = await Promise.all(Array.from({ length: loops }, () => api.newIdentity()));
     const update = (id: string, json: object) =>
