@@ -68,17 +68,28 @@ function productionSettings(): Environment {
   };
 }
 
-test("compose.yaml makes the same users, with passwords of one's own", () => {
-  const compose: { configs: { roles: { content: string } } } = parse(
-    readFileSync(join(root, "compose.yaml"), "utf8"),
-  );
+/** The statements with which a compose file makes its users, with the passwords of the documentation. */
+function composedStatements(file: string): string[] {
+  const compose: { configs: { roles: { content: string } } } = parse(readFileSync(join(root, file), "utf8"));
   const [, script = ""] = /<<'SQL'\n([\s\S]*?)\n\s*SQL/.exec(compose.configs.roles.content) ?? [];
-  const own = script
+  return script
     .replace(":'app'", "'app-password'")
     .replace(":'migration'", "'migration-password'")
     .split("\n")
     .map((line) => line.trim().replace(/;$/, ""));
-  expect(own).toEqual(documentedStatements("gatepost"));
+}
+
+test("compose.yaml makes the same users, with passwords of one's own", () => {
+  expect(composedStatements("compose.yaml")).toEqual(documentedStatements("gatepost"));
+});
+
+test("compose.cluster.yaml, with several hosts, makes them too, and gives the right by which standbys say more", () => {
+  const statements = composedStatements("compose.cluster.yaml");
+  expect(statements).toEqual(expect.arrayContaining(documentedStatements("gatepost")));
+  const right = "grant pg_read_all_stats to gatepost";
+  expect(statements).toContain(right);
+  for (const page of ["docs/deployment.md", "docs/operate/kubernetes.md", "docs/operate/failover.md"])
+    expect(readFileSync(join(root, page), "utf8"), page).toContain(right);
 });
 
 describe.runIf(postgresUrl())("the users of docs/deployment.md", () => {
