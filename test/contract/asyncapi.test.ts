@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import asyncapiSchema from "@asyncapi/specs/schemas/3.0.0-without-$id.json" with { type: "json" };
-import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
+import { createFileRegistry, type DescMessage, fromBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema, FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { loadSync } from "@grpc/proto-loader";
 import { Ajv } from "ajv";
@@ -43,6 +43,28 @@ function registryOf(proto: string) {
   }
 }
 
+/** The first field in the text of a proto. */
+const aField = /^ {2}(?<type>\S+) (?<name>\w+) = (?<number>\d+);\n/m;
+
+/** What a message and its proto have to agree on: its fields, and the values of their enums. */
+function fieldsOf(message: DescMessage | undefined) {
+  return message?.fields.map((field) => ({
+    name: field.name,
+    number: field.number,
+    kind: field.fieldKind,
+    scalar: field.scalar,
+    enum: field.enum && {
+      name: field.enum.typeName,
+      values: field.enum.values.map(({ name, number }) => [name, number]),
+    },
+  }));
+}
+
+/** The fields of a message as its payload in the document describes them. */
+function payloadOf({ components }: ReturnType<typeof asyncapiDocument>, { name, typeName }: DescMessage) {
+  return fieldsOf(registryOf(components.messages[name]?.payload.schema ?? "").getMessage(typeName));
+}
+
 describe.each(publishedEvents)("the events of $name", (events) => {
   const text = readFileSync(join(root, `gen/asyncapi/${events.name}.json`), "utf8");
   const document: ReturnType<typeof asyncapiDocument> = JSON.parse(text);
@@ -73,22 +95,28 @@ describe.each(publishedEvents)("the events of $name", (events) => {
     expect(document.channels[message.name]?.address).toBe(type);
     const described = document.components.messages[message.name];
     expect(described?.description).toContain(type);
-    const found = registryOf(described?.payload.schema ?? "").getMessage(message.typeName);
-    const fieldsOf = (of: typeof message | undefined) =>
-      of?.fields.map((field) => [
-        field.name,
-        field.number,
-        field.fieldKind,
-        field.enum?.typeName,
-        field.scalar,
-      ]);
-    expect(fieldsOf(found)).toEqual(fieldsOf(message));
-    for (const { enum: values } of found?.fields ?? []) {
-      const ours = message.fields.find((field) => field.enum?.typeName === values?.typeName)?.enum;
-      expect(values?.values.map(({ name, number }) => [name, number])).toEqual(
-        ours?.values.map(({ name, number }) => [name, number]),
-      );
-    }
+    expect(described && payloadOf(document, message)).toEqual(fieldsOf(message));
+  });
+
+  test.each<[string, (schema: string) => string]>([
+    ["lacks a field", (schema) => schema.replace(aField, "")],
+    ["has another field", (schema) => schema.replace(aField, "$&  string added = 99;\n")],
+    ["numbers a field differently", (schema) => schema.replace(aField, "  $<type> $<name> = 99;\n")],
+    ["names a field differently", (schema) => schema.replace(aField, "  $<type> renamed = $<number>;\n")],
+    ["gives a field another type", (schema) => schema.replace(aField, "  bytes $<name> = $<number>;\n")],
+    ["calls a value of an enum otherwise", (schema) => schema.replace(/_UNSPECIFIED = 0/, "_UNKNOWN = 0")],
+  ])("a payload that %s is found", (_name, break_) => {
+    const broken = structuredClone(document);
+    const found = events.kinds.filter(({ message }) => {
+      const { payload } = broken.components.messages[message.name] ?? {};
+      if (!payload) return false;
+      const before = payload.schema;
+      payload.schema = break_(before);
+      return payload.schema !== before;
+    });
+    expect(found.length).toBeGreaterThan(0);
+    for (const { message } of found)
+      expect(payloadOf(broken, message), message.name).not.toEqual(fieldsOf(message));
   });
 });
 
