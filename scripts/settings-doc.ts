@@ -13,7 +13,13 @@ import { providerTable } from "../src/push/provider-settings.ts";
 import { pushTable } from "../src/push/settings-table.ts";
 import { servicesTable } from "../src/services.ts";
 
-const groups: readonly { readonly title: string; readonly tables: readonly SettingsTable[] }[] = [
+interface SettingGroup {
+  readonly title: string;
+  readonly tables: readonly SettingsTable[];
+}
+
+/** All tables of settings, in the order of the page. The last two groups are of a service each. */
+export const settingGroups: readonly SettingGroup[] = [
   { title: "Server", tables: [environmentTable, servicesTable, serverTable] },
   { title: "Database", tables: [databaseTable, migrationTable] },
   { title: "Broker", tables: [brokerTable] },
@@ -25,7 +31,9 @@ const groups: readonly { readonly title: string; readonly tables: readonly Setti
 
 /** Every setting, in Markdown: a heading of level 3 and a table for each group. */
 export function settingsTable(): string {
-  return groups.map(({ title, tables }) => `### ${title}\n\n${rowsOf(tables).join("\n")}\n`).join("\n");
+  return settingGroups
+    .map(({ title, tables }) => `### ${title}\n\n${rowsOf(tables).join("\n")}\n`)
+    .join("\n");
 }
 
 function rowsOf(tables: readonly SettingsTable[]): readonly string[] {

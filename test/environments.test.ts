@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
+import { settingGroups } from "../scripts/settings-doc.ts";
 import { migrateTask, resolveDatabaseSettings } from "../src/platform/database/settings.ts";
 import type { EnvironmentVariables } from "../src/platform/settings/environment.ts";
 import { resolveServerSettings } from "../src/platform/settings/server.ts";
@@ -27,7 +28,9 @@ function filledIn(): Readonly<Record<string, string>> {
     DB_PASSWORD_REPLICATION: "a-replication-password",
     POSTGRES_PASSWORD: "a-superuser-password",
     BROKER_PASSWORD: "f1c8d2a4b6e0",
+    BROKER_URL: "nats://nats.internal:4222",
     BROKER_CREDENTIALS: "gatepost:f1c8d2a4b6e0",
+    CACHE_HOST: "redis.internal",
     CACHE_PASSWORD: "f1c8d2a4b6e0",
     USER_APP_CLIENT_ID: "mobile-app",
     BACKOFFICE_CLIENT_ID: "backoffice",
@@ -55,6 +58,56 @@ function acceptedByMigration(env: EnvironmentVariables): void {
   const of = (service: string) =>
     resolveDatabaseSettings(env, { environment, dataDir, service, task: migrateTask });
   joinReadings({ auth: of("auth"), push: of("push") });
+}
+
+/** Why neither compose file hands these settings to a server. */
+const handedByNone: Readonly<Record<string, string>> = {
+  ...reasonOf(
+    "its ports are published by their numbers",
+    "HOST",
+    "SERVER_PORT",
+    "GRPC_PORT",
+    "MANAGEMENT_PORT",
+  ),
+  ...reasonOf("the balancer, and push in the same process, connect in cleartext", "TLS_CERT", "TLS_KEY"),
+  ...reasonOf("production does not use it", "DATA_DIR"),
+  ...reasonOf("the database is the file's own", "DB_PORT", "DB_SSL_CA", "DB_POOLER"),
+  ...reasonOf("only the migration needs it", "DB_USER_MIGRATION", "DB_PASSWORD_MIGRATION"),
+  ...reasonOf("there is no pooler to go around", "DB_HOST_MIGRATION", "DB_PORT_MIGRATION"),
+  ...reasonOf("it is right as it is", "JANITOR_INTERVAL_SECONDS"),
+  ...reasonOf("it is for tests of the service", "FCM_ENDPOINT"),
+  ...reasonOf(
+    "it is for another identity provider",
+    ...["IDENTITY_PROVIDER_CLIENT_ID", "IDENTITY_PROVIDER_CLIENT_SECRET"],
+  ),
+};
+
+/** The same for one server of a file. */
+const handedElsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  gatepost: {
+    ...reasonOf("it runs both", "SERVICES"),
+    ...reasonOf("there are no standbys", "DB_READ_HOSTS"),
+  },
+  auth: ofOwnServers(),
+  push: { ...ofOwnServers(), ...reasonOf("it does not read from standbys", "DB_READ_HOSTS") },
+};
+
+function ofOwnServers(): Readonly<Record<string, string>> {
+  return {
+    ...reasonOf("NATS is the file's own", "BROKER_CA"),
+    ...reasonOf("Redis is the file's own", "CACHE_PORT", "CACHE_USERNAME", "CACHE_TLS", "CACHE_CA"),
+  };
+}
+
+function reasonOf(reason: string, ...names: readonly string[]): Readonly<Record<string, string>> {
+  return Object.fromEntries(names.map((name) => [name, reason]));
+}
+
+/** The names of the settings that a server has. */
+function settingsOf(services: readonly string[]): readonly string[] {
+  const others = ["auth", "push"].filter((service) => !services.includes(service));
+  const groups = settingGroups.filter(({ title }) => !others.includes(title.toLowerCase()));
+  return groups.flatMap(({ tables }) => tables.flatMap((table) => Object.keys(table)));
 }
 
 interface ComposeService {
@@ -93,6 +146,21 @@ describe.each([
     expect(ours.map(([name]) => name).sort()).toEqual([...Object.keys(servers), "migrate"].sort());
   });
 
+  test.each(Object.entries(servers))(
+    "%s gets every setting that an operator may set, and no other, and the env file explains each",
+    (name, own) => {
+      const environment = services[name]?.environment ?? {};
+      const all = new Set(settingsOf(own));
+      const left = new Set([...Object.keys(handedByNone), ...Object.keys(handedElsewhere[name] ?? {})]);
+      expect([...all.difference(left)].toSorted()).toEqual(Object.keys(environment).toSorted());
+      for (const [setting, value] of Object.entries(environment)) {
+        const isAsked = value === null || String(value).includes(`\${${setting}:`);
+        if (isAsked)
+          expect(read("production.env.example"), setting).toMatch(new RegExp(`^(# )?${setting}=`, "m"));
+      }
+    },
+  );
+
   test("its ports are published on the loopback address alone", () => {
     const ports = Object.values(services).flatMap((service) => service.ports ?? []);
     expect(ports.length).toBeGreaterThan(1);
@@ -105,17 +173,6 @@ describe.each([
     for (const name of names)
       expect(read("production.env.example"), name).toMatch(new RegExp(`^(# )?${name}=`, "m"));
   });
-});
-
-test("compose.cluster.yaml gives each service what compose.yaml gives to both", () => {
-  const settingsOf = (file: string, ...names: readonly string[]) => {
-    const { services }: { services: Readonly<Record<string, ComposeService>> } = parse(read(file), {
-      merge: true,
-    });
-    return new Set(names.flatMap((name) => Object.keys(services[name]?.environment ?? {})));
-  };
-  const together = settingsOf("compose.cluster.yaml", "auth", "push");
-  expect([...settingsOf("compose.yaml", "gatepost").difference(together)]).toEqual([]);
 });
 
 /** The parts of manifests that are looked at here. */

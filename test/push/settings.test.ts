@@ -1,13 +1,10 @@
 /** The push service's settings: what development mode needs none of, and what production will not do without. */
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { parse } from "yaml";
 import { developmentSecrets } from "../../src/development/secrets.ts";
 import type { EnvironmentVariables } from "../../src/platform/settings/environment.ts";
-import { providerTable } from "../../src/push/provider-settings.ts";
-import { pushTable } from "../../src/push/settings-table.ts";
 import { readSettings } from "../../src/services.ts";
 import { problemLines } from "../support/setting-problems.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
@@ -226,20 +223,6 @@ describe("in production mode", () => {
       introspection: { apiKey: "0123456789abcdef" },
     });
     expect(auth).toMatchObject({ database: { kind: "embedded" }, janitorIntervalSeconds: 30 });
-  });
-
-  test("compose hands every setting on that a deployment may set, and its env file explains each", () => {
-    const file = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
-    const { environment } = parse(file("compose.yaml"), { merge: true }).services.gatepost;
-    // One is for tests of this service; the next is right as it is; the others are for another identity provider.
-    const ours = ["FCM_ENDPOINT", "JANITOR_INTERVAL_SECONDS"];
-    ours.push("IDENTITY_PROVIDER_CLIENT_ID", "IDENTITY_PROVIDER_CLIENT_SECRET");
-    for (const name of Object.keys({ ...pushTable, ...providerTable })) {
-      if (ours.includes(name)) continue;
-      expect(environment, name).toHaveProperty(name);
-      const isAsked = environment[name] === null || String(environment[name]).includes(`\${${name}:`);
-      if (isAsked) expect(file("production.env.example"), name).toMatch(new RegExp(`^(# )?${name}=`, "m"));
-    }
   });
 
   test("a service that does not run is asked for nothing", async () => {
