@@ -44,8 +44,11 @@ interface Dependencies {
   readonly observer?: JanitorObserver<JanitorKind> | undefined;
   /** Days for which history and notifications are kept. */
   readonly historyRetentionDays: number;
-  /** Days for which the ids of events are kept; 8 unless given. No event may come again afterwards. */
-  readonly inboxRetentionDays?: number;
+  /**
+   * Returns the days for which the ids of events are kept; 8 unless given. No event may come again afterwards. While
+   * this rejects, or has no limit, no id is removed.
+   */
+  readonly inboxRetentionDays?: () => Promise<number>;
   /** Hours for which events are kept once they are delivered; 0 unless given. */
   readonly replayHours?: number;
 }
@@ -104,10 +107,14 @@ const inTransactions = (
   },
 });
 
-/** The steps of a round. They skip locked rows instead of waiting; the next round removes those. */
+/**
+ * The steps of a round. They skip locked rows instead of waiting; the next round removes those.
+ * @param inboxDays for which the ids of events are kept; infinite: all of them are
+ */
 function stepsOf(
   nowMs: number,
-  { db, historyRetentionDays, inboxRetentionDays = 8, replayHours = 0 }: Dependencies,
+  inboxDays: number,
+  { db, historyRetentionDays, replayHours = 0 }: Dependencies,
 ): readonly JanitorStep<JanitorKind>[] {
   const now = new Date(nowMs).toISOString();
   const oldestKept = lowestId(Math.floor(nowMs - historyRetentionDays * dayMs));
@@ -149,18 +156,22 @@ function stepsOf(
           delete from ${idempotencyKeys} using chosen where ${key.keyHash} = chosen_hash returning 1 as one`,
       ),
     ),
-    remove("inbox", (tx) =>
-      rowCount(
-        tx,
-        sql`
-          with chosen as (
-            select ${received.eventId} as chosen_id from ${inbox}
-            where ${received.receivedAt} <= ${now}::timestamptz - ${inboxRetentionDays}::int * interval '1 day'
-            order by ${received.receivedAt} ${batch}
-          )
-          delete from ${inbox} using chosen where ${received.eventId} = chosen_id returning 1 as one`,
-      ),
-    ),
+    ...(Number.isFinite(inboxDays)
+      ? [
+          remove("inbox", (tx) =>
+            rowCount(
+              tx,
+              sql`
+                with chosen as (
+                  select ${received.eventId} as chosen_id from ${inbox}
+                  where ${received.receivedAt} <= ${now}::timestamptz - ${inboxDays}::float8 * interval '1 day'
+                  order by ${received.receivedAt} ${batch}
+                )
+                delete from ${inbox} using chosen where ${received.eventId} = chosen_id returning 1 as one`,
+            ),
+          ),
+        ]
+      : []),
     remove("kept_events", (tx) => rowCount(tx, removeKept(keptEvents, replayHours, batch))),
   ];
 }
@@ -217,10 +228,13 @@ function lowestId(ms: number): string {
 
 /** Runs one round, as {@link runRound}. While another process holds the lock, nothing is removed. */
 export async function cleanUp(dependencies: Dependencies, stopping?: AbortSignal): Promise<void> {
-  const { db, observer } = dependencies;
-  const [time] = await rows(db, clock, sql`select ${clock}`);
+  const { db, observer, inboxRetentionDays = async () => 8 } = dependencies;
+  const [[time], inboxDays] = await Promise.all([
+    rows(db, clock, sql`select ${clock}`),
+    inboxRetentionDays().catch(() => Number.POSITIVE_INFINITY),
+  ]);
   if (!time) throw new Error("the database returned no time");
-  await runRound(stepsOf(time.now, dependencies), { observer, stopping });
+  await runRound(stepsOf(time.now, inboxDays, dependencies), { observer, stopping });
 }
 
 /** Runs rounds at an interval until stopped. A round that fails is logged, and the next one comes as usual. */

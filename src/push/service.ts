@@ -145,7 +145,7 @@ export async function createPushService(dependencies: Dependencies): Promise<Pus
       workers.push(
         ...startPlanning({ settings, db, jobs, clock, logger }),
         startSending({ settings, database, jobs, clock, logger, metrics, providers }),
-        startPushJanitor({ settings, db, logger, metrics }),
+        startPushJanitor({ settings, db, logger, metrics, broker }),
         events.startRelay(),
         ...(broker ? [startDeletions({ broker, handleEvent, logger, metrics })] : []),
       );
@@ -275,16 +275,22 @@ function startPushJanitor({
   db,
   logger,
   metrics,
-}: Pick<Parts, "settings" | "db" | "logger" | "metrics">): Loop {
-  const { broker, historyRetentionDays, janitorIntervalSeconds: intervalSeconds } = settings;
+  broker,
+}: Pick<Parts, "settings" | "db" | "logger" | "metrics"> & { readonly broker: Broker | undefined }): Loop {
+  const { historyRetentionDays, janitorIntervalSeconds: intervalSeconds } = settings;
+  const { replayHours = 0, retentionDays = 0 } = settings.broker ?? {};
   return startJanitor({
     db,
     historyRetentionDays,
     logger,
     intervalSeconds,
-    replayHours: broker?.replayHours ?? 0,
-    // A day longer than the broker keeps an event that was delivered again, at the end of its own retention.
-    ...(broker && { inboxRetentionDays: 2 * broker.retentionDays + 1 }),
+    replayHours,
+    // A day longer than the broker keeps an event that was delivered again at the end of its own retention. The setting
+    // of auth decides on that, so the broker is asked.
+    ...(broker && {
+      inboxRetentionDays: async () =>
+        2 * Math.max(retentionDays, await broker.retentionDays(deletionsConsumer.stream)) + 1,
+    }),
     observer: metrics.janitor("push", janitorKinds),
   });
 }

@@ -354,7 +354,13 @@ describe.each(backends)("the janitor on %s", (backend) => {
     await received(8 * day - 60);
     await round();
     expect(await count("inbox")).toBe(1);
-    await cleanUp({ db, historyRetentionDays, inboxRetentionDays: 7 });
+    const roundWith = (inboxRetentionDays: () => Promise<number>) =>
+      cleanUp({ db, historyRetentionDays, inboxRetentionDays });
+    await received(1_000 * day);
+    await roundWith(() => Promise.reject(new Error("the broker is away")));
+    await roundWith(async () => Number.POSITIVE_INFINITY);
+    expect(await count("inbox")).toBe(2);
+    await roundWith(async () => 7);
     expect(await count("inbox")).toBe(0);
   });
 

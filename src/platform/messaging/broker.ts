@@ -14,6 +14,7 @@ import {
   findOrMakeStream,
   makeConsumer,
   prepareStream,
+  retentionDaysOf,
 } from "./jetstream.ts";
 import { createNatsConnection, timeoutMs } from "./nats-connection.ts";
 
@@ -50,6 +51,8 @@ export interface Broker {
   pull(consumer: DurableConsumer): Promise<ConsumerMessages>;
   /** The events that the consumer has not acknowledged. Makes no stream and no consumer. */
   unread(consumer: DurableConsumer): Promise<UnreadEvents>;
+  /** Days for which the stream keeps a message, whoever has set them; infinite without a limit. Makes no stream. */
+  retentionDays(stream: EventStream): Promise<number>;
   close(): Promise<void>;
 }
 
@@ -154,6 +157,10 @@ export function createBroker({ settings, name, logger }: Options): Broker {
       const next = { seq: ack_floor.stream_seq + 1, next_by_subj: subject };
       const oldest = events > 0 ? await streams.getMessage(stream.name, next) : null;
       return { events, oldestSeconds: oldest ? Math.max(0, Date.now() - oldest.time.getTime()) / 1000 : 0 };
+    },
+    async retentionDays({ name }) {
+      const { config } = await (await manager()).streams.info(name);
+      return retentionDaysOf(config);
     },
     close: () => connection.close(),
   };

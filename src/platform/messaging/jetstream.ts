@@ -10,7 +10,7 @@ import {
   StorageType,
   type StreamInfo,
 } from "@nats-io/jetstream";
-import { nanos } from "@nats-io/transport-node";
+import { millis, nanos } from "@nats-io/transport-node";
 import type { BrokerSettings } from "./broker-settings.ts";
 
 /** A stream of the broker, and the subjects whose messages it keeps. */
@@ -60,6 +60,11 @@ const ofSettings = ({ replicas, retentionDays }: BrokerSettings) => ({
   max_age: nanos(retentionDays * dayMs),
   duplicate_window: nanos(duplicateMinutes * 60_000),
 });
+
+/** The days for which a stream with this configuration keeps a message; infinite without a limit. */
+export function retentionDaysOf({ max_age }: Pick<StreamInfo["config"], "max_age">): number {
+  return max_age > 0 ? millis(max_age) / dayMs : Number.POSITIVE_INFINITY;
+}
 
 /** Makes the stream if it is missing, or gives it the settings. What else an operator has changed in it stays. */
 export async function prepareStream(

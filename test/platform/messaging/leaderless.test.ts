@@ -64,6 +64,7 @@ describe("the relay, while the stream has no leader", () => {
       },
       pull: () => Promise.reject(new Error("nobody reads")),
       unread: () => Promise.reject(new Error("nobody reads")),
+      retentionDays: () => Promise.reject(new Error("nobody reads")),
     };
     const publisher = publishEvents(broker, stream, Object.values(AuthEvents));
     const { identify } = publisher;
