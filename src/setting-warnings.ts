@@ -79,10 +79,18 @@ export function warningsOf(env: EnvironmentVariables, settings: Settings): reado
 
 function missing({ server, auth, push }: Settings): readonly string[] {
   const isApart = push && !auth && !push.broker;
+  const hasOneCopy = [auth, push].some(
+    (service) => service?.broker && service.broker.servers.length > 1 && service.broker.replicas === 1,
+  );
   const isOpen = [auth, push].some((service) => service?.broker && service.broker.credentials === undefined);
   return [
     ...(isApart
       ? ["BROKER_URL is not set: a push service that runs apart does not learn which identities are deleted"]
+      : []),
+    ...(hasOneCopy
+      ? [
+          "BROKER_URL lists several servers, and BROKER_REPLICAS is 1: an event is lost with the disk of one server, and nobody notices; set it to 3",
+        ]
       : []),
     ...(auth?.cache && auth.cache.password === undefined && server.environment === "production"
       ? ["CACHE_PASSWORD is not set: whatever reaches the cache can reset the limits on guessing"]

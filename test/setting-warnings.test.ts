@@ -84,6 +84,20 @@ test("a key to ask with has no use without an address to ask at", async () => {
   );
 });
 
+test.each([
+  ["nats://a,nats://b", {}, true],
+  ["nats://a,nats://b,nats://c", { BROKER_REPLICAS: "1" }, true],
+  ["nats://a,nats://b,nats://c", {}, false],
+  ["nats://a,nats://b", { BROKER_REPLICAS: "2" }, false],
+  ["nats://a", {}, false],
+])(
+  "of the brokers %s with %o: whether one copy of each event is warned of is %s",
+  async (url, env, isSaid) => {
+    const lines = await development({ BROKER_URL: url, ...env });
+    expect(lines).toEqual(isSaid ? [expect.stringMatching(/^BROKER_URL lists several servers, and/)] : []);
+  },
+);
+
 test("a production server that knows the user that migrates is told that it need not", async () => {
   const reason = "in production only npm run migrate uses it, so a server need not know it";
   expect(await production({ DB_USER_MIGRATION: "owner", DB_PASSWORD_MIGRATION: "a-password" })).toEqual([

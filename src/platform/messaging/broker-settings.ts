@@ -64,7 +64,7 @@ export const brokerTable = {
     description:
       "The servers of NATS JetStream that events go through; without it they are delivered inside the process, and services in other processes learn of none.",
     kind: serverUrls,
-    example: "nats://nats-0.internal:4222,nats://nats-1.internal:4222",
+    example: "nats://nats-0.internal:4222,nats://nats-1.internal:4222,nats://nats-2.internal:4222",
   },
   BROKER_CREDENTIALS: {
     description: "What the process signs in to BROKER_URL with; nothing unless set.",
@@ -80,9 +80,9 @@ export const brokerTable = {
   },
   BROKER_REPLICAS: {
     description:
-      "On how many servers of the broker's cluster each event is kept; 3 outlives the loss of one, its disk included.",
+      "On how many servers of the broker's cluster each event is kept; 3 outlives the loss of one, its disk included. Unless set, 3 if BROKER_URL lists three servers or more, otherwise 1.",
     kind: integer(1, 5),
-    default: "1",
+    example: "3",
   },
   BROKER_RETENTION_DAYS: {
     description:
@@ -92,7 +92,7 @@ export const brokerTable = {
   },
   BROKER_REPLAY_HOURS: {
     description:
-      "For how many hours after its delivery an event is kept in the database, to be delivered again where the broker has lost it with its disk; 0 keeps none. Of use with one server; in a cluster, set BROKER_REPLICAS to 3 instead.",
+      "For how many hours after its delivery an event is kept in the database, to be delivered again where the broker has lost it with its disk; 0 keeps none. Of use with one server; in a cluster, BROKER_REPLICAS is to be 3 instead.",
     kind: integer(0, 8760),
     default: "0",
   },
@@ -114,6 +114,9 @@ export interface BrokerSettings {
   readonly replayHours: number;
 }
 
+/** The servers that have to be listed for events to be kept on as many of them. */
+const replicated = 3;
+
 /** Reads the settings of the broker; the value is undefined also if BROKER_URL is not set. */
 export function resolveBrokerSettings(
   env: EnvironmentVariables,
@@ -129,7 +132,7 @@ export function resolveBrokerSettings(
       servers: value.BROKER_URL,
       credentials: credentialsOf(value.BROKER_CREDENTIALS),
       ca: value.BROKER_CA,
-      replicas: value.BROKER_REPLICAS,
+      replicas: value.BROKER_REPLICAS ?? (value.BROKER_URL.length >= replicated ? replicated : 1),
       retentionDays: value.BROKER_RETENTION_DAYS,
       replayHours: value.BROKER_REPLAY_HOURS,
     },

@@ -39,7 +39,7 @@ export async function findOrMakeStream(
   { streams }: JetStreamManager,
   { name, subjects }: EventStream,
   settings: BrokerSettings,
-): Promise<Pick<StreamInfo, "config" | "created">> {
+): Promise<Pick<StreamInfo, "cluster" | "config" | "created">> {
   try {
     return await streams.info(name);
   } catch (error) {
@@ -72,8 +72,13 @@ export async function prepareStream(
   stream: EventStream,
   settings: BrokerSettings,
 ): Promise<void> {
-  const { config } = await findOrMakeStream(manager, stream, settings);
+  const { cluster, config } = await findOrMakeStream(manager, stream, settings);
   const wanted = ofSettings(settings);
+  // A server alone would take the number, and would not find the stream at its next start.
+  if (cluster === undefined && wanted.num_replicas > 1)
+    throw new Error(
+      `the stream ${stream.name} cannot have ${wanted.num_replicas} replicas, as its server is in no cluster; set BROKER_REPLICAS to 1`,
+    );
   const isAsWanted =
     config.subjects.includes(stream.subjects) &&
     config.num_replicas === wanted.num_replicas &&

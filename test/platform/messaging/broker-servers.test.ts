@@ -3,8 +3,11 @@ import { jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import { beforeAll, describe, expect, test } from "vitest";
 import { AuthEvents } from "../../../src/auth/events.ts";
-import { createBroker } from "../../../src/platform/messaging/broker.ts";
-import type { BrokerSettings } from "../../../src/platform/messaging/broker-settings.ts";
+import { type Broker, createBroker } from "../../../src/platform/messaging/broker.ts";
+import {
+  type BrokerSettings,
+  resolveBrokerSettings,
+} from "../../../src/platform/messaging/broker-settings.ts";
 import { publishEvents } from "../../../src/platform/messaging/publish-events.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { localhostCertificate } from "../../support/localhost-certificate.ts";
@@ -13,15 +16,26 @@ import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
 import { commonSettings, consumeFrom, deletionOf, stream } from "./deletions-stream.ts";
 
-/** The number of the server that leads the stream, from 1, as it is in the servers' names. */
-async function leaderOf(servers: string[]): Promise<number> {
+/** What the broker says of the stream. */
+async function infoOf(servers: string[]) {
   const connection = await connect({ servers });
   try {
-    const { cluster } = await (await jetstreamManager(connection)).streams.info(stream.name);
-    return Number(/\d+$/.exec(cluster?.leader ?? "")?.[0]);
+    return await (await jetstreamManager(connection)).streams.info(stream.name);
   } finally {
     await connection.close();
   }
+}
+
+/** The number of the server that leads the stream, from 1, as it is in the servers' names. */
+async function leaderOf(servers: string[]): Promise<number> {
+  const { cluster } = await infoOf(servers);
+  return Number(/\d+$/.exec(cluster?.leader ?? "")?.[0]);
+}
+
+async function publishOne(broker: Broker, subject: string): Promise<void> {
+  const publisher = publishEvents(broker, stream, Object.values(AuthEvents));
+  await publisher.deliver(deletionOf(subject));
+  await publisher.flush?.();
 }
 
 describe.skipIf(findNats() === undefined)("a cluster of three servers", () => {
@@ -31,6 +45,34 @@ describe.skipIf(findNats() === undefined)("a cluster of three servers", () => {
   beforeAll(async () => {
     servers = await startNatsCluster();
     cleanup.defer(async () => void (await Promise.all(servers.map((server) => server.stop()))));
+  });
+
+  test("gives a stream with one replica as many as the settings say, with the events that it has", async () => {
+    const urls = servers.map(({ url }) => url);
+    const older = createBroker({
+      settings: { ...commonSettings, servers: urls, replicas: 1 },
+      name: "test",
+      logger: log.logger,
+    });
+    cleanup.defer(() => older.close());
+    // The servers elect a leader first.
+    await waitFor(() => older.prepareStream(stream));
+    await publishOne(older, "kept");
+    const { value: settings } = resolveBrokerSettings(
+      { BROKER_URL: urls.join(",") },
+      { environment: "development", prefix: "AUTH_" },
+    );
+    if (!settings) throw new Error("there is a broker");
+    const newer = createBroker({ settings, name: "test", logger: log.logger });
+    cleanup.defer(() => newer.close());
+    await waitFor(() => newer.prepareStream(stream));
+    await waitFor(async () => {
+      const { config, cluster, state } = await infoOf(urls);
+      expect([config.num_replicas, cluster?.replicas?.length, state.messages]).toEqual([3, 2, 1]);
+    });
+    const connection = await connect({ servers: urls });
+    await (await jetstreamManager(connection)).streams.delete(stream.name);
+    await connection.close();
   });
 
   test("may lose the one that leads, with its disk: every event that was published arrives, once", async () => {
@@ -66,6 +108,31 @@ describe.skipIf(findNats() === undefined)("a cluster of three servers", () => {
     await reading.stop();
   });
 });
+
+test.skipIf(findNats() === undefined)(
+  "a server that cannot give a stream more replicas goes on taking its events",
+  async () => {
+    await using cleanup = new AsyncDisposableStack();
+    const nats = await startNats();
+    cleanup.defer(() => nats.stop());
+    const open = (replicas: number) => {
+      const settings = { ...commonSettings, servers: [nats.url], replicas };
+      const broker = createBroker({ settings, name: "test", logger: captureLog().logger });
+      cleanup.defer(() => broker.close());
+      return broker;
+    };
+    await open(1).prepareStream(stream);
+    const wanting = open(3);
+    await expect(wanting.prepareStream(stream)).rejects.toThrow(/in no cluster; set BROKER_REPLICAS to 1/);
+    await publishOne(wanting, "anna");
+    // With three replicas the server would not find it any more.
+    await nats.restart("kept");
+    await waitFor(async () => {
+      const { config, state } = await infoOf([nats.url]);
+      expect([config.num_replicas, state.messages]).toEqual([1, 1]);
+    });
+  },
+);
 
 test.skipIf(findNats() === undefined)("a broker is signed in to over TLS", async () => {
   await using cleanup = new AsyncDisposableStack();

@@ -36,6 +36,19 @@ test("a broker has one server or more, one replica, and keeps events for a week"
 });
 
 test.each([
+  ["nats://a", undefined, 1],
+  ["nats://a,nats://b", undefined, 1],
+  ["nats://a,nats://b,nats://c", undefined, 3],
+  ["nats://a,nats://b,nats://c,nats://d", undefined, 3],
+  ["nats://a,nats://b,nats://c", "1", 1],
+  ["nats://a", "5", 5],
+])("of the servers %s, with BROKER_REPLICAS=%s, %i keep each event", (BROKER_URL, set, replicas) => {
+  const { value, problems } = read({ BROKER_URL, ...(set && { BROKER_REPLICAS: set }) });
+  expect(problems).toEqual([]);
+  expect(value?.replicas).toBe(replicas);
+});
+
+test.each([
   ["relay:pass:word", { user: "relay", password: "pass:word" }],
   [credentialsFile, { file: credentialsFile }],
 ])("credentials are a user's or a file's", (text, credentials) => {
