@@ -75,7 +75,11 @@ describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL ends connectio
         "create trigger fail before update on auth.identities for each row execute function public.fail()",
       );
     });
-    const { status } = await api.call("updateIdentity", { as: internal, path: { id }, json: { metadata: {} } });
+    const { status } = await api.call("updateIdentity", {
+      as: internal,
+      path: { id },
+      json: { metadata: {} },
+    });
     await store.read((query) => query("drop trigger fail on auth.identities"));
     expect(status).toBe(503);
   });
