@@ -7,7 +7,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { isDatabaseUnavailable } from "../../platform/base/database-errors.ts";
 import { untraced } from "../../platform/base/tracing.ts";
 import { uuidv7 } from "../../platform/crypto/uuid.ts";
-import { arrayLiteral, type Database } from "../../platform/database/database.ts";
+import { arrayLiteral, type Executor } from "../../platform/database/database.ts";
 import { batched } from "../../platform/database/sql/batched-lookup.ts";
 import { hexOfBytea } from "../../platform/database/sql/columns.ts";
 import { names } from "../../platform/database/sql/names.ts";
@@ -17,7 +17,7 @@ import type { Client } from "../clients/client.ts";
 import { AuthEvents, recordEvent } from "../events.ts";
 import { runningNow } from "../running-time.ts";
 import { authorizations, replacedTokens, rotationBatches } from "../schema.ts";
-import { hasNotEnded } from "./end-authorizations.ts";
+import { hasNotEndedById } from "./end-authorizations.ts";
 import { hashPart, type RefreshToken } from "./refresh-token.ts";
 
 /** The replacement of a refresh token, as the caller knows it. */
@@ -53,7 +53,7 @@ const stampAfterMs = 500;
 const maxRotations = 128;
 
 /** @param unstamped is told why batches could not be stamped; they will be tried again within a second */
-export function createRotations(db: Database, unstamped: (error: unknown) => void): Rotations {
+export function createRotations(db: Executor, unstamped: (error: unknown) => void): Rotations {
   /** Batches whose commit was seen to succeed and that are not stamped yet. */
   let seen: string[] = [];
   let timer: NodeJS.Timeout | undefined;
@@ -169,7 +169,7 @@ function rotateStatement(lockWait: SQL) {
       from requested
       where ${authorization.id} = requested.${id} and ${authorization.id} = any(array(select free_id from free))
         and ${authorization.refreshHash} = requested.${kept.replacedHash}
-        and ${authorization.expiresAt} > clock_timestamp() and ${hasNotEnded}
+        and ${authorization.expiresAt} > clock_timestamp() and ${hasNotEndedById}
       returning ${authorization.id}, ${authorization.identityId}, ${authorization.clientId},
         ${authorization.refreshHash}, requested.${kept.replacedHash}, requested.${kept.sealedPair}
     ), remembered as (
