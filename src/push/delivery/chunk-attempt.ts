@@ -15,7 +15,14 @@ import type { DeliveryRules, Random } from "./delivery-rules.ts";
 import { nextTries } from "./next-try.ts";
 import type { Sending } from "./send-chunk.ts";
 import type { ServiceStates } from "./service-states.ts";
-import { type ChunkStorage, type Settled, settleChunk, storeOutcomes } from "./settle-chunk.ts";
+import {
+  type Attempted,
+  type ChunkStorage,
+  type Removals,
+  type Settled,
+  settleChunk,
+  storeOutcomes,
+} from "./settle-chunk.ts";
 
 export interface AttemptDependencies {
   readonly storage: ChunkStorage;
@@ -102,7 +109,9 @@ export class ChunkAttempt {
     const responses = this.#isProviderBelieved ? outcomes : undefined;
     const rest = { devices: untried, jobId: randomUUID() };
     const result = { counts: this.#counts, responses, open, rest };
-    const removals = await this.#withRetries(() => storeOutcomes(storage, this.#job, this.#chunk, result));
+    const attempted: Attempted<Removals> = {};
+    const store = () => storeOutcomes(storage, this.#job, this.#chunk, result, attempted);
+    const removals = await this.#withRetries(store);
     await report.stored(this.#chunk.notification.id, outcomes, removals);
   }
 
@@ -119,7 +128,9 @@ export class ChunkAttempt {
     const outcomes = tally.take();
     const counts = outcomes.addedTo(this.#counts);
     const result = { counts, responses: this.#isProviderBelieved ? outcomes : undefined, tries };
-    const settled = await this.#withRetries(() => settleChunk(storage, this.#job, this.#chunk, result));
+    const attempted: Attempted<Settled> = {};
+    const settle = () => settleChunk(storage, this.#job, this.#chunk, result, attempted);
+    const settled = await this.#withRetries(settle);
     await report.stored(this.#chunk.notification.id, outcomes, settled);
     return settled;
   }

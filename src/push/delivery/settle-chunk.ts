@@ -98,6 +98,14 @@ interface Part extends NextTry {
 const probedMs = 500;
 
 /**
+ * The result of a transaction that may have been committed although its commit was not seen. Tries of the same
+ * transaction share one, so that a repeat reports what the try reported that was committed.
+ */
+export interface Attempted<Result> {
+  result?: Result;
+}
+
+/**
  * Stores the outcomes so far. The devices without a final outcome stay in the chunk, with its job: if the process dies,
  * they alone are sent to again. The devices that were not tried wait for none of them.
  * @throws JobLostError if another worker has the chunk by now; then nothing is stored
@@ -107,6 +115,7 @@ export async function storeOutcomes(
   job: Job<DeliveryJob>,
   chunk: TakenChunk,
   { counts, responses, open, rest }: PartialResult,
+  attempted: Attempted<Removals> = {},
 ): Promise<Removals> {
   const { retries, reason, isRetry } = chunk;
   const kept: Part = {
@@ -126,7 +135,11 @@ export async function storeOutcomes(
       await jobs.enqueue(tx, deliveryQueue(provider), [{ id: rest.jobId, data, priority: job.priority }]);
     }
     const isNew = await writeChunk(tx, chunk, counts, kept, isToSplit ? rest.devices.length : 0);
-    return recordAll(tx, provider, { responses, isNew }, limits);
+    const removals = await recordAll(tx, provider, { responses, isNew }, limits);
+    // A stop of removals that this transaction made before is found as one that is there already.
+    const stoppedAt = removals.stoppedAt ?? attempted.result?.stoppedAt;
+    attempted.result = { ...removals, stoppedAt };
+    return attempted.result;
   });
 }
 
@@ -158,6 +171,7 @@ export async function settleChunk(
   job: Job<DeliveryJob>,
   chunk: TakenChunk,
   { counts, responses, tries }: ChunkResult,
+  attempted: Attempted<Settled> = {},
 ): Promise<Settled> {
   const queue = deliveryQueue(provider);
   // Reports of dead devices are written to the provider's row: a lock that only shares it could not become their lock.
@@ -175,6 +189,7 @@ export async function settleChunk(
   }
 
   return db.transaction(async (tx) => {
+    if (attempted.result && (await isSettled(tx, chunk, counts))) return attempted.result;
     const notification =
       tries.length > 0
         ? ((await shareNotification(tx, chunk.notification.id)) ?? missingNotification)
@@ -190,13 +205,31 @@ export async function settleChunk(
     await jobs.complete(tx, queue, job);
     // Last, since all workers of a provider meet in its row if the removals are stopped.
     const removals = await recordAll(tx, provider, { responses, isNew }, limits);
-    return {
+    attempted.result = {
       isOver: parts.every(({ state }) => state === "DONE" || state === "DEAD"),
       dropped: first.state === "DONE" ? first.devices.length : 0,
       dead: deadPart(parts),
       ...removals,
     };
+    return attempted.result;
   });
+}
+
+/** Whether these results of this worker are stored: a worker that took the chunk later would have raised its fence. */
+async function isSettled(
+  tx: Database,
+  { id, fence }: TakenChunk,
+  { sent, failed }: ChunkCounts,
+): Promise<boolean> {
+  const chunk = names(deliveryChunks);
+  const found = await rowCount(
+    tx,
+    sql`
+      select 1 as one from ${deliveryChunks}
+      where ${chunk.id} = ${id}::bigint and ${chunk.fence} = ${fence}::int and ${chunk.state} <> 'SENDING'
+        and ${chunk.sent} = ${sent}::int and ${chunk.failed} = ${failed}::int`,
+  );
+  return found > 0;
 }
 
 async function recordAll(

@@ -237,6 +237,30 @@ describe.each(backends)("slow answers on %s", (backend) => {
       ]);
     });
 
+    it("reports the same if the commit that settles was not seen", async () => {
+      const { planned, job, chunk } = await take(3);
+      const [one = 0, two = 0, three = 0] = planned.deviceIds;
+      const tries: NextTry[] = [
+        { ...nextTry, devices: [two], afterMs: 60_000, retries: 1, reason: "500" },
+        { ...nextTry, devices: [three], reason: "500", giveUp: true },
+      ];
+      const responses = { users: new Map([["user-1", true]]), sent: [one], dead: [] };
+      const result = { counts: { ...counts, sent: 1 }, responses, tries };
+      const attempted = {};
+      const settled = await settleChunk(dependencies(), job, chunk, result, attempted);
+      expect(settled.dead).toMatchObject({ devices: 1, reason: "500" });
+      const chunks = await test.chunks(planned);
+      expect(await settleChunk(dependencies(), job, chunk, result, attempted)).toEqual(settled);
+      expect(await test.chunks(planned)).toEqual(chunks);
+      // Another worker's results are none of this one's.
+      await test.db.execute(
+        sql`update push.delivery_chunks set attempt = attempt + 1 where id = ${chunk.id}::bigint`,
+      );
+      await expect(settleChunk(dependencies(), job, chunk, result, attempted)).rejects.toThrow(
+        "another worker",
+      );
+    });
+
     it("splits the rest off once, if the commit was not seen", async () => {
       const { planned, job, chunk } = await take(5);
       const [, two = 0, ...devices] = planned.deviceIds;
