@@ -1,6 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { type BatchedLookup, batched } from "../../platform/database/sql/batched-lookup.ts";
+import { fromPrimary, isStandby } from "../../platform/database/sql/from-primary.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { integer, listOf } from "../../platform/database/sql/readers.ts";
 import { arrayItems, computed, prepared, rows, selection } from "../../platform/database/sql/statements.ts";
@@ -8,7 +9,6 @@ import type { Standbys } from "../../platform/database/standbys/standbys.ts";
 import { authorizations, revokedAccessTokens } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
 import { hasNotEnded } from "./end-authorizations.ts";
-import { fromPrimary, isStandby } from "./from-primary.ts";
 
 /** Look-ups of authorizations. The look-up by a refresh token is in presented-token.ts. */
 export interface AuthorizationRepository {

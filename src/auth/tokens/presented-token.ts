@@ -2,6 +2,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { batched } from "../../platform/database/sql/batched-lookup.ts";
+import { fromPrimary, isStandby } from "../../platform/database/sql/from-primary.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { boolean, listOf, nullable, oneOf, type ReadBy, text } from "../../platform/database/sql/readers.ts";
 import {
@@ -16,7 +17,6 @@ import { runningNow } from "../running-time.ts";
 import { authorizations, clients, replacedTokens, rotationBatches } from "../schema.ts";
 import { authorizationIdLength } from "./access-token.ts";
 import { hasNotEnded } from "./end-authorizations.ts";
-import { fromPrimary, isStandby } from "./from-primary.ts";
 import { hashPart, matchesHash, type RefreshToken } from "./refresh-token.ts";
 
 /** The authorization that a refresh token belongs to, and what the token is to it now. */

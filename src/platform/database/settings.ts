@@ -45,8 +45,7 @@ export const databaseTable = {
   DB_READ_HOSTS: {
     description:
       "Standbys that look-ups may be read from, as strictly as from DB_HOST, with their ports unless those are DB_PORT; with " +
-      "`none` a process reads from none, but asks those that others read from whether they know of an ending: " +
-      "docs/operate/standbys.md.",
+      "`none` as without the setting, where that of one service is to be overridden: docs/operate/standbys.md.",
     kind: listOf(hostAndPort, "a comma-separated list of hosts, with or without a port, or none"),
     example: "standby-1.internal,standby-2.internal:5433",
   },
@@ -147,7 +146,7 @@ export type DatabaseSettings =
       readonly kind: "postgres";
       /** One host, or several of which one is the primary. */
       readonly hosts: readonly Address[];
-      /** Standbys that may be read from; undefined if no process reads from any. */
+      /** Standbys that may be read from; undefined if this process reads from none. */
       readonly readHosts: readonly Address[] | undefined;
       readonly name: string;
       readonly user: string;
@@ -225,10 +224,10 @@ export function resolveDatabaseSettings(
   return { value, problems };
 }
 
-/** Each address once; none for the word `none`. @param port of hosts without one */
-function readHosts(named: readonly HostAndPort[], port: number): readonly Address[] {
+/** Each address once; undefined for the word `none`. @param port of hosts without one */
+function readHosts(named: readonly HostAndPort[], port: number): readonly Address[] | undefined {
   const [first] = named;
-  if (named.length === 1 && first?.host === "none" && first.port === undefined) return [];
+  if (named.length === 1 && first?.host === "none" && first.port === undefined) return undefined;
   return addresses(named, port);
 }
 

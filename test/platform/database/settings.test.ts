@@ -161,12 +161,12 @@ describe("the standbys", () => {
   });
 
   test("are none by that word, and one of that name by its port", () => {
-    expect(hosts("none")).toEqual([]);
+    expect(hosts("none")).toBeUndefined();
     expect(hosts("none:5433")).toEqual([{ host: "none", port: 5433 }]);
   });
 
   test("may differ between services", () => {
-    expect(hosts("one.internal", { AUTH_DB_READ_HOSTS: "none" })).toEqual([]);
+    expect(hosts("one.internal", { AUTH_DB_READ_HOSTS: "none" })).toBeUndefined();
     expect(hosts("one.internal", { PUSH_DB_READ_HOSTS: "none" })).toHaveLength(1);
   });
 });

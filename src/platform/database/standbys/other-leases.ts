@@ -6,11 +6,19 @@ import { sql } from "drizzle-orm";
 import { pause } from "../../base/loop.ts";
 import type { Reads } from "../database.ts";
 import { batched } from "../sql/batched-lookup.ts";
+import { fromPrimary, isStandby } from "../sql/from-primary.ts";
 import { names } from "../sql/names.ts";
-import { number, text } from "../sql/readers.ts";
+import { listOf, number, text } from "../sql/readers.ts";
 import { computed, prepared, rows, selection } from "../sql/statements.ts";
 import type { LeaseTable } from "./lease-table.ts";
 import { longestLeaseMs } from "./leases.ts";
+
+/**
+ * Milliseconds for which a row that does not change may still have leases. A beat is visible here only once the
+ * synchronous standbys have it, and they may have it later than an ending that was committed after it. Leases may run
+ * from such a beat if it was sent while one still ran from the beat that is visible, so for twice the longest lease.
+ */
+const silentMs = 2 * longestLeaseMs;
 
 interface Dependencies {
   /** The primary. */
@@ -29,28 +37,32 @@ export function createOtherLeases({ db, table }: Dependencies): () => Promise<vo
     processId: computed(text, sql`${processId}::text`),
     beat: computed(number, sql`${beat}::float8`),
   });
-  const select = prepared([], () => sql`select ${row} from ${table} where ${servers} <> '{}'`);
+  const all = selection({ found: computed(listOf(row), sql`coalesce(json_agg(leases), '[]')`), isStandby });
+  const select = prepared(
+    [],
+    () => sql`select ${all} from (select ${row} from ${table} where ${servers} <> '{}') as leases`,
+  );
   /** The newest beat of each process that was read, and when it was first read, by performance.now(). */
   let known = new Map<string, { readonly beat: number; readonly since: number }>();
 
-  /** Milliseconds until every lease that may run now has run out, from a moment before the rows were read. */
-  async function longestLease(): Promise<number> {
+  /** Milliseconds that an ending has to wait, until every lease that may be older than it has run out. */
+  async function waitForLeases(): Promise<number> {
     const now = performance.now();
-    const found = await rows(db, row, select({}));
+    const [read] = await rows(db, all, select({}));
+    const { found } = fromPrimary(read);
     known = new Map(
       found.map((one) => {
         const before = known.get(one.processId);
         return [one.processId, before?.beat === one.beat ? before : { beat: one.beat, since: now }];
       }),
     );
-    // A beat that has stood for so long was the last one of a process that has ended: no lease runs from it.
-    const isAnyRunning = [...known.values()].some(({ since }) => now - since < longestLeaseMs);
+    const isAnyRunning = [...known.values()].some(({ since }) => now - since < silentMs);
     return isAnyRunning ? longestLeaseMs : 0;
   }
 
   // Endings that come meanwhile share the next look: one that began before an ending may not show all of its leases.
   const look = batched<"rows", number>({
-    load: async () => new Map([["rows", await longestLease()]]),
+    load: async () => new Map([["rows", await waitForLeases()]]),
     maxQueries: 1,
   });
 

@@ -1,8 +1,8 @@
 /** A check for look-ups that only the primary may serve: a standby may not know yet what was issued or revoked. */
 import { sql } from "drizzle-orm";
-import { unavailable } from "../../platform/base/errors.ts";
-import { boolean } from "../../platform/database/sql/readers.ts";
-import { computed } from "../../platform/database/sql/statements.ts";
+import { unavailable } from "../../base/errors.ts";
+import { boolean } from "./readers.ts";
+import { computed } from "./statements.ts";
 
 /** Whether the server that runs the statement is a standby, for the selection of the statement's only row. */
 export const isStandby = computed(boolean, sql`pg_is_in_recovery()`);
