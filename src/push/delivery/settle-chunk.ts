@@ -4,7 +4,6 @@
  * Only the worker that took the chunk last can do so. It alone counts, and writes the whole counts. So it does no harm
  * to repeat a transaction whose commit was not seen: then nothing is new, and no user counts twice.
  */
-import { randomUUID } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
@@ -20,12 +19,8 @@ import {
 } from "../database.ts";
 import type { ProviderName } from "../provider-settings.ts";
 import { deliveryChunks } from "../schema.ts";
-import {
-  type ChunkCounts,
-  type SharedNotification,
-  shareNotification,
-  type TakenChunk,
-} from "./chunk-repository.ts";
+import { missingNotification, nothingLeft, type Part, partsAfter } from "./chunk-parts.ts";
+import { type ChunkCounts, shareNotification, type TakenChunk } from "./chunk-repository.ts";
 import {
   type Responses,
   recordDead,
@@ -82,16 +77,6 @@ export interface ChunkStorage {
   readonly jobs: Pick<Jobs, "complete" | "enqueue">;
   readonly provider: ProviderName;
   readonly limits: StopLimits;
-}
-
-/** `SENDING`: messages have no response yet. `PENDING`: the devices wait. `DONE`, `DEAD`: they do not. */
-type PartState = "SENDING" | "PENDING" | "DONE" | "DEAD";
-
-/** Devices that go on together, as a chunk. */
-interface Part extends NextTry {
-  readonly state: PartState;
-  /** The job that may take the chunk; null: it has ended, or is parked until its notification is resumed. */
-  readonly jobId: string | null;
 }
 
 /** The shortest wait for services that cannot be sent to, in milliseconds: other messages are probing them. */
@@ -247,55 +232,6 @@ async function recordAll(
 function deadPart(parts: readonly (Part & { readonly chunkId: number })[]): Settled["dead"] {
   const dead = parts.find(({ state }) => state === "DEAD");
   return dead && { chunkId: dead.chunkId, devices: dead.devices.length, reason: dead.reason };
-}
-
-const nothingLeft: Part = {
-  state: "DONE",
-  jobId: null,
-  devices: [],
-  afterMs: 0,
-  services: [],
-  endsWithResponse: false,
-  isRetry: false,
-  retries: 0,
-  reason: null,
-  giveUp: false,
-};
-
-/** A chunk whose notification is missing is treated as if it was cancelled. */
-const missingNotification: SharedNotification = { state: "CANCELLED", isExpired: true };
-
-/** What becomes of the devices that are left. One part if the notification has ended. */
-function partsAfter(
-  { isRetry }: TakenChunk,
-  triesLeft: readonly NextTry[],
-  notification: SharedNotification | undefined,
-): Part[] {
-  if (triesLeft.length === 0 || !notification) return [];
-  const tries = triesLeft.map((next) => ({ ...next, isRetry: isRetry || next.isRetry }));
-  if (notification.state === "CANCELLED" || notification.isExpired)
-    return [{ ...nothingLeft, devices: tries.flatMap((next) => next.devices) }];
-  if (notification.state === "PAUSED") return parked(tries);
-  return tries.map((next) =>
-    next.giveUp
-      ? { ...next, state: "DEAD", jobId: null }
-      : { ...next, state: "PENDING", jobId: randomUUID() },
-  );
-}
-
-/**
- * The parts that wait until the notification is resumed: the devices that were not tried, and apart from them the
- * retries.
- */
-function parked(tries: readonly NextTry[]): Part[] {
-  const kinds = Map.groupBy(tries, ({ isRetry }) => isRetry);
-  return [...kinds].map(([isRetry, some]) => ({
-    ...nothingLeft,
-    state: "PENDING",
-    isRetry,
-    devices: some.flatMap((next) => next.devices),
-    reason: some.findLast((next) => next.reason !== null)?.reason ?? null,
-  }));
 }
 
 const writeParameters = [
