@@ -21,7 +21,7 @@ export class Turns {
   readonly #waiting = new Map<string, Waiter[]>();
 
   /**
-   * @param waitMs milliseconds that work waits for its turn, at most
+   * @param waitMs milliseconds that work waits for its turn, at most, unless the call gives its own limit
    * @param refuse makes the error of work whose turn does not come
    */
   constructor(waitMs: number, refuse: () => Error) {
@@ -30,9 +30,9 @@ export class Turns {
   }
 
   /** Does the work when its turn has come. Work whose turn does not come within the limit is refused, and not begun. */
-  async take<T>(key: string, work: () => Promise<T>): Promise<T> {
+  async take<T>(key: string, work: () => Promise<T>, waitMs = this.#waitMs): Promise<T> {
     const waiting = this.#waiting.get(key);
-    if (waiting) await this.#wait(waiting);
+    if (waiting) await this.#wait(waiting, waitMs);
     else this.#waiting.set(key, []);
     try {
       return await work();
@@ -43,12 +43,12 @@ export class Turns {
     }
   }
 
-  #wait(waiting: Waiter[]): Promise<void> {
+  #wait(waiting: Waiter[], waitMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
       const refuse = () => reject(this.#refuse());
       if (waiting.length >= maxWaiting) return refuse();
       const waiter: Waiter = {
-        deadline: performance.now() + this.#waitMs,
+        deadline: performance.now() + waitMs,
         expire: () => {
           waiting.splice(waiting.indexOf(waiter), 1);
           refuse();

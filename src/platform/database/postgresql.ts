@@ -49,8 +49,8 @@ interface Timeouts {
 
 const readTimeouts: Timeouts = { statement: 1_250, client: 1_500, wait: 1_500 };
 /**
- * The wait for a connection is shorter than any caller waits for its response, so that nothing is written for a
- * caller that has already received an error.
+ * The wait for a connection, also in parts, is shorter than any caller waits for its response, so that nothing is
+ * written for a caller that has already received an error.
  */
 const writeTimeouts: Timeouts = { statement: 5_000, client: 6_000, wait: 4_000 };
 /** They are short, as the primary can be asked instead of a standby. */
@@ -95,22 +95,21 @@ export function openPostgresql(
 ): OpenDatabase {
   const { reads, writes, leases, standbys, size } = openLanes(settings, observer, logger);
 
-  const waitingTransaction: Transaction = (work) =>
-    writes.use((connection) => runTransaction(connection, work), true);
-
-  const transaction = options.rerunsWaiting
-    ? rerunningTransactions(writes, size.transactions, waitingTransaction)
-    : waitingTransaction;
+  const transaction: Transaction = options.rerunsWaiting
+    ? rerunningTransactions(writes, size.transactions)
+    : (work) => patientTransaction(writes, work, writeTimeouts.wait);
 
   // Statements with the same text mostly wait for the same lock. One of them does, and other transactions go on.
   const reruns = new Turns(writeTimeouts.wait, noConnection);
   async function write(text: string, options?: QueryOptions): Promise<Result> {
+    const leftMs = waitLimit();
     try {
       return await writes.use((connection) => connection.query(text, options));
     } catch (error) {
       // 55P03: it would have had to wait for a lock, and has done nothing.
       if (sqlState(error) !== "55P03") throw error;
-      return reruns.take(text, () => waitingTransaction((query) => query(text, options)));
+      const rerun = () => patientTransaction(writes, (query) => query(text, options), leftMs());
+      return reruns.take(text, rerun, leftMs());
     }
   }
 
@@ -143,25 +142,32 @@ export function openPostgresql(
 
 type Transaction = <T>(work: (query: Query) => Promise<T>) => Promise<T>;
 
+/** One limit for all the waits of a call, which starts now. @returns how many milliseconds of it are left */
+function waitLimit(): () => number {
+  const end = performance.now() + writeTimeouts.wait;
+  return () => Math.max(0, end - performance.now());
+}
+
+/** A transaction that waits for locks as long as is usual. @param waitMs as {@link Lane.use} has it */
+function patientTransaction<T>(writes: Lane, work: (query: Query) => Promise<T>, waitMs: number): Promise<T> {
+  return writes.use((connection) => runTransaction(connection, work), true, waitMs);
+}
+
 /**
  * Transactions of which one that would have to wait for a lock is rolled back, and run again as one of half of them: so
  * those that are known to wait leave connections to the others.
  */
-function rerunningTransactions(writes: Lane, transactions: number, waiting: Transaction): Transaction {
+function rerunningTransactions(writes: Lane, transactions: number): Transaction {
   const knownToWait = new WorkQueue(Math.max(1, Math.floor(transactions / 2)));
   return async (work) => {
-    const began = performance.now();
-    let waitedMs = 0;
+    const leftMs = waitLimit();
     try {
-      return await writes.use((connection) => {
-        waitedMs = performance.now() - began;
-        return runTransaction(connection, work, hastyLimits);
-      }, true);
+      return await writes.use((connection) => runTransaction(connection, work, hastyLimits), true);
     } catch (error) {
       // 55P03: it would have had to wait for a lock, and was rolled back.
       if (sqlState(error) !== "55P03") throw error;
-      const timeout = { maxWaitMs: Math.max(0, writeTimeouts.wait - waitedMs), refuse: noConnection };
-      return knownToWait.run(() => waiting(work), timeout);
+      const rerun = () => patientTransaction(writes, work, leftMs());
+      return knownToWait.run(rerun, { maxWaitMs: leftMs(), refuse: noConnection });
     }
   };
 }
@@ -173,7 +179,7 @@ function readsOf(lane: Lane): Reads {
   return drizzleOver((text, options) => lane.use((connection) => connection.query(text, options)));
 }
 
-/** The lanes of a pool, and those to standbys. `leases` is undefined if no process reads from standbys. */
+/** The lanes of a pool, and those to standbys. `leases` is undefined if this process reads from none. */
 function openLanes(settings: PostgresSettings, observer: DatabaseObserver, logger?: Logger) {
   const hosts = openHosts(settings, settings.hosts, settings, logger);
   const connectorTo = (where: Hosts) => new Connector(where, () => observer.connectFailed());

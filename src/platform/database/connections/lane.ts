@@ -79,13 +79,18 @@ export class Lane {
   /**
    * Does work on a connection.
    * @param isTransaction the work is a transaction, or another that may wait for locks
+   * @param waitMs milliseconds that the work waits for a connection, at most; those of the lane unless given
    * @throws an error that means that the database is unavailable, if no connection becomes free within the limit
    */
-  async use<T>(work: (connection: Connection) => Promise<T>, isTransaction = false): Promise<T> {
+  async use<T>(
+    work: (connection: Connection) => Promise<T>,
+    isTransaction = false,
+    waitMs = this.#options.waitMs,
+  ): Promise<T> {
     const askedAt = performance.now();
     let connection = this.#waiting.length === 0 ? this.#take(isTransaction) : undefined;
     try {
-      connection ??= await this.#wait(isTransaction);
+      connection ??= await this.#wait(isTransaction, waitMs);
     } finally {
       // A wait that was in vain is observed, too: those are the longest.
       this.#options.observer.waited(this.#options.name, (performance.now() - askedAt) / 1000);
@@ -146,7 +151,7 @@ export class Lane {
     return least;
   }
 
-  #wait(isTransaction: boolean): Promise<Connection> {
+  #wait(isTransaction: boolean, waitMs: number): Promise<Connection> {
     if (this.#isClosed) return Promise.reject(connectionLost("the database is closed"));
     if (this.#waiting.length >= maxWaiting)
       return Promise.reject(noConnection(this.#options.connector.failure));
@@ -159,7 +164,7 @@ export class Lane {
       };
       const waiter: Waiter = {
         isTransaction,
-        deadline: performance.now() + this.#options.waitMs,
+        deadline: performance.now() + waitMs,
         resolve: settle(resolve),
         reject: settle(reject),
         expire: () => {

@@ -1,4 +1,5 @@
 /** Transactions on connections of their own: they take turns, and never commit or run less than the whole. */
+import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import postgres from "postgres";
 import { beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -233,6 +234,34 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
     await Promise.all(taken);
     await db.transaction((tx) => insert(tx, 8));
     expect(await stored()).toEqual([8]);
+  });
+
+  test("one that is run again waits no longer for connections, in all, than one that is not", async () => {
+    await admin`insert into public.entries values (1)`;
+    const release = Promise.withResolvers<void>();
+    const takePlaces = (until: Promise<void>) =>
+      Array.from({ length: max }, () => rerunning.transaction(() => until));
+    try {
+      await admin.begin(async (lock) => {
+        await lock`update public.entries set id = 1`;
+        const first = Promise.withResolvers<void>();
+        const taken = takePlaces(first.promise);
+        const began = performance.now();
+        const late = rerunning
+          .transaction((tx) => tx.execute(sql`update public.entries set id = 2`))
+          .catch((error: unknown) => error);
+        await setTimeout(2_500);
+        // They wait behind it, and have its place while it is run again.
+        taken.push(...takePlaces(release.promise));
+        first.resolve();
+        expect(isDatabaseUnavailable(await late)).toBe(true);
+        expect(performance.now() - began).toBeLessThan(5_500);
+        release.resolve();
+        await Promise.all(taken);
+      });
+    } finally {
+      release.resolve();
+    }
   });
 
   test("one whose connection is half-open holds its locks for a few seconds only", async () => {
