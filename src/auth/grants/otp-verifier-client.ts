@@ -1,5 +1,6 @@
 import createClient from "openapi-fetch";
 import type { paths } from "../../../gen/openapi/otp-verifier.ts";
+import { codeOf } from "../../platform/base/error-code.ts";
 import { ErrorKinds, ServiceError, unavailable } from "../../platform/base/errors.ts";
 import type { RequestContext } from "../../platform/base/request-context.ts";
 import { inSpan, traceHeaders } from "../../platform/base/tracing.ts";
@@ -13,13 +14,18 @@ const timeoutMs = 2_000;
  * Checks with the OTP verification service whether the code is right for the phone or, without a code, whether
  * the phone has just passed a check.
  * @throws unavailable if the service does not respond, or not as its contract says
- * @throws UnknownVerdict if the service takes too long
+ * @throws UnknownVerdict if the service may have judged the code all the same: its response was late, lost or broken
  */
 type CheckOneTimeCode = (
   phone: string,
   code: string | undefined,
   context: RequestContext,
 ) => Promise<boolean>;
+
+/** Codes of errors after which the request was not sent. */
+const notSent = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT)$/;
+/** Whether a status says that the service has not judged the code. A gateway's 502 or 504 does not say it. */
+const hasNotJudged = (status: number) => status >= 400 && status !== 502 && status !== 504;
 
 /** Checks at a time. If the verification service is slow, no more callers than these wait for it. */
 const maxChecks = 128;
@@ -56,18 +62,17 @@ export function createOtpChecks(verifierUrl: string): OtpChecks {
       // By its contract, a 400 means that the code cannot be right.
       if (status > 400) span?.fail(`${status}`);
       return checked;
-    }).catch((cause) => {
-      const error = unavailable(service, cause);
-      // The service has received the code by then. It may still find it right and let the phone pass.
-      throw cause instanceof DOMException && cause.name === "TimeoutError"
-        ? new UnknownVerdict(error)
-        : error;
+    }).catch((failure) => {
+      const error = unavailable(service, failure);
+      // A code that the service has received may be found right all the same, which lets the phone pass.
+      const wasSent = !notSent.test(codeOf(failure instanceof Error ? failure.cause : undefined) ?? "");
+      throw wasSent ? new UnknownVerdict(error) : error;
     });
-    if (result.response.status === 400) return false;
-    if (typeof result.data?.verified !== "boolean") {
-      throw unavailable(service, new Error(`its response ${result.response.status} has no result`));
-    }
-    return result.data.verified;
+    const { status } = result.response;
+    if (status === 400) return false;
+    if (typeof result.data?.verified === "boolean") return result.data.verified;
+    const error = unavailable(service, new Error(`its response ${status} has no result`));
+    throw hasNotJudged(status) ? error : new UnknownVerdict(error);
   }
 
   return { limit: new QueueingLimit(maxChecks, maxChecks, busy), check };

@@ -2,6 +2,8 @@
 import { createServer, type RequestListener, type Server } from "node:http";
 import { beforeAll, describe, expect, test } from "vitest";
 import { createOtpChecks } from "../../../src/auth/grants/otp-verifier-client.ts";
+import { UnknownVerdict } from "../../../src/auth/limits/guessing.ts";
+import { ErrorKinds } from "../../../src/platform/base/errors.ts";
 import { RequestContext } from "../../../src/platform/base/request-context.ts";
 import { type Answer, type AuthApi, authApi, mobileApp } from "../../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
@@ -113,11 +115,33 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
     ["answers another member", respondWith(200, '{"ok":true}')],
   ])("one that %s is a 503 within three seconds, and issues nothing", async (_, behaviour) => {
     behave = behaviour;
+    // Of its own, as most of these count as guesses of the identity.
+    phone = (await api.newIdentity()).phone;
     const began = stopwatch();
     const { status, body, headers } = await request();
     expect({ status, body }).toMatchObject({ status: 503, body: { error: "temporarily_unavailable" } });
     expect(Number(headers.get("retry-after"))).toBeGreaterThan(0);
     expect(began()).toBeLessThan(3_000);
+  });
+
+  test.each<[string, boolean, RequestListener]>([
+    ["never answers", true, () => undefined],
+    ["cuts the connection", true, (_, response) => void response.destroy()],
+    ["answers 500", false, respondWith(500, "")],
+    ["is behind a gateway that answers 502", true, respondWith(502, "")],
+    ["is behind a gateway that answers 504", true, respondWith(504, "")],
+    ["answers without a result", true, respondWith(200, "{}")],
+    ["answers 503", false, respondWith(503, "")],
+    ["answers 429", false, respondWith(429, "{}")],
+    ["answers 404", false, respondWith(404, "{}")],
+  ])("one that %s may have judged the code: %s", async (_, mayHaveJudged, behaviour) => {
+    behave = behaviour;
+    const { check } = createOtpChecks(`http://127.0.0.1:${port()}/otp`);
+    const failure = await check(phone, "123456", new RequestContext(captureLog().logger)).catch(
+      (error) => error,
+    );
+    expect(failure).toMatchObject({ kind: ErrorKinds.unavailable });
+    expect(failure instanceof UnknownVerdict).toBe(mayHaveJudged);
   });
 
   test("one that is slow keeps 128 callers waiting, and no more", async () => {
@@ -165,9 +189,16 @@ describe("phone_otp where the verifier does not answer as its contract says", ()
     expect((await guess()).status).toBe(429);
   });
 
-  test("one that is not there at all is a 503 within three seconds", async () => {
+  test("one that is not there at all is a 503 within three seconds, and has not judged the code", async () => {
+    const { check } = createOtpChecks(`http://127.0.0.1:${port()}/otp`);
     verifier.closeAllConnections();
     await new Promise((resolve) => verifier.close(resolve));
+    const context = new RequestContext(captureLog().logger);
+    // The first may be sent on a connection whose end has not been noticed yet.
+    await check(phone, "123456", context).catch(() => undefined);
+    const failure = await check(phone, "123456", context).catch((error) => error);
+    expect(failure).toMatchObject({ kind: ErrorKinds.unavailable });
+    expect(failure).not.toBeInstanceOf(UnknownVerdict);
     const began = stopwatch();
     expect((await request()).status).toBe(503);
     expect(began()).toBeLessThan(3_000);
