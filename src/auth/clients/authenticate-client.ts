@@ -88,7 +88,7 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
     return isRight ? { kind: "internal" } : undefined;
   }
 
-  /** The pairs of id and secret whose id is that of an enabled client that lists the method, with each of the client's hashes. */
+  /** The pairs whose id is that of an enabled client that lists the method, with each of the client's hashes. */
   async function candidatesOf(
     pairs: readonly Credentials[],
     method: AuthenticationMethod,

@@ -45,9 +45,10 @@ export function violatedUnique(thrown: unknown): string | undefined {
 }
 
 /**
- * SQLSTATEs that mean that the database is unavailable. Class 08: connection; 53: resources; 57P: shutdown;
- * 58: the system under it, such as a failing disk. 57014: a statement was cancelled by a timeout; 55P03: a lock was not released within the timeout; 40001 and 40P01: two
- * transactions were in each other's way; 25P03: a transaction paused for too long; 25006: read-only, as a standby is.
+ * SQLSTATEs that mean that the database is unavailable. Class 08: connection; 53: resources; 57P: shutdown; 58: the
+ * system under it, such as a failing disk. 57014: a statement was cancelled by a timeout; 55P03: a lock was not
+ * released within the timeout; 40001 and 40P01: two transactions were in each other's way; 25P03: a transaction paused
+ * for too long; 25006: read-only, as a standby is.
  */
 const unavailableStates = /^(08\w{3}|53\w{3}|57P\w{2}|58\w{3}|57014|55P03|40001|40P01|25P03|25006)$/;
 /** Codes of Node's sockets and of postgres.js. */

@@ -49,7 +49,8 @@ export async function runRound<Kind extends string>(
       errors.push(error);
     }
   }
-  if (errors.length > 1) throw new AggregateError(errors, "several steps of the janitor failed");
+  if (errors.length > 1)
+    throw new AggregateError(errors, "several steps of the janitor failed", { cause: errors[0] });
   if (errors.length > 0) throw errors[0];
   if (!stopping?.aborted) observer?.roundEnded();
 }

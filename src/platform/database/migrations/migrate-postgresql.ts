@@ -30,9 +30,10 @@ const migrationLockRetryMs = 100;
 const migrationHolderMs = 5_000;
 /**
  * Milliseconds that a statement of a migration waits for a lock. Later statements wait behind it, even those that would
- * not conflict with the lock that it waits for, so it has to give up before they do.
+ * not conflict with the lock that it waits for, so it has to give up before they do. It waits for longer than the
+ * server's deadlock_timeout (1 s), after which PostgreSQL cancels an autovacuum that has the lock.
  */
-const migrationLockTimeoutMs = 1_000;
+const migrationLockTimeoutMs = 1_100;
 
 /**
  * Migrates as the owner, and grants the ordinary user its privileges, on a connection of its own that has no limit on
