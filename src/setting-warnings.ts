@@ -113,8 +113,7 @@ function whyUnused(service: ServiceName, name: string, settings: Settings): stri
   if (!own.broker && name.startsWith("BROKER_") && name !== "BROKER_URL") return "BROKER_URL is not set";
   if (!own.cache && name.startsWith("CACHE_") && name !== "CACHE_HOST") return "CACHE_HOST is not set";
   if (service !== "push" || !push) return undefined;
-  if (name === "DB_READ_HOSTS" && !settings.auth)
-    return "only introspection reads from standbys, and SERVICES names no auth";
+  if (name === "DB_READ_HOSTS") return "only the introspection of auth reads from standbys";
   const provider = providers[/^[A-Z]+_/.exec(name)?.[0] ?? ""];
   if (provider && !push.providers.names.includes(provider)) return `PUSH_PROVIDERS does not name ${provider}`;
   const isAskedOverGrpc = push.introspection !== undefined && "url" in push.introspection;

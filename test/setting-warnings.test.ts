@@ -74,7 +74,7 @@ test("a key to ask with has no use without an address to ask at", async () => {
   expect(lines).toContain("OAUTH_SERVER_ISSUER is set, but is not used: SERVICES does not name auth");
   expect(lines.filter((line) => line.startsWith("DB_"))).toEqual([]);
   expect(await warnings({ ...env, FCM_CREDENTIALS, DB_READ_HOSTS: "standby.internal" })).toContain(
-    "DB_READ_HOSTS is set, but is not used: only introspection reads from standbys, and SERVICES names no auth",
+    "DB_READ_HOSTS is set, but is not used: only the introspection of auth reads from standbys",
   );
   const alone =
     "BROKER_URL is not set: a push service that runs apart does not learn which identities are deleted";

@@ -26,8 +26,8 @@ import type { OutboxTable } from "./outbox-table.ts";
  * transaction has no number of its own yet between its first position and the writing of that row.
  */
 const settlingMs = 3_000;
-/** Milliseconds between looks that begin at the lowest position. */
-const fullLookMs = 300_000;
+/** Milliseconds between looks that begin at the lowest position, unless others are given. */
+const usualFullLookMs = 300_000;
 
 /** A position that may become the start. */
 interface Candidate {
@@ -50,7 +50,14 @@ export class OutboxStart {
   #position = 0;
   #candidate: Candidate | undefined;
   #server: string | undefined;
-  #fullLookAt = performance.now() + fullLookMs;
+  readonly #fullLookMs: number;
+  #fullLookAt: number;
+
+  /** @param fullLookMs milliseconds between looks that begin at the lowest position */
+  constructor(fullLookMs = usualFullLookMs) {
+    this.#fullLookMs = fullLookMs;
+    this.#fullLookAt = performance.now() + fullLookMs;
+  }
 
   /** No event waits below it. */
   get position(): number {
@@ -67,7 +74,7 @@ export class OutboxStart {
   async look(db: Executor, outbox: OutboxTable, subscribers: readonly DeliverableTypes[]): Promise<Found> {
     const isFull = performance.now() >= this.#fullLookAt;
     // One that fails is not repeated at once: it may take too long each time, and the start holds without it.
-    if (isFull) this.#fullLookAt = performance.now() + fullLookMs;
+    if (isFull) this.#fullLookAt = performance.now() + this.#fullLookMs;
     const before = this.#position;
     const state = stateOf(outbox, subscribers, { from: isFull ? 0 : before, isNoting: this.#hasSettled() });
     const [found] = await rows(db, state, sql`select ${state}`);

@@ -33,6 +33,8 @@ describe.runIf(backends.includes("PostgreSQL"))("where looks into an outbox begi
     cleanup.defer(() => admin.end({ timeout: 1 }));
   });
   let later = 0;
+  /** Milliseconds between full looks: so many that none comes by itself, however long a start is waited for. */
+  const fullLookMs = 1_000_000_000;
   beforeEach(async () => {
     await db.execute(sql`delete from auth.outbox`);
     const now = performance.now.bind(performance);
@@ -76,7 +78,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where looks into an outbox begi
   }
 
   test("it passes what was delivered, and stays before what waits", async () => {
-    const start = new OutboxStart();
+    const start = new OutboxStart(fullLookMs);
     await db.execute(insert("gone", 50));
     await db.execute(sql`delete from auth.outbox`);
     await db.execute(insert("waits"));
@@ -87,7 +89,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where looks into an outbox begi
   });
 
   test("a transaction that took a low position long ago and commits late is before it", async () => {
-    const start = new OutboxStart();
+    const start = new OutboxStart(fullLookMs);
     const release = Promise.withResolvers<void>();
     const written = Promise.withResolvers<void>();
     const late = admin.begin(async (tx) => {
@@ -106,8 +108,36 @@ describe.runIf(backends.includes("PostgreSQL"))("where looks into an outbox begi
     expect(await start.look(db, outbox, [])).toEqual({ isAny: true, isAnyKnown: true });
   });
 
+  test("a position of a transaction that has no number yet is not passed before it has had the time to get one", async () => {
+    const start = new OutboxStart(fullLookMs);
+    await db.execute(insert("gone", 50));
+    await db.execute(sql`delete from auth.outbox`);
+    await reach(start, await nextPosition());
+    // One in 32 positions is written to the log, for which its transaction gets a number.
+    const isNextLogged = async () =>
+      (await admin`select 1 from auth.outbox_position_seq where log_cnt = 0`).length > 0;
+    while (await isNextLogged()) await admin`select nextval('auth.outbox_position_seq')`;
+    const taken = Promise.withResolvers<void>();
+    const release = Promise.withResolvers<void>();
+    const late = admin.begin(async (tx) => {
+      const [position] = await tx`select nextval('auth.outbox_position_seq') as taken`;
+      taken.resolve();
+      await release.promise;
+      await tx`insert into auth.outbox (position, id, type, subject, data, occurred_at)
+        values (${position?.["taken"]}, gen_random_uuid(), 't', 'late', '{}', now())`;
+    });
+    await taken.promise;
+    for (let look = 0; look < 6; look += 1) {
+      await start.look(db, outbox, []);
+      later += 400;
+    }
+    release.resolve();
+    await late;
+    expect(await subjectsFrom(start)).toEqual(["late"]);
+  });
+
   test("an event that is put back at an old position is found by a full look, and at once after it is forgotten", async () => {
-    const start = new OutboxStart();
+    const start = new OutboxStart(fullLookMs);
     await db.execute(insert("old"));
     const kept = await rows<{ position: string }>(db, sql`delete from auth.outbox returning position`);
     await reach(start, await nextPosition());
@@ -117,7 +147,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where looks into an outbox begi
         values (${kept[0]?.position}::bigint, gen_random_uuid(), 't', 'old', '{}', now())`);
     await putBack();
     expect(await start.look(db, outbox, [])).toEqual({ isAny: false, isAnyKnown: false });
-    later += 301_000;
+    later += fullLookMs;
     expect(await start.look(db, outbox, [])).toEqual({ isAny: true, isAnyKnown: true });
     expect(await subjectsFrom(start)).toEqual(["old"]);
     await db.execute(sql`delete from auth.outbox`);
@@ -129,7 +159,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where looks into an outbox begi
   });
 
   test("it is forgotten where the sequence is behind it, or the server is another one, and not after a look that failed", async () => {
-    const start = new OutboxStart();
+    const start = new OutboxStart(fullLookMs);
     await db.execute(insert("gone", 50));
     await db.execute(sql`delete from auth.outbox`);
     const before = await nextPosition();
@@ -167,7 +197,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where looks into an outbox begi
     await db.execute(sql`delete from auth.outbox`);
     // As autovacuum does before long.
     await admin`analyze auth.outbox`;
-    const start = new OutboxStart();
+    const start = new OutboxStart(fullLookMs);
     await reach(start, await nextPosition());
     const subscribers = [{ deliver: (_: CloudEvent) => undefined, types: ["t"] }];
     const settings = {
@@ -197,7 +227,7 @@ describe.runIf(backends.includes("PostgreSQL"))("where looks into an outbox begi
   });
 
   test("the running relay moves it, and delivers what comes", async () => {
-    const start = new OutboxStart();
+    const start = new OutboxStart(fullLookMs);
     const subjects: string[] = [];
     const relay = startRelay({
       ...{ db, outbox, leases: relayLeases, source: "s", start, intervalMs: 5 },
