@@ -1,6 +1,7 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import type { JsMsg } from "@nats-io/jetstream";
 import type { Logger } from "pino";
+import { isDatabaseUnavailable } from "../base/database-errors.ts";
 import { type Loop, startLoop } from "../base/loop.ts";
 import { Reminders } from "../base/reminders.ts";
 import type { Broker, DurableConsumer } from "./broker.ts";
@@ -22,6 +23,9 @@ const retryMs = 1_000;
 const longestRetryMs = 15_000;
 /** The longest pause until the failed event comes again. It is longer, so that an event that fails delays no other. */
 const longestEventRetryMs = 2 * longestRetryMs;
+/** These two where the database was unavailable: it is used again as soon as it is back, whoever has failed before. */
+const databaseRetryMs = 500;
+const databaseEventRetryMs = 2 * databaseRetryMs;
 /** Milliseconds between requests to a broker that is away: few, as each request may itself wait for three seconds. */
 const awayMs = 1_000;
 
@@ -31,29 +35,50 @@ const awayMs = 1_000;
  */
 export function startConsuming(consumption: Consumption): Loop {
   const { logger } = consumption;
-  let failures = 0;
+  const pauses = new Pauses();
   let reminders = new Reminders();
   return startLoop(async (stopping) => {
-    const { hasFailed, away } = await handleSome(consumption, stopping);
+    const away = await handleSome(consumption, pauses, stopping);
     if (away) {
       if (reminders.isFailureDue(away.err))
         logger.warn({ err: away.err }, "Events could not be fetched from the broker and will be tried again");
       return awayMs;
     }
     reminders = new Reminders();
-    failures = hasFailed ? failures + 1 : 0;
-    return hasFailed ? Math.min(retryMs * 2 ** (failures - 1), longestRetryMs) : 0;
+    return pauses.remainingMs;
   });
 }
 
-/** @returns whether an event failed, and the error if messages could not be fetched */
+/** Why an event could not be handled. */
+type Failure = "of the event" | "of the database";
+
+/** The pause after a failure, in which no event is handled. */
+class Pauses {
+  #failures = 0;
+  /** By performance.now(). */
+  #until = 0;
+
+  get remainingMs(): number {
+    return Math.max(0, this.#until - performance.now());
+  }
+
+  /** An event was handled, or failed. */
+  note(failure: Failure | undefined): void {
+    this.#failures = failure === "of the event" ? this.#failures + 1 : 0;
+    if (failure === undefined) return;
+    const growing = Math.min(retryMs * 2 ** (this.#failures - 1), longestRetryMs);
+    this.#until = performance.now() + (failure === "of the event" ? growing : databaseRetryMs);
+  }
+}
+
+/** @returns the error if messages could not be fetched */
 async function handleSome(
   consumption: Consumption,
+  pauses: Pauses,
   stopping: AbortSignal,
-): Promise<{ readonly hasFailed: boolean; readonly away?: { readonly err: unknown } }> {
+): Promise<{ readonly err: unknown } | undefined> {
   const { broker, consumer } = consumption;
-  let handled = 0;
-  let hasFailed = false;
+  let received = 0;
   try {
     const messages = await broker.pull(consumer);
     const end = () => void messages.close();
@@ -61,26 +86,29 @@ async function handleSome(
     if (stopping.aborted) end();
     try {
       for await (const message of messages) {
-        // The rest of the batch comes again, to this worker or to another one.
-        if (stopping.aborted || hasFailed) message.nak(retryMs);
-        else if (await handleMessage(message, consumption)) handled += 1;
-        else {
-          hasFailed = true;
-          end();
-        }
+        received += 1;
+        // In a pause they are returned, to come again after it. If the fetch was ended, those on their way from the
+        // broker would be lost to this process, and come again only once their time to be acknowledged is over.
+        const pauseMs = pauses.remainingMs;
+        if (stopping.aborted) message.nak(retryMs);
+        else if (pauseMs > 0) message.nak(Math.ceil(pauseMs));
+        else pauses.note(await handleMessage(message, consumption));
       }
     } finally {
       stopping.removeEventListener("abort", end);
     }
   } catch (err) {
     // While events are handled, the library may miss the broker's heartbeats.
-    if (handled === 0 && !hasFailed && !stopping.aborted) return { hasFailed, away: { err } };
+    if (received === 0 && !stopping.aborted) return { err };
   }
-  return { hasFailed };
+  return undefined;
 }
 
-/** @returns false if the event failed, so that others would probably fail too: it comes again, and they after it */
-async function handleMessage(message: JsMsg, { schema, handle, logger }: Consumption): Promise<boolean> {
+/** @returns why the event failed, if it did, so that others would probably fail too: it comes again, and they after it */
+async function handleMessage(
+  message: JsMsg,
+  { schema, handle, logger }: Consumption,
+): Promise<Failure | undefined> {
   // The messages before this one may have taken most of the time until it would be delivered again.
   message.working();
   let event: CloudEvent;
@@ -90,15 +118,20 @@ async function handleMessage(message: JsMsg, { schema, handle, logger }: Consump
     const { stream, streamSequence: sequence } = message.info;
     logger.error({ err, stream, sequence }, "A message of the broker is no event and was left out");
     message.term();
-    return true;
+    return undefined;
   }
   try {
     await processed("nats", event, () => handle(event));
     message.ack();
-    return true;
+    return undefined;
   } catch (err) {
     logger.warn({ err, type: event.type }, "An event could not be handled and will come again");
-    message.nak(Math.min(retryMs * 2 ** message.info.deliveryCount, longestEventRetryMs));
-    return false;
+    const isDatabaseAway = isDatabaseUnavailable(err);
+    message.nak(
+      isDatabaseAway
+        ? databaseEventRetryMs
+        : Math.min(retryMs * 2 ** message.info.deliveryCount, longestEventRetryMs),
+    );
+    return isDatabaseAway ? "of the database" : "of the event";
   }
 }

@@ -70,7 +70,7 @@ describe.skipIf(findNats() === undefined)("events over NATS", () => {
     }
   }
 
-  const consume = (broker: Broker, refuse?: (event: CloudEvent) => boolean) =>
+  const consume = (broker: Broker, refuse?: Parameters<typeof consumeFrom>[2]) =>
     consumeFrom(broker, log, refuse);
 
   test("an event is a CloudEvent in binary mode, on the subject of its type", async () => {
@@ -324,6 +324,23 @@ describe.skipIf(findNats() === undefined)("events over NATS", () => {
     await stop();
     expect(log.text()).toContain("A message of the broker is no event and was left out");
     expect(log.text()).toContain("An event could not be handled and will come again");
+  });
+
+  test("events that failed because the database was away are handled soon after it is back, however often they failed", async () => {
+    const broker = open();
+    await broker.prepareStream(stream);
+    await publish(broker, deletionOf("1"), deletionOf("2"));
+    let refusals = 0;
+    let since = stopwatch();
+    const { subjects, stop } = consume(broker, () => {
+      if (refusals === 5) return false;
+      refusals += 1;
+      since = stopwatch();
+      return Object.assign(new Error("the connection was lost"), { code: "CONNECTION_CLOSED" });
+    });
+    await waitFor(() => expect(subjects().toSorted()).toEqual(["1", "2"]), 60);
+    expect(since()).toBeLessThan(2_500);
+    await stop();
   });
 });
 

@@ -32,15 +32,16 @@ export function deletionOf(subject: string, id: string = randomUUID()): CloudEve
   };
 }
 
-/** Collects what is consumed. @param refuse decides whether an event fails this time */
+/** Collects what is consumed. @param refuse decides whether an event fails this time, or with which error */
 export function consumeFrom(
   broker: Broker,
   { logger }: ReturnType<typeof captureLog>,
-  refuse: (event: CloudEvent) => boolean = () => false,
+  refuse: (event: CloudEvent) => boolean | Error = () => false,
 ) {
   const taken: CloudEvent[] = [];
   const handle = async (event: CloudEvent) => {
-    if (refuse(event)) throw new Error("the database is away");
+    const refused = refuse(event);
+    if (refused) throw refused === true ? new Error("this event is refused") : refused;
     taken.push(event);
   };
   const loop = startConsuming({ broker, consumer, schema, handle, logger });
