@@ -9,9 +9,10 @@
  */
 import { sql } from "drizzle-orm";
 import type { Logger } from "pino";
+import { isDatabaseUnavailable } from "../base/database-errors.ts";
 import { type Loop, startLoop } from "../base/loop.ts";
 import { Reminders } from "../base/reminders.ts";
-import { arrayLiteral, type Database } from "../database/database.ts";
+import { arrayLiteral, type Database, type Executor } from "../database/database.ts";
 import { names } from "../database/sql/names.ts";
 import { jsonObject, listOf, text } from "../database/sql/readers.ts";
 import { computed, isoTime, rows, selection } from "../database/sql/statements.ts";
@@ -22,7 +23,7 @@ import { keepDelivered } from "./kept-events.ts";
 import { type DeliverableTypes, isKnown } from "./outbox.ts";
 import { OutboxStart } from "./outbox-start.ts";
 import { type OutboxTable, outboxParts, partOf } from "./outbox-table.ts";
-import { type RelayLease, type RelayLeaseTable, takeRelayLease } from "./relay-leases.ts";
+import { PartLeases, type RelayLeaseTable } from "./relay-leases.ts";
 
 /** A receiver of events, which gets them in order. If a call rejects, the batch is delivered again later. */
 export interface Subscriber extends DeliverableTypes {
@@ -132,23 +133,21 @@ export async function relayOnce(
   settings: RelaySettings,
   part = 0,
   stream = followed(settings),
+  leases = new PartLeases(settings.leases, part),
 ): Promise<number> {
-  const { db, leases, isOnlyProcess: alone = false } = settings;
+  const { db, isOnlyProcess: alone = false } = settings;
   await flush(settings);
   const created = await stream?.created();
   if (alone) return relayBatch(settings, await oldestBatch(settings, part), created);
   // An event may be visible though no standby has confirmed its commit. The commit of the lease comes after the commits
   // of the events that are found here, so it is confirmed after them. The events are found by a statement of their own,
   // as another process may have had the lease while the first statement waited.
-  const taken = await db.transaction(async (tx) => {
-    const lease = await takeRelayLease(tx, leases, part);
-    return lease && { lease, batch: await oldestBatch({ ...settings, db: tx }, part) };
-  });
-  if (!taken) return 0;
+  const lease = await leases.take(db, (tx) => oldestBatch(settings, part, tx));
+  if (!lease) return 0;
   try {
-    return await relayBatch(settings, taken.batch, created, taken.lease);
+    return await relayBatch(settings, lease.found, created, lease.endsAt);
   } finally {
-    await taken.lease.release(db);
+    await lease.release();
   }
 }
 
@@ -159,18 +158,18 @@ async function flush({ subscribers }: Pick<RelaySettings, "subscribers">): Promi
 /**
  * @param batch as {@link oldestBatch} finds it
  * @param created when the stream that takes the events was created; undefined: no delivered event is kept
- * @param lease undefined: no other process relays
+ * @param leaseEndsAt by performance.now(); Infinity: no other process relays
  */
 async function relayBatch(
   settings: RelaySettings,
   batch: readonly PendingEvent[],
   created: string | undefined,
-  lease?: RelayLease,
+  leaseEndsAt = Number.POSITIVE_INFINITY,
 ): Promise<number> {
   const { subscribers, mayDeliver } = settings;
   if (batch.length > 0) await mayDeliver?.(batch.map(({ event }) => event));
   // A delivery and a flush that each last until their timeouts still end before the lease does.
-  const latest = (lease?.endsAt ?? Number.POSITIVE_INFINITY) - 2 * deliveryTimeoutMs;
+  const latest = leaseEndsAt - 2 * deliveryTimeoutMs;
   const end = Math.min(performance.now() + batchMs, latest);
   const delivered: number[] = [];
   if (batch.length > 0 && performance.now() > latest)
@@ -209,8 +208,12 @@ interface PendingEvent {
 }
 
 /** The oldest events of an outbox, or of a part of it. */
-async function oldestBatch(settings: RelaySettings, part: number): Promise<PendingEvent[]> {
-  const { db, outbox, subscribers, source, inParts, start } = settings;
+async function oldestBatch(
+  settings: RelaySettings,
+  part: number,
+  db: Executor = settings.db,
+): Promise<PendingEvent[]> {
+  const { outbox, subscribers, source, inParts, start } = settings;
   const { position, id, type, subject, data, occurredAt, traceparent } = names(outbox);
   const time = isoTime(occurredAt);
   const pending = selection({
@@ -251,6 +254,7 @@ async function oldestBatch(settings: RelaySettings, part: number): Promise<Pendi
 /** A part of the events, and when it is relayed next. */
 interface Part {
   readonly number: number;
+  readonly leases: PartLeases;
   failures: number;
   /** The moment of the next try, by `performance.now`. */
   dueAt: number;
@@ -263,7 +267,12 @@ export function startRelay(given: RelaySettings): Loop {
   const { logger, delivered: report, intervalMs = usualIntervalMs, inParts = false } = settings;
   const stream = followed(settings);
   const count = inParts ? outboxParts : 1;
-  const parts: Part[] = Array.from({ length: count }, (_, number) => ({ number, failures: 0, dueAt: 0 }));
+  const parts: Part[] = Array.from({ length: count }, (_, number) => ({
+    number,
+    leases: new PartLeases(settings.leases, number),
+    failures: 0,
+    dueAt: 0,
+  }));
   let hasUnknown = false;
   /** When failed looks in a row are logged again; mostly they fail because a subscriber is not there. */
   let reminders = new Reminders();
@@ -274,7 +283,7 @@ export function startRelay(given: RelaySettings): Loop {
     let pauseMs = intervalMs;
     let failure: unknown;
     try {
-      const delivered = await relayOnce(settings, part.number, stream);
+      const delivered = await relayOnce(settings, part.number, stream, part.leases);
       part.failures = 0;
       report?.(delivered);
       if (delivered === batchSize) pauseMs = 0;
@@ -282,7 +291,8 @@ export function startRelay(given: RelaySettings): Loop {
       failure = error;
       // The stream may be another one by now.
       stream?.forget();
-      part.failures += 1;
+      // A database that was away is used again as soon as it is back; the wait for it is a pause of its own.
+      part.failures = isDatabaseUnavailable(error) ? 0 : part.failures + 1;
       pauseMs = Math.min(intervalMs * 2 ** part.failures, longestPauseMs);
     }
     part.dueAt = performance.now() + pauseMs;
@@ -297,10 +307,14 @@ export function startRelay(given: RelaySettings): Loop {
 
   /**
    * Whether no event can be delivered, by one look in place of a lease for each part. A failure is left to the parts.
+   * @throws an error that means that the database is unavailable, which each part would meet as well
    */
   async function isEmpty(): Promise<boolean> {
     const { db, outbox, subscribers } = settings;
-    const found = await start.look(db, outbox, subscribers).catch(() => undefined);
+    const found = await start.look(db, outbox, subscribers).catch((error: unknown) => {
+      if (isDatabaseUnavailable(error)) throw error;
+      return undefined;
+    });
     if (!found || found.isAnyKnown) return false;
     if (found.isAny && !hasUnknown)
       logger.warn(
@@ -332,7 +346,8 @@ export function startRelay(given: RelaySettings): Loop {
       if (isIdle) return intervalMs;
     } catch (err) {
       if (reminders.isFailureDue(err)) warn(err);
-      // A part that has failed may have failed for this reason: it is due as soon as the subscribers are there.
+      // A part that has failed may have failed for this reason: it is due as soon as the database and the subscribers
+      // are there.
       for (const part of parts) Object.assign(part, { failures: 0, dueAt: 0 });
       return intervalMs;
     }
