@@ -3,22 +3,32 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
-import { beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { authMigrations } from "../../src/auth/service.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { type AuthApi, authApi, internal, mobileApp } from "../support/auth-api.ts";
-import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, spawnAuthServer, startAuthServer } from "../support/auth-server.ts";
 import { createTestDatabase, postgresSettings } from "../support/backends.ts";
 import { readContract } from "../support/contract-check.ts";
 import { findPostgresql } from "../support/postgresql/binaries.ts";
-import { type Cluster, startCluster } from "../support/postgresql/cluster.ts";
+import { type Cluster, type ClusterPlace, startCluster } from "../support/postgresql/cluster.ts";
+import { hasCaughtUp } from "../support/postgresql/standby.ts";
 import { databaseEnvironment } from "../support/servers.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { waitFor } from "../support/wait-for.ts";
+import { clockOf, whyNoWrongClock } from "../support/wrong-clock.ts";
+
+/** One connection of a superuser. */
+function openPostgres(url: string) {
+  const sql = postgres(url, { max: 1, onnotice: () => undefined });
+  return { of: sql, [Symbol.asyncDispose]: () => sql.end({ timeout: 1 }) };
+}
 
 const binaries = findPostgresql(["initdb", "postgres", "pg_basebackup"]);
 
 describe.runIf(binaries)("a primary with a synchronous standby: PostgreSQL", () => {
+  const settings = ["fsync=off", "max_connections=40", "shared_buffers=16MB"];
+  let first: Cluster;
   let primary: postgres.Sql;
   let standby: postgres.Sql;
   let second: Cluster;
@@ -28,8 +38,7 @@ describe.runIf(binaries)("a primary with a synchronous standby: PostgreSQL", () 
   let primaryHost: string;
   const cleanup = suiteCleanup();
   beforeAll(async () => {
-    const settings = ["fsync=off", "max_connections=40", "shared_buffers=16MB"];
-    const first = await startCluster(binaries ?? "", settings);
+    first = await startCluster(binaries ?? "", settings);
     cleanup.defer(() => first.stop());
     const database = await createTestDatabase({ admin: new URL(first.url) });
     const opened = await openDatabase(postgresSettings(database), authMigrations);
@@ -73,22 +82,49 @@ describe.runIf(binaries)("a primary with a synchronous standby: PostgreSQL", () 
     });
   }
 
-  const lastRead = () => server.logs().lastIndexOf("Introspection reads from a standby");
-  const lastStopped = () => server.logs().lastIndexOf("Introspection does not read from a standby");
-  const isRead = () => waitFor(() => expect(lastRead()).toBeGreaterThan(lastStopped()));
+  /** A standby that this suite's process does not read from. @param source a superuser's URL of its primary */
+  async function startOther(source: string, place: ClusterPlace = {}): Promise<Cluster> {
+    const cluster = await startCluster(
+      binaries ?? "",
+      [...settings, "restart_after_crash=off"],
+      source,
+      place,
+    );
+    onTestFinished(() => cluster.stop());
+    return cluster;
+  }
+
+  /** Ends ten tokens, and looks at each at once at a process that reads from other standbys. */
+  async function expectStrict(other: { readonly base: string }): Promise<void> {
+    async function end(): Promise<void> {
+      const token = await newToken();
+      expect(await isActive(token, other)).toBe(true);
+      expect(await revoke(token)).toBe(200);
+      expect(await isActive(token, other)).toBe(false);
+    }
+    // At once, as each waits for the leases of standbys that the first process does not ask.
+    await Promise.all(Array.from({ length: 10 }, end));
+  }
+
+  const lastRead = ({ logs }: Pick<AuthServer, "logs"> = server) =>
+    logs().lastIndexOf("Introspection reads from a standby");
+  const lastStopped = ({ logs }: Pick<AuthServer, "logs"> = server) =>
+    logs().lastIndexOf("Introspection does not read from a standby");
+  const isRead = (one: Pick<AuthServer, "logs"> = server) =>
+    waitFor(() => expect(lastRead(one)).toBeGreaterThan(lastStopped(one)));
 
   async function newToken(): Promise<string> {
     return (await api.newPair((await api.newIdentity()).id, mobileApp)).access_token;
   }
 
-  async function isActive(token: string): Promise<boolean> {
-    const { status, body } = await post("introspect", internal, token);
+  async function isActive(token: string, { base }: { readonly base: string } = server): Promise<boolean> {
+    const { status, body } = await post("introspect", internal, token, base);
     expect(status).toBe(200);
     return body.includes('"active":true');
   }
 
-  async function post(operation: string, authorization: string, token: string) {
-    const response = await fetch(`${server.base}/oauth2/v1/${operation}`, {
+  async function post(operation: string, authorization: string, token: string, base = server.base) {
+    const response = await fetch(`${base}/oauth2/v1/${operation}`, {
       method: "POST",
       headers: { authorization },
       body: new URLSearchParams({ token }),
@@ -219,6 +255,72 @@ describe.runIf(binaries)("a primary with a synchronous standby: PostgreSQL", () 
       await other.stop();
     }
   }, 60_000);
+
+  test("a standby of another cluster is not believed, also where that was made of this one, and the log says why", async () => {
+    // It has all tokens there are, as active, and lives on by itself.
+    const [kept, token] = [await newToken(), await newToken()];
+    const foreign = await startCluster(binaries ?? "", settings, first.url);
+    onTestFinished(() => foreign.stop());
+    await using sql = openPostgres(foreign.url);
+    await sql.of`select pg_promote()`;
+    const [stranger, own] = [await startOther(foreign.url), second].map(({ url }) => new URL(url).host);
+    const other = await startAuthServer("PostgreSQL", {
+      env: { ...env, DB_READ_HOSTS: `${stranger},${own}` },
+    });
+    onTestFinished(() => other.stop());
+    const lines = (message: string) =>
+      other
+        .logs()
+        .split("\n")
+        .filter((line) => line.includes(`"${message}"`));
+    expect(await revoke(token)).toBe(200);
+    await waitFor(() => expect(lines("Introspection reads from a standby")).toHaveLength(1), 20);
+    for (let round = 0; round < 10; round += 1) {
+      expect(await isActive(token, other)).toBe(false);
+      expect(await isActive(kept, other)).toBe(true);
+    }
+    await expectStrict(other);
+    await waitFor(() => expect(lines("Introspection does not read from a standby")).toHaveLength(1), 20);
+    expect(lines("Introspection does not read from a standby")[0]).toContain("it follows another primary");
+    expect(lines("Introspection does not read from a standby")[0]).toContain(stranger);
+    expect(lines("Introspection reads from a standby")[0]).toContain(own);
+  }, 60_000);
+
+  test.skipIf(whyNoWrongClock()).each([
+    ["+1h", "-1h"],
+    ["-1h", "+1h"],
+  ])(
+    "a standby whose clock is off by %s and a process with %s are as strict, also where it does not replay",
+    async (standbyOffset, processOffset) => {
+      await waitForStandby(false);
+      const wrong = await startOther(first.url, { env: clockOf(standbyOffset) });
+      const address = new URL(wrong.url).host;
+      const other = await spawnAuthServer("PostgreSQL", {
+        env: { ...env, ...clockOf(processOffset), DB_READ_HOSTS: address },
+      });
+      onTestFinished(() => other.stop());
+      await using sql = openPostgres(wrong.url);
+      const [clock] = await sql.of<
+        { off: number }[]
+      >`select extract(epoch from clock_timestamp())::float8 as off`;
+      expect(Math.abs(Number(clock?.off) - Date.now() / 1_000)).toBeGreaterThan(3_000);
+      await isRead(other);
+      await expectStrict(other);
+      await isRead(other);
+      expect(other.logs()).toContain("The clocks of this process and of the database differ");
+      const [kept, ...tokens] = await Promise.all(Array.from({ length: 4 }, newToken));
+      await hasCaughtUp(primary, sql.of);
+      await sql.of`select pg_wal_replay_pause()`;
+      for (const token of tokens) {
+        expect(await revoke(token)).toBe(200);
+        expect(await isActive(token, other)).toBe(false);
+      }
+      expect(await isActive(kept ?? "", other)).toBe(true);
+      await waitFor(() => expect(lastStopped(other)).toBeGreaterThan(lastRead(other)));
+      expect(other.logs()).toContain("its newest commit of this process is too old");
+    },
+    60_000,
+  );
 
   test("a standby that has been promoted is not believed", async () => {
     const [kept, token] = [await newToken(), await newToken()];

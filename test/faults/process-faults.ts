@@ -1,6 +1,6 @@
 /** What happens to processes: they are killed, and their clocks are wrong. */
-import { existsSync, globSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
+import { clockOf, whyNoWrongClock } from "../support/wrong-clock.ts";
 import type { Fault } from "./fault.ts";
 
 const kill: Fault = {
@@ -19,24 +19,13 @@ const kill: Fault = {
   },
 };
 
-/** Debian's libfaketime; undefined where it is not installed. */
-const faketime = globSync("/usr/lib/*/faketime/libfaketime.so.1").find((path) => existsSync(path));
-
-const clockOf = (offset: string) => ({
-  LD_PRELOAD: faketime ?? "",
-  FAKETIME: offset,
-  // Time that passes is right; only what time it is, is not.
-  FAKETIME_DONT_FAKE_MONOTONIC: "1",
-});
-
 const clocks: Fault = {
   name: "clocks",
   what: "the clock of one process is an hour ahead, of another an hour behind",
   short: false,
   concerns: "others",
   world: () => ({ servers: [{}, clockOf("+1h"), clockOf("-1h")] }),
-  impossible: () =>
-    faketime === undefined ? "faketime is not installed (Debian: apt-get install faketime)" : undefined,
+  impossible: whyNoWrongClock,
   async play() {
     await setTimeout(20_000);
   },

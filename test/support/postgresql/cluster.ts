@@ -28,6 +28,8 @@ export interface ClusterPlace {
   readonly port?: number;
   /** The processor that all its processes run on, by taskset; any where it is not given. */
   readonly core?: number;
+  /** What the server has in its environment beside that of the tests. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 /**

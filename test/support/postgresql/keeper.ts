@@ -28,7 +28,7 @@ interface Options extends ClusterPlace {
 }
 
 const options: Options = JSON.parse(process.argv[2] ?? "");
-const { binaries, primary, settings, parent = tmpdir(), mayEnd = false } = options;
+const { binaries, primary, settings, parent = tmpdir(), mayEnd = false, env } = options;
 const owner = serverUser();
 const directory = mkdtempSync(join(parent, "gatepost-postgresql-"));
 const data = join(directory, "data");
@@ -108,7 +108,7 @@ async function listens(port: number): Promise<boolean> {
   const child = spawn(
     join(binaries, "postgres"),
     ["-D", data, "-p", String(port), ...sockets, "-c", "lc_messages=C", ...given],
-    { ...owner, cwd: directory, env: environment(), stdio: ["ignore", "ignore", "pipe"] },
+    { ...owner, cwd: directory, env: { ...environment(), ...env }, stdio: ["ignore", "ignore", "pipe"] },
   );
   server = child;
   if (ending) end();
