@@ -39,15 +39,16 @@ export function haveActed(scene: Scene): () => Promise<boolean> {
   };
 }
 
+/** Why it cannot be played on this machine; undefined if it can. */
+export const whyNoNats = () =>
+  findNats() === undefined ? "nats-server is not installed (Debian: apt-get install nats-server)" : undefined;
+
 const common = {
   short: false,
   rounds: 10,
   // Callers notice nothing: events wait.
   concerns: "others",
-  impossible: () =>
-    findNats() === undefined
-      ? "nats-server is not installed (Debian: apt-get install nats-server)"
-      : undefined,
+  impossible: whyNoNats,
   recovery: haveActed,
 } as const;
 

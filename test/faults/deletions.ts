@@ -33,6 +33,8 @@ interface Dependencies {
   readonly admin: () => postgres.Sql;
   readonly broker: readonly Nats[];
   readonly database: TestDatabase;
+  /** `DB_HOST`, where PostgreSQL is on several hosts. */
+  readonly hosts: string | undefined;
   readonly directory: string;
   readonly issuer: string;
 }
@@ -50,7 +52,7 @@ export const brokerEnvironment = (urls: readonly string[]) => ({
 });
 
 export async function startDeletions(dependencies: Dependencies): Promise<Deletions> {
-  const { admin, broker, database, directory, issuer } = dependencies;
+  const { admin, broker, database, hosts, directory, issuer } = dependencies;
   await using cleanup = new AsyncDisposableStack();
   const opened = await openDatabase(postgresSettings(database), pushMigrations);
   await opened.migrate();
@@ -60,6 +62,7 @@ export async function startDeletions(dependencies: Dependencies): Promise<Deleti
   mkdirSync(dataDir);
   const env = {
     ...databaseEnvironment(database),
+    ...(hosts !== undefined && { DB_HOST: hosts }),
     ...brokerEnvironment(broker.map(({ url }) => url)),
     SERVICES: "push",
     DATA_DIR: dataDir,

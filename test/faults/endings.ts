@@ -170,11 +170,12 @@ export class Caller {
     throw new Error(`${call.method} ${call.path}: ${response.status} ${JSON.stringify(response.body)}`);
   }
 
-  /** @param index chooses the way */
-  async newEnding(index: number): Promise<Ending> {
+  /** @param chosen the way, or a number that chooses it */
+  async newEnding(chosen: number | WayName): Promise<Ending> {
     const { credentials } = this.#world;
     const { application } = credentials;
-    const way = turns[index % turns.length] ?? "revocation of the access token";
+    const turn = typeof chosen === "number" ? turns[chosen % turns.length] : chosen;
+    const way = turn ?? "revocation of the access token";
     const prepare: Way = ways[way];
     const { id, pair } = await this.#signIn(application);
     const refresh = ({ refresh: refresh_token }: Pair) =>

@@ -1,6 +1,8 @@
 /** What happens to PostgreSQL on several hosts, all of which the servers know: another becomes the primary. */
 import { setTimeout } from "node:timers/promises";
+import { startNats } from "../support/nats.ts";
 import { isReadBy, until } from "../support/postgresql/standby.ts";
+import { haveActed, whyNoNats } from "./broker-faults.ts";
 import { Caller, type Ending } from "./endings.ts";
 import type { Fault, Scene } from "./fault.ts";
 import { authorizationOf, HttpClient } from "./http-client.ts";
@@ -40,6 +42,56 @@ const failoverOfStandbys: Fault = {
     await replicated.failOver();
   },
 };
+
+/** Identities that are deleted one after the other, from before the primary is killed until there is another one. */
+const deletionCount = 60;
+/** Milliseconds between two of these deletions, and until the primary is killed. */
+const deletionEveryMs = 50;
+const untilKilledMs = 1_500;
+
+/** Events wait in the outbox while there is no primary, and arrive as soon as everything else goes on. */
+function createWithBroker(): Fault {
+  let deleted: Promise<unknown> = Promise.resolve();
+
+  async function end({ ledger }: Scene, caller: Caller, { call, acknowledged }: Ending): Promise<void> {
+    const { response } = await caller.ask(call);
+    const id = call.path.split("/").at(-1) ?? "";
+    if (acknowledged.includes(response.status))
+      ledger.accounts.add({ id, password: undefined, chains: [], ending: "acknowledged" });
+    else ledger.wrong.push(`a deletion: ${response.status} ${JSON.stringify(response.body)}`);
+  }
+
+  return {
+    ...failover,
+    name: "failover-broker",
+    what: "the same, while identities are deleted, of which push learns over NATS",
+    impossible: whyNoNats,
+    world: () => ({
+      replicated: () => startPair(postgresqlPrograms(), serverSettings),
+      broker: async () => [await startNats()],
+    }),
+    async play(scene) {
+      const http = new HttpClient();
+      const caller = new Caller(scene.world, http);
+      const endings = await Promise.all(
+        Array.from({ length: deletionCount }, () => caller.newEnding("deletion of the identity")),
+      );
+      deleted = Promise.all(
+        endings.map(async (ending, index) => {
+          await setTimeout(index * deletionEveryMs);
+          await end(scene, caller, ending);
+        }),
+      ).finally(() => http.close());
+      await setTimeout(untilKilledMs);
+      await scene.world.replicated?.failOver();
+    },
+    recovery: haveActed,
+    async settle(scene) {
+      await deleted;
+      await failover.settle?.(scene);
+    },
+  };
+}
 
 /** Endings that are asked for while nobody confirms commits: two rounds of all ways. */
 const endingCount = 20;
@@ -93,4 +145,10 @@ const patroni: Fault = {
   world: () => ({ replicated: () => startPatroni(postgresqlPrograms(), serverSettings) }),
 };
 
-export const failoverFaults: readonly Fault[] = [failover, failoverOfStandbys, createCutOff(), patroni];
+export const failoverFaults: readonly Fault[] = [
+  failover,
+  failoverOfStandbys,
+  createWithBroker(),
+  createCutOff(),
+  patroni,
+];

@@ -168,7 +168,8 @@ export async function createWorld({
     LOGGING_LEVEL: "info",
     DATA_DIR: directory,
   };
-  const deletions = broker && (await startDeletions({ admin, broker, database, directory, issuer }));
+  const hosts = replicated?.hosts;
+  const deletions = broker && (await startDeletions({ admin, broker, database, hosts, directory, issuer }));
   cleanup.defer(async () => deletions?.stop());
 
   async function startMember(own: Readonly<Record<string, string>>, index: number): Promise<Member> {
