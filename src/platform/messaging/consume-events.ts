@@ -24,7 +24,7 @@ const longestRetryMs = 15_000;
 /** The longest pause until the failed event comes again. It is longer, so that an event that fails delays no other. */
 const longestEventRetryMs = 2 * longestRetryMs;
 /** These two where the database was unavailable: it is used again as soon as it is back, whoever has failed before. */
-const databaseRetryMs = 500;
+const databaseRetryMs = 250;
 const databaseEventRetryMs = 2 * databaseRetryMs;
 /** Milliseconds between requests to a broker that is away: few, as each request may itself wait for three seconds. */
 const awayMs = 1_000;
@@ -57,15 +57,24 @@ class Pauses {
   #failures = 0;
   /** By performance.now(). */
   #until = 0;
+  #reminders = new Reminders();
 
   get remainingMs(): number {
     return Math.max(0, this.#until - performance.now());
   }
 
+  /** Whether the failure is logged: where the database is away, only now and then, as it is tried again so often. */
+  isLogged(failure: Failure, err: unknown): boolean {
+    return failure === "of the event" || this.#reminders.isFailureDue(err);
+  }
+
   /** An event was handled, or failed. */
   note(failure: Failure | undefined): void {
     this.#failures = failure === "of the event" ? this.#failures + 1 : 0;
-    if (failure === undefined) return;
+    if (failure === undefined) {
+      this.#reminders = new Reminders();
+      return;
+    }
     const growing = Math.min(retryMs * 2 ** (this.#failures - 1), longestRetryMs);
     this.#until = performance.now() + (failure === "of the event" ? growing : databaseRetryMs);
   }
@@ -92,7 +101,7 @@ async function handleSome(
         const pauseMs = pauses.remainingMs;
         if (stopping.aborted) message.nak(retryMs);
         else if (pauseMs > 0) message.nak(Math.ceil(pauseMs));
-        else pauses.note(await handleMessage(message, consumption));
+        else pauses.note(await handleMessage(message, consumption, pauses));
       }
     } finally {
       stopping.removeEventListener("abort", end);
@@ -108,6 +117,7 @@ async function handleSome(
 async function handleMessage(
   message: JsMsg,
   { schema, handle, logger }: Consumption,
+  pauses: Pauses,
 ): Promise<Failure | undefined> {
   // The messages before this one may have taken most of the time until it would be delivered again.
   message.working();
@@ -125,13 +135,14 @@ async function handleMessage(
     message.ack();
     return undefined;
   } catch (err) {
-    logger.warn({ err, type: event.type }, "An event could not be handled and will come again");
-    const isDatabaseAway = isDatabaseUnavailable(err);
+    const failure = isDatabaseUnavailable(err) ? "of the database" : "of the event";
+    if (pauses.isLogged(failure, err))
+      logger.warn({ err, type: event.type }, "An event could not be handled and will come again");
     message.nak(
-      isDatabaseAway
+      failure === "of the database"
         ? databaseEventRetryMs
         : Math.min(retryMs * 2 ** message.info.deliveryCount, longestEventRetryMs),
     );
-    return isDatabaseAway ? "of the database" : "of the event";
+    return failure;
   }
 }

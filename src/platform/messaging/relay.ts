@@ -62,6 +62,8 @@ interface RelaySettings {
 
 /** Milliseconds between looks at an outbox that was empty. */
 const usualIntervalMs = 1_000;
+/** The same while the database is away, at most: what waits is late by then. */
+const databaseAwayMs = 250;
 /** The most events of a batch. */
 const batchSize = 100;
 /** Milliseconds after which a batch ends: the event that is being delivered is its last one. */
@@ -266,6 +268,7 @@ export function startRelay(given: RelaySettings): Loop {
   const settings = { ...given, start };
   const { logger, delivered: report, intervalMs = usualIntervalMs, inParts = false } = settings;
   const stream = followed(settings);
+  const awayMs = Math.min(intervalMs, databaseAwayMs);
   const count = inParts ? outboxParts : 1;
   const parts: Part[] = Array.from({ length: count }, (_, number) => ({
     number,
@@ -291,9 +294,9 @@ export function startRelay(given: RelaySettings): Loop {
       failure = error;
       // The stream may be another one by now.
       stream?.forget();
-      // A database that was away is used again as soon as it is back; the wait for it is a pause of its own.
-      part.failures = isDatabaseUnavailable(error) ? 0 : part.failures + 1;
-      pauseMs = Math.min(intervalMs * 2 ** part.failures, longestPauseMs);
+      const isDatabaseAway = isDatabaseUnavailable(error);
+      part.failures = isDatabaseAway ? 0 : part.failures + 1;
+      pauseMs = isDatabaseAway ? awayMs : Math.min(intervalMs * 2 ** part.failures, longestPauseMs);
     }
     part.dueAt = performance.now() + pauseMs;
     return failure;
@@ -349,7 +352,7 @@ export function startRelay(given: RelaySettings): Loop {
       // A part that has failed may have failed for this reason: it is due as soon as the database and the subscribers
       // are there.
       for (const part of parts) Object.assign(part, { failures: 0, dueAt: 0 });
-      return intervalMs;
+      return isDatabaseUnavailable(err) ? awayMs : intervalMs;
     }
     const err = await relayDue(stopping);
     if (err !== undefined) warn(err);
