@@ -113,7 +113,7 @@ async function handleSome(
   return undefined;
 }
 
-/** @returns why the event failed, if it did, so that others would probably fail too: it comes again, and they after it */
+/** @returns why the event failed, if it did: it comes again, and others after a pause, as they would fail as well */
 async function handleMessage(
   message: JsMsg,
   { schema, handle, logger }: Consumption,
