@@ -66,3 +66,11 @@ export function isDatabaseUnavailable(thrown: unknown): boolean {
     endedConnection(thrown)
   );
 }
+
+/** SQLSTATEs of one statement or transaction that took too long or was in another's way: the database serves others. */
+const statesOfStatements = ["57014", "55P03", "40001", "40P01", "25P03"];
+
+/** Whether the error means that the database is unavailable to everybody, so that it is soon worth another try. */
+export function isDatabaseAway(thrown: unknown): boolean {
+  return isDatabaseUnavailable(thrown) && !statesOfStatements.includes(sqlState(thrown) ?? "");
+}

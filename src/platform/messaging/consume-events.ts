@@ -1,7 +1,7 @@
 import type { DescMessage } from "@bufbuild/protobuf";
 import type { JsMsg } from "@nats-io/jetstream";
 import type { Logger } from "pino";
-import { isDatabaseUnavailable } from "../base/database-errors.ts";
+import { isDatabaseAway } from "../base/database-errors.ts";
 import { type Loop, startLoop } from "../base/loop.ts";
 import { Reminders } from "../base/reminders.ts";
 import type { Broker, DurableConsumer } from "./broker.ts";
@@ -135,7 +135,7 @@ async function handleMessage(
     message.ack();
     return undefined;
   } catch (err) {
-    const failure = isDatabaseUnavailable(err) ? "of the database" : "of the event";
+    const failure = isDatabaseAway(err) ? "of the database" : "of the event";
     if (pauses.isLogged(failure, err))
       logger.warn({ err, type: event.type }, "An event could not be handled and will come again");
     message.nak(

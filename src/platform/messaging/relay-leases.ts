@@ -27,7 +27,7 @@ export type RelayLeaseTable = ReturnType<typeof relayLeaseTable<string>>;
 const leaseMs = 20_000;
 
 /** A lease that this process has. */
-export interface RelayLease<Found> {
+interface RelayLease<Found> {
   /** A moment until which the lease surely lasts, by performance.now(). */
   readonly endsAt: number;
   /** What was found in the transaction that took it. */

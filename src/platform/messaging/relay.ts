@@ -9,7 +9,7 @@
  */
 import { sql } from "drizzle-orm";
 import type { Logger } from "pino";
-import { isDatabaseUnavailable } from "../base/database-errors.ts";
+import { isDatabaseAway } from "../base/database-errors.ts";
 import { type Loop, startLoop } from "../base/loop.ts";
 import { Reminders } from "../base/reminders.ts";
 import { arrayLiteral, type Database, type Executor } from "../database/database.ts";
@@ -294,9 +294,9 @@ export function startRelay(given: RelaySettings): Loop {
       failure = error;
       // The stream may be another one by now.
       stream?.forget();
-      const isDatabaseAway = isDatabaseUnavailable(error);
-      part.failures = isDatabaseAway ? 0 : part.failures + 1;
-      pauseMs = isDatabaseAway ? awayMs : Math.min(intervalMs * 2 ** part.failures, longestPauseMs);
+      const isAway = isDatabaseAway(error);
+      part.failures = isAway ? 0 : part.failures + 1;
+      pauseMs = isAway ? awayMs : Math.min(intervalMs * 2 ** part.failures, longestPauseMs);
     }
     part.dueAt = performance.now() + pauseMs;
     return failure;
@@ -315,7 +315,7 @@ export function startRelay(given: RelaySettings): Loop {
   async function isEmpty(): Promise<boolean> {
     const { db, outbox, subscribers } = settings;
     const found = await start.look(db, outbox, subscribers).catch((error: unknown) => {
-      if (isDatabaseUnavailable(error)) throw error;
+      if (isDatabaseAway(error)) throw error;
       return undefined;
     });
     if (!found || found.isAnyKnown) return false;
@@ -352,7 +352,7 @@ export function startRelay(given: RelaySettings): Loop {
       // A part that has failed may have failed for this reason: it is due as soon as the database and the subscribers
       // are there.
       for (const part of parts) Object.assign(part, { failures: 0, dueAt: 0 });
-      return isDatabaseUnavailable(err) ? awayMs : intervalMs;
+      return isDatabaseAway(err) ? awayMs : intervalMs;
     }
     const err = await relayDue(stopping);
     if (err !== undefined) warn(err);
