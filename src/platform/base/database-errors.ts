@@ -67,10 +67,13 @@ export function isDatabaseUnavailable(thrown: unknown): boolean {
   );
 }
 
-/** SQLSTATEs of one statement or transaction that took too long or was in another's way: the database serves others. */
-const statesOfStatements = ["57014", "55P03", "40001", "40P01", "25P03"];
+/**
+ * Codes of errors after which the database serves others, or may not serve for long: one statement or transaction took
+ * too long or was in another's way, or no synchronous standby confirms commits.
+ */
+const notAway = /^(57014|55P03|40001|40P01|25P03|CONNECTION_UNCONFIRMED)$/;
 
-/** Whether the error means that the database is unavailable to everybody, so that it is soon worth another try. */
+/** Whether the error means that the database cannot be reached, so that it is soon worth another try. */
 export function isDatabaseAway(thrown: unknown): boolean {
-  return isDatabaseUnavailable(thrown) && !statesOfStatements.includes(sqlState(thrown) ?? "");
+  return isDatabaseUnavailable(thrown) && codeMatching(thrown, notAway) === undefined;
 }

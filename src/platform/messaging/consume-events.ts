@@ -24,7 +24,7 @@ const longestRetryMs = 15_000;
 /** The longest pause until the failed event comes again. It is longer, so that an event that fails delays no other. */
 const longestEventRetryMs = 2 * longestRetryMs;
 /** These two where the database was unavailable: it is used again as soon as it is back, whoever has failed before. */
-const databaseRetryMs = 250;
+const databaseRetryMs = 500;
 const databaseEventRetryMs = 2 * databaseRetryMs;
 /** Milliseconds between requests to a broker that is away: few, as each request may itself wait for three seconds. */
 const awayMs = 1_000;
@@ -57,24 +57,15 @@ class Pauses {
   #failures = 0;
   /** By performance.now(). */
   #until = 0;
-  #reminders = new Reminders();
 
   get remainingMs(): number {
     return Math.max(0, this.#until - performance.now());
   }
 
-  /** Whether the failure is logged: where the database is away, only now and then, as it is tried again so often. */
-  isLogged(failure: Failure, err: unknown): boolean {
-    return failure === "of the event" || this.#reminders.isFailureDue(err);
-  }
-
   /** An event was handled, or failed. */
   note(failure: Failure | undefined): void {
     this.#failures = failure === "of the event" ? this.#failures + 1 : 0;
-    if (failure === undefined) {
-      this.#reminders = new Reminders();
-      return;
-    }
+    if (failure === undefined) return;
     const growing = Math.min(retryMs * 2 ** (this.#failures - 1), longestRetryMs);
     this.#until = performance.now() + (failure === "of the event" ? growing : databaseRetryMs);
   }
@@ -101,7 +92,7 @@ async function handleSome(
         const pauseMs = pauses.remainingMs;
         if (stopping.aborted) message.nak(retryMs);
         else if (pauseMs > 0) message.nak(Math.ceil(pauseMs));
-        else pauses.note(await handleMessage(message, consumption, pauses));
+        else pauses.note(await handleMessage(message, consumption));
       }
     } finally {
       stopping.removeEventListener("abort", end);
@@ -113,11 +104,10 @@ async function handleSome(
   return undefined;
 }
 
-/** @returns why the event failed, if it did: it comes again, and others after a pause, as they would fail as well */
+/** @returns why the event failed, if it did, so that others would probably fail too: it comes again, and they after it */
 async function handleMessage(
   message: JsMsg,
   { schema, handle, logger }: Consumption,
-  pauses: Pauses,
 ): Promise<Failure | undefined> {
   // The messages before this one may have taken most of the time until it would be delivered again.
   message.working();
@@ -135,14 +125,13 @@ async function handleMessage(
     message.ack();
     return undefined;
   } catch (err) {
-    const failure = isDatabaseAway(err) ? "of the database" : "of the event";
-    if (pauses.isLogged(failure, err))
-      logger.warn({ err, type: event.type }, "An event could not be handled and will come again");
+    logger.warn({ err, type: event.type }, "An event could not be handled and will come again");
+    const isAway = isDatabaseAway(err);
     message.nak(
-      failure === "of the database"
+      isAway
         ? databaseEventRetryMs
         : Math.min(retryMs * 2 ** message.info.deliveryCount, longestEventRetryMs),
     );
-    return failure;
+    return isAway ? "of the database" : "of the event";
   }
 }

@@ -62,8 +62,6 @@ interface RelaySettings {
 
 /** Milliseconds between looks at an outbox that was empty. */
 const usualIntervalMs = 1_000;
-/** The same while the database is away, at most: what waits is late by then. */
-const databaseAwayMs = 250;
 /** The most events of a batch. */
 const batchSize = 100;
 /** Milliseconds after which a batch ends: the event that is being delivered is its last one. */
@@ -268,7 +266,6 @@ export function startRelay(given: RelaySettings): Loop {
   const settings = { ...given, start };
   const { logger, delivered: report, intervalMs = usualIntervalMs, inParts = false } = settings;
   const stream = followed(settings);
-  const awayMs = Math.min(intervalMs, databaseAwayMs);
   const count = inParts ? outboxParts : 1;
   const parts: Part[] = Array.from({ length: count }, (_, number) => ({
     number,
@@ -294,9 +291,9 @@ export function startRelay(given: RelaySettings): Loop {
       failure = error;
       // The stream may be another one by now.
       stream?.forget();
-      const isAway = isDatabaseAway(error);
-      part.failures = isAway ? 0 : part.failures + 1;
-      pauseMs = isAway ? awayMs : Math.min(intervalMs * 2 ** part.failures, longestPauseMs);
+      // A database that was away is used again as soon as it is back; the wait for it is a pause of its own.
+      part.failures = isDatabaseAway(error) ? 0 : part.failures + 1;
+      pauseMs = Math.min(intervalMs * 2 ** part.failures, longestPauseMs);
     }
     part.dueAt = performance.now() + pauseMs;
     return failure;
@@ -352,7 +349,7 @@ export function startRelay(given: RelaySettings): Loop {
       // A part that has failed may have failed for this reason: it is due as soon as the database and the subscribers
       // are there.
       for (const part of parts) Object.assign(part, { failures: 0, dueAt: 0 });
-      return isDatabaseAway(err) ? awayMs : intervalMs;
+      return intervalMs;
     }
     const err = await relayDue(stopping);
     if (err !== undefined) warn(err);
