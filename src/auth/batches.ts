@@ -1,5 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
-import type { Database } from "../platform/database/database.ts";
+import { pause } from "../platform/base/loop.ts";
+import type { Executor } from "../platform/database/database.ts";
 import { rowCount } from "../platform/database/sql/statements.ts";
 
 /** Rows that one statement marks or removes: few enough that nobody notices it. */
@@ -8,24 +9,36 @@ export const batchSize = 1_000;
 /** In the text and no parameter: of a parameter, PostgreSQL's plans assume a tenth of the table. */
 export const limit: SQL = sql.raw(`limit ${batchSize}`);
 
+interface BatchOptions {
+  /** Aborted to end after the current batch. */
+  readonly stopping?: AbortSignal | undefined;
+  /** Called for each batch with how many rows it had. */
+  readonly done?: (rows: number) => void;
+  /** Rows of a full batch: the statement's own limit, where it has another one. */
+  readonly size?: number;
+  /**
+   * Whether to rest after a full batch for as long as it took, so that requests have half of the time. For work that
+   * nobody waits for, however much there is.
+   */
+  readonly rests?: boolean;
+}
+
 /**
  * Repeats a statement that deals with one batch of rows and returns them, until a batch is not full: then nothing is
  * left. Or until `stopping` is aborted.
- * @param done is told of each batch how many rows it had
- * @param size rows of a full batch: the statement's own limit, where it has another one
  * @returns whether nothing is left
  */
 export async function inBatches(
-  db: Database,
+  db: Executor,
   statement: SQL,
-  stopping: AbortSignal | undefined,
-  done?: (rows: number) => void,
-  size = batchSize,
+  { stopping, done, size = batchSize, rests = false }: BatchOptions = {},
 ): Promise<boolean> {
   let rows = size;
   while (rows === size && !stopping?.aborted) {
+    const began = performance.now();
     rows = await rowCount(db, statement);
     done?.(rows);
+    if (rests && rows === size) await pause(performance.now() - began, stopping);
   }
   return rows < size;
 }

@@ -83,13 +83,18 @@ type Step = JanitorStep<JanitorKind>;
 /** Repeats a statement that removes one batch of rows. */
 const remove = (db: Database, kind: JanitorKind, statement: SQL, size?: number): Step => ({
   kinds: [kind],
-  run: ({ stopping, cleaned }) => inBatches(db, statement, stopping, (rows) => cleaned(kind, rows), size),
+  run: ({ stopping, cleaned }) =>
+    inBatches(db, statement, {
+      stopping,
+      done: (rows) => cleaned(kind, rows),
+      ...(size !== undefined && { size }),
+    }),
 });
 
 /** Repeats a statement that prepares the removal of one batch of rows. */
 const prepare = (db: Database, statement: SQL): Step => ({
   kinds: [],
-  run: ({ stopping }) => inBatches(db, statement, stopping),
+  run: ({ stopping }) => inBatches(db, statement, { stopping }),
 });
 
 /** The steps of a round, table by table. */

@@ -95,9 +95,10 @@ export async function sweepAuthorizations(
   stopping?: AbortSignal,
   marked?: (rows: number) => void,
 ): Promise<void> {
-  await inBatches(db, sweepClients, stopping, marked);
-  await inBatches(db, sweepIdentities, stopping, marked);
-  await inBatches(db, finishSweeps, stopping);
+  const marking = { stopping, ...(marked && { done: marked }), rests: true };
+  await inBatches(db, sweepClients, marking);
+  await inBatches(db, sweepIdentities, marking);
+  await inBatches(db, finishSweeps, { stopping });
 }
 
 /**
