@@ -24,6 +24,13 @@ type CheckOneTimeCode = (
 
 /** Codes of errors after which the request was not sent. */
 const notSent = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT)$/;
+/** Whether the service may have got the request. A fetch that never began fails with a cause that has no code. */
+function wasSent(failure: unknown): boolean {
+  if (!(failure instanceof TypeError) || !(failure.cause instanceof Error)) return true;
+  const code = codeOf(failure.cause);
+  return code !== undefined && !notSent.test(code);
+}
+
 /** Whether a status says that the service has not judged the code. A gateway's 502 or 504 does not say it. */
 const hasNotJudged = (status: number) => status >= 400 && status !== 502 && status !== 504;
 
@@ -65,8 +72,7 @@ export function createOtpChecks(verifierUrl: string): OtpChecks {
     }).catch((failure) => {
       const error = unavailable(service, failure);
       // A code that the service has received may be found right all the same, which lets the phone pass.
-      const wasSent = !notSent.test(codeOf(failure instanceof Error ? failure.cause : undefined) ?? "");
-      throw wasSent ? new UnknownVerdict(error) : error;
+      throw wasSent(failure) ? new UnknownVerdict(error) : error;
     });
     const { status } = result.response;
     if (status === 400) return false;

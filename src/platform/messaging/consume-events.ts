@@ -104,7 +104,7 @@ async function handleSome(
   return undefined;
 }
 
-/** @returns why the event failed, if it did, so that others would probably fail too: it comes again, and they after it */
+/** @returns why the event failed, if it did. It comes again, and others after it, as they would probably fail too */
 async function handleMessage(
   message: JsMsg,
   { schema, handle, logger }: Consumption,

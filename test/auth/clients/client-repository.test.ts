@@ -22,7 +22,8 @@ describe.each(backends)("looking clients up on %s", (backend) => {
     await database.db.execute(sql`
       insert into auth.clients (client_id, client_name, secret_hashes, authentication_methods, grant_types, scopes,
         client_settings, token_settings, registered_at)
-      values (${clientId}, 'Client', '{}', '{}', '{}', '{}', '{}', '{}', now())`);
+      values (${clientId}, 'Client', '{}', '{}', '{}', '{}', '{"audiences": [], "mayIntrospect": false}',
+        '{"accessTokenSeconds": 900, "refreshTokenSeconds": 3600, "refreshGraceSeconds": 30}', now())`);
   }
 
   /** Statements that looking the ids up takes, one after the other. */
