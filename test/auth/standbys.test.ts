@@ -7,16 +7,14 @@ import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { authMigrations } from "../../src/auth/service.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { type AuthApi, authApi, internal, mobileApp } from "../support/auth-api.ts";
-import { type AuthServer, spawnAuthServer, startAuthServer } from "../support/auth-server.ts";
+import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { createTestDatabase, postgresSettings } from "../support/backends.ts";
 import { readContract } from "../support/contract-check.ts";
 import { findPostgresql } from "../support/postgresql/binaries.ts";
 import { type Cluster, type ClusterPlace, startCluster } from "../support/postgresql/cluster.ts";
-import { hasCaughtUp } from "../support/postgresql/standby.ts";
 import { databaseEnvironment } from "../support/servers.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { waitFor } from "../support/wait-for.ts";
-import { clockOf, whyNoWrongClock } from "../support/wrong-clock.ts";
 
 /** One connection of a superuser. */
 function openPostgres(url: string) {
@@ -285,42 +283,6 @@ describe.runIf(binaries)("a primary with a synchronous standby: PostgreSQL", () 
     expect(lines("Introspection does not read from a standby")[0]).toContain(stranger);
     expect(lines("Introspection reads from a standby")[0]).toContain(own);
   }, 60_000);
-
-  test.skipIf(whyNoWrongClock()).each([
-    ["+1h", "-1h"],
-    ["-1h", "+1h"],
-  ])(
-    "a standby whose clock is off by %s and a process with %s are as strict, also where it does not replay",
-    async (standbyOffset, processOffset) => {
-      await waitForStandby(false);
-      const wrong = await startOther(first.url, { env: clockOf(standbyOffset) });
-      const address = new URL(wrong.url).host;
-      const other = await spawnAuthServer("PostgreSQL", {
-        env: { ...env, ...clockOf(processOffset), DB_READ_HOSTS: address },
-      });
-      onTestFinished(() => other.stop());
-      await using sql = openPostgres(wrong.url);
-      const [clock] = await sql.of<
-        { off: number }[]
-      >`select extract(epoch from clock_timestamp())::float8 as off`;
-      expect(Math.abs(Number(clock?.off) - Date.now() / 1_000)).toBeGreaterThan(3_000);
-      await isRead(other);
-      await expectStrict(other);
-      await isRead(other);
-      expect(other.logs()).toContain("The clocks of this process and of the database differ");
-      const [kept, ...tokens] = await Promise.all(Array.from({ length: 4 }, newToken));
-      await hasCaughtUp(primary, sql.of);
-      await sql.of`select pg_wal_replay_pause()`;
-      for (const token of tokens) {
-        expect(await revoke(token)).toBe(200);
-        expect(await isActive(token, other)).toBe(false);
-      }
-      expect(await isActive(kept ?? "", other)).toBe(true);
-      await waitFor(() => expect(lastStopped(other)).toBeGreaterThan(lastRead(other)));
-      expect(other.logs()).toContain("its newest commit of this process is too old");
-    },
-    60_000,
-  );
 
   test("a standby that has been promoted is not believed", async () => {
     const [kept, token] = [await newToken(), await newToken()];
