@@ -163,6 +163,24 @@ export function originOf({ tls, host, port }: Pick<ServerSettings, "tls" | "host
   return new URL(`${tls ? "https" : "http"}://${urlHost(host)}:${port}`).origin;
 }
 
+/** What a command needs that works on the databases and serves nothing. */
+type ModeSettings = Pick<ServerSettings, "environment" | "dataDir">;
+
+/** Reads {@link ModeSettings}, and no setting that only a server has. The value is always defined. */
+export function resolveMode(
+  env: EnvironmentVariables,
+): Reading<ModeSettings> & { readonly value: ModeSettings } {
+  const mode = resolveSettings(environmentTable, env, { environment: "production" });
+  const environment = mode.valid.NODE_ENV ?? "production";
+  const { value, problems: ofFolder } = resolveSettings({ DATA_DIR: serverTable.DATA_DIR }, env, {
+    environment,
+  });
+  const problems = [...mode.problems, ...ofFolder];
+  // It has a default, so this is a defect of the table and not of the environment.
+  if (value === undefined) throw new SettingsError(problems);
+  return { value: { environment, dataDir: value.DATA_DIR }, problems };
+}
+
 /** Reads the process's settings; returns problems instead of throwing them. The value is always defined. */
 export function resolveServerSettings(
   env: EnvironmentVariables,
