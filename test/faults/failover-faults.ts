@@ -23,24 +23,30 @@ const failover: Fault = {
   },
 };
 
+/** What servers need to be read from while they are standbys. */
+const readableSettings = [...serverSettings, "restart_after_crash=off"];
+
+/** Kills the primary once all processes read from all of its standbys. */
+async function failOverWhatIsRead({ world: { replicated, members } }: Scene): Promise<void> {
+  if (!replicated) throw new Error("PostgreSQL is on one host");
+  const primary = new URL(replicated.url).host;
+  const standbys = replicated.hosts.split(",").filter((host) => host !== primary);
+  await until("all processes read from all standbys", () =>
+    members.every(({ process }) => standbys.every((standby) => isReadBy(process, standby))),
+  );
+  await replicated.failOver();
+}
+
 /** Introspection reads from the standby until that is promoted, and from the old primary once that is a standby. */
 const failoverOfStandbys: Fault = {
   ...failover,
   name: "failover-standbys",
   what: "the same, where all processes read from the standby that is promoted",
   world: () => ({
-    replicated: () => startPair(postgresqlPrograms(), [...serverSettings, "restart_after_crash=off"]),
+    replicated: () => startPair(postgresqlPrograms(), readableSettings),
     readsReplicas: true,
   }),
-  async play({ world: { replicated, members } }) {
-    if (!replicated) throw new Error("PostgreSQL is on one host");
-    const primary = new URL(replicated.url).host;
-    const standbys = replicated.hosts.split(",").filter((host) => host !== primary);
-    await until("all processes read from the standby", () =>
-      members.every(({ process }) => standbys.every((standby) => isReadBy(process, standby))),
-    );
-    await replicated.failOver();
-  },
+  play: failOverWhatIsRead,
 };
 
 /** Identities that are deleted one after the other, from before the primary is killed until there is another one. */
@@ -140,9 +146,19 @@ const patroni: Fault = {
   ...failover,
   name: "patroni",
   what: "the leader is killed with its Patroni, another is promoted, and the old one comes back, at first without Patroni",
-  rounds: 3,
   impossible: whyNoPatroni,
   world: () => ({ replicated: () => startPatroni(postgresqlPrograms(), serverSettings) }),
+};
+
+const patroniOfStandbys: Fault = {
+  ...patroni,
+  name: "patroni-standbys",
+  what: `${patroni.what}; all processes read from both standbys`,
+  world: () => ({
+    replicated: () => startPatroni(postgresqlPrograms(), readableSettings),
+    readsReplicas: true,
+  }),
+  play: failOverWhatIsRead,
 };
 
 export const failoverFaults: readonly Fault[] = [
@@ -151,4 +167,5 @@ export const failoverFaults: readonly Fault[] = [
   createWithBroker(),
   createCutOff(),
   patroni,
+  patroniOfStandbys,
 ];

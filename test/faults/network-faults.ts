@@ -23,7 +23,7 @@ function partition(
     name,
     what: `one process is cut off for ten seconds: its connections swallow what is sent on them, ${what}`,
     short: true,
-    rounds: 5,
+    rounds: 10,
     concerns: "others",
     async play({ world: { members } }) {
       const { ways } = members[1];

@@ -17,7 +17,7 @@ import { Figures, type LookKind } from "./strictness-figures.ts";
 import type { Member, World } from "./world.ts";
 
 /** How often each state is played, and how many tokens end each time. */
-const sizes = { full: { rounds: 4, tokens: 420 }, short: { rounds: 1, tokens: 30 } };
+const sizes = { full: { rounds: 10, tokens: 168 }, short: { rounds: 1, tokens: 30 } };
 /** Tokens of the client that is taken off the list once in each state. */
 const formerTokens = 20;
 /** Requests at a time, to make tokens and to end them. */
@@ -31,8 +31,8 @@ const lookEveryMs = 20;
  * as the state ends; the others while it lasts.
  */
 const shares = { before: 0.1, asItBegins: 0.1, afterChange: 0.2, asItEnds: 0.2 };
-/** Milliseconds for each round before it, after which somebody notices that commits wait for the standby. */
-const noticedMs = 2_000;
+/** Milliseconds after which somebody notices that commits wait for the standby: these in turn, a round each. */
+const noticedMs = [0, 2_000, 4_000, 6_000];
 /** How many looks that found an ended token active are printed, of each round. */
 const shown = 10;
 
@@ -283,7 +283,8 @@ export const strictness: Fault = {
       const played: Figures[] = [];
       for (let round = 0; round < rounds; round += 1) {
         const figures = new Figures();
-        await new Round(stage, state, figures).play(tokens, noticedMs * round, round === 0);
+        const noticedAfterMs = noticedMs[round % noticedMs.length] ?? 0;
+        await new Round(stage, state, figures).play(tokens, noticedAfterMs, round === 0);
         played.push(figures);
         if (state.takenOut === "never") usualMs = Math.max(usualMs, figures.slowestMs);
         const name = `${state.name}, round ${round + 1}`;
