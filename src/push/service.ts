@@ -265,7 +265,7 @@ function startSending({
     metrics,
     removeDeadDevices,
     settings: { ...settings.delivery, imageBaseUrl: settings.providers.imageBaseUrl },
-    completeIfDone: (database, notificationId) => completeIfDone(database, notificationId, clock),
+    completeIfDone: (executor, notificationId) => completeIfDone(executor, notificationId, clock),
     handleFailedJob: createFailedJobHandler({ db, jobs, clock, logger }).handle,
   });
 }

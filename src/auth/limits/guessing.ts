@@ -28,8 +28,8 @@ export const guessingRules: GuessingRules = {
   /** Wrong one-time codes of one account. */
   code: { name: "code", failures: 10, windowSeconds: 300 },
   /**
-   * Failures of all accounts together, by client. Beyond it only identities pass that the client has a live
-   * authorization for: the secret of a mobile application is in every phone, so anybody can use this limit up,
+   * Failures of all accounts together, by client. Beyond it only identities pass that the client has an
+   * active authorization for: the secret of a mobile application is in every phone, so anybody can use this limit up,
    * and must not be able to lock out those who are signed in.
    */
   client: { name: "client", failures: 1000, windowSeconds: 60 },

@@ -24,12 +24,12 @@ export function createHasActiveAuthorization(db: Executor): HasActiveAuthorizati
   const look = batched({
     async load(keys: readonly string[]) {
       const pairs = keys.map((key): Pair => JSON.parse(key));
-      const statement = selectLive({
+      const statement = selectActive({
         identities: arrayLiteral(pairs.map(({ identityId }) => identityId)),
         clients: arrayLiteral(pairs.map(({ clientId }) => clientId)),
       });
-      const live = new Set((await rows(db, found, statement)).map(({ place }) => place));
-      return new Map(keys.map((key, index) => [key, live.has(index + 1)]));
+      const active = new Set((await rows(db, found, statement)).map(({ place }) => place));
+      return new Map(keys.map((key, index) => [key, active.has(index + 1)]));
     },
     maxQueries: 1,
   });
@@ -47,11 +47,11 @@ const pair = sql`(${authorization.identityId}, ${authorization.clientId})`;
 const wanted = sql`(requested.identity, requested.client)`;
 
 /**
- * The places of the pairs that have a live authorization. The limit keeps the authorizations from being joined. The
+ * The places of the pairs that have an active authorization. The limit keeps the authorizations from being joined. The
  * pair lies between two bounds, and is not equal to one, so that the order is worth something: that of the index.
  * Without it PostgreSQL reads whole tables where it believes that most authorizations are of few identities.
  */
-const selectLive = prepared(
+const selectActive = prepared(
   ["identities", "clients"],
   ({ identities, clients }) => sql`
     select ${found}

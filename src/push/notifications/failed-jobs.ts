@@ -74,7 +74,7 @@ interface FailedJobHandler {
 
 export function createFailedJobHandler({ db, jobs, clock, logger }: Dependencies): FailedJobHandler {
   async function markChunkDead(job: Job<unknown>, chunkId: number): Promise<void> {
-    const { notificationId, ended } = await db.transaction(async (tx) => {
+    const { notificationId, fate } = await db.transaction(async (tx) => {
       const [found] = await rows(
         tx,
         failed,
@@ -83,9 +83,9 @@ export function createFailedJobHandler({ db, jobs, clock, logger }: Dependencies
       const notification = found && (await lockNotification(tx, found.notificationId));
       const ended = notification && (await endChunk(tx, chunkId, job.failedId, fateOf(notification.state)));
       await jobs.complete(tx, failedJobQueue, job);
-      return { notificationId: found?.notificationId, ended };
+      return { notificationId: found?.notificationId, fate: ended };
     });
-    if (ended === "DEAD")
+    if (fate === "DEAD")
       logger.error({ chunkId, notificationId }, "A chunk became a dead letter, as its job failed for good");
     // If this fails, the completion sweep does it.
     if (notificationId !== undefined) await completeIfDone(db, notificationId, clock).catch(() => undefined);
