@@ -12,6 +12,7 @@ import { findPgbouncer } from "./pgbouncer.ts";
 import { findPostgresql, installPostgresql } from "./postgresql/binaries.ts";
 import { findPromtool } from "./promtool.ts";
 import { findRedis } from "./redis.ts";
+import { findFaketime } from "./wrong-clock.ts";
 
 /** What is counted: tests, and as failed also whatever failed outside of a test. */
 interface Totals {
@@ -47,6 +48,11 @@ const programs = [
     find: findNghttpd,
     without:
       "nghttpd was not found on this machine, so HTTP/2 is not tested with it (apt-get install nghttp2-server).",
+  },
+  {
+    find: findFaketime,
+    without:
+      "libfaketime was not found on this machine, so standbys with wrong clocks are not tested (apt-get install faketime).",
   },
   {
     find: findGo,

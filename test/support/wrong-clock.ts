@@ -3,6 +3,9 @@ import { existsSync, globSync } from "node:fs";
 
 const faketime = globSync("/usr/lib/*/faketime/libfaketime.so.1").find((path) => existsSync(path));
 
+/** The library that moves the clock of a process; undefined where this machine has none. */
+export const findFaketime = () => faketime;
+
 /** Why no process can have a wrong clock on this machine; undefined if one can. */
 export const whyNoWrongClock = () =>
   faketime === undefined ? "faketime is not installed (Debian: apt-get install faketime)" : undefined;

@@ -46,9 +46,10 @@ export async function hasCaughtUp(primary: postgres.Sql, standby: postgres.Sql):
 
 /** Whether a server reads from the standby, by the last that its log says of it. @param address `host:port` */
 export function isReadBy({ logs }: { logs(): string }, address: string): boolean {
-  const log = logs();
-  const from = log.lastIndexOf(`"standby":"${address}"`);
-  return from !== -1 && log.slice(from).split("\n", 1)[0]?.includes("Introspection reads from") === true;
+  const last = logs()
+    .split("\n")
+    .findLast((line) => line.includes(`"standby":"${address}"`));
+  return last?.includes("Introspection reads from") === true;
 }
 
 /** Milliseconds between two looks, and after which what should come never will. */
