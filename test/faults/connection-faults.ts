@@ -14,6 +14,9 @@ const halfOpen: Fault = {
     // They stay so: what counts as the recovery is what is still refused after this time.
     await setTimeout(6_000);
   },
+  async settle({ world: { members } }) {
+    members[1].wire.giveUpStranded();
+  },
 };
 
 const slow: Fault = {

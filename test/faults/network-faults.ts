@@ -11,7 +11,7 @@ const partitionMs = 10_000;
 
 /**
  * A process that is cut off. Its connections of before are lost for good: they swallow what is sent on them, also when
- * the network is back, and neither end notices.
+ * the network is back, and neither end notices until all has recovered.
  * @param block what becomes of new connections meanwhile. @returns ends that
  */
 function partition(
@@ -31,6 +31,10 @@ function partition(
       const ends = ways.map(block);
       await setTimeout(partitionMs);
       for (const end of ends) await end();
+    },
+    // The proxy answers keepalives, so it also does what comes of them where nobody does.
+    async settle({ world: { members } }) {
+      for (const way of members[1].ways) way.giveUpStranded();
     },
   };
 }

@@ -16,6 +16,8 @@ export interface DatabaseWire {
   refuse(): () => Promise<void>;
   /** The connections of now are half-open for good: what is sent on them is lost, and neither end is told. */
   strand(): void;
+  /** The server closes its ends of stranded connections, as when its keepalive was not answered. */
+  giveUpStranded(): void;
   /** The connections of now are reset, at both ends. */
   reset(): void;
   /** PostgreSQL's end of the connections of now is closed (FIN); it reads on. Resolves at the moment they are sent. */
@@ -30,6 +32,8 @@ export async function openDatabaseWire(host: string, port: number): Promise<Data
   const sockets = new Set<Socket>();
   const clients = new Set<Socket>();
   const stranded = new WeakSet<Socket>();
+  /** The server's ends of all connections. */
+  const databases = new Set<Socket>();
   let isHanging = false;
   let delayMs = 0;
   let target = { host, port };
@@ -37,6 +41,8 @@ export async function openDatabaseWire(host: string, port: number): Promise<Data
   function pass(client: Socket): void {
     const database = connect(target.port, target.host);
     clients.add(client);
+    databases.add(database);
+    database.once("close", () => databases.delete(database));
     client.once("close", () => clients.delete(client));
     for (const [from, to] of [
       [client, database],
@@ -109,6 +115,9 @@ export async function openDatabaseWire(host: string, port: number): Promise<Data
     },
     strand() {
       for (const socket of sockets) stranded.add(socket);
+    },
+    giveUpStranded() {
+      for (const database of databases) if (stranded.has(database)) database.destroy();
     },
     reset() {
       for (const socket of sockets) socket.resetAndDestroy();

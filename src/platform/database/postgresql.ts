@@ -13,6 +13,7 @@ import {
   checkTimeoutMs,
   clientOptions,
   connectTimeoutMs,
+  keepalives,
   type SessionParameters,
 } from "./connections/client-options.ts";
 import type { ConnectionOptions, QueryOptions, Result } from "./connections/connection.ts";
@@ -82,7 +83,7 @@ export function divide(poolSize: number): { reads: number; writes: number; trans
 
 function sessionOf(timeouts: Timeouts, session: SessionParameters): SessionParameters {
   // Our statements are short. If the planner overestimates their cost, JIT compilation takes longer than they do.
-  return { statement_timeout: timeouts.statement, jit: "off", ...session };
+  return { statement_timeout: timeouts.statement, jit: "off", ...keepalives, ...session };
 }
 
 /** Opens the database as the ordinary user. Connections are made when they are needed. */

@@ -7,17 +7,6 @@ import { sqlState } from "../../base/database-errors.ts";
 import type { Executor } from "../database.ts";
 
 /**
- * Where a machine or a network is lost, nobody closes the connection: after so many seconds of silence the server asks
- * the other end whether it is there, so many seconds later again, and gives the connection up when so many of these
- * questions were not answered. Parameters of the session; a connection over a socket of Unix goes without.
- */
-export const keepalives = {
-  tcp_keepalives_idle: 10,
-  tcp_keepalives_interval: 10,
-  tcp_keepalives_count: 3,
-} as const;
-
-/**
  * Milliseconds between the server's looks, while it runs a statement, whether the connection was closed or given up.
  */
 const checkMs = 10_000;

@@ -3,7 +3,12 @@ import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import type { PostgresJsDatabase } from "drizzle-orm/postgres-js";
 import { sqlState } from "../../base/database-errors.ts";
-import { checkTimeoutMs, clientOptions, connectTimeoutMs } from "../connections/client-options.ts";
+import {
+  checkTimeoutMs,
+  clientOptions,
+  connectTimeoutMs,
+  keepalives,
+} from "../connections/client-options.ts";
 import type { Connection, ConnectionOptions } from "../connections/connection.ts";
 import { Connector } from "../connections/connector.ts";
 import { drizzleOver } from "../connections/drizzle-over.ts";
@@ -13,7 +18,7 @@ import { openHosts } from "../failover/open-hosts.ts";
 import type { Address, DatabaseSettings } from "../settings.ts";
 import { boolean } from "../sql/readers.ts";
 import { computed, rows, selection } from "../sql/statements.ts";
-import { checkForClient, keepalives } from "./abandoned-sessions.ts";
+import { checkForClient } from "./abandoned-sessions.ts";
 import { whoHoldsAdvisoryLock, whoHoldsLocks } from "./lock-holders.ts";
 import { MigrationBlockedError, type Migrations } from "./migrations.ts";
 import { runMigrations } from "./run-migrations.ts";
