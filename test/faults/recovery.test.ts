@@ -134,12 +134,13 @@ test("a line is red if its load acknowledged nothing, or it recovered late", () 
   const good: Result = {
     fault: { name: "a", what: "b", short: true, concerns: "everybody", play: async () => undefined },
     isTimed: false,
-    ...{ acknowledged: 1, refused: 0, lost: [], wrong: [], recoveryMs: 5_000 },
+    ...{ acknowledged: 1, refused: 0, lost: [], wrong: [], recoveryMs: 5_000, underWay: [] },
     bystander: { kind: "token", worst: 1, p99: 1, usual: 1 },
   };
   expect(objections(good)).toEqual([]);
   expect(objections({ ...good, acknowledged: 0 })).toEqual([
     "nothing was acknowledged, so that nothing could be lost",
   ]);
-  expect(objections({ ...good, recoveryMs: 5_001 })).toEqual(["recovered after 5.0 s"]);
+  const late = { ...good, recoveryMs: 5_001, underWay: ["a request has waited for 6.0 s"] };
+  expect(objections(late)).toEqual(["recovered after 5.0 s; a request has waited for 6.0 s"]);
 });
