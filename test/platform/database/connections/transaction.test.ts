@@ -216,7 +216,8 @@ describe.runIf(backends.includes("PostgreSQL"))("transactions on PostgreSQL", ()
     await waitFor(() => expect(runs.filter((count) => count > 0)).toHaveLength(2 * max));
     const started = performance.now();
     await rerunning.transaction((tx) => insert(tx, 9));
-    expect(performance.now() - started).toBeLessThan(500);
+    // One that waited for a lock would keep its place for two seconds.
+    expect(performance.now() - started).toBeLessThan(1_500);
     release.resolve();
     await holder;
     const all = Array.from({ length: 2 * max }, (_, index) => index);
