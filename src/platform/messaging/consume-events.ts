@@ -24,7 +24,7 @@ const longestRetryMs = 15_000;
 /** The longest pause until the failed event comes again. It is longer, so that an event that fails delays no other. */
 const longestEventRetryMs = 2 * longestRetryMs;
 /** These two where the database was unavailable: it is used again as soon as it is back, whoever has failed before. */
-const databaseRetryMs = 500;
+const databaseRetryMs = 250;
 const databaseEventRetryMs = 2 * databaseRetryMs;
 /** Milliseconds between requests to a broker that is away: few, as each request may itself wait for three seconds. */
 const awayMs = 1_000;
