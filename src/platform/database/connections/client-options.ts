@@ -12,8 +12,8 @@ export type SessionParameters = Readonly<Record<string, string | number>>;
 /**
  * Where a machine or a network is lost, nobody closes the connection: after so many seconds of silence the server asks
  * the other end whether it is there, so many seconds later again, and gives the connection up when so many of these
- * questions were not answered. By PostgreSQL's own default that is after two hours, and until then the connection counts
- * for `max_connections`.
+ * questions were not answered. By PostgreSQL's own default that is after two hours, in which the connection counts for
+ * `max_connections`.
  */
 export const keepalives = {
   tcp_keepalives_idle: 10,
