@@ -46,8 +46,8 @@ export const runningNow = sql`(
   select ${now} - coalesce(max(${lag}), interval '0') from ${databasePulse} pulse)`;
 
 /**
- * The moment that has come by the clock, and would have come without the pauses of this period and the one before. A
- * clock that was set back in them counts for nothing.
+ * Now, less the pauses of this period and of the one before: what was due by then is due by the clock and by running
+ * time. Where the clock was set back in these periods, nothing is added for that.
  */
 export const surelyNow = sql`(
   select ${now} - coalesce(
