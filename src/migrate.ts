@@ -4,7 +4,7 @@ import { Reminders } from "./platform/base/reminders.ts";
 import { type Migrations, migrateWithRetries } from "./platform/database/migrations/migrations.ts";
 import { openDatabase } from "./platform/database/open.ts";
 import { migrateTask, resolveDatabaseSettings } from "./platform/database/settings.ts";
-import { resolveMode } from "./platform/settings/server.ts";
+import { resolveCommandSettings } from "./platform/settings/server.ts";
 import { joinReadings, valueOrThrow } from "./platform/settings/settings.ts";
 import { resolveServices, type ServiceName } from "./services.ts";
 
@@ -21,15 +21,15 @@ function report(message: string): void {
 }
 
 await runCommand(async () => {
-  const mode = resolveMode(process.env);
-  const { environment, dataDir } = mode.value;
+  const command = resolveCommandSettings(process.env);
+  const { environment, dataDir } = command.value;
   const services = resolveServices(process.env, { environment });
   const databases = (services.value ?? []).map((service) => ({
     service,
     reading: resolveDatabaseSettings(process.env, { environment, dataDir, service, task: migrateTask }),
   }));
   const readings = databases.map(({ service, reading }) => [service, reading] as const);
-  joinReadings({ mode, services, ...Object.fromEntries(readings) });
+  joinReadings({ command, services, ...Object.fromEntries(readings) });
   for (const { service, reading } of databases) {
     const database = await openDatabase(valueOrThrow(reading), await migrationsOf[service]());
     await migrateWithRetries(database, {

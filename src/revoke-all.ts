@@ -10,7 +10,7 @@ import type { OpenDatabase } from "./platform/database/database.ts";
 import { openDatabase } from "./platform/database/open.ts";
 import { resolveDatabaseSettings } from "./platform/database/settings.ts";
 import { longestLeaseMs } from "./platform/database/standbys/leases.ts";
-import { resolveMode } from "./platform/settings/server.ts";
+import { resolveCommandSettings } from "./platform/settings/server.ts";
 import { valueOrThrow } from "./platform/settings/settings.ts";
 
 const refusal = `This signs everybody out: it ends every authorization in the database of auth, for good.
@@ -18,7 +18,7 @@ If that is what you want: npm run revoke-all -- --yes
 `;
 
 await runCommand(async () => {
-  const { environment, dataDir } = valueOrThrow(resolveMode(process.env));
+  const { environment, dataDir } = valueOrThrow(resolveCommandSettings(process.env));
   const settings = resolveDatabaseSettings(process.env, { environment, dataDir, service: "auth" });
   const database = await openDatabase(valueOrThrow(settings), authMigrations);
   try {

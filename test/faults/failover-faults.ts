@@ -23,7 +23,7 @@ const failover: Fault = {
   },
 };
 
-/** What servers need to be read from while they are standbys. */
+/** With settings without which no process reads from a standby. */
 const readableSettings = [...serverSettings, "restart_after_crash=off"];
 
 /** Kills the primary once all processes read from all of its standbys. */

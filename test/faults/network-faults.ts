@@ -10,8 +10,8 @@ import type { Fault } from "./fault.ts";
 const partitionMs = 10_000;
 
 /**
- * A process that is cut off. Its connections of before are lost for good: they swallow what is sent on them, also when
- * the network is back, and neither end notices until all has recovered.
+ * A process that is cut off. Its connections of before swallow what is sent on them, also when the network is back, and
+ * neither end notices until all has recovered.
  * @param block what becomes of new connections meanwhile. @returns ends that
  */
 function partition(

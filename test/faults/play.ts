@@ -5,7 +5,7 @@ import { compare } from "./compare.ts";
 import type { Fault } from "./fault.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Load } from "./load.ts";
-import { longestRecoveryMs, quietMs, recoveryOf } from "./recovery.ts";
+import { longestRecoveryMs, quietMs, recoveryOf, troublesSince } from "./recovery.ts";
 import type { World } from "./world.ts";
 
 /** A deployment under load. */
@@ -36,8 +36,8 @@ export interface Result {
   };
   /** Milliseconds after the fault's end. */
   readonly recoveryMs: number;
-  /** What had no response by then, in words. */
-  readonly underWay: readonly string[];
+  /** What kept it from being recovered, in words. */
+  readonly troubles: readonly string[];
 }
 
 const maxRecoveryMs = 5_000;
@@ -62,14 +62,14 @@ export function objections({
   wrong,
   bystander,
   recoveryMs,
-  underWay,
+  troubles,
 }: Result): string[] {
   const found: string[] = [];
   if (acknowledged === 0) found.push("nothing was acknowledged, so that nothing could be lost");
   if (lost.length > 0) found.push(`${lost.length} lost: ${summary(lost)}`);
   if (wrong.length > 0) found.push(`${wrong.length} wrong: ${summary(wrong)}`);
   if (recoveryMs > maxRecoveryMs)
-    found.push([`recovered after ${(recoveryMs / 1_000).toFixed(1)} s`, ...underWay].join("; "));
+    found.push([`recovered after ${(recoveryMs / 1_000).toFixed(1)} s`, ...troubles].join("; "));
   if (isTimed && fault.concerns === "others" && bystander.p99 > maxSlowdown * bystander.usual)
     found.push(
       `the bystander's p99 (${bystander.kind}) is ${(bystander.p99 / bystander.usual).toFixed(0)} times its usual`,
@@ -114,12 +114,10 @@ export async function play(fault: Fault, stage: Stage, isShort: boolean): Promis
     recoveredToo(fault.recovery?.({ world, ledger, isShort }), endedAt),
   ]);
   const recoveryMs = Math.max(servedMs, restMs);
-  const underWay = ledger.attempts.flatMap(({ of, startedAt, endedAt }) => {
-    const forMs = performance.now() - startedAt;
-    return endedAt === undefined && forMs > quietMs
-      ? [`a ${of} has waited for ${(forMs / 1_000).toFixed(1)} s`]
-      : [];
-  });
+  const troubles = [
+    ...troublesSince(ledger.attempts, endedAt, performance.now()),
+    ...(restMs > longestRecoveryMs ? ["what the fault itself looks at has not recovered"] : []),
+  ];
   stopWatching();
   const samples = await bystander.take();
   const { acknowledged, attempts } = ledger;
@@ -142,7 +140,7 @@ export async function play(fault: Fault, stage: Stage, isShort: boolean): Promis
     lost,
     wrong,
     recoveryMs,
-    underWay,
+    troubles,
     bystander: mostSlowed(samples, [stage.usual, [...before, ...after]]),
   };
 }

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { type Attempt, Ledger } from "./ledger.ts";
 import { objections, type Result } from "./play.ts";
-import { recoveryOf } from "./recovery.ts";
+import { recoveryOf, troublesSince } from "./recovery.ts";
 
 /** The fault's end. */
 const since = 100_000;
@@ -106,6 +106,25 @@ test("the ledger counts an attempt from its beginning on, and until it begins an
   expect(ledger.attempts).toEqual([]);
 });
 
+test("what kept everything from recovering is counted by its kind, and what ended before the fault did is not", () => {
+  const attempts = [
+    right,
+    attempt(-500, -10, true),
+    attempt(-10, 100, true),
+    attempt(50, 90, true),
+    attempt(-3_000, 2_100),
+    attempt(100, undefined),
+    { ...attempt(100, 200, true), of: "readiness" } as const,
+    attempt(8_500, undefined),
+  ];
+  expect(troublesSince(attempts, since, since + 9_000)).toEqual([
+    "2 × request refused",
+    "1 × request late",
+    "1 × request without a response",
+    "1 × readiness refused",
+  ]);
+});
+
 test("what is under way as the ledger begins anew is counted, so that nothing has recovered while it hangs", async () => {
   const ledger = new Ledger();
   const response = Promise.withResolvers<number>();
@@ -134,13 +153,13 @@ test("a line is red if its load acknowledged nothing, or it recovered late", () 
   const good: Result = {
     fault: { name: "a", what: "b", short: true, concerns: "everybody", play: async () => undefined },
     isTimed: false,
-    ...{ acknowledged: 1, refused: 0, lost: [], wrong: [], recoveryMs: 5_000, underWay: [] },
+    ...{ acknowledged: 1, refused: 0, lost: [], wrong: [], recoveryMs: 5_000, troubles: [] },
     bystander: { kind: "token", worst: 1, p99: 1, usual: 1 },
   };
   expect(objections(good)).toEqual([]);
   expect(objections({ ...good, acknowledged: 0 })).toEqual([
     "nothing was acknowledged, so that nothing could be lost",
   ]);
-  const late = { ...good, recoveryMs: 5_001, underWay: ["a request has waited for 6.0 s"] };
-  expect(objections(late)).toEqual(["recovered after 5.0 s; a request has waited for 6.0 s"]);
+  const late = { ...good, recoveryMs: 5_001, troubles: ["2 × request late"] };
+  expect(objections(late)).toEqual(["recovered after 5.0 s; 2 × request late"]);
 });

@@ -21,12 +21,32 @@ export function recoveryOf(attempts: readonly Attempt[], since: number, now: num
       of === "request" && startedAt >= since && endedAt !== undefined && !isRefused,
   );
   if (!isServed) return undefined;
-  const last = later.reduce((latest, { startedAt, endedAt = now, isRefused }) => {
-    const isTrouble = isRefused || endedAt - Math.max(startedAt, since) > quietMs;
-    return isTrouble ? Math.max(latest, endedAt) : latest;
+  const last = later.reduce((latest, attempt) => {
+    const { endedAt = now } = attempt;
+    return troubleOf(attempt, since, now) ? Math.max(latest, endedAt) : latest;
   }, since);
   const quietUntil = last + quietMs;
   // What began in the quiet and has not ended may be the next trouble.
   const isDecided = later.every(({ startedAt, endedAt }) => endedAt !== undefined || startedAt > quietUntil);
   return now > quietUntil && isDecided ? last - since : undefined;
+}
+
+/** In words; undefined if it is none. */
+function troubleOf(
+  { startedAt, endedAt, isRefused }: Attempt,
+  since: number,
+  now: number,
+): "refused" | "late" | "without a response" | undefined {
+  if (isRefused) return "refused";
+  if ((endedAt ?? now) - Math.max(startedAt, since) <= quietMs) return undefined;
+  return endedAt === undefined ? "without a response" : "late";
+}
+
+/** What kept everything from being recovered, as {@link recoveryOf} sees it: how many attempts of each kind. */
+export function troublesSince(attempts: readonly Attempt[], since: number, now: number): string[] {
+  const kinds = attempts.flatMap((attempt) => {
+    const trouble = (attempt.endedAt ?? now) >= since && troubleOf(attempt, since, now);
+    return trouble ? [`${attempt.of} ${trouble}`] : [];
+  });
+  return [...Map.groupBy(kinds, (kind) => kind)].map(([kind, all]) => `${all.length} × ${kind}`);
 }

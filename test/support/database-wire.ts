@@ -14,7 +14,7 @@ export interface DatabaseWire {
   hang(): () => void;
   /** New connections are refused; those of now stay. @returns lets new ones come again */
   refuse(): () => Promise<void>;
-  /** The connections of now are half-open for good: what is sent on them is lost, and neither end is told. */
+  /** The connections of now are half-open from now on: what is sent on them is lost, and neither end is told. */
   strand(): void;
   /** The server closes its ends of stranded connections, as when its keepalive was not answered. */
   giveUpStranded(): void;

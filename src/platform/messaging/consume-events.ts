@@ -35,46 +35,57 @@ const awayMs = 1_000;
  */
 export function startConsuming(consumption: Consumption): Loop {
   const { logger } = consumption;
-  const pauses = new Pauses();
+  const failures = new Failures();
   let reminders = new Reminders();
   return startLoop(async (stopping) => {
-    const away = await handleSome(consumption, pauses, stopping);
+    const away = await handleSome(consumption, failures, stopping);
     if (away) {
       if (reminders.isFailureDue(away.err))
         logger.warn({ err: away.err }, "Events could not be fetched from the broker and will be tried again");
       return awayMs;
     }
     reminders = new Reminders();
-    return pauses.remainingMs;
+    return failures.pauseMs;
   });
 }
 
 /** Why an event could not be handled. */
 type Failure = "of the event" | "of the database";
 
-/** The pause after a failure, in which no event is handled. */
-class Pauses {
-  #failures = 0;
+/** Failures in a row: the pause after one, in which no event is handled, and whether it is logged. */
+class Failures {
+  #count = 0;
   /** By performance.now(). */
   #until = 0;
+  /** Those of the database, which are many and all alike while that is away. */
+  #reminders = new Reminders();
 
-  get remainingMs(): number {
+  /** What is left of the pause. */
+  get pauseMs(): number {
     return Math.max(0, this.#until - performance.now());
   }
 
   /** An event was handled, or failed. */
   note(failure: Failure | undefined): void {
-    this.#failures = failure === "of the event" ? this.#failures + 1 : 0;
-    if (failure === undefined) return;
-    const growing = Math.min(retryMs * 2 ** (this.#failures - 1), longestRetryMs);
+    this.#count = failure === "of the event" ? this.#count + 1 : 0;
+    if (failure === undefined) {
+      this.#reminders = new Reminders();
+      return;
+    }
+    const growing = Math.min(retryMs * 2 ** (this.#count - 1), longestRetryMs);
     this.#until = performance.now() + (failure === "of the event" ? growing : databaseRetryMs);
+  }
+
+  /** Whether a failure of the database is to be logged, which is one of many. */
+  isLogDue(err: unknown): boolean {
+    return this.#reminders.isFailureDue(err);
   }
 }
 
 /** @returns the error if messages could not be fetched */
 async function handleSome(
   consumption: Consumption,
-  pauses: Pauses,
+  failures: Failures,
   stopping: AbortSignal,
 ): Promise<{ readonly err: unknown } | undefined> {
   const { broker, consumer } = consumption;
@@ -89,10 +100,10 @@ async function handleSome(
         received += 1;
         // In a pause they are returned, to come again after it. If the fetch was ended, those on their way from the
         // broker would be lost to this process, and come again only once their time to be acknowledged is over.
-        const pauseMs = pauses.remainingMs;
+        const { pauseMs } = failures;
         if (stopping.aborted) message.nak(retryMs);
         else if (pauseMs > 0) message.nak(Math.ceil(pauseMs));
-        else pauses.note(await handleMessage(message, consumption));
+        else failures.note(await handleMessage(message, consumption, failures));
       }
     } finally {
       stopping.removeEventListener("abort", end);
@@ -108,6 +119,7 @@ async function handleSome(
 async function handleMessage(
   message: JsMsg,
   { schema, handle, logger }: Consumption,
+  failures: Failures,
 ): Promise<Failure | undefined> {
   // The messages before this one may have taken most of the time until it would be delivered again.
   message.working();
@@ -125,8 +137,9 @@ async function handleMessage(
     message.ack();
     return undefined;
   } catch (err) {
-    logger.warn({ err, type: event.type }, "An event could not be handled and will come again");
     const isAway = isDatabaseAway(err);
+    if (!isAway || failures.isLogDue(err))
+      logger.warn({ err, type: event.type }, "An event could not be handled and will come again");
     message.nak(
       isAway
         ? databaseEventRetryMs

@@ -164,18 +164,22 @@ export function originOf({ tls, host, port }: Pick<ServerSettings, "tls" | "host
 }
 
 /** What a command needs that works on the databases and serves nothing. */
-type ModeSettings = Pick<ServerSettings, "environment" | "dataDir">;
+type CommandSettings = Pick<ServerSettings, "environment" | "dataDir">;
 
-/** Reads {@link ModeSettings}, and no setting that only a server has. The value is always defined. */
-export function resolveMode(
+function readEnvironment(env: EnvironmentVariables) {
+  const { valid, problems } = resolveSettings(environmentTable, env, { environment: "production" });
+  return { environment: valid.NODE_ENV ?? "production", problems };
+}
+
+/** Reads {@link CommandSettings}, and no setting that only a server has. The value is always defined. */
+export function resolveCommandSettings(
   env: EnvironmentVariables,
-): Reading<ModeSettings> & { readonly value: ModeSettings } {
-  const mode = resolveSettings(environmentTable, env, { environment: "production" });
-  const environment = mode.valid.NODE_ENV ?? "production";
+): Reading<CommandSettings> & { readonly value: CommandSettings } {
+  const { environment, problems: ofMode } = readEnvironment(env);
   const { value, problems: ofFolder } = resolveSettings({ DATA_DIR: serverTable.DATA_DIR }, env, {
     environment,
   });
-  const problems = [...mode.problems, ...ofFolder];
+  const problems = [...ofMode, ...ofFolder];
   // It has a default, so this is a defect of the table and not of the environment.
   if (value === undefined) throw new SettingsError(problems);
   return { value: { environment, dataDir: value.DATA_DIR }, problems };
@@ -185,10 +189,9 @@ export function resolveMode(
 export function resolveServerSettings(
   env: EnvironmentVariables,
 ): Reading<ServerSettings> & { readonly value: ServerSettings } {
-  const mode = resolveSettings(environmentTable, env, { environment: "production" });
-  const environment = mode.valid.NODE_ENV ?? "production";
+  const { environment, problems: ofMode } = readEnvironment(env);
   const reading = resolveSettings(serverTable, env, { environment });
-  const problems = [...mode.problems, ...reading.problems, ...crossChecks(reading)];
+  const problems = [...ofMode, ...reading.problems, ...crossChecks(reading)];
   const { value: settings } = reading;
   // Every row has a default or is optional, so this is a defect of the table and not of the environment.
   if (settings === undefined) throw new SettingsError(problems);

@@ -1,4 +1,4 @@
-/** What it costs to ask whether a client has a live authorization for an identity, which guesses do in floods. */
+/** What it costs to ask whether a client has an active authorization for an identity, which guesses do in floods. */
 import { setTimeout } from "node:timers/promises";
 import { sql } from "drizzle-orm";
 import { beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
@@ -12,7 +12,7 @@ import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const perUser = 2_000;
 
-describe.each(backends)("whether there is a live authorization, on %s", (backend) => {
+describe.each(backends)("whether there is an active authorization, on %s", (backend) => {
   let own: ServiceDatabase;
   let db: Database;
   const cleanup = suiteCleanup();

@@ -326,11 +326,12 @@ describe.runIf(backends.includes("PostgreSQL"))("PostgreSQL", () => {
     });
 
     test("PostgreSQL asks a silent process whether it is there", async () => {
-      const settings = sql`select name, setting from pg_settings where name like 'tcp_keepalives_%' order by 1`;
+      const settings = sql`select name, setting from pg_settings where name like 'tcp_%' order by 1`;
       expect(await rows(database.db, settings)).toEqual([
         { name: "tcp_keepalives_count", setting: "3" },
         { name: "tcp_keepalives_idle", setting: "10" },
         { name: "tcp_keepalives_interval", setting: "10" },
+        { name: "tcp_user_timeout", setting: "40000" },
       ]);
     });
 

@@ -12,13 +12,15 @@ export type SessionParameters = Readonly<Record<string, string | number>>;
 /**
  * Where a machine or a network is lost, nobody closes the connection: after so many seconds of silence the server asks
  * the other end whether it is there, so many seconds later again, and gives the connection up when so many of these
- * questions were not answered. By PostgreSQL's own default that is after two hours, in which the connection counts for
- * `max_connections`.
+ * questions were not answered. While something that the server has sent is not acknowledged, it asks nothing, and gives
+ * up after so many milliseconds. By the defaults of the operating system that is after two hours, and after fifteen
+ * minutes, in which the connection counts for `max_connections`.
  */
 export const keepalives = {
   tcp_keepalives_idle: 10,
   tcp_keepalives_interval: 10,
   tcp_keepalives_count: 3,
+  tcp_user_timeout: 40_000,
 } as const satisfies SessionParameters;
 
 export interface Login {

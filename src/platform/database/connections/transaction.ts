@@ -10,7 +10,7 @@ export interface TransactionLimits {
   readonly lock: number;
   /**
    * How long PostgreSQL waits for the next statement. Where the network has swallowed the connection, it is not told,
-   * and would keep the locks of the transaction for hours.
+   * and would keep the locks of the transaction until it gives the connection up.
    */
   readonly idle: number;
 }

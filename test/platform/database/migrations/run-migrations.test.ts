@@ -229,7 +229,7 @@ describe.runIf(backends.includes("PostgreSQL"))("an index that is built concurre
   test("is not built for ever where nobody says that the process is gone: the server asks for it", async () => {
     const own = await migratedDatabase("PostgreSQL");
     const session = `create table sample.session as select name, setting from pg_settings
-      where name like 'tcp_keepalives_%' or name = 'client_connection_check_interval'`;
+      where name like 'tcp_%' or name = 'client_connection_check_interval'`;
     await migrate(own, [...things, session]);
     await seen(own, async ({ db }) =>
       expect(await rows(db, sql`select * from sample.session order by name`)).toEqual([
@@ -237,6 +237,7 @@ describe.runIf(backends.includes("PostgreSQL"))("an index that is built concurre
         { name: "tcp_keepalives_count", setting: "3" },
         { name: "tcp_keepalives_idle", setting: "10" },
         { name: "tcp_keepalives_interval", setting: "10" },
+        { name: "tcp_user_timeout", setting: "40000" },
       ]),
     );
   });
