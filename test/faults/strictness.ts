@@ -20,8 +20,11 @@ import type { Member, World } from "./world.ts";
 const sizes = { full: { rounds: 10, tokens: 168 }, short: { rounds: 1, tokens: 30 } };
 /** Tokens of the client that is taken off the list once in each state. */
 const formerTokens = 20;
-/** Requests at a time, to make tokens and to end them. */
-const atOnce = 64;
+/**
+ * Requests at a time, to make tokens and to end them. While commits wait for six seconds, as many are refused at first:
+ * less than half of those that are asked for while a state lasts, or the round proves little.
+ */
+const atOnce = 24;
 /** How many look at what has ended, all the time. */
 const lookers = 4;
 /** Milliseconds between two looks of one of these. */
