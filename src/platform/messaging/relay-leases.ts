@@ -23,8 +23,11 @@ export function relayLeaseTable<const Name extends string>(schema: PgSchema<Name
 
 export type RelayLeaseTable = ReturnType<typeof relayLeaseTable<string>>;
 
-/** The duration of a lease in milliseconds: longer than to find a batch in a busy database and to deliver it. */
-const leaseMs = 20_000;
+/**
+ * The duration of a lease in milliseconds: longer than to find a batch in a busy database and to deliver it, and no
+ * longer than events may wait where its holder was cut off from the network.
+ */
+const leaseMs = 13_000;
 
 /** A lease that this process has. */
 interface RelayLease<Found> {

@@ -69,7 +69,7 @@ const batchMs = 3_000;
 /** The longest pause between tries, in milliseconds. */
 const longestPauseMs = 15_000;
 /** The timeout of a subscriber for one event, and for a flush, in milliseconds: the relay holds its lease meanwhile. */
-const deliveryTimeoutMs = 5_000;
+const deliveryTimeoutMs = 4_000;
 
 /** A subscriber whose deliveries have a timeout, after which the event is delivered again. */
 export function subscriberWithTimeout(deliver: (event: CloudEvent) => Promise<void>): Subscriber {
