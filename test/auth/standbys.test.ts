@@ -5,11 +5,11 @@ import { join } from "node:path";
 import postgres from "postgres";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { authMigrations } from "../../src/auth/service.ts";
-import { openDatabase } from "../../src/platform/database/open.ts";
 import { type AuthApi, authApi, internal, mobileApp } from "../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
-import { createTestDatabase, postgresSettings } from "../support/backends.ts";
+import { createTestDatabase } from "../support/backends.ts";
 import { readContract } from "../support/contract-check.ts";
+import { migrate } from "../support/migrated-database.ts";
 import { findPostgresql } from "../support/postgresql/binaries.ts";
 import { type Cluster, type ClusterPlace, startCluster } from "../support/postgresql/cluster.ts";
 import { databaseEnvironment } from "../support/servers.ts";
@@ -39,9 +39,7 @@ describe.runIf(binaries)("a primary with a synchronous standby: PostgreSQL", () 
     first = await startCluster(binaries ?? "", settings);
     cleanup.defer(() => first.stop());
     const database = await createTestDatabase({ admin: new URL(first.url) });
-    const opened = await openDatabase(postgresSettings(database), authMigrations);
-    await opened.migrate();
-    await opened.close();
+    await migrate(database, authMigrations);
     second = await startCluster(binaries ?? "", [...settings, "restart_after_crash=off"], first.url);
     cleanup.defer(() => second.stop());
     const connect = (url: string) => {

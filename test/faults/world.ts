@@ -8,10 +8,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
 import { authMigrations } from "../../src/auth/service.ts";
-import { openDatabase } from "../../src/platform/database/open.ts";
 import { type AuthProcess, spawnAuthServer } from "../support/auth-server.ts";
-import { createTestDatabase, postgresSettings } from "../support/backends.ts";
+import { createTestDatabase } from "../support/backends.ts";
 import { type DatabaseWire, openDatabaseWire } from "../support/database-wire.ts";
+import { migrate } from "../support/migrated-database.ts";
 import type { Nats } from "../support/nats.ts";
 import { findPostgresql, installPostgresql } from "../support/postgresql/binaries.ts";
 import { type Cluster, type ClusterPlace, startCluster } from "../support/postgresql/cluster.ts";
@@ -121,9 +121,7 @@ export async function createWorld({
   cleanup.defer(async () => (replicated ?? cluster)?.stop());
   const primaryUrl = () => new URL((replicated ?? cluster)?.url ?? "");
   const database = await createTestDatabase({ admin: primaryUrl() });
-  const opened = await openDatabase(postgresSettings(database), authMigrations);
-  await opened.migrate();
-  await opened.close();
+  await migrate(database, authMigrations);
 
   const standbys: Standby[] = [];
   for (const name of standbyNames) {

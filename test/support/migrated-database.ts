@@ -4,6 +4,7 @@
  */
 import postgres from "postgres";
 import { authMigrations } from "../../src/auth/service.ts";
+import type { Migrations } from "../../src/platform/database/migrations/migrations.ts";
 import { openDatabase } from "../../src/platform/database/open.ts";
 import { pushMigrations } from "../../src/push/database.ts";
 import { createTestDatabase, postgresSettings, type TestDatabase, templateOfRun } from "./backends.ts";
@@ -20,6 +21,13 @@ export async function createMigratedDatabase(): Promise<TestDatabase> {
   return createTestDatabase({ template: await made });
 }
 
+/** Runs the migrations of one service there. */
+export async function migrate(database: TestDatabase, migrations: Migrations): Promise<void> {
+  const opened = await openDatabase(postgresSettings(database), migrations);
+  await opened.migrate();
+  await opened.close();
+}
+
 /** Makes the template unless another worker has. @returns its name */
 async function provideTemplate(): Promise<string> {
   const admin = postgres(requiredPostgresUrl().href, { max: 1, onnotice: () => undefined });
@@ -28,11 +36,7 @@ async function provideTemplate(): Promise<string> {
     const [found] = await admin`select from pg_database where datname = ${templateOfRun()}`;
     if (found) return templateOfRun();
     const database = await createTestDatabase();
-    for (const migrations of [authMigrations, pushMigrations]) {
-      const opened = await openDatabase(postgresSettings(database), migrations);
-      await opened.migrate();
-      await opened.close();
-    }
+    for (const migrations of [authMigrations, pushMigrations]) await migrate(database, migrations);
     // It has this name only once it is whole.
     await admin.unsafe(`alter database ${database.name} rename to ${templateOfRun()}`);
     return templateOfRun();
