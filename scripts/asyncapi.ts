@@ -55,6 +55,11 @@ const headers = {
       type: "string",
       description: "Where traces are made: the span in which the event came to be (W3C Trace Context).",
     },
+    "ce-tracestate": {
+      type: "string",
+      description:
+        "What else the trace carries, for vendors and samplers (W3C Trace Context). Only beside ce-traceparent.",
+    },
     "content-type": { type: "string", const: "application/protobuf" },
     "Nats-Msg-Id": { type: "string", format: "uuid", description: "The same as ce-id, for the broker." },
   },

@@ -234,15 +234,17 @@ describe.skipIf(findNats() === undefined)("between services apart, with NATS bet
   const spanOf = ({ traceId }: Caller, name: string) =>
     receiver.spans.find((span) => span.traceId === traceId && span.name === name);
 
-  /** The names of the spans from one up to its trace's caller. */
+  /** The names of the spans from one up to its trace's caller. Each of them has the caller's `tracestate`. */
   function way(of: Caller, name: string): string[] {
     const span = spanOf(of, name);
     if (!span) throw new Error(`there is no span ${name} in ${receiver.spans.map((one) => one.name)}`);
+    const common = { traceId: of.traceId, traceState: of.headers.tracestate };
+    expect(span).toMatchObject(common);
     const names = [span.name];
     for (let parent = span.parentId; parent !== of.spanId; ) {
       const around = receiver.spans.find(({ spanId }) => spanId === parent);
       if (!around) throw new Error(`the parent of ${names.at(-1)} was not sent`);
-      expect(around.traceId).toBe(of.traceId);
+      expect(around).toMatchObject(common);
       names.push(around.name);
       parent = around.parentId;
     }

@@ -122,13 +122,13 @@ export function readTraceparent(text: string) {
   return { traceId, spanId, flags: Number.parseInt(flags, 16) };
 }
 
-/** The fields of a request by which another service goes on with the trace. */
+/** The fields of a request, an event or a job by which the trace goes on elsewhere. */
 export function traceHeaders({
   traceparent,
   tracestate,
 }: {
-  readonly traceparent?: string | undefined;
-  readonly tracestate?: string | undefined;
+  readonly traceparent?: string | null | undefined;
+  readonly tracestate?: string | null | undefined;
 }): Record<string, string> {
   return { ...(traceparent && { traceparent }), ...(tracestate && { tracestate }) };
 }

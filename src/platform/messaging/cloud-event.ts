@@ -19,6 +19,8 @@ export interface CloudEvent {
   readonly data: Readonly<Record<string, unknown>>;
   /** The span in which the event was written, if it was traced (CloudEvents' extension for distributed tracing). */
   readonly traceparent?: string;
+  /** What else the trace carries, for vendors and samplers, if there is anything (the same extension). */
+  readonly tracestate?: string;
 }
 
 /** An event as the broker carries it. */
@@ -28,10 +30,14 @@ export interface EncodedEvent {
 }
 
 const specversion = "1.0";
+/** What a vendor must pass on at least: 512 characters of visible ASCII and spaces (W3C Trace Context, section 3.3). */
+const tracestatePattern = /^[ -~]{1,512}$/;
 const contentType = "application/protobuf";
 
 /** The attributes that have a header in every event. */
 const attributes = ["id", "source", "type", "subject", "time"] as const;
+/** Those of traced events. */
+const traceAttributes = ["traceparent", "tracestate"] as const;
 const header = (attribute: string) => `ce-${attribute}`;
 
 /**
@@ -48,7 +54,10 @@ export function encodeEvent(event: CloudEvent, schema: DescMessage): EncodedEven
     headers: new Map([
       [header("specversion"), specversion],
       ...attributes.map((name) => [header(name), escaped(event[name])] as const),
-      ...(event.traceparent === undefined ? [] : [[header("traceparent"), event.traceparent] as const]),
+      ...traceAttributes.flatMap((name) => {
+        const value = event[name];
+        return value === undefined ? [] : [[header(name), escaped(value)] as const];
+      }),
       ["content-type", contentType],
     ]),
     payload: toBinary(
@@ -79,11 +88,9 @@ export function decodeEvent(
   if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id)) throw new Error("its id is no UUID");
   if (/\p{Cc}/u.test(value("subject"))) throw new Error("its subject has control characters");
   if (Number.isNaN(Date.parse(value("time")))) throw new Error("its time is none");
-  const traceparent = get(header("traceparent")) ?? "";
   return {
     specversion,
-    // A header that is not valid is ignored: it is no reason to leave the event out.
-    ...(readTraceparent(traceparent) && { traceparent }),
+    ...traceOf(get),
     id,
     source: value("source"),
     type: value("type"),
@@ -92,4 +99,24 @@ export function decodeEvent(
     datacontenttype: "application/json",
     data: JSON.parse(toJsonString(schema, fromBinary(schema, payload))),
   };
+}
+
+/** The trace of an event. A header that is not valid is ignored: it is no reason to leave the event out. */
+function traceOf(
+  get: (header: string) => string | undefined,
+): Pick<CloudEvent, "traceparent" | "tracestate"> {
+  const traceparent = get(header("traceparent")) ?? "";
+  if (!readTraceparent(traceparent)) return {};
+  const tracestate = readTracestate(get(header("tracestate")) ?? "");
+  return { traceparent, ...(tracestate !== undefined && { tracestate }) };
+}
+
+/** @returns undefined if there is none, or it could not be passed on */
+function readTracestate(escapedText: string): string | undefined {
+  try {
+    const text = decodeURIComponent(escapedText);
+    return tracestatePattern.test(text) ? text : undefined;
+  } catch {
+    return undefined;
+  }
 }

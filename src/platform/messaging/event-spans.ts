@@ -1,5 +1,11 @@
 /** Spans of events and of jobs, which continue the trace in which these were written; without such a trace, no span. */
-import { inSpan, isTracing, type SpanAttributes, type SpanStart } from "../base/tracing.ts";
+import {
+  inSpan,
+  isTracing,
+  type SpanAttributes,
+  type SpanStart,
+  type TraceContext,
+} from "../base/tracing.ts";
 import type { CloudEvent } from "./cloud-event.ts";
 
 /** Publishes an event. */
@@ -17,24 +23,27 @@ function eventSpan(
   operation: string,
   operationType: string,
   system: string,
-  { id, type, traceparent }: CloudEvent,
+  { id, type, traceparent, tracestate }: CloudEvent,
   work: () => Promise<void>,
 ): Promise<void> {
   if (!isTracing() || traceparent === undefined) return work();
   const attributes = messagingAttributes(system, operation, operationType, type, id);
-  return inSpan({ name: `${operation} ${type}`, kind, attributes, parent: { traceparent } }, work);
+  return inSpan(
+    { name: `${operation} ${type}`, kind, attributes, parent: { traceparent, tracestate } },
+    work,
+  );
 }
 
-/** Does a job. @param traceparent the span in which the job was enqueued; undefined if there was none */
+/** Does a job. @param parent the span in which the job was enqueued; undefined if there was none */
 export function inJobSpan(
   queue: string,
   id: string,
-  traceparent: string | undefined,
+  parent: TraceContext | undefined,
   work: () => Promise<void>,
 ): Promise<void> {
-  if (!isTracing() || traceparent === undefined) return work();
+  if (!isTracing() || parent === undefined) return work();
   const attributes = messagingAttributes("pg-boss", "process", "process", queue, id);
-  return inSpan({ name: `process ${queue}`, kind: "consumer", attributes, parent: { traceparent } }, work);
+  return inSpan({ name: `process ${queue}`, kind: "consumer", attributes, parent }, work);
 }
 
 function messagingAttributes(

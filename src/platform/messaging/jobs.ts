@@ -13,7 +13,7 @@ import { fromDrizzle, PgBoss } from "pg-boss";
 import type { Logger } from "pino";
 import { unavailable } from "../base/errors.ts";
 import { type Loop, pause, startLoop } from "../base/loop.ts";
-import { currentSpan } from "../base/tracing.ts";
+import { currentSpan, type TraceContext, traceHeaders } from "../base/tracing.ts";
 import type { Database, ScriptedDatabase } from "../database/database.ts";
 import type { LibrarySchema } from "../database/migrations/migrations.ts";
 import { text } from "../database/sql/readers.ts";
@@ -242,12 +242,16 @@ function asParameter(value: unknown): unknown {
 
 /** The data of a job, with the span in which it is enqueued; it may be continued in another process. */
 function withTrace(data: object): object {
-  const traceparent = currentSpan()?.context.traceparent;
-  return traceparent === undefined ? data : { ...data, traceparent };
+  return { ...data, ...traceHeaders(currentSpan()?.context ?? {}) };
 }
 
-function traceOf(data: object): string | undefined {
-  return "traceparent" in data && typeof data.traceparent === "string" ? data.traceparent : undefined;
+function traceOf(data: {
+  readonly traceparent?: unknown;
+  readonly tracestate?: unknown;
+}): TraceContext | undefined {
+  const { traceparent, tracestate } = data;
+  if (typeof traceparent !== "string") return undefined;
+  return { traceparent, ...(typeof tracestate === "string" && { tracestate }) };
 }
 
 /** A signal that ends a worker's pause. */

@@ -23,6 +23,8 @@ const eventColumns = () => ({
   writtenAt: instant("written_at").notNull().defaultNow(),
   /** The span in which the event was written (W3C Trace Context); null if it was not traced. */
   traceparent: text("traceparent"),
+  /** The `tracestate` of that span; null if it had none. */
+  tracestate: text("tracestate"),
 });
 
 /** The outbox of a service, in its PostgreSQL schema: events that are still to be delivered. */

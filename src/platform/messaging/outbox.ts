@@ -57,10 +57,14 @@ export function insertEvents<Message extends DescMessage>(
   const data = sql`jsonb_build_object(${sql.join(members, sql`, `)})`;
   const values = [sql`gen_random_uuid()`, sql`${kind.type}::text`, subject, data, at];
   // A statement that is prepared for many requests is written outside of any span.
-  const traceparent = currentSpan()?.context.traceparent;
-  if (traceparent !== undefined) {
-    columns.push(event.traceparent);
-    values.push(sql`${traceparent}::text`);
+  const { traceparent, tracestate } = currentSpan()?.context ?? {};
+  for (const [column, value] of [
+    [event.traceparent, traceparent],
+    [event.tracestate, tracestate],
+  ] as const) {
+    if (value === undefined) continue;
+    columns.push(column);
+    values.push(sql`${value}::text`);
   }
   return sql`
     insert into ${outbox} (${sql.join(columns, sql`, `)})

@@ -12,6 +12,7 @@ import type { Logger } from "pino";
 import { isDatabaseAway } from "../base/database-errors.ts";
 import { type Loop, startLoop } from "../base/loop.ts";
 import { Reminders } from "../base/reminders.ts";
+import { traceHeaders } from "../base/tracing.ts";
 import { arrayLiteral, type Database, type Executor } from "../database/database.ts";
 import { names } from "../database/sql/names.ts";
 import { jsonObject, listOf, text } from "../database/sql/readers.ts";
@@ -214,7 +215,7 @@ async function oldestBatch(
   db: Executor = settings.db,
 ): Promise<PendingEvent[]> {
   const { outbox, subscribers, source, inParts, start } = settings;
-  const { position, id, type, subject, data, occurredAt, traceparent } = names(outbox);
+  const { position, id, type, subject, data, occurredAt, traceparent, tracestate } = names(outbox);
   const time = isoTime(occurredAt);
   const pending = selection({
     position,
@@ -224,6 +225,7 @@ async function oldestBatch(
     data: computed(jsonObject, data),
     time: computed(text, time),
     traceparent,
+    tracestate,
   });
   // All events in one row: with a row for each, the driver takes several times as long.
   const batch = selection({
@@ -245,9 +247,9 @@ async function oldestBatch(
       ) as event`,
   );
   const common = { specversion: "1.0", source, datacontenttype: "application/json" } as const;
-  return (found?.events ?? []).map(({ position, traceparent: parent, ...own }) => ({
+  return (found?.events ?? []).map(({ position, traceparent, tracestate, ...own }) => ({
     position,
-    event: { ...common, ...own, ...(parent !== null && { traceparent: parent }) } satisfies CloudEvent,
+    event: { ...common, ...own, ...traceHeaders({ traceparent, tracestate }) } satisfies CloudEvent,
   }));
 }
 

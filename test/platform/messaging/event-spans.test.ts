@@ -28,12 +28,28 @@ describe("an event over the broker", () => {
   };
 
   test("keeps the span that it came to be in, and has none where there was none", () => {
-    expect(overBroker({ ...event, traceparent })).toEqual({ ...event, traceparent });
+    const traced = { ...event, traceparent };
+    expect(overBroker(traced)).toEqual(traced);
+    // A value may contain spaces, quotation marks and percent signs, but no header of NATS does.
+    const stateful = { ...traced, tracestate: 'vendor=a "b" 100%,other=1' };
+    expect(overBroker(stateful)).toEqual(stateful);
     expect(overBroker(event)).toEqual(event);
   });
 
-  test("is an event, whatever somebody else writes there", () => {
-    expect(overBroker(event, { "ce-traceparent": "garbage" })).toEqual(event);
+  test.each([
+    ["no traceparent", { "ce-traceparent": "garbage", "ce-tracestate": "vendor=1" }],
+    ["a tracestate alone", { "ce-tracestate": "vendor=1" }],
+  ])("is an event without a trace, if somebody else writes %s", (_, headers) => {
+    expect(overBroker(event, headers)).toEqual(event);
+  });
+
+  test.each([
+    ["a broken escape", "vendor=%zz"],
+    ["a control character", "vendor=%0a"],
+    ["more than 512 characters", "v".repeat(513)],
+  ])("has no tracestate, if somebody else writes %s there", (_, tracestate) => {
+    const traced = { ...event, traceparent };
+    expect(overBroker(traced, { "ce-tracestate": tracestate })).toEqual(traced);
   });
 });
 
@@ -43,9 +59,9 @@ describe("what is done about an event, and a job", () => {
 
   test("is a part of the trace that it came to be in", async () => {
     const spans = recordSpans();
-    await process({ ...event, traceparent });
-    await inJobSpan("plan", "4d6a", traceparent, acting.deliver);
-    const parent = { traceparent };
+    const parent = { traceparent, tracestate: "vendor=1" };
+    await process({ ...event, ...parent });
+    await inJobSpan("plan", "4d6a", parent, acting.deliver);
     expect(spans).toMatchObject([
       { name: "process auth.identity.deleted.v1", kind: "consumer", parent, error: null },
       { name: "process plan", kind: "consumer", parent, error: null },
