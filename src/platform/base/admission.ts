@@ -4,7 +4,8 @@
  *
  * A request is refused if both of these hold:
  *
- * 1. As many as 384 requests of its priority or a higher one are in flight.
+ * 1. As many requests of its priority or a higher one are in flight as lately got their response within 100 ms of any
+ *    time, and 384 at least. More callers share a statement then, so answers of many cost less than answers of few.
  * 2. There is a queue: fewer than half of the requests that were admitted lately got a response within 100 ms, or this
  *    request has waited longer than that because the process was busy.
  *
@@ -61,8 +62,11 @@ export interface SheddableOperation extends Sheddable {
   readonly paths: readonly string[];
 }
 
-/** Requests of a priority and the higher ones that may be in flight while there is a queue. */
-const maxBacklog = 384;
+/**
+ * Requests of a priority and the higher ones that may be in flight while there is a queue, however slowly they are
+ * answered.
+ */
+const minBacklog = 384;
 /** Milliseconds within which a response is prompt. */
 const promptMs = 100;
 /**
@@ -86,14 +90,15 @@ export const overloaded = new ServiceError(
   { retryAfterSeconds },
 );
 
-/** How many requests were admitted in a window, and how many of them have got a prompt response. */
+/** How many requests were admitted in a window, how many of them have got a prompt response, and how many left in it. */
 interface Window {
   readonly began: number;
   admitted: number;
   prompt: number;
+  finished: number;
 }
 
-const windowFrom = (began: number): Window => ({ began, admitted: 0, prompt: 0 });
+const windowFrom = (began: number): Window => ({ began, admitted: 0, prompt: 0, finished: 0 });
 
 /** The requests of one priority. */
 class Load {
@@ -103,6 +108,8 @@ class Load {
   /** Whether there is a queue: in the previous window, fewer than half of the responses were prompt. */
   isLate = false;
   refusedAt = Number.NEGATIVE_INFINITY;
+  /** Requests that finish within the time of a prompt response, as fast as they did in the previous window. */
+  finishedPromptly = 0;
   #current = windowFrom(0);
   /**
    * The window before; it is judged at the end of the current window: its requests without a response are late by then.
@@ -137,6 +144,7 @@ class Load {
 
   endTurn(began: number, now: number): void {
     this.inFlight -= this.finished;
+    this.#current.finished += this.finished;
     this.finished = 0;
     const age = now - this.#current.began;
     const isIdle = this.inFlight === 0 && now - began < promptMs;
@@ -146,6 +154,7 @@ class Load {
       this.#current = windowFrom(now);
     } else if (age >= windowMs && this.#current.admitted >= windowRequests) {
       this.isLate = this.#previous.prompt * 2 < this.#previous.admitted;
+      this.finishedPromptly = (this.#current.finished * promptMs) / age;
       this.#previous = this.#current;
       this.#current = windowFrom(now);
     }
@@ -198,11 +207,14 @@ export class Admission {
     // What arrived while the process was busy has waited since this turn of the event loop began.
     const now = this.#turnBegan ?? this.#beginTurn();
     let backlog = 0;
+    let finishedPromptly = 0;
     for (const priority of priorities) {
       const load = this.#loads[priority];
       backlog += load.inFlight;
+      finishedPromptly += load.finishedPromptly;
       if (priority === request.priority) {
-        if (backlog >= maxBacklog && (load.isLate || performance.now() - now > promptMs))
+        const isFull = backlog >= Math.max(minBacklog, finishedPromptly);
+        if (isFull && (load.isLate || performance.now() - now > promptMs))
           return this.#refuse(request, load, backlog, now);
         load.admit();
         break;

@@ -152,6 +152,18 @@ describe("at twice the capacity", () => {
     expect(counted["sample normal"]).toBe(outcome?.refused);
   });
 
+  it("of a fast server, as many are in flight as it answers in 100 ms, and no more once it is slow", () => {
+    const { admission, inFlight } = start();
+    const fast = serving(20);
+    const [outcome] = play(admission, 5_000, fast, { request: asked("normal"), perMs: 40 });
+    expect(inFlight()["normal"]).toBeGreaterThan(1_800);
+    // Some more, from when it was not known yet that there is a queue.
+    expect(inFlight()["normal"]).toBeLessThan(4_000);
+    expect(Math.max(...(outcome?.waits.slice(20_000) ?? []))).toBeLessThan(400);
+    play(admission, 3_000, { ...fast, perMs: 1 }, { request: asked("normal"), perMs: 40 });
+    expect(inFlight()["normal"]).toBeLessThanOrEqual(384);
+  });
+
   it("lower priorities are refused, higher ones are not", () => {
     const { admission } = start();
     // Answers of high priority come from elsewhere.
