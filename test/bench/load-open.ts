@@ -23,9 +23,15 @@ const promptMs = 250;
 const drainMs = 10_000;
 
 interface Tally {
+  /** By performance.now(). */
+  readonly end: number;
   offered: number;
   refused: number;
   failed: number;
+  /** Results that came after the end of the phase. */
+  late: number;
+  /** Requests that were given up, as no connection was free for them. */
+  unsent: number;
   readonly latencies: number[];
   /** Milliseconds from the start of the phase to the last request that was not answered well and promptly. */
   lastTroubleMs: number;
@@ -42,9 +48,10 @@ interface Played {
 let outstanding = 0;
 
 async function runPhase(send: Send, rate: number, seconds: number): Promise<Played> {
-  const tally: Tally = { offered: 0, refused: 0, failed: 0, latencies: [], lastTroubleMs: 0 };
   const started = performance.now();
   const end = started + seconds * 1000;
+  const counts = { offered: 0, refused: 0, failed: 0, late: 0, unsent: 0, lastTroubleMs: 0 };
+  const tally: Tally = { end, ...counts, latencies: [] };
   for (let now = started; now < end; now = performance.now()) {
     const due = Math.floor(((now - started) * rate) / 1000);
     for (; tally.offered < due; tally.offered += 1) {
@@ -61,8 +68,11 @@ async function runPhase(send: Send, rate: number, seconds: number): Promise<Play
 function count(tally: Tally, answered: Answered, dueAt: number, started: number): void {
   outstanding -= 1;
   const latency = performance.now() - dueAt;
-  if (answered === "good") tally.latencies.push(latency);
+  // What is answered after the phase was not answered at the rate of its requests.
+  if (answered === "good" && performance.now() <= tally.end) tally.latencies.push(latency);
+  else if (answered === "good") tally.late += 1;
   else if (answered === "refused") tally.refused += 1;
+  else if (answered === "unsent") tally.unsent += 1;
   else {
     tally.failed += 1;
     tally.failure ??= answered.failure;

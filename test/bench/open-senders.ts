@@ -5,15 +5,24 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import { IntrospectRequestSchema } from "../../gen/proto/auth/v1/introspection_pb.ts";
 import { introspectPath, tokensPath } from "./product.ts";
 
-/** What became of a request: its result, a 503 (or UNAVAILABLE), or anything else. */
-export type Answered = "good" | "refused" | { readonly failure: string };
+/**
+ * What became of a request: its result, a 503 (or UNAVAILABLE), anything else, or nothing, as it was given up before a
+ * connection was free for it.
+ */
+export type Answered = "good" | "refused" | "unsent" | { readonly failure: string };
 
 /** Sends the next request. Without anything to send it says so as a failure. */
 export type Send = (answered: (result: Answered) => void) => void;
 
-type Connection = (request: Buffer, answered: (status: number, text: string) => void) => void;
+type Answer = (status: number, text: string) => void;
+type Connection = (request: Buffer, answered: Answer) => void;
 
-const connectionCount = 512;
+/** As many requests are in flight over HTTP at most: one on each connection, as its clients do not pipeline. */
+const connectionCount = 1_024;
+/** Milliseconds after which a request is given up that no connection was free for. */
+const patienceMs = 1_000;
+/** In the place of a status, where a request was given up. */
+const unsent = -1;
 const sessionCount = 8;
 
 /** @param kind http, refresh or grpc */
@@ -24,7 +33,7 @@ export async function sendersOf(
   lines: readonly string[],
 ): Promise<Send> {
   if (kind === "grpc") return grpcSender(port, authorization, lines);
-  const send = inTurns(await Promise.all(Array.from({ length: connectionCount }, () => openHttp(port))));
+  const send = overFree(await Promise.all(Array.from({ length: connectionCount }, () => openHttp(port))));
   const post = (path: string) => (body: string) => requestOf(port, path, authorization, body);
   return kind === "refresh"
     ? refreshSender(send, lines.map(post(tokensPath)), post(tokensPath))
@@ -38,13 +47,41 @@ function requestOf(port: number, path: string, authorization: string, body: stri
   );
 }
 
-function inTurns(connections: readonly Connection[]): Connection {
-  let next = 0;
-  return (request, answered) => connections[next++ % connections.length]?.(request, answered);
+/** Sends over a connection that has no request in flight; without one, the request waits for it, for a second. */
+function overFree(connections: readonly Connection[]): Connection {
+  interface Waiting {
+    readonly request: Buffer;
+    readonly answered: Answer;
+    readonly since: number;
+  }
+  const free = [...connections];
+  // A set takes as little time for its first element as for its last one, however many there are.
+  const waiting = new Set<Waiting>();
+  const nextWaiting = (): Waiting | undefined => {
+    for (const next of waiting) {
+      waiting.delete(next);
+      if (performance.now() - next.since <= patienceMs) return next;
+      next.answered(unsent, "");
+    }
+    return undefined;
+  };
+  const sendOver = (connection: Connection, request: Buffer, answered: Answer) =>
+    connection(request, (status, text) => {
+      answered(status, text);
+      const next = nextWaiting();
+      if (next) sendOver(connection, next.request, next.answered);
+      else free.push(connection);
+    });
+  return (request, answered) => {
+    const connection = free.shift();
+    if (connection) sendOver(connection, request, answered);
+    else waiting.add({ request, answered, since: performance.now() });
+  };
 }
 
 function resultOf(status: number, text: string): Answered {
   if (status === 200) return "good";
+  if (status === unsent) return "unsent";
   return status === 503 ? "refused" : { failure: `${status} ${text.slice(0, 300)}` };
 }
 
@@ -91,32 +128,33 @@ async function refreshSender(
   };
 }
 
-/** A kept-alive connection. Requests are pipelined, so that none waits for an earlier answer. */
+/** A kept-alive connection, for one request at a time. */
 async function openHttp(port: number): Promise<Connection> {
   const socket = connect(port, "127.0.0.1");
   socket.setNoDelay(true).setEncoding("latin1");
-  const waiting: ((status: number, text: string) => void)[] = [];
+  let waiting: Answer | undefined;
+  const respond: Answer = (status, text) => {
+    const answered = waiting;
+    waiting = undefined;
+    answered?.(status, text);
+  };
   let pending = "";
   socket.on("data", (text: string) => {
     pending += text;
-    for (;;) {
-      const head = pending.indexOf("\r\n\r\n");
-      if (head === -1) return;
-      const length = Number(/\r\ncontent-length: (\d+)/i.exec(pending.slice(0, head + 2))?.[1] ?? 0);
-      const end = head + 4 + length;
-      if (pending.length < end) return;
-      waiting.shift()?.(Number(pending.slice(9, 12)), pending.slice(head + 4, end));
-      pending = pending.slice(end);
-    }
+    const head = pending.indexOf("\r\n\r\n");
+    if (head === -1) return;
+    const length = Number(/\r\ncontent-length: (\d+)/i.exec(pending.slice(0, head + 2))?.[1] ?? 0);
+    if (pending.length < head + 4 + length) return;
+    const response = pending;
+    pending = "";
+    respond(Number(response.slice(9, 12)), response.slice(head + 4));
   });
-  const lost = () => {
-    for (const answered of waiting.splice(0)) answered(0, "the connection was lost");
-  };
+  const lost = () => respond(0, "the connection was lost");
   socket.on("error", lost).on("close", lost);
   await new Promise<void>((resolve) => socket.once("connect", resolve));
   return (request, answered) => {
     if (socket.destroyed) return answered(0, "the connection was lost");
-    waiting.push(answered);
+    waiting = answered;
     socket.write(request);
   };
 }

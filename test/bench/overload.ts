@@ -32,6 +32,7 @@ interface Phase {
   readonly good: number;
   readonly refused: number;
   readonly failed: number;
+  readonly unsent: number;
   readonly failure?: string;
   readonly lastTroubleMs: number;
   /** Milliseconds since the epoch. */
@@ -216,6 +217,7 @@ async function overload(time: ProcessorTime, kind: Kind): Promise<boolean> {
     `${((goodput / left) * 100).toFixed(0)} %`,
     whole(sum(({ over }) => over.refused) / overSeconds),
     whole(sum(({ over }) => over.failed) / overSeconds),
+    whole(sum(({ over }) => over.unsent) / overSeconds),
     `${whole(greatest(({ over }) => over.p99))} ms`,
     `${(recoveryMs / 1000).toFixed(1)} s`,
     `${(refusedBelow * 100).toFixed(1)} %, ${whole(Math.max(...below.map(({ p99 }) => p99)))} ms`,
@@ -242,10 +244,11 @@ try {
     `Per second, over ${rounds} rounds of ${seconds} s${pinned ? ", the server on core 0, load on core 1" : ""}. Capacity: a closed loop of ${callers} callers, none of whom was refused.\n` +
       "Costs in microseconds of processor time: of an answer there, and of a refusal by a bare server under twice as much.\n" +
       "Left: answers for which the server had processor time, after as many refusals (issuing, refresh: all of its time).\n" +
+      "Goodput: results before the phase ended. Unsent: requests over HTTP that were given up after a second without a free connection.\n" +
       "Recovery: the last refused, failed or slow (250 ms) answer after the load fell to half of the capacity.\n",
   );
   const heads = ["capacity", "answer", "refusal", "offered", "left", "goodput", "of left"];
-  const more = ["refused", "failed", "p99", "recovery", "at 70 %"];
+  const more = ["refused", "failed", "unsent", "p99", "recovery", "at 70 %"];
   print(`${"".padEnd(20)}${[...heads, ...more].map((head) => head.padStart(13)).join("")}`);
   let allMet = true;
   for (const [key, kind] of Object.entries(kindsOf(preparation)))
