@@ -1,9 +1,10 @@
 /** What the janitor marks as ended with its identity or its client, beside concurrent requests. */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { describe, expect, test } from "vitest";
 import { cleanUp } from "../../src/auth/janitor.ts";
 import { endIdentity } from "../../src/auth/tokens/end-authorizations.ts";
 import { sweepAuthorizations } from "../../src/auth/tokens/sweep-authorizations.ts";
+import type { Database } from "../../src/platform/database/database.ts";
 import { rows } from "../support/rows.ts";
 import { backends } from "../support/servers.ts";
 import { at, day, janitorOn } from "./janitor-fixture.ts";
@@ -44,6 +45,34 @@ describe.each(backends)("the janitor on %s", (backend) => {
         { id: between, reason: "REVOCATION_REASON_IDENTITY_DELETED" },
       ].sort((a, b) => (a.id < b.id ? -1 : 1)),
     );
+  });
+
+  test("a sweep rests after each full batch for as long as the batch took, so that requests have half of the time", async () => {
+    await db().execute(sql`
+      insert into auth.authorizations (id, client_id, identity_id, grant_type, scopes, created_at,
+        client_generation, identity_generation, expires_at, access_expires_at, expiry_day, family_hash, refresh_hash)
+      select gen_random_uuid(), 'mobile-app', 'u', 'auth', '{}', now(), 0, 0, expires, expires, expires::date,
+        '\\x00', '\\x00'
+      from (select now() + interval '1 hour' as expires from generate_series(1, 2500)) as made`);
+    await deleteIdentity("u");
+    const began: number[] = [];
+    const ended: { readonly rows: number; readonly at: number }[] = [];
+    const watched: Database = Object.assign(Object.create(db()), {
+      execute(statement: SQL) {
+        began.push(performance.now());
+        return db().execute(statement);
+      },
+    });
+    await sweepAuthorizations(watched, undefined, (marked) =>
+      ended.push({ rows: marked, at: performance.now() }),
+    );
+    // The first batch is that of the clients, of which none was disabled.
+    expect(ended.map((batch) => batch.rows)).toEqual([0, 1_000, 1_000, 500]);
+    for (const full of [1, 2]) {
+      const [from = 0, next = 0, end = 0] = [began[full], began[full + 1], ended[full]?.at];
+      // A timer may fire a millisecond early.
+      expect(next - end).toBeGreaterThanOrEqual(end - from - 1);
+    }
   });
 
   test("an ending goes a day after its sweep, and not while an authorization needs it", async () => {
