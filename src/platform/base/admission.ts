@@ -90,7 +90,7 @@ export const overloaded = new ServiceError(
   { retryAfterSeconds },
 );
 
-/** How many requests were admitted in a window, how many of them have got a prompt response, and how many left in it. */
+/** How many requests were admitted in a window, how many of them got a prompt response, and how many left. */
 interface Window {
   readonly began: number;
   admitted: number;
