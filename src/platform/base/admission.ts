@@ -4,8 +4,8 @@
  *
  * A request is refused if both of these hold:
  *
- * 1. As many requests of its priority or a higher one are in flight as lately got their response within 100 ms of any
- *    time, and 384 at least. More callers share a statement then, so answers of many cost less than answers of few.
+ * 1. As many requests of its priority or a higher one are in flight as the process lately answered in 100 ms, and
+ *    384 at least. Many requests in flight share a statement, so that each costs less than one of few.
  * 2. There is a queue: fewer than half of the requests that were admitted lately got a response within 100 ms, or this
  *    request has waited longer than that because the process was busy.
  *
@@ -62,10 +62,7 @@ export interface SheddableOperation extends Sheddable {
   readonly paths: readonly string[];
 }
 
-/**
- * Requests of a priority and the higher ones that may be in flight while there is a queue, however slowly they are
- * answered.
- */
+/** Requests of a priority and the higher ones that may be in flight while there is a queue, at any speed. */
 const minBacklog = 384;
 /** Milliseconds within which a response is prompt. */
 const promptMs = 100;
@@ -108,8 +105,8 @@ class Load {
   /** Whether there is a queue: in the previous window, fewer than half of the responses were prompt. */
   isLate = false;
   refusedAt = Number.NEGATIVE_INFINITY;
-  /** Requests that finish within the time of a prompt response, as fast as they did in the previous window. */
-  finishedPromptly = 0;
+  /** How many requests left in 100 ms, at the rate of the previous window. */
+  leftLately = 0;
   #current = windowFrom(0);
   /**
    * The window before; it is judged at the end of the current window: its requests without a response are late by then.
@@ -154,7 +151,7 @@ class Load {
       this.#current = windowFrom(now);
     } else if (age >= windowMs && this.#current.admitted >= windowRequests) {
       this.isLate = this.#previous.prompt * 2 < this.#previous.admitted;
-      this.finishedPromptly = (this.#current.finished * promptMs) / age;
+      this.leftLately = (this.#current.finished * promptMs) / age;
       this.#previous = this.#current;
       this.#current = windowFrom(now);
     }
@@ -207,13 +204,13 @@ export class Admission {
     // What arrived while the process was busy has waited since this turn of the event loop began.
     const now = this.#turnBegan ?? this.#beginTurn();
     let backlog = 0;
-    let finishedPromptly = 0;
+    let leftLately = 0;
     for (const priority of priorities) {
       const load = this.#loads[priority];
       backlog += load.inFlight;
-      finishedPromptly += load.finishedPromptly;
+      leftLately += load.leftLately;
       if (priority === request.priority) {
-        const isFull = backlog >= Math.max(minBacklog, finishedPromptly);
+        const isFull = backlog >= Math.max(minBacklog, leftLately);
         if (isFull && (load.isLate || performance.now() - now > promptMs))
           return this.#refuse(request, load, backlog, now);
         load.admit();

@@ -30,7 +30,7 @@ export interface EncodedEvent {
 }
 
 const specversion = "1.0";
-/** What a vendor must pass on at least: 512 characters of visible ASCII and spaces (W3C Trace Context, section 3.3). */
+/** What should be passed on at least: 512 characters of visible ASCII and spaces (W3C Trace Context, section 3.3). */
 const tracestatePattern = /^[ -~]{1,512}$/;
 const contentType = "application/protobuf";
 
