@@ -2,6 +2,8 @@
 import { randomUUID } from "node:crypto";
 import postgres from "postgres";
 import { beforeAll, describe, expect, test } from "vitest";
+import { Connection } from "../src/platform/database/connections/connection.ts";
+import { checkResponds } from "../src/platform/database/connections/session.ts";
 import { authApi, internal } from "./support/auth-api.ts";
 import { createTestDatabase, type TestDatabase } from "./support/backends.ts";
 import { findPgbouncer, type PgBouncer, startPgbouncer } from "./support/pgbouncer.ts";
@@ -82,6 +84,30 @@ describe.runIf(isTestable)("behind PgBouncer", () => {
       select count(*)::int as n from pg_stat_activity
       where datname = ${database.name} and usename = ${database.user}`;
     expect(found?.["n"]).toBeLessThanOrEqual(serverConnections);
+  });
+
+  test("statements that are asked for at the same time get their responses", async () => {
+    const address = { host: "127.0.0.1", port: pgbouncer.port };
+    const { name, user, password } = database;
+    const connection = new Connection(
+      {
+        ...{ address, prepare: false, timeoutMs: 5_000, connectTimeoutMs: 5_000, checkTimeoutMs: 5_000 },
+        client: { ...address, database: name, username: user, password, ssl: false, fetch_types: false },
+        check: checkResponds,
+      },
+      () => undefined,
+    );
+    cleanup.defer(() => connection.terminate());
+    await connection.open();
+    for (let n = 0; n < 20; n += 1) {
+      const parameters = [n];
+      const [, first, second] = await Promise.all([
+        connection.check(),
+        connection.query("select $1::int as n", { parameters }),
+        connection.query("select $1::int + 1 as n", { parameters }),
+      ]);
+      expect([first, second]).toEqual([[{ n }], [{ n: n + 1 }]]);
+    }
   });
 
   test("a notification is sent to all devices", async () => {

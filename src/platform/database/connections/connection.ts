@@ -23,7 +23,11 @@ export interface ConnectionOptions {
   readonly address: Address;
   /** Encryption, authentication, and parameters of the session. */
   readonly client: ClientOptions;
-  /** Whether statements are prepared once and run by their names. */
+  /**
+   * Whether statements are prepared once and run by their names, and sent without waiting for each other's responses.
+   * Both are impossible through a pooler in transaction mode. It gives the session to another client when a transaction
+   * has ended; if by then it has passed the first half of the next statement on, the response to that is lost.
+   */
   readonly prepare: boolean;
   /** Milliseconds that a statement may take before the connection is ended. They exceed the server's own limit. */
   readonly timeoutMs: number;
@@ -99,6 +103,8 @@ export class Connection {
         if (routine === "SyncRepWaitForLSN") this.#isUnconfirmed = true;
       },
       prepare: options.prepare,
+      // How many statements are sent before the response to the one in progress.
+      ...(!options.prepare && { max_pipeline: 0 }),
       // This class and the lane have limits of their own.
       connect_timeout: 0,
       idle_timeout: 0,
