@@ -70,8 +70,8 @@ describe.each(backends)("the janitor on %s", (backend) => {
     expect(ended.map((batch) => batch.rows)).toEqual([0, 1_000, 1_000, 500]);
     for (const full of [1, 2]) {
       const [from = 0, next = 0, end = 0] = [began[full], began[full + 1], ended[full]?.at];
-      // A timer may fire a millisecond early.
-      expect(next - end).toBeGreaterThanOrEqual(end - from - 1);
+      // A timer may fire early: its delay has no fraction, and its clock steps by milliseconds.
+      expect(next - end).toBeGreaterThanOrEqual(end - from - 2);
     }
   });
 

@@ -1,5 +1,5 @@
 /** How the open-loop load sends a request, over each protocol. Requests are made before the clock runs. */
-import { connect as connectHttp2 } from "node:http2";
+import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
 import { connect } from "node:net";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { IntrospectRequestSchema } from "../../gen/proto/auth/v1/introspection_pb.ts";
@@ -15,29 +15,38 @@ export type Answered = "good" | "refused" | "unsent" | { readonly failure: strin
 export type Send = (answered: (result: Answered) => void) => void;
 
 type Answer = (status: number, text: string) => void;
-type Connection = (request: Buffer, answered: Answer) => void;
+/** What has one request in flight at a time: a connection of HTTP, which its clients do not pipeline, or a stream. */
+type Slot = (request: Buffer, answered: Answer) => void;
 
-/** As many requests are in flight over HTTP at most: one on each connection, as its clients do not pipeline. */
-const connectionCount = 1_024;
-/** Milliseconds after which a request is given up that no connection was free for. */
+/** Milliseconds after which a request is given up that no slot was free for. */
 const patienceMs = 1_000;
 /** In the place of a status, where a request was given up. */
 const unsent = -1;
-const sessionCount = 8;
+/** In the place of a status, where the slot was lost with its connection. */
+const lost = 0;
+/** Streams on a connection of gRPC, as the server allows. */
+const streamsPerSession = 256;
+/** Connections that are opened at the same time: each server's queue of new ones is finite. */
+const openingCount = 256;
 
-/** @param kind http, refresh or grpc */
+/**
+ * @param kind http, refresh or grpc
+ * @param inFlight requests at a time, at most, a multiple of 256. A client keeps back those that it has no slot for.
+ */
 export async function sendersOf(
   kind: string,
   port: number,
   authorization: string,
   lines: readonly string[],
+  inFlight: number,
 ): Promise<Send> {
-  if (kind === "grpc") return grpcSender(port, authorization, lines);
-  const send = overFree(await Promise.all(Array.from({ length: connectionCount }, () => openHttp(port))));
+  if (kind === "grpc")
+    return messageSender(overFree(openStreams(port, authorization, inFlight)), lines.map(messageOf));
+  const send = overFree(await openConnections(port, inFlight));
   const post = (path: string) => (body: string) => requestOf(port, path, authorization, body);
   return kind === "refresh"
     ? refreshSender(send, lines.map(post(tokensPath)), post(tokensPath))
-    : formSender(send, lines.map(post(lines[0]?.startsWith("token=") ? introspectPath : tokensPath)));
+    : messageSender(send, lines.map(post(lines[0]?.startsWith("token=") ? introspectPath : tokensPath)));
 }
 
 function requestOf(port: number, path: string, authorization: string, body: string): Buffer {
@@ -47,14 +56,14 @@ function requestOf(port: number, path: string, authorization: string, body: stri
   );
 }
 
-/** Sends over a connection that has no request in flight; without one, the request waits for it, for a second. */
-function overFree(connections: readonly Connection[]): Connection {
+/** Sends over a slot that has no request in flight; without one, the request waits for it, for a second. */
+function overFree(slots: readonly Slot[]): Slot {
   interface Waiting {
     readonly request: Buffer;
     readonly answered: Answer;
     readonly since: number;
   }
-  const free = [...connections];
+  const free = [...slots];
   // A set takes as little time for its first element as for its last one, however many there are.
   const waiting = new Set<Waiting>();
   const nextWaiting = (): Waiting | undefined => {
@@ -65,16 +74,17 @@ function overFree(connections: readonly Connection[]): Connection {
     }
     return undefined;
   };
-  const sendOver = (connection: Connection, request: Buffer, answered: Answer) =>
-    connection(request, (status, text) => {
+  const sendOver = (slot: Slot, request: Buffer, answered: Answer) =>
+    slot(request, (status, text) => {
       answered(status, text);
+      if (status === lost) return;
       const next = nextWaiting();
-      if (next) sendOver(connection, next.request, next.answered);
-      else free.push(connection);
+      if (next) sendOver(slot, next.request, next.answered);
+      else free.push(slot);
     });
   return (request, answered) => {
-    const connection = free.shift();
-    if (connection) sendOver(connection, request, answered);
+    const slot = free.shift();
+    if (slot) sendOver(slot, request, answered);
     else waiting.add({ request, answered, since: performance.now() });
   };
 }
@@ -85,7 +95,7 @@ function resultOf(status: number, text: string): Answered {
   return status === 503 ? "refused" : { failure: `${status} ${text.slice(0, 300)}` };
 }
 
-function formSender(send: Connection, requests: readonly Buffer[]): Send {
+function messageSender(send: Slot, requests: readonly Buffer[]): Send {
   let next = 0;
   return (answered) => {
     const request = requests[next++ % requests.length];
@@ -95,7 +105,7 @@ function formSender(send: Connection, requests: readonly Buffer[]): Send {
 
 /** Refreshes what it has got: each authorization once at a time. */
 async function refreshSender(
-  send: Connection,
+  send: Slot,
   grants: readonly Buffer[],
   post: (body: string) => Buffer,
 ): Promise<Send> {
@@ -128,8 +138,15 @@ async function refreshSender(
   };
 }
 
+async function openConnections(port: number, count: number): Promise<readonly Slot[]> {
+  const slots: Slot[] = [];
+  while (slots.length < count)
+    slots.push(...(await Promise.all(Array.from({ length: openingCount }, () => openHttp(port)))));
+  return slots;
+}
+
 /** A kept-alive connection, for one request at a time. */
-async function openHttp(port: number): Promise<Connection> {
+async function openHttp(port: number): Promise<Slot> {
   const socket = connect(port, "127.0.0.1");
   socket.setNoDelay(true).setEncoding("latin1");
   let waiting: Answer | undefined;
@@ -149,30 +166,28 @@ async function openHttp(port: number): Promise<Connection> {
     pending = "";
     respond(Number(response.slice(9, 12)), response.slice(head + 4));
   });
-  const lost = () => respond(0, "the connection was lost");
-  socket.on("error", lost).on("close", lost);
+  const end = () => respond(lost, "the connection was lost");
+  socket.on("error", end).on("close", end);
   await new Promise<void>((resolve) => socket.once("connect", resolve));
   return (request, answered) => {
-    if (socket.destroyed) return answered(0, "the connection was lost");
+    if (socket.destroyed) return answered(lost, "the connection was lost");
     waiting = answered;
     socket.write(request);
   };
 }
 
-function grpcSender(port: number, authorization: string, tokens: readonly string[]): Send {
-  const messages = tokens.map((token) => {
-    const message = toBinary(IntrospectRequestSchema, create(IntrospectRequestSchema, { token }));
-    const frame = Buffer.alloc(5 + message.length);
-    frame.writeUInt32BE(message.length, 1);
-    frame.set(message, 5);
-    return frame;
-  });
-  // What waits for its turn is kept in memory. Beyond 10 MB, Node resets requests that it has not sent, and that ends a
-  // connection.
-  const options = { maxSessionMemory: 1_000 };
-  const sessions = Array.from({ length: sessionCount }, () =>
-    connectHttp2(`http://127.0.0.1:${port}`, options),
-  );
+function messageOf(token: string): Buffer {
+  const message = toBinary(IntrospectRequestSchema, create(IntrospectRequestSchema, { token }));
+  const frame = Buffer.alloc(5 + message.length);
+  frame.writeUInt32BE(message.length, 1);
+  frame.set(message, 5);
+  return frame;
+}
+
+/** The statuses of HTTP that say the same. */
+const statusOf: Readonly<Record<string, number>> = { "0": 200, "14": 503 };
+
+function openStreams(port: number, authorization: string, count: number): readonly Slot[] {
   const headers = {
     ":method": "POST",
     ":path": "/auth.v1.IntrospectionService/Introspect",
@@ -180,22 +195,29 @@ function grpcSender(port: number, authorization: string, tokens: readonly string
     te: "trailers",
     authorization,
   };
-  let next = 0;
-  return (answered) => {
-    const stream = sessions[next % sessions.length]?.request(headers);
-    let status: unknown;
-    stream?.on("response", (response) => {
-      status = response["grpc-status"];
-    });
-    stream?.on("trailers", (trailers) => {
-      status = trailers["grpc-status"];
-    });
-    stream?.on("error", () => undefined);
-    stream?.on("close", () => {
-      const failed = { failure: `grpc-status ${String(status)}` };
-      answered(status === "0" ? "good" : status === "14" ? "refused" : failed);
-    });
-    stream?.resume();
-    stream?.end(messages[next++ % messages.length]);
+  const sessions = Array.from({ length: count / streamsPerSession }, () =>
+    connectHttp2(`http://127.0.0.1:${port}`).on("error", () => undefined),
+  );
+  const overSession = (session: ClientHttp2Session): Slot => {
+    return (request, answered) => {
+      if (session.closed || session.destroyed) return answered(lost, "the connection was lost");
+      const stream = session.request(headers);
+      let status: unknown;
+      stream.on("response", (response) => {
+        status = response["grpc-status"];
+      });
+      stream.on("trailers", (trailers) => {
+        status = trailers["grpc-status"];
+      });
+      stream.on("error", () => undefined);
+      stream.on("close", () => {
+        const text = `grpc-status ${String(status)}`;
+        answered(status === undefined ? lost : (statusOf[String(status)] ?? 500), text);
+      });
+      stream.resume();
+      stream.end(request);
+    };
   };
+  // In turns, so that a few requests at a time are on all connections.
+  return Array.from({ length: streamsPerSession }, () => sessions.map(overSession)).flat();
 }

@@ -26,15 +26,26 @@ export const databaseCore = canPin ? 1 : undefined;
 /** Where a process runs; "any" leaves it to the system. */
 type Core = 0 | 1 | "any";
 
+/** Kills a process when this one ends, also by an uncaught error or by a signal that nothing else handles. */
+function endWithUs(child: ChildProcess): void {
+  const kill = () => child.kill("SIGKILL");
+  process.once("exit", kill);
+  child.once("exit", () => process.off("exit", kill));
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
+    if (process.listenerCount(signal) === 0) process.once(signal, () => process.exit(1));
+}
+
 function start(core: Core, file: string, args: readonly string[], env: Record<string, string>): ChildProcess {
   const script = fileURLToPath(new URL(file, import.meta.url));
   const command = [process.execPath, script, ...args];
   const [program = "", ...rest] =
     canPin && core !== "any" ? ["taskset", "-c", String(core), ...command] : command;
-  return spawn(program, rest, {
+  const child = spawn(program, rest, {
     env: { PATH: process.env["PATH"] ?? "", ...env },
     stdio: ["ignore", "pipe", "inherit"],
   });
+  endWithUs(child);
+  return child;
 }
 
 /** A server under load. */

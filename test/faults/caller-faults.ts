@@ -213,8 +213,10 @@ const overload: Fault = {
       const { phases, unanswered }: Overloaded = JSON.parse(await run(1, "load-open.ts", open));
       if (unanswered > 0)
         ledger.wrong.push(`${unanswered} introspections of too many were not answered at all`);
-      for (const { failed, failure } of phases)
+      for (const { offered, failed, failure, unsent } of phases) {
         if (failed > 0) ledger.wrong.push(`${failed} introspections of too many: ${failure}`);
+        if (unsent > offered / 2) ledger.wrong.push(`${unsent} introspections of ${offered} found no room`);
+      }
     } finally {
       rmSync(directory, { recursive: true });
     }
@@ -223,7 +225,12 @@ const overload: Fault = {
 
 /** What load-open.ts prints. */
 interface Overloaded {
-  readonly phases: readonly { readonly failed: number; readonly failure?: string }[];
+  readonly phases: readonly {
+    readonly offered: number;
+    readonly failed: number;
+    readonly failure?: string;
+    readonly unsent: number;
+  }[];
   readonly unanswered: number;
 }
 

@@ -2,15 +2,18 @@
  * Sheds load: while more requests arrive than can be answered, some are refused at once, so that the others still get a
  * prompt response (Controlled Delay, RFC 8289, with the requests of a process in the place of a queue's packets).
  *
- * A request is refused if both of these hold:
+ * A request is refused if all of these hold:
  *
- * 1. As many requests of its priority or a higher one are in flight as the process lately answered in 100 ms, and
- *    384 at least. Many requests in flight share a statement, so that each costs less than one of few.
- * 2. There is a queue: fewer than half of the requests that were admitted lately got a response within 100 ms, or this
- *    request has waited longer than that because the process was busy.
+ * 1. At least 384 requests of its priority or a higher one are in flight.
+ * 2. At least as many requests of its own priority are in flight as got a response in 200 ms when that went fastest, of
+ *    the last ten seconds. A process that refuses answers more slowly; by its rate of then, it would refuse ever more.
+ * 3. There is a queue: fewer than half of the requests of its priority that were admitted lately got a response within
+ *    100 ms, or this request has waited longer than that because the process was busy.
  *
- * So a smaller number of callers who each wait for their response is never refused, nor are many requests that only
- * wait for a distant database. While requests of a priority are refused, those of lower priorities are refused, too.
+ * Requests that are admitted by these rules wait for 200 ms or longer, which is a queue, so the rules go on applying
+ * until fewer requests arrive. Fewer than 384 callers who each wait for their response are never refused, nor are many
+ * requests that only wait for a distant database. A request is also refused if one of a higher priority was refused
+ * within the last second.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
@@ -50,6 +53,8 @@ export interface Admitted {
   entered: number;
   /** Whether the request counts as in flight. */
   isCounted: boolean;
+  /** Whether its response has begun to be sent. */
+  isResponded: boolean;
   /** Whether the request has got its response or was given up. */
   hasLeft: boolean;
 }
@@ -66,6 +71,11 @@ export interface SheddableOperation extends Sheddable {
 const minBacklog = 384;
 /** Milliseconds within which a response is prompt. */
 const promptMs = 100;
+/**
+ * Milliseconds for whose requests there is room while there is a queue. Were it no longer than a prompt response, the
+ * requests that are admitted by it would be answered promptly, and the queue be taken to be over.
+ */
+const roomMs = 200;
 /**
  * Whether there is a queue is judged by the requests of a window. It is at least this long, and has at least so many.
  */
@@ -87,15 +97,41 @@ export const overloaded = new ServiceError(
   { retryAfterSeconds },
 );
 
-/** How many requests were admitted in a window, how many of them got a prompt response, and how many left. */
+/** How many requests were admitted in a window, how many of them got a prompt response, and how many got one at all. */
 interface Window {
   readonly began: number;
   admitted: number;
   prompt: number;
-  finished: number;
+  responded: number;
 }
 
-const windowFrom = (began: number): Window => ({ began, admitted: 0, prompt: 0, finished: 0 });
+const windowFrom = (began: number): Window => ({ began, admitted: 0, prompt: 0, responded: 0 });
+
+/** The greatest of values that are no older than ten seconds. */
+class Greatest {
+  /** That of five seconds, and that of the five before. */
+  #current = 0;
+  #before = 0;
+  #since = 0;
+
+  add(value: number, now: number): void {
+    this.#advance(now);
+    this.#current = Math.max(this.#current, value);
+  }
+
+  at(now: number): number {
+    this.#advance(now);
+    return Math.max(this.#before, this.#current);
+  }
+
+  #advance(now: number): void {
+    const age = now - this.#since;
+    if (age <= staleMs) return;
+    this.#before = age <= 2 * staleMs ? this.#current : 0;
+    this.#current = 0;
+    this.#since = now;
+  }
+}
 
 /** The requests of one priority. */
 class Load {
@@ -105,8 +141,8 @@ class Load {
   /** Whether there is a queue: in the previous window, fewer than half of the responses were prompt. */
   isLate = false;
   refusedAt = Number.NEGATIVE_INFINITY;
-  /** How many requests left in 100 ms, at the rate of the previous window. */
-  leftLately = 0;
+  /** Responses in a millisecond. */
+  readonly #rate = new Greatest();
   #current = windowFrom(0);
   /**
    * The window before; it is judged at the end of the current window: its requests without a response are late by then.
@@ -115,6 +151,11 @@ class Load {
 
   get inProgress(): number {
     return this.inFlight - this.finished;
+  }
+
+  /** For how many requests there is room while there is a queue. */
+  room(now: number): number {
+    return this.#rate.at(now) * roomMs;
   }
 
   admit(): void {
@@ -129,11 +170,11 @@ class Load {
     else this.#previous.admitted -= 1;
   }
 
-  /** @param entered when the request was admitted */
-  finish(entered: number, now: number): void {
+  finish({ entered, isResponded }: Admitted, now: number): void {
     // It counts until the turn ends. Otherwise requests with an immediate response would never be in flight, however
     // many of them wait in the connections.
     this.finished += 1;
+    if (isResponded) this.#current.responded += 1;
     if (now - entered > promptMs) return;
     if (entered >= this.#current.began) this.#current.prompt += 1;
     else this.#previous.prompt += 1;
@@ -141,7 +182,6 @@ class Load {
 
   endTurn(began: number, now: number): void {
     this.inFlight -= this.finished;
-    this.#current.finished += this.finished;
     this.finished = 0;
     const age = now - this.#current.began;
     const isIdle = this.inFlight === 0 && now - began < promptMs;
@@ -151,7 +191,7 @@ class Load {
       this.#current = windowFrom(now);
     } else if (age >= windowMs && this.#current.admitted >= windowRequests) {
       this.isLate = this.#previous.prompt * 2 < this.#previous.admitted;
-      this.leftLately = (this.#current.finished * promptMs) / age;
+      this.#rate.add(this.#current.responded / age, now);
       this.#previous = this.#current;
       this.#current = windowFrom(now);
     }
@@ -204,13 +244,11 @@ export class Admission {
     // What arrived while the process was busy has waited since this turn of the event loop began.
     const now = this.#turnBegan ?? this.#beginTurn();
     let backlog = 0;
-    let leftLately = 0;
     for (const priority of priorities) {
       const load = this.#loads[priority];
       backlog += load.inFlight;
-      leftLately += load.leftLately;
       if (priority === request.priority) {
-        const isFull = backlog >= Math.max(minBacklog, leftLately);
+        const isFull = backlog >= minBacklog && load.inFlight >= load.room(now);
         if (isFull && (load.isLate || performance.now() - now > promptMs))
           return this.#refuse(request, load, backlog, now);
         load.admit();
@@ -219,7 +257,8 @@ export class Admission {
       if (now - load.refusedAt < holdMs)
         return this.#refuse(request, this.#loads[request.priority], backlog, now);
     }
-    const admitted = { priority: request.priority, arrival, entered: now, isCounted: true, hasLeft: false };
+    const state = { isCounted: true, isResponded: false, hasLeft: false };
+    const admitted = { priority: request.priority, arrival, entered: now, ...state };
     this.#arriving.push(admitted);
     return admitted;
   }
@@ -229,6 +268,7 @@ export class Admission {
    * not waits only for its client, and no longer counts as in flight after the next turn of the event loop.
    */
   respond(admitted: Admitted): void {
+    admitted.isResponded = true;
     if (this.#responding.push(admitted) > 1) return;
     setImmediate(() => {
       const responded = this.#responding;
@@ -245,7 +285,7 @@ export class Admission {
     if (!admitted.isCounted) return;
     admitted.isCounted = false;
     if (this.#turnBegan === undefined) this.#beginTurn();
-    this.#loads[admitted.priority].finish(admitted.entered, performance.now());
+    this.#loads[admitted.priority].finish(admitted, performance.now());
   }
 
   /**

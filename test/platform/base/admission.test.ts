@@ -48,6 +48,11 @@ function start() {
   return { admission, lines, counted, inFlight: () => inFlight() };
 }
 
+function answer(admission: Admission, admitted: Admitted): void {
+  admission.respond(admitted);
+  admission.leave(admitted);
+}
+
 /** A stream of requests: so many arrive in each millisecond, or so many callers ask again when they are answered. */
 interface Stream {
   readonly request: Prioritized;
@@ -82,6 +87,17 @@ const serving = (perMs: number, delayMs = 0): Served => ({ perMs, delayMs, queue
  * @returns what became of each stream
  */
 function play(admission: Admission, ms: number, server: Served, ...streams: readonly Stream[]): Outcome[] {
+  return playWatched(admission, ms, server, () => undefined, ...streams);
+}
+
+/** Plays streams against a server, and calls back after each millisecond. */
+function playWatched(
+  admission: Admission,
+  ms: number,
+  server: Served,
+  watch: () => void,
+  ...streams: readonly Stream[]
+): Outcome[] {
   const outcomes = streams.map((): Outcome => ({ arrived: 0, answered: 0, refused: 0, waits: [] }));
   const ask = (request: Prioritized, outcome: Outcome, again: boolean) => {
     outcome.arrived += 1;
@@ -104,12 +120,13 @@ function play(admission: Admission, ms: number, server: Served, ...streams: read
       const first = server.queue[0];
       if (!first || now - first.at < server.delayMs) break;
       server.queue.shift();
-      admission.leave(first.admitted);
+      answer(admission, first.admitted);
       first.outcome.answered += 1;
       first.outcome.waits.push(now - first.at);
       if (first.again) ask(first.request, first.outcome, true);
     }
     pass(1);
+    watch();
   }
   return outcomes;
 }
@@ -152,16 +169,73 @@ describe("at twice the capacity", () => {
     expect(counted["sample normal"]).toBe(outcome?.refused);
   });
 
-  it("of a fast server, as many are in flight as it answers in 100 ms, and no more once it is slow", () => {
+  it("of a fast server, as many are in flight as it answers in 200 ms, and no more ten seconds after that", () => {
     const { admission, inFlight } = start();
     const fast = serving(20);
-    const [outcome] = play(admission, 5_000, fast, { request: asked("normal"), perMs: 40 });
-    expect(inFlight()["normal"]).toBeGreaterThan(1_800);
-    // Some more, from when it was not known yet that there is a queue.
-    expect(inFlight()["normal"]).toBeLessThan(4_000);
-    expect(Math.max(...(outcome?.waits.slice(20_000) ?? []))).toBeLessThan(400);
-    play(admission, 3_000, { ...fast, perMs: 1 }, { request: asked("normal"), perMs: 40 });
+    const load = { request: asked("normal"), perMs: 40 };
+    // Until it is known that there is a queue, all are admitted.
+    play(admission, 3_000, fast, load);
+    const counts: number[] = [];
+    const count = () => counts.push(inFlight()["normal"] ?? 0);
+    const [outcome] = playWatched(admission, 3_000, fast, count, load);
+    // The first of the 60,000 responses are to requests of before.
+    expect(outcome?.answered).toBeGreaterThan(60_000 - 4_400);
+    expect(Math.min(...counts)).toBeGreaterThan(3_600);
+    expect(Math.max(...counts)).toBeLessThan(4_400);
+    expect(Math.max(...(outcome?.waits ?? []))).toBeLessThan(230);
+    play(admission, 16_000, { ...fast, perMs: 1 }, load);
     expect(inFlight()["normal"]).toBeLessThanOrEqual(384);
+  });
+
+  it("of what is answered slowly, no more are in flight because much else is answered fast", () => {
+    const { admission, inFlight } = start();
+    const [fast, slow] = [serving(20), serving(0.2)];
+    const counts: number[] = [];
+    for (let turn = 0; turn < 500; turn += 1) {
+      const [high] = play(admission, 5, fast, { request: asked("high"), perMs: 12 });
+      expect(high?.refused).toBe(0);
+      play(admission, 5, slow, { request: asked("normal"), perMs: 1 });
+      counts.push(inFlight()["normal"] ?? 0);
+    }
+    expect(Math.max(...counts)).toBeGreaterThan(300);
+    expect(Math.max(...counts)).toBeLessThanOrEqual(384);
+  });
+
+  it("a server that has to refuse much, and so answers less, goes on to let in as many as before", () => {
+    const { admission, inFlight } = start();
+    const fast = serving(20);
+    play(admission, 2_000, fast, { request: asked("normal"), perMs: 21 });
+    play(admission, 6_000, { ...fast, perMs: 2 }, { request: asked("normal"), perMs: 40 });
+    expect(inFlight()["normal"]).toBeGreaterThan(2_900);
+  });
+
+  it("those whose client has given up are not taken for answered ones", () => {
+    const { admission, inFlight } = start();
+    const request = asked("normal");
+    const server = serving(2);
+    play(admission, 2_000, server, { request, perMs: 4 });
+    for (let n = 0; n < 3_000; n += 1) {
+      const admitted = admission.enter(request, whole);
+      if (admitted) admission.leave(admitted);
+    }
+    for (const { admitted } of server.queue.splice(0)) admission.leave(admitted);
+    play(admission, 3_000, server, { request, perMs: 4 });
+    expect(inFlight()["normal"]).toBeLessThanOrEqual(400);
+  });
+
+  it("a speed is forgotten when the load was gone for a while", () => {
+    const { admission, inFlight } = start();
+    const fast = serving(20);
+    play(admission, 3_000, fast, { request: asked("normal"), perMs: 40 });
+    play(admission, 1_000, fast);
+    expect(inFlight()["normal"]).toBe(0);
+    pass(10_000);
+    const counts: number[] = [];
+    const count = () => counts.push(inFlight()["normal"] ?? 0);
+    playWatched(admission, 3_000, serving(1), count, { request: asked("normal"), perMs: 4 });
+    // 300 ms until it is known that there is a queue, and the 384 of before.
+    expect(Math.max(...counts)).toBeLessThan(1_200);
+    expect(counts.at(-1)).toBeLessThanOrEqual(384);
   });
 
   it("lower priorities are refused, higher ones are not", () => {
@@ -198,7 +272,7 @@ describe("at twice the capacity", () => {
         else {
           // The process is busy: time passes, but no timer runs.
           now += 0.3;
-          admission.leave(admitted);
+          answer(admission, admitted);
         }
       }
       pass(1);

@@ -33,6 +33,8 @@ describe("an event over the broker", () => {
     // A value may contain spaces, quotation marks and percent signs, but no header of NATS does.
     const stateful = { ...traced, tracestate: 'vendor=a "b" 100%,other=1' };
     expect(overBroker(stateful)).toEqual(stateful);
+    const longest = { ...traced, tracestate: `vendor=${"v".repeat(505)}` };
+    expect(overBroker(longest)).toEqual(longest);
     expect(overBroker(event)).toEqual(event);
   });
 
@@ -46,7 +48,8 @@ describe("an event over the broker", () => {
   test.each([
     ["a broken escape", "vendor=%zz"],
     ["a control character", "vendor=%0a"],
-    ["more than 512 characters", "v".repeat(513)],
+    ["a character beyond ASCII", "vendor=%C3%A9"],
+    ["more than 512 characters", `vendor=${"v".repeat(506)}`],
   ])("has no tracestate, if somebody else writes %s there", (_, tracestate) => {
     const traced = { ...event, traceparent };
     expect(overBroker(traced, { "ce-tracestate": tracestate })).toEqual(traced);

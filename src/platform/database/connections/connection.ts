@@ -61,7 +61,7 @@ export interface QueryOptions {
   readonly timeoutMs?: number;
 }
 
-/** A statement that has been sent. */
+/** A statement that has been asked for, and has no result yet. */
 interface InFlight {
   readonly deadline: number;
   expire(): void;
@@ -215,6 +215,7 @@ export class Connection {
 
   /** Ends the connection as {@link destroy} does, and asks the server to cancel what is in flight. */
   cancelAndDestroy(error: Error): void {
+    if (this.#isClosed) return;
     // PostgreSQL does not notice that nobody waits for a commit: it would wait for its standbys for ever.
     if (this.#backend) requestCancel(this.address, this.#backend);
     this.destroy(error);
