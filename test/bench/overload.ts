@@ -3,7 +3,7 @@
  * capacity in a closed loop, then in an open loop 70 % of it, twice as much, and half of it. An answer costs some 15 %
  * more in an open loop, as fewer of them share a batch. Needs PostgreSQL: this machine's, or TEST_POSTGRES_URL.
  *
- *   BENCH_SECONDS=4  BENCH_ROUNDS=3  BENCH_ONLY=introspection,grpc,issuing,refresh
+ *   BENCH_SECONDS=8  BENCH_ROUNDS=3  BENCH_ONLY=introspection,grpc,issuing,refresh
  *   BENCH_IN_FLIGHT=1024     requests that are sent before the responses to others, at most; the others are kept back
  */
 import { once } from "node:events";
@@ -16,7 +16,7 @@ import { application, introspector, type Preparation, prepare } from "./prepare.
 import { type BenchServer, measure, pinned, run, startBenchServer } from "./processes.ts";
 import { basic, introspectPath, ports, startProduct, tokensPath, warmIntrospection } from "./product.ts";
 
-const seconds = Number(process.env["BENCH_SECONDS"] ?? 4);
+const seconds = Number(process.env["BENCH_SECONDS"] ?? 8);
 const rounds = Number(process.env["BENCH_ROUNDS"] ?? 3);
 const only = process.env["BENCH_ONLY"]?.split(",");
 const inFlight = process.env["BENCH_IN_FLIGHT"] ?? "1024";

@@ -76,6 +76,8 @@ const promptMs = 100;
  * requests that are admitted by it would be answered promptly, and the queue be taken to be over.
  */
 const roomMs = 200;
+/** Milliseconds in which responses are counted for a rate. In shorter times there may be twice as many by chance. */
+const rateMs = 500;
 /**
  * Whether there is a queue is judged by the requests of a window. It is at least this long, and has at least so many.
  */
@@ -97,26 +99,35 @@ export const overloaded = new ServiceError(
   { retryAfterSeconds },
 );
 
-/** How many requests were admitted in a window, how many of them got a prompt response, and how many got one at all. */
+/** How many requests were admitted in a window, and how many of them got a prompt response. */
 interface Window {
   readonly began: number;
   admitted: number;
   prompt: number;
-  responded: number;
 }
 
-const windowFrom = (began: number): Window => ({ began, admitted: 0, prompt: 0, responded: 0 });
+const windowFrom = (began: number): Window => ({ began, admitted: 0, prompt: 0 });
 
-/** The greatest of values that are no older than ten seconds. */
-class Greatest {
-  /** That of five seconds, and that of the five before. */
+/** How many responses there were in a millisecond when that were most, of the last ten seconds. */
+class BestRate {
+  /** Of five seconds, and of the five before. */
   #current = 0;
   #before = 0;
   #since = 0;
+  #count = 0;
+  #countedSince = 0;
 
-  add(value: number, now: number): void {
+  count(): void {
+    this.#count += 1;
+  }
+
+  endTurn(now: number): void {
+    const age = now - this.#countedSince;
+    if (age < rateMs) return;
     this.#advance(now);
-    this.#current = Math.max(this.#current, value);
+    this.#current = Math.max(this.#current, this.#count / age);
+    this.#count = 0;
+    this.#countedSince = now;
   }
 
   at(now: number): number {
@@ -141,8 +152,7 @@ class Load {
   /** Whether there is a queue: in the previous window, fewer than half of the responses were prompt. */
   isLate = false;
   refusedAt = Number.NEGATIVE_INFINITY;
-  /** Responses in a millisecond. */
-  readonly #rate = new Greatest();
+  readonly #rate = new BestRate();
   #current = windowFrom(0);
   /**
    * The window before; it is judged at the end of the current window: its requests without a response are late by then.
@@ -174,7 +184,7 @@ class Load {
     // It counts until the turn ends. Otherwise requests with an immediate response would never be in flight, however
     // many of them wait in the connections.
     this.finished += 1;
-    if (isResponded) this.#current.responded += 1;
+    if (isResponded) this.#rate.count();
     if (now - entered > promptMs) return;
     if (entered >= this.#current.began) this.#current.prompt += 1;
     else this.#previous.prompt += 1;
@@ -183,6 +193,7 @@ class Load {
   endTurn(began: number, now: number): void {
     this.inFlight -= this.finished;
     this.finished = 0;
+    this.#rate.endTurn(now);
     const age = now - this.#current.began;
     const isIdle = this.inFlight === 0 && now - began < promptMs;
     if (isIdle || age > staleMs) {
@@ -191,7 +202,6 @@ class Load {
       this.#current = windowFrom(now);
     } else if (age >= windowMs && this.#current.admitted >= windowRequests) {
       this.isLate = this.#previous.prompt * 2 < this.#previous.admitted;
-      this.#rate.add(this.#current.responded / age, now);
       this.#previous = this.#current;
       this.#current = windowFrom(now);
     }
