@@ -18,16 +18,19 @@ export async function oneByOne<T, R>(items: Iterable<T>, work: (item: T) => Prom
 export const statuses = (responses: readonly Answer[]) => responses.map(({ status }) => status).sort();
 export const repeat = (count: number, status: number) => Array.from({ length: count }, () => status);
 
+/** Tries again while there is no room to check a password, as is the case on a busy machine: that is no guess. */
+export async function untilChecked(guess: () => Promise<Answer>): Promise<Answer> {
+  for (;;) {
+    const answer = await guess();
+    if (answer.status !== 503) return answer;
+    await setTimeout(100);
+  }
+}
+
 /** @param api of the server, which is there once a test runs */
 export const guessesAt = (api: () => AuthApi) => ({
-  /** Tries again while there is no room to check the password, as is the case on a busy machine: that is no guess. */
-  async guess(username: string, password: string = randomUUID(), as = backoffice): Promise<Answer> {
-    for (;;) {
-      const answer = await api().token({ grant_type: "password", username, password }, as);
-      if (answer.status !== 503) return answer;
-      await setTimeout(100);
-    }
-  },
+  guess: (username: string, password: string = randomUUID(), as = backoffice) =>
+    untilChecked(() => api().token({ grant_type: "password", username, password }, as)),
   guessCode: (phone: string, password = "000000", as = mobileApp) =>
     api().token({ grant_type: "phone_otp", phone, password }, as),
   /** An identity with the password `right horse`. */

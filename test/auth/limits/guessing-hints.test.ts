@@ -56,7 +56,8 @@ describe.each(backends)("guessing on %s", (backend) => {
         await time(basic("mobile-app", `guess ${n}`)),
         await time(basic("unknown", `guess ${n}`)),
       ]);
-      const [known, unknown] = [0, 1].map((which) => median(samples.map((pair) => pair[which] ?? 0)));
+      // The fastest, which did not wait for others on a busy machine.
+      const [known, unknown] = [0, 1].map((which) => Math.min(...samples.map((pair) => pair[which] ?? 0)));
       const ratio = (known ?? 0) / (unknown ?? 1);
       // argon2 takes several times as long as such a request. A look into the database takes as long as all of the rest:
       // client-repository.test.ts counts those.

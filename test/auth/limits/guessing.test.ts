@@ -17,7 +17,7 @@ import { type AuthStore, createAuthStore } from "../../support/auth-store.ts";
 import { otpVerifier } from "../../support/otp.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
-import { guessesAt, oneByOne, repeat, statuses, times } from "./guessing-fixture.ts";
+import { guessesAt, oneByOne, repeat, statuses, times, untilChecked } from "./guessing-fixture.ts";
 
 const { password: passwordRule, code: codeRule } = guessingRules;
 
@@ -162,11 +162,13 @@ describe.each(backends)("guessing on %s", (backend) => {
       async (header) => {
         const { id } = await someone();
         const from = (n: number) =>
-          api.call("generateTokens", {
-            as: backoffice,
-            form: { grant_type: "password", username: id, password: `guess ${n}` },
-            headers: { [header]: header === "Forwarded" ? `for=192.0.2.${n}` : `192.0.2.${n}` },
-          });
+          untilChecked(() =>
+            api.call("generateTokens", {
+              as: backoffice,
+              form: { grant_type: "password", username: id, password: `guess ${n}` },
+              headers: { [header]: header === "Forwarded" ? `for=192.0.2.${n}` : `192.0.2.${n}` },
+            }),
+          );
         expect(statuses(await times(failures + 5, from))).toEqual([
           ...repeat(failures, 400),
           ...repeat(5, 429),
