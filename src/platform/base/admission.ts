@@ -5,8 +5,9 @@
  * A request is refused if all of these hold:
  *
  * 1. At least 384 requests of its priority or a higher one are in flight.
- * 2. At least as many requests of its own priority are in flight as got a response in 200 ms when that went fastest, of
- *    the last ten seconds. A process that refuses answers more slowly; by its rate of then, it would refuse ever more.
+ * 2. At least as many requests of its own priority are in flight as got a response in 200 ms, at the highest rate of
+ *    the last ten seconds. The rate of the moment will not do: refusing takes time, so it falls, and even more requests
+ *    would be refused.
  * 3. There is a queue: fewer than half of the requests of its priority that were admitted lately got a response within
  *    100 ms, or this request has waited longer than that because the process was busy.
  *
@@ -108,9 +109,9 @@ interface Window {
 
 const windowFrom = (began: number): Window => ({ began, admitted: 0, prompt: 0 });
 
-/** How many responses there were in a millisecond when that were most, of the last ten seconds. */
+/** The highest rate of responses, per millisecond, within the last ten seconds. */
 class BestRate {
-  /** Of five seconds, and of the five before. */
+  /** The highest rate of these five seconds, and of the five before. */
   #current = 0;
   #before = 0;
   #since = 0;
