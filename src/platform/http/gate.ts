@@ -4,6 +4,7 @@ import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Admission, Sheddable, SheddableOperation } from "../base/admission.ts";
 import { type CorsPolicy, setCorsHeaders } from "../base/cors-policy.ts";
 import { onceResponding } from "../base/responding.ts";
+import { beginStaggered } from "../base/staggered.ts";
 import { CachingRouter } from "./caching-router.ts";
 
 /** Finds the operation of a request; undefined if its requests are never refused. */
@@ -30,20 +31,29 @@ export function findSheddableAmong(
   return (method, path) => router.match(method === "HEAD" ? "GET" : method, path)[0][0]?.[0];
 }
 
-/** Refuses the request, or admits it until its response has been sent or given up. @returns whether it is admitted */
+/**
+ * Refuses the request, or admits it until its response has been sent or given up.
+ * @param begin handles an admitted request; called in this turn of the event loop or one of the next
+ */
 export function admit(
   admission: Admission,
   sheddable: Sheddable,
   request: IncomingMessage | Http2ServerRequest,
   response: ServerResponse | Http2ServerResponse,
-): boolean {
+  begin: () => void,
+): void {
   const admitted = admission.enter(sheddable, {
     isComplete: () => request.complete,
     onComplete: (received) => request.once("end", () => !response.closed && received()),
   });
-  if (admitted) {
-    onceResponding("stream" in response ? response.stream : response, () => admission.respond(admitted));
-    response.once("close", () => admission.leave(admitted));
-  } else sheddable.refuse(request, response);
-  return admitted !== undefined;
+  if (!admitted) {
+    sheddable.refuse(request, response);
+    return;
+  }
+  const sent = "stream" in response ? response.stream : response;
+  onceResponding(sent, () => admission.respond(admitted));
+  response.once("close", () => admission.leave(admitted));
+  beginStaggered(() => {
+    if (!sent.closed) begin();
+  });
 }

@@ -30,6 +30,8 @@ import { ambiguousRequest, expectationFailed, respondAndClose, unreadableRequest
 type AnyRequest = IncomingMessage | Http2ServerRequest;
 type AnyResponse = ServerResponse | Http2ServerResponse;
 type Handler = (request: AnyRequest, response: AnyResponse) => void;
+/** Calls `begin` for a request that is admitted. Any other has its response. */
+type PassGate = (request: AnyRequest, response: AnyResponse, begin: () => void) => void;
 
 /** A handler for the RPC protocols, which are recognised by path. It takes Node's own requests and responses. */
 export interface RpcHandler {
@@ -107,7 +109,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   const starting: Handler = (_request, response) =>
     sendFailure(logger, response, unavailable("The service", undefined, 1));
   let handle: Handler = starting;
-  let isAdmitted = (_request: AnyRequest, _response: AnyResponse) => true;
+  let pass: PassGate = withoutGate;
   const server = tls ? secureServer(tls, timeouts) : createServer(connectionOptions(timeouts));
   const stalls = new Stalls(timeouts);
   const connections = new Connections(server, timeouts.keepAliveMs, stalls);
@@ -128,10 +130,11 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
       endAfterRequest(response.stream, timeouts.requestMs);
     }
     // Before all other checks, since a refusal has to cost little.
-    if (!isAdmitted(request, response)) return;
-    const refusal = ambiguousRequest(request);
-    if (refusal) refuse(response, refusal);
-    else handle(request, response);
+    pass(request, response, () => {
+      const refusal = ambiguousRequest(request);
+      if (refusal) refuse(response, refusal);
+      else handle(request, response);
+    });
   }
 
   server.on("checkExpectation", (_request: AnyRequest, response: AnyResponse) => {
@@ -158,7 +161,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
     listen: (host, port) => listening(server, host, port),
     serve(handlers) {
       handle = handlerOf(handlers, settings);
-      isAdmitted = gateOf(handlers);
+      pass = gateOf(handlers);
     },
     drain: () => connections.drain(),
     close(graceMs) {
@@ -198,15 +201,17 @@ function secureServer(tls: { cert: string; key: string }, timeouts: HttpTimeouts
   });
 }
 
-/** Whether a request is admitted. If not, it has been refused. */
-function gateOf({ rpc, gate }: HttpHandlers): (request: AnyRequest, response: AnyResponse) => boolean {
-  if (!gate) return () => true;
-  return (request, response) => {
+const withoutGate: PassGate = (_request, _response, begin) => begin();
+
+function gateOf({ rpc, gate }: HttpHandlers): PassGate {
+  if (!gate) return withoutGate;
+  return (request, response, begin) => {
     const { method = "GET", url = "/" } = request;
     const path = withoutQuery(url);
     // HTTP/2 permits any case, and Hono routes by upper case.
     const sheddable = rpc?.sheddable?.(method, path) ?? gate.sheddable(method.toUpperCase(), path);
-    return !sheddable || admit(gate.admission, sheddable, request, response);
+    if (sheddable) admit(gate.admission, sheddable, request, response, begin);
+    else begin();
   };
 }
 

@@ -19,6 +19,7 @@ import { endAfterRequest } from "../base/early-responses.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { unlessReset } from "../base/reset-streams.ts";
 import { onceResponding } from "../base/responding.ts";
+import { beginStaggered } from "../base/staggered.ts";
 import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
 import { connectError } from "./call.ts";
 import { errorResponse } from "./connect-responses.ts";
@@ -62,24 +63,26 @@ export class GrpcStreams {
       http2Server.removeAllListeners("stream");
       http2Server.on("stream", (...event: [ServerHttp2Stream, IncomingHttpHeaders, ...unknown[]]) => {
         const [stream, headers] = event;
-        unlessReset(stream, () => {
-          const hasEnded = stream.readableEnded;
-          if (!this.#begins(stream, headers)) return;
-          for (const listener of listeners) Reflect.apply(listener, http2Server, event);
+        const begin = () => {
           // Of a stream without a message, Node has said that it has ended before the library could hear it.
+          const hasEnded = stream.readableEnded;
+          for (const listener of listeners) Reflect.apply(listener, http2Server, event);
           if (hasEnded) stream.emit("end");
-        });
+        };
+        unlessReset(stream, () => this.#pass(stream, headers, begin));
       });
     }
   }
 
-  /** Whether the library gets the stream; one that it does not has been responded to. */
-  #begins(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
-    if (headers[":path"]?.startsWith("/grpc.reflection.")) return this.#beginsReflection(stream, headers);
+  /** Calls `begin` for a stream that the library is to get. Any other has been responded to. */
+  #pass(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, begin: () => void): void {
+    if (headers[":path"]?.startsWith("/grpc.reflection.")) {
+      if (this.#beginsReflection(stream, headers)) begin();
+      return;
+    }
     this.#bound(stream);
-    if (isGrpc(headers)) return this.#admits(stream, headers);
-    this.#refuseProtocol(stream, headers);
-    return false;
+    if (isGrpc(headers)) this.#admit(stream, headers, begin);
+    else this.#refuseProtocol(stream, headers);
   }
 
   /** Gives the request its time. */
@@ -88,19 +91,26 @@ export class GrpcStreams {
     endAfterRequest(stream, this.#limits.requestMs);
   }
 
-  #admits(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
+  #admit(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, begin: () => void): void {
     const method = this.#methods.get(headers[":path"] ?? "");
-    if (!method || !this.#admission) return true;
     const admission = this.#admission;
+    if (!method || !admission) {
+      begin();
+      return;
+    }
     const admitted = admission.enter(method, {
       isComplete: () => stream.readableEnded,
       onComplete: (received) => stream.once("end", () => !stream.closed && received()),
     });
-    if (admitted) {
-      onceResponding(stream, () => admission.respond(admitted));
-      stream.once("close", () => admission.leave(admitted));
-    } else this.#refuse(stream, headers);
-    return admitted !== undefined;
+    if (!admitted) {
+      this.#refuse(stream, headers);
+      return;
+    }
+    onceResponding(stream, () => admission.respond(admitted));
+    stream.once("close", () => admission.leave(admitted));
+    beginStaggered(() => {
+      if (!stream.closed) begin();
+    });
   }
 
   /**
