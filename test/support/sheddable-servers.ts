@@ -20,6 +20,8 @@ interface SheddableServersOptions {
   readonly origin?: string;
   /** Of the port of HTTP. */
   readonly tls?: { readonly cert: string; readonly key: string } | undefined;
+  /** Called for each introspection that is started. */
+  readonly introspecting?: () => void;
 }
 
 /**
@@ -29,6 +31,7 @@ interface SheddableServersOptions {
 export async function startSheddableServers({
   origin = "https://app.example",
   tls,
+  introspecting = () => undefined,
 }: SheddableServersOptions = {}) {
   const { logger, lines } = captureLog();
   const { promise: released, resolve: release } = Promise.withResolvers<void>();
@@ -39,6 +42,7 @@ export async function startSheddableServers({
     IntrospectionService,
     {
       introspect: async () => {
+        introspecting();
         await released;
         return { active: true };
       },

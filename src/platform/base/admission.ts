@@ -9,7 +9,7 @@
  *    the last ten seconds. The rate of the moment will not do: refusing takes time, so it falls, and even more requests
  *    would be refused.
  * 3. There is a queue: fewer than half of the requests of its priority that were admitted lately got a response within
- *    100 ms, or this request has waited longer than that because the process was busy.
+ *    100 ms, or one of them has waited longer than that for being started.
  *
  * Requests that are admitted by these rules wait for 200 ms or longer, which is a queue, so the rules go on applying
  * until fewer requests arrive. Fewer than 384 callers who each wait for their response are never refused, nor are many
@@ -21,10 +21,8 @@ import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Logger } from "pino";
 import { ErrorKinds, ServiceError } from "./errors.ts";
 import type { AdmissionObserver } from "./observers.ts";
-
-/** The priorities of requests, highest first: what is answered first while not all requests can be. */
-export const priorities = ["high", "normal", "low"] as const;
-export type Priority = (typeof priorities)[number];
+import { type Priority, priorities } from "./priority.ts";
+import { Starts } from "./starts.ts";
 
 /** An operation or method, as far as it matters for whether its requests are admitted. */
 export interface Prioritized {
@@ -50,7 +48,7 @@ interface Arrival {
 export interface Admitted {
   readonly priority: Priority;
   readonly arrival: Arrival;
-  /** When the request was admitted, or received as a whole if that was later; by performance.now(). */
+  /** When the request was admitted, or received as a whole if that was after its start; by performance.now(). */
   entered: number;
   /** Whether the request counts as in flight. */
   isCounted: boolean;
@@ -174,7 +172,7 @@ class Load {
     this.#current.admitted += 1;
   }
 
-  /** Takes out a request that was admitted in this turn. */
+  /** Takes out a request that is not complete. */
   suspend(entered: number): void {
     this.inFlight -= 1;
     if (entered >= this.#current.began) this.#current.admitted -= 1;
@@ -230,8 +228,9 @@ export class Admission {
     normal: new Load(),
     low: new Load(),
   };
-  /** The requests that were admitted in this turn. */
-  #arriving: Admitted[] = [];
+  readonly #starts = new Starts();
+  /** The requests that were started in this turn. */
+  #starting: Admitted[] = [];
   /** The requests whose responses have begun to be sent in this turn. */
   #responding: Admitted[] = [];
   /** The refusals that have not been reported to the observer yet. */
@@ -249,7 +248,8 @@ export class Admission {
 
   /**
    * Admits a request, or refuses it.
-   * @returns the request, for a call of `leave` when it has got its response or is given up; undefined if it is refused
+   * @returns the request, for a call of `start`, and one of `leave` when it has got its response or is given up;
+   *   undefined if it is refused
    */
   enter(request: Prioritized, arrival: Arrival): Admitted | undefined {
     // What arrived while the process was busy has waited since this turn of the event loop began.
@@ -260,7 +260,7 @@ export class Admission {
       backlog += load.inFlight;
       if (priority === request.priority) {
         const isFull = backlog >= minBacklog && load.inFlight >= load.room(now);
-        if (isFull && (load.isLate || performance.now() - now > promptMs))
+        if (isFull && (load.isLate || this.#isStartLate(priority)))
           return this.#refuse(request, load, backlog, now);
         load.admit();
         break;
@@ -269,9 +269,27 @@ export class Admission {
         return this.#refuse(request, this.#loads[request.priority], backlog, now);
     }
     const state = { isCounted: true, isResponded: false, hasLeft: false };
-    const admitted = { priority: request.priority, arrival, entered: now, ...state };
-    this.#arriving.push(admitted);
-    return admitted;
+    return { priority: request.priority, arrival, entered: now, ...state };
+  }
+
+  /**
+   * Calls `begin` in this turn of the event loop, or in one of the next if many requests are admitted; never if the
+   * request has left by then.
+   */
+  start(admitted: Admitted, begin: () => void): void {
+    this.#starts.add(admitted.priority, admitted.entered, () => {
+      if (admitted.hasLeft) return false;
+      if (this.#turnBegan === undefined) this.#beginTurn();
+      this.#starting.push(admitted);
+      begin();
+      return true;
+    });
+  }
+
+  /** Whether the process is too busy to start requests soon. */
+  #isStartLate(priority: Priority): boolean {
+    const since = this.#starts.waitingSince(priority);
+    return since !== undefined && performance.now() - since > promptMs;
   }
 
   /**
@@ -301,11 +319,12 @@ export class Admission {
 
   /**
    * Takes incomplete requests out of those in flight until they are complete. Otherwise anybody could fill the count.
+   * Whether a request is complete is known only once it was started, which reads its body.
    */
   #suspendIncomplete(): void {
-    const arriving = this.#arriving;
-    this.#arriving = [];
-    for (const admitted of arriving) {
+    const starting = this.#starting;
+    this.#starting = [];
+    for (const admitted of starting) {
       if (!admitted.isCounted || admitted.arrival.isComplete()) continue;
       const load = this.#loads[admitted.priority];
       load.suspend(admitted.entered);

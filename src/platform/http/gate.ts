@@ -4,7 +4,6 @@ import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Admission, Sheddable, SheddableOperation } from "../base/admission.ts";
 import { type CorsPolicy, setCorsHeaders } from "../base/cors-policy.ts";
 import { onceResponding } from "../base/responding.ts";
-import { beginStaggered } from "../base/staggered.ts";
 import { CachingRouter } from "./caching-router.ts";
 
 /** Finds the operation of a request; undefined if its requests are never refused. */
@@ -33,7 +32,7 @@ export function findSheddableAmong(
 
 /**
  * Refuses the request, or admits it until its response has been sent or given up.
- * @param begin handles an admitted request; called in this turn of the event loop or one of the next
+ * @param begin handles the request; called in this turn of the event loop or a later one, unless the client has gone
  */
 export function admit(
   admission: Admission,
@@ -50,10 +49,7 @@ export function admit(
     sheddable.refuse(request, response);
     return;
   }
-  const sent = "stream" in response ? response.stream : response;
-  onceResponding(sent, () => admission.respond(admitted));
+  onceResponding("stream" in response ? response.stream : response, () => admission.respond(admitted));
   response.once("close", () => admission.leave(admitted));
-  beginStaggered(() => {
-    if (!sent.closed) begin();
-  });
+  admission.start(admitted, begin);
 }

@@ -30,7 +30,7 @@ import { ambiguousRequest, expectationFailed, respondAndClose, unreadableRequest
 type AnyRequest = IncomingMessage | Http2ServerRequest;
 type AnyResponse = ServerResponse | Http2ServerResponse;
 type Handler = (request: AnyRequest, response: AnyResponse) => void;
-/** Calls `begin` for a request that is admitted. Any other has its response. */
+/** Calls `begin` for a request that is admitted, now or soon. Any other has been refused, or its client has gone. */
 type PassGate = (request: AnyRequest, response: AnyResponse, begin: () => void) => void;
 
 /** A handler for the RPC protocols, which are recognised by path. It takes Node's own requests and responses. */

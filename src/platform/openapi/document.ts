@@ -7,7 +7,7 @@ import { readFileSync } from "node:fs";
 import { Ajv2020, type FuncKeywordDefinition, type ValidateFunction } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 import { type Document, OpenAPIBackend, type Operation } from "openapi-backend";
-import { type Priority, priorities } from "../base/admission.ts";
+import { type Priority, priorities } from "../base/priority.ts";
 import { closed } from "./closed.ts";
 import { type Protos, readProtos } from "./protos.ts";
 

@@ -19,7 +19,6 @@ import { endAfterRequest } from "../base/early-responses.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { unlessReset } from "../base/reset-streams.ts";
 import { onceResponding } from "../base/responding.ts";
-import { beginStaggered } from "../base/staggered.ts";
 import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
 import { connectError } from "./call.ts";
 import { errorResponse } from "./connect-responses.ts";
@@ -74,7 +73,7 @@ export class GrpcStreams {
     }
   }
 
-  /** Calls `begin` for a stream that the library is to get. Any other has been responded to. */
+  /** Calls `begin` for a stream that the library is to get. Any other has been responded to or closed. */
   #pass(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, begin: () => void): void {
     if (headers[":path"]?.startsWith("/grpc.reflection.")) {
       if (this.#beginsReflection(stream, headers)) begin();
@@ -108,9 +107,7 @@ export class GrpcStreams {
     }
     onceResponding(stream, () => admission.respond(admitted));
     stream.once("close", () => admission.leave(admitted));
-    beginStaggered(() => {
-      if (!stream.closed) begin();
-    });
+    admission.start(admitted, begin);
   }
 
   /**

@@ -11,7 +11,8 @@ import type {
   MessageInitShape,
   MessageShape,
 } from "@bufbuild/protobuf";
-import type { Prioritized, Priority } from "../base/admission.ts";
+import type { Prioritized } from "../base/admission.ts";
+import type { Priority } from "../base/priority.ts";
 import type { RequestContext } from "../base/request-context.ts";
 
 /** The call of a method, besides its request message. */

@@ -1,11 +1,7 @@
 /** Shedding: when requests are refused, and when they are not, with a clock that the test moves. */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import {
-  Admission,
-  type Admitted,
-  type Prioritized,
-  type Priority,
-} from "../../../src/platform/base/admission.ts";
+import { Admission, type Admitted, type Prioritized } from "../../../src/platform/base/admission.ts";
+import type { Priority } from "../../../src/platform/base/priority.ts";
 import { captureLog } from "../../support/captured-log.ts";
 
 let now = 0;
@@ -46,6 +42,18 @@ function start() {
     },
   });
   return { admission, lines, counted, inFlight: () => inFlight() };
+}
+
+/** Admits a request and starts it. @returns undefined if it is refused */
+function enter(
+  admission: Admission,
+  request: Prioritized,
+  arrival: Parameters<Admission["enter"]>[1] = whole,
+  begin: () => void = () => undefined,
+): Admitted | undefined {
+  const admitted = admission.enter(request, arrival);
+  if (admitted) admission.start(admitted, begin);
+  return admitted;
 }
 
 function answer(admission: Admission, admitted: Admitted): void {
@@ -101,7 +109,7 @@ function playWatched(
   const outcomes = streams.map((): Outcome => ({ arrived: 0, answered: 0, refused: 0, waits: [] }));
   const ask = (request: Prioritized, outcome: Outcome, again: boolean) => {
     outcome.arrived += 1;
-    const admitted = admission.enter(request, whole);
+    const admitted = enter(admission, request);
     if (!admitted) outcome.refused += 1;
     else server.queue.push({ request, outcome, admitted, at: now, again });
   };
@@ -215,7 +223,7 @@ describe("at twice the capacity", () => {
     const server = serving(2);
     play(admission, 2_000, server, { request, perMs: 4 });
     for (let n = 0; n < 3_000; n += 1) {
-      const admitted = admission.enter(request, whole);
+      const admitted = enter(admission, request);
       if (admitted) admission.leave(admitted);
     }
     for (const { admitted } of server.queue.splice(0)) admission.leave(admitted);
@@ -261,24 +269,67 @@ describe("at twice the capacity", () => {
     for (const outcome of [normal, low]) expect(outcome?.refused).toBeGreaterThan(450);
   });
 
-  it("what is answered at once counts too, in turns of the event loop that are long", () => {
+  it("what is answered at once counts too, where much arrives while the process is busy", () => {
     const { admission } = start();
     const request = asked("low");
-    const outcome: Outcome = { arrived: 0, answered: 0, refused: 0, waits: [] };
-    for (let turn = 0; turn < 10; turn += 1) {
-      for (; outcome.arrived < (turn + 1) * 1_000; outcome.arrived += 1) {
-        const admitted = admission.enter(request, whole);
-        if (!admitted) outcome.refused += 1;
-        else {
+    const outcome = { answered: 0, refused: 0 };
+    for (let arrived = 0; arrived < 10_000; arrived += 1) {
+      const admitted = admission.enter(request, whole);
+      if (!admitted) outcome.refused += 1;
+      else {
+        admission.start(admitted, () => {
           // The process is busy: time passes, but no timer runs.
-          now += 0.3;
+          now += 2;
           answer(admission, admitted);
-        }
+          outcome.answered += 1;
+        });
       }
-      pass(1);
+      if (arrived % 1_000 === 999) {
+        // One turn of the event loop.
+        vi.advanceTimersToNextTimer();
+      }
     }
     expect(outcome.refused).toBeGreaterThan(2_000);
+    expect(outcome.answered).toBeGreaterThan(600);
   });
+
+  it("what waits for its start counts, and is late", () => {
+    const { admission, inFlight } = start();
+    const request = asked("high");
+    const burst = Array.from({ length: 1_000 }, () => enter(admission, request));
+    expect(burst).not.toContain(undefined);
+    expect(inFlight()["high"]).toBe(1_000);
+    // The process is busy with those that were started: the others wait for it.
+    now += 90;
+    expect(enter(admission, request)).toBeDefined();
+    now += 20;
+    expect(enter(admission, request)).toBeUndefined();
+    // Of those, none has waited.
+    expect(enter(admission, asked("normal"))).toBeUndefined();
+  });
+
+  it("none is refused while the process starts others in time", () => {
+    const { admission } = start();
+    const request = asked("high");
+    for (let n = 0; n < 1_000; n += 1) enter(admission, request);
+    // All are started, in turns of a millisecond, and wait for something else.
+    pass(20);
+    now += 110;
+    expect(enter(admission, request)).toBeDefined();
+  });
+});
+
+it("starts no request whose client has gone meanwhile", () => {
+  const { admission, inFlight } = start();
+  const begun: number[] = [];
+  const entered = Array.from({ length: 100 }, (_, place) =>
+    enter(admission, asked("normal"), whole, () => void begun.push(place)),
+  );
+  expect(begun).toHaveLength(64);
+  for (const admitted of entered.slice(0, 99)) if (admitted) admission.leave(admitted);
+  pass(1);
+  expect(begun.slice(64)).toEqual([99]);
+  expect(inFlight()["normal"]).toBe(1);
 });
 
 it("does not count a request until the client has sent all of it", () => {
@@ -293,9 +344,9 @@ it("does not count a request until the client has sent all of it", () => {
   };
   const unfinished: (Admitted | undefined)[] = [];
   for (let second = 0; second < 10; second += 1) {
-    for (let n = 0; n < 500; n += 1) unfinished.push(admission.enter(request, part));
+    for (let n = 0; n < 500; n += 1) unfinished.push(enter(admission, request, part));
     pass(1_000);
-    const honest = admission.enter(request, whole);
+    const honest = enter(admission, request);
     expect(honest).toBeDefined();
     if (honest) admission.leave(honest);
   }

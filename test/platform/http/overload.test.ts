@@ -178,6 +178,29 @@ describe("while introspections cannot be answered in time", () => {
   });
 });
 
+it("counts introspections that wait for their start as in flight", async () => {
+  const calls = 250;
+  let started = 0;
+  let inFlight: Promise<number | undefined> | undefined;
+  const servers = await startSheddableServers({
+    introspecting() {
+      started += 1;
+      if (started === 100) inFlight = servers.metric('sample_requests_in_flight{priority="high"}');
+    },
+  });
+  const session = connectHttp2(`http://127.0.0.1:${servers.grpcPort}`);
+  await once(session, "connect");
+  const headers = { ":method": "POST", ":path": introspectPath, "content-type": "application/grpc" };
+  for (let n = 0; n < calls; n += 1)
+    session
+      .request({ ...headers, te: "trailers" })
+      .on("error", () => undefined)
+      .end(envelope(Buffer.alloc(0)));
+  await waitFor(() => expect(started).toBe(calls));
+  expect(await inFlight).toBe(calls);
+  session.destroy();
+});
+
 it("lets nobody use it against others by requests that are not finished", async () => {
   const servers = await startSheddableServers();
   servers.release();

@@ -1,0 +1,67 @@
+/**
+ * Starts few requests at a time. If a thousand that arrive together were all started, the objects of each would live
+ * until most of them have a response. That is longer than V8's young generation lasts, so each request would cost
+ * much more processor time. A request that has not been started is small.
+ */
+import { type Priority, priorities } from "./priority.ts";
+
+/** Requests that are started in one turn of the event loop. */
+const perTurn = 64;
+/** Of these, as many of each priority as wait, so that a lower priority goes on beside a higher one. */
+const perPriority = 8;
+
+interface Waiting {
+  /** By performance.now(). */
+  readonly since: number;
+  start(): boolean;
+}
+
+export class Starts {
+  readonly #waiting: Readonly<Record<Priority, Waiting[]>> = { high: [], normal: [], low: [] };
+  /** How many were started in this turn. */
+  #started = 0;
+  #isTurn = false;
+
+  /**
+   * Calls `start` now or in one of the next turns of the event loop, by priority and then in order of arrival. Turns
+   * are short while the process has little to do, so this does not limit how many requests wait for a database.
+   * @param since when the request arrived, by performance.now()
+   * @param start returns whether there was anything to start
+   */
+  add(priority: Priority, since: number, start: () => boolean): void {
+    if (!this.#isTurn) this.#beginTurn();
+    const { high, normal, low } = this.#waiting;
+    const isFirst = high.length === 0 && normal.length === 0 && low.length === 0;
+    if (this.#started < perTurn && isFirst) this.#started += start() ? 1 : 0;
+    else this.#waiting[priority].push({ since, start });
+  }
+
+  /** Since when the first of those of a priority waits; undefined if none does. */
+  waitingSince(priority: Priority): number | undefined {
+    return this.#waiting[priority][0]?.since;
+  }
+
+  #beginTurn(): void {
+    this.#isTurn = true;
+    setImmediate(() => this.#endTurn());
+  }
+
+  #endTurn(): void {
+    this.#started = 0;
+    for (const priority of priorities) this.#startWaiting(priority, perPriority);
+    for (const priority of priorities) this.#startWaiting(priority, perTurn - this.#started);
+    if (this.#started > 0) this.#beginTurn();
+    else this.#isTurn = false;
+  }
+
+  #startWaiting(priority: Priority, most: number): void {
+    const waiting = this.#waiting[priority];
+    let [started, taken] = [0, 0];
+    while (started < most && taken < waiting.length) {
+      if (waiting[taken]?.start()) started += 1;
+      taken += 1;
+    }
+    waiting.splice(0, taken);
+    this.#started += started;
+  }
+}
