@@ -9,7 +9,8 @@
  *    the last ten seconds. The rate of the moment will not do: refusing takes time, so it falls, and even more requests
  *    would be refused.
  * 3. There is a queue: fewer than half of the requests of its priority that were admitted lately got a response within
- *    100 ms, or one of them has waited longer than that for being started.
+ *    100 ms; or the first of those that are not started yet has waited longer than that, in two turns of the event
+ *    loop.
  *
  * Requests that are admitted by these rules wait for 200 ms or longer, which is a queue, so the rules go on applying
  * until fewer requests arrive. Fewer than 384 callers who each wait for their response are never refused, nor are many
@@ -44,12 +45,21 @@ interface Arrival {
   onComplete(received: () => void): void;
 }
 
+/** How many requests were admitted in a window, and how many of them got a prompt response. */
+interface Window {
+  readonly began: number;
+  admitted: number;
+  prompt: number;
+}
+
 /** A request that was admitted. */
 export interface Admitted {
   readonly priority: Priority;
   readonly arrival: Arrival;
   /** When the request was admitted, or received as a whole if that was after its start; by performance.now(). */
   entered: number;
+  /** The window in which it is judged. */
+  window: Window;
   /** Whether the request counts as in flight. */
   isCounted: boolean;
   /** Whether its response has begun to be sent. */
@@ -97,13 +107,6 @@ export const overloaded = new ServiceError(
   "More requests arrive than can be answered. Try again in a moment.",
   { retryAfterSeconds },
 );
-
-/** How many requests were admitted in a window, and how many of them got a prompt response. */
-interface Window {
-  readonly began: number;
-  admitted: number;
-  prompt: number;
-}
 
 const windowFrom = (began: number): Window => ({ began, admitted: 0, prompt: 0 });
 
@@ -167,26 +170,25 @@ class Load {
     return this.#rate.at(now) * roomMs;
   }
 
-  admit(): void {
+  /** @returns the window in which the request is judged */
+  admit(): Window {
     this.inFlight += 1;
     this.#current.admitted += 1;
+    return this.#current;
   }
 
   /** Takes out a request that is not complete. */
-  suspend(entered: number): void {
+  suspend({ window }: Admitted): void {
     this.inFlight -= 1;
-    if (entered >= this.#current.began) this.#current.admitted -= 1;
-    else this.#previous.admitted -= 1;
+    window.admitted -= 1;
   }
 
-  finish({ entered, isResponded }: Admitted, now: number): void {
+  finish({ entered, isResponded, window }: Admitted, now: number): void {
     // It counts until the turn ends. Otherwise requests with an immediate response would never be in flight, however
     // many of them wait in the connections.
     this.finished += 1;
     if (isResponded) this.#rate.count();
-    if (now - entered > promptMs) return;
-    if (entered >= this.#current.began) this.#current.prompt += 1;
-    else this.#previous.prompt += 1;
+    if (now - entered <= promptMs) window.prompt += 1;
   }
 
   endTurn(began: number, now: number): void {
@@ -228,7 +230,7 @@ export class Admission {
     normal: new Load(),
     low: new Load(),
   };
-  readonly #starts = new Starts();
+  readonly #starts = new Starts(promptMs);
   /** The requests that were started in this turn. */
   #starting: Admitted[] = [];
   /** The requests whose responses have begun to be sent in this turn. */
@@ -260,16 +262,15 @@ export class Admission {
       backlog += load.inFlight;
       if (priority === request.priority) {
         const isFull = backlog >= minBacklog && load.inFlight >= load.room(now);
-        if (isFull && (load.isLate || this.#isStartLate(priority)))
+        if (isFull && (load.isLate || this.#starts.isLate(priority)))
           return this.#refuse(request, load, backlog, now);
-        load.admit();
-        break;
+        const state = { isCounted: true, isResponded: false, hasLeft: false };
+        return { priority, arrival, entered: now, window: load.admit(), ...state };
       }
       if (now - load.refusedAt < holdMs)
         return this.#refuse(request, this.#loads[request.priority], backlog, now);
     }
-    const state = { isCounted: true, isResponded: false, hasLeft: false };
-    return { priority: request.priority, arrival, entered: now, ...state };
+    return undefined;
   }
 
   /**
@@ -284,12 +285,6 @@ export class Admission {
       begin();
       return true;
     });
-  }
-
-  /** Whether the process is too busy to start requests soon. */
-  #isStartLate(priority: Priority): boolean {
-    const since = this.#starts.waitingSince(priority);
-    return since !== undefined && performance.now() - since > promptMs;
   }
 
   /**
@@ -327,13 +322,13 @@ export class Admission {
     for (const admitted of starting) {
       if (!admitted.isCounted || admitted.arrival.isComplete()) continue;
       const load = this.#loads[admitted.priority];
-      load.suspend(admitted.entered);
+      load.suspend(admitted);
       admitted.isCounted = false;
       admitted.arrival.onComplete(() => {
         if (admitted.hasLeft) return;
         admitted.entered = this.#turnBegan ?? this.#beginTurn();
         admitted.isCounted = true;
-        load.admit();
+        admitted.window = load.admit();
       });
     }
   }

@@ -7,8 +7,10 @@ import { type Priority, priorities } from "./priority.ts";
 
 /** Requests that are started in one turn of the event loop. */
 const perTurn = 64;
-/** Of these, as many of each priority as wait, so that a lower priority goes on beside a higher one. */
+/** Of these, at least so many of each priority if they wait, so that a lower one goes on beside a higher one. */
 const perPriority = 8;
+/** Turns in which the start of a request has to be late. In one of them, a pause of the process may be the reason. */
+const lateTurns = 2;
 
 interface Waiting {
   /** By performance.now(). */
@@ -21,10 +23,19 @@ export class Starts {
   /** How many were started in this turn. */
   #started = 0;
   #isTurn = false;
+  /** In how many turns up to now the first that waits has been late. */
+  readonly #late: Record<Priority, number> = { high: 0, normal: 0, low: 0 };
+  readonly #promptMs: number;
+
+  /** @param promptMs milliseconds after which a start is late */
+  constructor(promptMs: number) {
+    this.#promptMs = promptMs;
+  }
 
   /**
-   * Calls `start` now or in one of the next turns of the event loop, by priority and then in order of arrival. Turns
-   * are short while the process has little to do, so this does not limit how many requests wait for a database.
+   * Calls `start` now or in one of the next turns of the event loop. Of those that wait, higher priorities come first,
+   * and the earlier ones of a priority. Turns are short while the process has little to do, so this does not limit how
+   * many requests wait for a database.
    * @param since when the request arrived, by performance.now()
    * @param start returns whether there was anything to start
    */
@@ -36,9 +47,9 @@ export class Starts {
     else this.#waiting[priority].push({ since, start });
   }
 
-  /** Since when the first of those of a priority waits; undefined if none does. */
-  waitingSince(priority: Priority): number | undefined {
-    return this.#waiting[priority][0]?.since;
+  /** Whether requests of a priority wait too long, as the process is too busy to start them. */
+  isLate(priority: Priority): boolean {
+    return this.#late[priority] >= lateTurns;
   }
 
   #beginTurn(): void {
@@ -50,6 +61,8 @@ export class Starts {
     this.#started = 0;
     for (const priority of priorities) this.#startWaiting(priority, perPriority);
     for (const priority of priorities) this.#startWaiting(priority, perTurn - this.#started);
+    for (const priority of priorities)
+      this.#late[priority] = this.#isFirstLate(priority) ? this.#late[priority] + 1 : 0;
     if (this.#started > 0) this.#beginTurn();
     else this.#isTurn = false;
   }
@@ -63,5 +76,10 @@ export class Starts {
     }
     waiting.splice(0, taken);
     this.#started += started;
+  }
+
+  #isFirstLate(priority: Priority): boolean {
+    const first = this.#waiting[priority][0];
+    return first !== undefined && performance.now() - first.since > this.#promptMs;
   }
 }

@@ -87,14 +87,14 @@ export function createMetrics(program: string, version: string): Metrics {
   }).set({ version, node: process.versions.node }, 1);
   const httpDuration = new Histogram({
     name: `${program}_http_request_duration_seconds`,
-    help: "Time from the arrival of an HTTP request to its answer.",
+    help: "Time from the start of an HTTP request's handling to its answer.",
     labelNames: ["service", "operation", "status"],
     buckets: durationBuckets,
     registers,
   });
   const rpcDuration = new Histogram({
     name: `${program}_rpc_duration_seconds`,
-    help: "Time from the arrival of a gRPC, gRPC-Web or Connect call to its answer.",
+    help: "Time from the start of the handling of a gRPC, gRPC-Web or Connect call to its answer.",
     labelNames: ["service", "method", "protocol", "code"],
     buckets: durationBuckets,
     registers,

@@ -42,7 +42,7 @@ interface CallOptions {
   readonly ended: () => void;
 }
 
-/** One call, from the arrival of its metadata to its status. */
+/** One call, from the start of its handling to its status. */
 export class ActiveCall implements RpcCall, Timed {
   readonly context: RequestContext;
   readonly metadata: (name: string) => string | undefined;

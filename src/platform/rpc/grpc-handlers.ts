@@ -108,8 +108,8 @@ async function pump(
 }
 
 /**
- * The caller's deadline starts when it sends the call, but is counted here from the arrival. So a caller that cancels
- * at its deadline does so earlier by the time of transmission, for which this many milliseconds are allowed.
+ * The caller's deadline starts when it sends the call, but is counted here from the start of its handling. So a caller
+ * that cancels at its deadline does so earlier by the time of transmission, for which so many milliseconds are allowed.
  */
 const deadlineLeadMs = 50;
 

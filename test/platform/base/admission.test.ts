@@ -273,39 +273,41 @@ describe("at twice the capacity", () => {
     const { admission } = start();
     const request = asked("low");
     const outcome = { answered: 0, refused: 0 };
-    for (let arrived = 0; arrived < 10_000; arrived += 1) {
-      const admitted = admission.enter(request, whole);
-      if (!admitted) outcome.refused += 1;
-      else {
-        admission.start(admitted, () => {
-          // The process is busy: time passes, but no timer runs.
-          now += 2;
-          answer(admission, admitted);
-          outcome.answered += 1;
-        });
+    const begin = (admitted: Admitted) => {
+      // The process is busy: time passes, but no timer runs.
+      now += 2;
+      answer(admission, admitted);
+      outcome.answered += 1;
+    };
+    for (let turn = 0; turn < 10; turn += 1) {
+      for (let arrived = 0; arrived < 1_000; arrived += 1) {
+        const admitted = admission.enter(request, whole);
+        if (admitted) admission.start(admitted, () => begin(admitted));
+        else outcome.refused += 1;
       }
-      if (arrived % 1_000 === 999) {
-        // One turn of the event loop.
-        vi.advanceTimersToNextTimer();
-      }
+      // Immediates that are set meanwhile are due a millisecond later.
+      vi.advanceTimersByTime(turn === 0 ? 0 : 1);
     }
-    expect(outcome.refused).toBeGreaterThan(2_000);
+    expect(outcome.refused).toBeGreaterThan(6_000);
     expect(outcome.answered).toBeGreaterThan(600);
   });
 
-  it("what waits for its start counts, and is late", () => {
+  it("what waits for its start counts, and is late in the second turn in which it has waited for 100 ms", () => {
     const { admission, inFlight } = start();
     const request = asked("high");
-    const burst = Array.from({ length: 1_000 }, () => enter(admission, request));
+    const slow = () => {
+      now += 1;
+    };
+    const burst = Array.from({ length: 1_000 }, () => enter(admission, request, whole, slow));
     expect(burst).not.toContain(undefined);
     expect(inFlight()["high"]).toBe(1_000);
-    // The process is busy with those that were started: the others wait for it.
-    now += 90;
-    expect(enter(admission, request)).toBeDefined();
-    now += 20;
-    expect(enter(admission, request)).toBeUndefined();
-    // Of those, none has waited.
-    expect(enter(admission, asked("normal"))).toBeUndefined();
+    const isAdmitted: boolean[] = [];
+    for (let turn = 0; turn < 4; turn += 1) {
+      // 64 are started, each of which takes a millisecond. Immediates that are set meanwhile are due one later.
+      vi.advanceTimersByTime(turn === 0 ? 0 : 1);
+      isAdmitted.push(enter(admission, request) !== undefined);
+    }
+    expect(isAdmitted).toEqual([true, false, false, false]);
   });
 
   it("none is refused while the process starts others in time", () => {
@@ -357,6 +359,21 @@ it("does not count a request until the client has sent all of it", () => {
   for (const admitted of unfinished) if (admitted) admission.leave(admitted);
   pass(1);
   expect(inFlight()["high"]).toBe(0);
+});
+
+it("takes unfinished requests out of the window in which they arrived, and of no other", () => {
+  const { admission, inFlight } = start();
+  const request = asked("normal");
+  const server = serving(1);
+  const part = { isComplete: () => false, onComplete() {} };
+  const unfinished = Array.from({ length: 100 }, () => admission.enter(request, part));
+  play(admission, 3_000, server, { request, perMs: 3 });
+  for (const admitted of unfinished) if (admitted) admission.start(admitted, () => undefined);
+  const counts: number[] = [];
+  const count = () => counts.push(inFlight()["normal"] ?? 0);
+  playWatched(admission, 1_000, server, count, { request, perMs: 3 });
+  // Were the queue taken to be over, all would be admitted for at least 100 ms: 200 more than are answered.
+  expect(Math.max(...counts)).toBeLessThan(400);
 });
 
 it("ends with the load, and the log has one line for the beginning and one for the end", () => {

@@ -22,11 +22,11 @@ function fill(starts: Starts): void {
 }
 
 it("few are started at once", async () => {
-  expect(await start(new Starts(), 3)).toEqual({ order: [0, 1, 2], after: [3] });
+  expect(await start(new Starts(100), 3)).toEqual({ order: [0, 1, 2], after: [3] });
 });
 
 it("of many, 64 are started in each turn of the event loop, in order of arrival", async () => {
-  const starts = new Starts();
+  const starts = new Starts(100);
   const { order, after } = await start(starts, 200);
   expect(after).toEqual([64, 128, 192, 200]);
   expect(order).toEqual(Array.from({ length: 200 }, (_, place) => place));
@@ -34,7 +34,7 @@ it("of many, 64 are started in each turn of the event loop, in order of arrival"
 });
 
 it("what arrives while others wait comes after them", async () => {
-  const starts = new Starts();
+  const starts = new Starts(100);
   const order: string[] = [];
   fill(starts);
   for (let place = 0; place < 66; place += 1) starts.add("high", 0, () => order.push("early") > 0);
@@ -46,7 +46,7 @@ it("what arrives while others wait comes after them", async () => {
 });
 
 it("higher priorities come first, but for eight of each lower one in a turn", async () => {
-  const starts = new Starts();
+  const starts = new Starts(100);
   const started: Record<Priority, number> = { high: 0, normal: 0, low: 0 };
   fill(starts);
   const add = (priority: Priority) =>
@@ -62,7 +62,7 @@ it("higher priorities come first, but for eight of each lower one in a turn", as
 });
 
 it("what turns out to be gone takes no place in a turn", async () => {
-  const starts = new Starts();
+  const starts = new Starts(100);
   const started: string[] = [];
   fill(starts);
   for (let place = 0; place < 1_000; place += 1) starts.add("low", 0, () => false);
@@ -71,13 +71,19 @@ it("what turns out to be gone takes no place in a turn", async () => {
   expect(started).toEqual(["one that waits"]);
 });
 
-it("says since when the first of a priority waits", async () => {
-  const starts = new Starts();
+it("is late for a priority whose first has waited too long in two turns", async () => {
+  const starts = new Starts(100);
+  const begin = performance.now();
   fill(starts);
-  expect(starts.waitingSince("low")).toBeUndefined();
-  for (const since of [5, 6]) starts.add("low", since, () => true);
-  expect(starts.waitingSince("low")).toBe(5);
-  expect(starts.waitingSince("high")).toBeUndefined();
-  await setImmediate();
-  expect(starts.waitingSince("low")).toBeUndefined();
+  for (let place = 0; place < 200; place += 1) starts.add("low", begin - 101, () => true);
+  for (let place = 0; place < 200; place += 1) starts.add("high", begin + 60_000, () => true);
+  const late: boolean[] = [];
+  for (let turn = 0; turn < 8; turn += 1) {
+    await setImmediate();
+    late.push(starts.isLate("low"));
+    expect(starts.isLate("high")).toBe(false);
+  }
+  expect(late[0]).toBe(false);
+  expect(late.slice(1, 5)).toEqual([true, true, true, true]);
+  expect(late.at(-1)).toBe(false);
 });
