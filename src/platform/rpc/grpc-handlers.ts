@@ -108,8 +108,8 @@ async function pump(
 }
 
 /**
- * The caller's deadline starts when it sends the call, but is counted here from the start of its handling. So a caller
- * that cancels at its deadline does so earlier by the time of transmission, for which so many milliseconds are allowed.
+ * Milliseconds before its deadline within which a call that is cancelled counts as one whose deadline has passed: the
+ * caller counts from sending it, and the deadline is counted here from the start of its handling, which is later.
  */
 const deadlineLeadMs = 50;
 
