@@ -107,22 +107,24 @@ export async function takeRange(tx: Database, job: RangeJob): Promise<PlanRange 
 
 /**
  * A query for the columns of the range's devices at the places, and `minutes`, the offset of their place. It reads no
- * other devices, whatever the statistics say, which lag behind a table that grows: only the index of places has the
- * devices in this order, and {@link endOfStep} has forbidden to read whole tables.
- * @param ending ends the query of each place, as with `order by` and `limit`
+ * other devices, whatever the statistics say, which lag behind a table that grows.
+ *
+ * Place and id have a condition each, so that reading ends where the range does: of a condition on the pair of them,
+ * PostgreSQL would take only the place for an end. The pair excludes nothing more, but with it, and with
+ * {@link planByRows}, the index of places looks cheaper than that of ids, even to statistics that know of one place
+ * only; unless the range has no more than a handful of ids.
  */
 export function devicesAt(
   { after, through }: Pick<PlanRange, "after" | "through">,
   places: readonly PlaceAt[],
   columns: SQL,
-  ending = sql`offset 0`,
 ): SQL {
-  const key = sql`(${devicePlace}, ${device.id})`;
   return sql`
     select device.*, wanted.minutes from ${wanted(places)}
     cross join lateral (
       select ${columns} from ${devices}
-      where ${key} > (wanted.place, ${after}::bigint) and ${key} <= (wanted.place, ${through}::bigint) ${ending}
+      where ${devicePlace} = wanted.place and ${device.id} > ${after}::bigint and ${device.id} <= ${through}::bigint
+        and (${devicePlace}, ${device.id}) > (wanted.place, ${after}::bigint) offset 0
     ) as device`;
 }
 
@@ -160,10 +162,18 @@ const first = selection({ id: computed(nullable(number), sql`min(${device.id})::
 /** The id of the range's first device at the places. */
 async function firstDevice(
   tx: Database,
-  range: Pick<PlanRange, "after" | "through">,
+  { after, through }: Pick<PlanRange, "after" | "through">,
   places: readonly PlaceAt[],
 ): Promise<number | null> {
-  const ofEach = devicesAt(range, places, device.id, sql`order by ${devicePlace}, ${device.id} limit 1`);
+  // What follows in the index may be at another place, or beyond the range.
+  const ofEach = sql`
+    select next.id from ${wanted(places)}
+    cross join lateral (
+      select ${devicePlace} as place, ${device.id} as id from ${devices}
+      where (${devicePlace}, ${device.id}) > (wanted.place, ${after}::bigint)
+      order by ${devicePlace}, ${device.id} limit 1
+    ) as next
+    where next.place = wanted.place and next.id <= ${through}::bigint`;
   const [found] = await rows(tx, first, sql`select ${first} from (${ofEach}) as device`);
   return found?.id ?? null;
 }
@@ -201,6 +211,16 @@ export async function isDense(
 }
 
 /**
+ * Until the end of the transaction, PostgreSQL reads tables by their indexes, and chooses the index by the number of
+ * rows that it expects to read, not by where they lie.
+ */
+async function planByRows(tx: Database): Promise<void> {
+  await tx.execute(sql`
+    select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+      set_config('random_page_cost', '0', true), set_config('seq_page_cost', '0', true)`);
+}
+
+/**
  * Finds where to split a range that has more devices than a step may have, so that the first part has as many or a few
  * less.
  * From the first device on, a part of as many ids as devices are allowed never has too many devices, and has enough if
@@ -216,9 +236,7 @@ export async function endOfStep(
   size: number,
 ): Promise<number | undefined> {
   if (places.length === 0) return undefined;
-  await tx.execute(
-    sql`select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)`,
-  );
+  await planByRows(tx);
   if (through - after <= size) return undefined;
   const firstId = await firstDevice(tx, { after, through }, places);
   if (firstId === null) return undefined;

@@ -148,17 +148,19 @@ describe.each(backends)("summer time on %s", (backend) => {
       }
       return found;
     });
-    for (const plan of plans) expect(plan).not.toMatch(/Seq Scan on devices|devices_pkey/);
     const read = (plan = "") =>
       [...plan.matchAll(/Index Scan (?:using|on) devices_place.*\(actual rows=(\d+)\S* loops=(\d+)\)/g)].map(
         ([, found, loops]) => Number(found) * Number(loops),
       );
-    const [jumps, first, ...others] = plans;
+    const [jumps, first, sample, ...others] = plans;
+    // Four ids, of which most would have to be at the places: either index finds them.
+    expect(sample).toMatch(/Index Scan using devices_(place|pkey) on devices .*\n +Index Cond: .*id <= /);
+    for (const plan of [jumps, first, ...others])
+      expect(plan).not.toMatch(/Seq Scan on devices|devices_pkey/);
     expect(first).toMatch(/using devices_place on devices \(actual rows=1\S* loops=2\)/);
     expect(jumps).toMatch(/Index Scan using devices_place on devices \(actual rows=\S+ loops=40\)/);
-    // A few ids, of which most would have to be there; then 200 ids, and twice as many each time, until there are more
-    // than 100 devices: then it reads no further.
-    expect(others.slice(0, -1).map(read)).toEqual([[0], [10], [20], [40], [80], expect.any(Array)]);
+    // 200 ids, and twice as many each time, until there are more than 100 devices: then it reads no further.
+    expect(others.slice(0, -1).map(read)).toEqual([[10], [20], [40], [80], expect.any(Array)]);
     expect(others.at(-2)).toContain("(actual rows=101");
     expect(read(others.at(-1))).toContain(500);
   });
