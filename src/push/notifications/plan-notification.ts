@@ -23,10 +23,11 @@ import { notifications, planRanges } from "../schema.ts";
 import { enqueueChunks, wakeWorkers } from "./chunk-jobs.ts";
 import { completeIfDone } from "./complete-notification.ts";
 import { lockNotification } from "./lock-notification.ts";
-import { createPlaces, placesAt } from "./places.ts";
-import { planRange } from "./plan-range.ts";
+import { createPlaces, type PlaceAt, type Places, placesAt } from "./places.ts";
+import { type Planned, planRange } from "./plan-range.ts";
 import {
   endOfStep,
+  ignorePageCosts,
   isDense,
   lockRange,
   type PlanRange,
@@ -87,11 +88,7 @@ export function createPlanner(dependencies: Dependencies): Planner {
         // No user is deleted during a step. The lock must be acquired before the next statement takes its snapshot.
         await planLock.shared(tx);
         const now = new Date(clock.now());
-        const { chunks, isOutdated } = await planRange(tx, range, places, {
-          providers,
-          at: now,
-          isDense: at !== null && (await isDense(tx, range, at, size)),
-        });
+        const { chunks, isOutdated } = await planDevices(tx, range, places, at, size, now);
         const first = isOutdated ? undefined : await addChunks(tx, range, chunks.length);
         if (first === undefined) throw new StepUndoneError();
         await enqueueChunks(tx, jobs, chunks, { first, isTest: range.isTest });
@@ -108,6 +105,26 @@ export function createPlanner(dependencies: Dependencies): Planner {
     if (outcome === "split") jobs.wake(planRestQueue);
     else wakeWorkers(jobs);
     return outcome === "planned";
+  }
+
+  /**
+   * Plans the range, whose devices are read in whichever way is faster.
+   * @param at the places of its devices; null in a test run
+   * @param size the most devices of a step
+   */
+  function planDevices(
+    tx: Database,
+    range: PlanRange,
+    places: Places,
+    at: readonly PlaceAt[] | null,
+    size: number,
+    now: Date,
+  ): Promise<Planned> {
+    if (!at) return planRange(tx, range, places, { providers, at: now });
+    return ignorePageCosts(tx, async () => {
+      const dense = await isDense(tx, range, at, size);
+      return planRange(tx, range, places, { providers, at: now, isDense: dense });
+    });
   }
 
   /** Ends a job whose range cannot be planned now. @returns whether it has ended: if not, the range is to be planned */

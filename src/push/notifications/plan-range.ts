@@ -19,7 +19,7 @@ import { devicesAmong, devicesAt, type PlanRange } from "./plan-ranges.ts";
 const chunkSize = 1_000;
 
 /** The result of a step. */
-interface Planned {
+export interface Planned {
   readonly chunks: readonly WaitingChunk[];
   /** Whether a device has come to a place that was not among those asked for: then the step must be undone. */
   readonly isOutdated: boolean;

@@ -106,13 +106,30 @@ export async function takeRange(tx: Database, job: RangeJob): Promise<PlanRange 
 }
 
 /**
- * A query for the columns of the range's devices at the places, and `minutes`, the offset of their place. It reads no
- * other devices, whatever the statistics say, which lag behind a table that grows.
+ * Runs an action in which PostgreSQL reads tables by their indexes, and chooses the index by the number of rows that it
+ * expects to read, not by where they lie. A tablespace with page costs of its own is not affected. The settings end
+ * with the action, since PostgreSQL keeps the plans that it makes meanwhile for other uses of the same statements.
+ * @param tx a transaction
+ */
+export async function ignorePageCosts<T>(tx: Database, action: () => Promise<T>): Promise<T> {
+  await tx.execute(sql`
+    select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+      set_config('random_page_cost', '0', true), set_config('seq_page_cost', '0', true)`);
+  const result = await action();
+  await tx.execute(sql`
+    select set_config('enable_seqscan', null, true), set_config('enable_bitmapscan', null, true),
+      set_config('random_page_cost', null, true), set_config('seq_page_cost', null, true)`);
+  return result;
+}
+
+/**
+ * A query for the columns of the range's devices at the places, and `minutes`, the offset of their place. Unless the
+ * range has no more than a handful of ids, it reads no other devices, if it is executed within {@link ignorePageCosts}:
+ * statistics lag behind a table that grows, so the query does not depend on them.
  *
- * Place and id have a condition each, so that reading ends where the range does: of a condition on the pair of them,
- * PostgreSQL would take only the place for an end. The pair excludes nothing more, but with it, and with
- * {@link planByRows}, the index of places looks cheaper than that of ids, even to statistics that know of one place
- * only; unless the range has no more than a handful of ids.
+ * Place and id have a condition each, so that reading ends where the range does: with a condition on the pair of them,
+ * PostgreSQL would stop only at the end of the place. The comparisons of the place exclude nothing more, but make
+ * PostgreSQL expect fewer rows, also where its statistics know of one place only, so that it uses the index of places.
  */
 export function devicesAt(
   { after, through }: Pick<PlanRange, "after" | "through">,
@@ -124,7 +141,7 @@ export function devicesAt(
     cross join lateral (
       select ${columns} from ${devices}
       where ${devicePlace} = wanted.place and ${device.id} > ${after}::bigint and ${device.id} <= ${through}::bigint
-        and (${devicePlace}, ${device.id}) > (wanted.place, ${after}::bigint) offset 0
+        and ${devicePlace} >= wanted.place and ${devicePlace} <= wanted.place offset 0
     ) as device`;
 }
 
@@ -211,16 +228,6 @@ export async function isDense(
 }
 
 /**
- * Until the end of the transaction, PostgreSQL reads tables by their indexes, and chooses the index by the number of
- * rows that it expects to read, not by where they lie.
- */
-async function planByRows(tx: Database): Promise<void> {
-  await tx.execute(sql`
-    select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-      set_config('random_page_cost', '0', true), set_config('seq_page_cost', '0', true)`);
-}
-
-/**
  * Finds where to split a range that has more devices than a step may have, so that the first part has as many or a few
  * less.
  * From the first device on, a part of as many ids as devices are allowed never has too many devices, and has enough if
@@ -235,20 +242,20 @@ export async function endOfStep(
   places: readonly PlaceAt[],
   size: number,
 ): Promise<number | undefined> {
-  if (places.length === 0) return undefined;
-  await planByRows(tx);
-  if (through - after <= size) return undefined;
-  const firstId = await firstDevice(tx, { after, through }, places);
-  if (firstId === null) return undefined;
-  const before = firstId - 1;
-  const next = before + size;
-  if (next < through && (await isDense(tx, { after: before, through: next }, places, size))) return next;
-  for (let end = next; end < through; ) {
-    const wider = Math.min(through, 2 * end - before);
-    if (await exceeds(tx, { after, through: wider }, places, size)) return end;
-    end = wider;
-  }
-  return undefined;
+  if (places.length === 0 || through - after <= size) return undefined;
+  return ignorePageCosts(tx, async () => {
+    const firstId = await firstDevice(tx, { after, through }, places);
+    if (firstId === null) return undefined;
+    const before = firstId - 1;
+    const next = before + size;
+    if (next < through && (await isDense(tx, { after: before, through: next }, places, size))) return next;
+    for (let end = next; end < through; ) {
+      const wider = Math.min(through, 2 * end - before);
+      if (await exceeds(tx, { after, through: wider }, places, size)) return end;
+      end = wider;
+    }
+    return undefined;
+  });
 }
 
 /** Splits the range, which is locked, after a device. The rest gets a job of its own: any process may plan it. */
