@@ -174,7 +174,7 @@ function wanted(places: readonly PlaceAt[]): SQL {
   return sql`unnest(${placeNames}::text[], ${offsets}) as wanted (place, minutes)`;
 }
 
-const first = selection({ id: computed(nullable(number), sql`min(${device.id})::float8`) });
+const first = selection({ id: computed(nullable(number), sql`min(found.device)::float8`) });
 
 /** The id of the range's first device at the places. */
 async function firstDevice(
@@ -184,14 +184,14 @@ async function firstDevice(
 ): Promise<number | null> {
   // What follows in the index may be at another place, or beyond the range.
   const ofEach = sql`
-    select next.id from ${wanted(places)}
+    select next.device from ${wanted(places)}
     cross join lateral (
-      select ${devicePlace} as place, ${device.id} as id from ${devices}
+      select ${devicePlace} as place, ${device.id} as device from ${devices}
       where (${devicePlace}, ${device.id}) > (wanted.place, ${after}::bigint)
       order by ${devicePlace}, ${device.id} limit 1
     ) as next
-    where next.place = wanted.place and next.id <= ${through}::bigint`;
-  const [found] = await rows(tx, first, sql`select ${first} from (${ofEach}) as device`);
+    where next.place = wanted.place and next.device <= ${through}::bigint`;
+  const [found] = await rows(tx, first, sql`select ${first} from (${ofEach}) as found`);
   return found?.id ?? null;
 }
 
