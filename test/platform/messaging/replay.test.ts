@@ -317,11 +317,13 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
       // A whole batch of the subject, and the first of the next batch.
       const written = await write(...Array.from({ length: 101 }, () => "a"));
       let batches = 0;
+      const isMadeAnew = Promise.withResolvers<void>();
       const mayDeliver = async () => {
         batches += 1;
-        if (batches === 2) await makeAnew(nats);
+        if (batches === 2) await makeAnew(nats).then(isMadeAnew.resolve, isMadeAnew.reject);
       };
       const relay = await relaying(nats, database.db, { intervalMs: 300, mayDeliver });
+      await isMadeAnew.promise;
       await waitFor(async () => expect(await received(nats)).toHaveLength(written.length));
       await isDelivered();
       const arrived = await received(nats);
