@@ -44,22 +44,33 @@ const revoked = names(revokedAccessTokens, "r");
 /**
  * The positions in the list of the active jtis. They come in one row: the driver takes several times as long for many.
  */
-const places = computed(listOf(integer), sql`coalesce(json_agg(requested.place), '[]')`);
+const places = computed(listOf(integer), sql`coalesce(json_agg(a.place), '[]')`);
 
 const activePlaces = selection({
   places,
   isStandby,
 });
 
+/** The columns of an authorization that tell whether it has ended. */
+const ends = sql`${authorization.revokedAt}, ${authorization.clientId}, ${authorization.clientGeneration},
+  ${authorization.identityId}, ${authorization.identityGeneration}`;
+
+/**
+ * The authorizations are found first (`offset 0`): what is looked into for each is then prepared once in an execution,
+ * and not once for each of their partitions.
+ */
 const activeStatement = (selected: SQL) =>
   prepared(
     ["jtis"],
     ({ jtis }) => sql`
     select ${selected}
-    from ${arrayItems(jtis)} with ordinality as requested (value, place)
-    join ${authorizations} a on ${authorization.id} = left(requested.value, ${authorizationIdLength}::int)::uuid
-    where ${hasNotEnded}
-      and not exists (select from ${revokedAccessTokens} r where ${revoked.jti} = requested.value)`,
+    from (
+      select requested.value, requested.place, ${ends}
+      from ${arrayItems(jtis)} with ordinality as requested (value, place)
+      join ${authorizations} a on ${authorization.id} = left(requested.value, ${authorizationIdLength}::int)::uuid
+      offset 0
+    ) as a
+    where ${hasNotEnded} and not exists (select from ${revokedAccessTokens} r where ${revoked.jti} = a.value)`,
   );
 
 const selectActive = activeStatement(activePlaces);

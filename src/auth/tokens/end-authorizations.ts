@@ -18,14 +18,14 @@ const ending = names(identityEndings, "e");
 
 /**
  * Whether neither the client nor the identity of the authorization in the row `a` has ended it; never null. The other
- * tables are looked into for each row, and not joined: of tables that are as small, PostgreSQL knows so little that it
- * has begun such a join with all authorizations.
+ * tables are looked into for each row, and not joined, which is what `offset 0` prevents: of tables that are as small,
+ * PostgreSQL knows so little that it has begun such a join with all authorizations.
  */
 const isOfCurrentGenerations = sql`
-  coalesce(${authorization.clientGeneration} = (select ${client.generation} from ${clients} c
-    where ${client.clientId} = ${authorization.clientId} and ${client.disabledAt} is null), false)
-  and ${authorization.identityGeneration} >= coalesce((select max(${ending.generation}) from ${identityEndings} e
-    where ${ending.identityId} = ${authorization.identityId}), 0)`;
+  exists (select from ${clients} c where ${client.clientId} = ${authorization.clientId}
+    and ${client.generation} = ${authorization.clientGeneration} and ${client.disabledAt} is null offset 0)
+  and not exists (select from ${identityEndings} e where ${ending.identityId} = ${authorization.identityId}
+    and ${ending.generation} > ${authorization.identityGeneration} offset 0)`;
 
 /** Whether the authorization in the row `a` has not ended; never null. It may have expired. */
 export const hasNotEnded: SQL = sql`(${authorization.revokedAt} is null and ${isOfCurrentGenerations})`;
