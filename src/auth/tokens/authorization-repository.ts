@@ -56,8 +56,8 @@ const ends = sql`${authorization.revokedAt}, ${authorization.clientId}, ${author
   ${authorization.identityId}, ${authorization.identityGeneration}`;
 
 /**
- * The authorizations are found first (`offset 0`): what is looked into for each is then prepared once in an execution,
- * and not once for each of their partitions.
+ * The authorizations are found first: `offset 0` keeps the conditions on them out of the partitions. Otherwise
+ * PostgreSQL would set up their sub-queries in each of the eight at every execution.
  */
 const activeStatement = (selected: SQL) =>
   prepared(

@@ -18,14 +18,15 @@ const ending = names(identityEndings, "e");
 
 /**
  * Whether neither the client nor the identity of the authorization in the row `a` has ended it; never null. The other
- * tables are looked into for each row, and not joined, which is what `offset 0` prevents: of tables that are as small,
- * PostgreSQL knows so little that it has begun such a join with all authorizations.
+ * tables are looked into for each row. `offset 0` keeps PostgreSQL from joining them instead: it knows so little of
+ * tables as small that it has begun such a join with all authorizations. The order is worth something, that of the
+ * index: without it PostgreSQL reads all endings where it believes that most are of few identities.
  */
 const isOfCurrentGenerations = sql`
   exists (select from ${clients} c where ${client.clientId} = ${authorization.clientId}
     and ${client.generation} = ${authorization.clientGeneration} and ${client.disabledAt} is null offset 0)
   and not exists (select from ${identityEndings} e where ${ending.identityId} = ${authorization.identityId}
-    and ${ending.generation} > ${authorization.identityGeneration} offset 0)`;
+    and ${ending.generation} > ${authorization.identityGeneration} order by ${ending.generation} offset 0)`;
 
 /** Whether the authorization in the row `a` has not ended; never null. It may have expired. */
 export const hasNotEnded: SQL = sql`(${authorization.revokedAt} is null and ${isOfCurrentGenerations})`;

@@ -54,6 +54,28 @@ async function statementOf(
   return { prepare: `prepare look_up as ${sql}`, execute: `execute look_up(${values.join(", ")})` };
 }
 
+/** A node of a plan in JSON, as far as these tests look at it. */
+interface PlanNode {
+  readonly "Node Type": string;
+  readonly "Parent Relationship"?: string;
+  readonly "Relation Name"?: string;
+  readonly "Index Name"?: string;
+  readonly Alias?: string;
+  readonly Filter?: string;
+  readonly Plans?: readonly PlanNode[];
+}
+
+/** The node and all below it that are executed no more often than it. */
+function nodesBesideSubPlans(node: PlanNode): PlanNode[] {
+  const below = (node.Plans ?? []).filter((child) => child["Parent Relationship"] !== "SubPlan");
+  return [node, ...below.flatMap(nodesBesideSubPlans)];
+}
+
+/** The node and all below it. */
+function nodesOf(node: PlanNode): PlanNode[] {
+  return [node, ...(node.Plans ?? []).flatMap(nodesOf)];
+}
+
 describe.runIf(backends.includes("PostgreSQL"))("among thousands of authorizations", () => {
   let store: AuthStore;
   let reads: Reads;
@@ -93,22 +115,27 @@ describe.runIf(backends.includes("PostgreSQL"))("among thousands of authorizatio
     ["a guess beyond the limit of its client", guess, /_identity_client$/],
   ];
 
-  /** By which indexes authorizations are found, and the lines of the plan that say that they are read without one. */
-  async function scansOf(lookUp: (reads: Reads) => unknown): Promise<string[]> {
+  /** The plan for any parameters, which is what PostgreSQL keeps if it believes that others are no better. */
+  async function planOf(lookUp: (reads: Reads) => unknown): Promise<PlanNode> {
     const { prepare, execute } = await statementOf(reads, lookUp);
-    const plan = await store.read(async (query) => {
+    return store.read(async (query) => {
       await query(prepare);
-      // A plan for any parameters is what PostgreSQL keeps if it believes that others are no better.
       await query("set plan_cache_mode = force_generic_plan");
-      return (await query(`explain ${execute}`)).map((line) => String(line["QUERY PLAN"]));
+      const [row] = await query(`explain (format json) ${execute}`);
+      const [explained]: readonly { Plan: PlanNode }[] = Object(row?.["QUERY PLAN"]);
+      return explained?.Plan ?? expect.fail("there is no plan");
     });
-    const scans = plan.filter(
-      (line) => /Scan.* authorizations_\d/.test(line) && !line.includes("Bitmap Heap"),
+  }
+
+  /** By which indexes authorizations are found, and the tables of them that are read without one. */
+  async function scansOf(lookUp: (reads: Reads) => unknown): Promise<string[]> {
+    const scans = nodesOf(await planOf(lookUp)).filter(
+      (node) =>
+        node["Node Type"] !== "Bitmap Heap Scan" &&
+        /^authorizations_\d/.test(node["Relation Name"] ?? node["Index Name"] ?? ""),
     );
     expect(scans).not.toEqual([]);
-    return scans.map(
-      (line) => /(?:Index (?:Only )?Scan using|Bitmap Index Scan on) (\S+)/.exec(line)?.[1] ?? line,
-    );
+    return scans.map((node) => node["Index Name"] ?? `all of ${node["Relation Name"]}`);
   }
 
   test.each(statements)(
@@ -125,6 +152,14 @@ describe.runIf(backends.includes("PostgreSQL"))("among thousands of authorizatio
       expect((await scansOf(lookUp)).filter((found) => !index.test(found))).toEqual([]);
     });
 
+    test("looks for what ended an authorization once it is found, and joins nothing", async () => {
+      const plan = await planOf(lookUp);
+      const tables = (nodes: PlanNode[]) => nodes.map((node) => `${node["Relation Name"]} ${node.Alias}`);
+      const looks = ["clients c", "identity_endings e"];
+      expect(tables(nodesOf(plan))).toEqual(expect.arrayContaining(looks));
+      expect(tables(nodesBesideSubPlans(plan)).filter((table) => looks.includes(table))).toEqual([]);
+    });
+
     test.skipIf(name === "a rotation")("is planned once, for however few tokens", async () => {
       const { prepare, execute } = await statementOf(reads, lookUp);
       const plans = await store.read(async (query) => {
@@ -137,6 +172,30 @@ describe.runIf(backends.includes("PostgreSQL"))("among thousands of authorizatio
       });
       // PostgreSQL tries five times what a plan for the values at hand would cost.
       expect(plans).toEqual({ custom_plans: 5, generic_plans: 3 });
+    });
+  });
+
+  test("introspection sets up what it looks for once, and not for each partition", async () => {
+    const filters = nodesOf(await planOf(introspect)).filter(({ Filter }) => Filter?.includes("SubPlan"));
+    expect(filters.length).toBe(1);
+  });
+
+  describe("where two identities have thousands of endings", () => {
+    beforeAll(() =>
+      store.read(async (query) => {
+        await query(`
+        insert into auth.identity_endings (identity_id, reason, ended_at)
+        select 'probe-' || n % 2, 'password_changed', now() from generate_series(1, 3000) n`);
+        await query("vacuum analyze auth.identity_endings");
+      }),
+    );
+
+    test.each(statements)("%s reads only those of its identity", async (_name, lookUp) => {
+      const looks = nodesOf(await planOf(lookUp)).filter(
+        (node) => node["Relation Name"] === "identity_endings",
+      );
+      expect(looks).not.toEqual([]);
+      expect(looks.filter((node) => node["Index Name"] === undefined)).toEqual([]);
     });
   });
 });
