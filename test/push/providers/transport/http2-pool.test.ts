@@ -120,14 +120,14 @@ describe.each(["own", "node"] as const)("with the client %s:", (client) => {
       const origin = await serve((stream, { "x-slow": slow }) => {
         if (slow === undefined) ok(stream, {});
       });
-      const pool = poolOf(origin, { timeoutMs: 200, maxStreams: 2, maxSessions: 1 });
+      const pool = poolOf(origin, { timeoutMs: 2_000, maxStreams: 2, maxSessions: 1 });
       const slow = pool.request({ ...head, own: ["x-slow", "1"] }, "");
       expect(statuses(await askMany(pool, 50))).toEqual([200]);
       expect(await slow).toEqual({ responded: false, cause: "timeout", reason: "response timeout" });
     });
 
     test("waits for room no longer than its time", async () => {
-      const pool = poolOf(await serve(() => {}), { timeoutMs: 200, maxStreams: 1, maxSessions: 1 });
+      const pool = poolOf(await serve(() => {}), { timeoutMs: 1_000, maxStreams: 1, maxSessions: 1 });
       const reasons = statuses(await askMany(pool, 3));
       expect(reasons).toEqual(["response timeout", "no connection had room"]);
     });
@@ -342,7 +342,7 @@ describe.each(["own", "node"] as const)("with the client %s:", (client) => {
           }
           return undefined;
         });
-        const pool = poolOf(origin, { maxSessions: 1, timeoutMs: 1_000 });
+        const pool = poolOf(origin, { maxSessions: 1, timeoutMs: 3_000 });
         const replies = ["a", "b", "c", "d"].map((id) => pool.request({ ...head, own: ["x-id", id] }, ""));
         const [first, second, third, fourth] = await Promise.all(replies);
         expect(first).toMatchObject({ responded: false });
