@@ -264,8 +264,9 @@ export class Admission {
         const isFull = backlog >= minBacklog && load.inFlight >= load.room(now);
         if (isFull && (load.isLate || this.#starts.isLate(priority)))
           return this.#refuse(request, load, backlog, now);
-        const state = { isCounted: true, isResponded: false, hasLeft: false };
-        return { priority, arrival, entered: now, window: load.admit(), ...state };
+        const window = load.admit();
+        const entered = now;
+        return { priority, arrival, entered, window, isCounted: true, isResponded: false, hasLeft: false };
       }
       if (now - load.refusedAt < holdMs)
         return this.#refuse(request, this.#loads[request.priority], backlog, now);

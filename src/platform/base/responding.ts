@@ -1,20 +1,39 @@
 /** When a response begins to be sent: from then on, its client alone decides how long it takes. */
-import { ServerResponse } from "node:http";
+import {
+  type IncomingMessage,
+  type OutgoingHttpHeader,
+  type OutgoingHttpHeaders,
+  ServerResponse,
+} from "node:http";
 import type { ServerHttp2Stream } from "node:http2";
 
-/** Calls back when the headers of the response are sent, explicitly or with the first of its body. */
-export function onceResponding(response: ServerResponse | ServerHttp2Stream, responding: () => void): void {
-  if (response instanceof ServerResponse) {
-    const { writeHead } = response;
-    response.writeHead = (...args: unknown[]) => {
-      responding();
-      return Reflect.apply(writeHead, response, args);
-    };
-  } else {
-    const { respond } = response;
-    response.respond = (...args: unknown[]) => {
-      responding();
-      Reflect.apply(respond, response, args);
-    };
+type HeaderList = OutgoingHttpHeaders | OutgoingHttpHeader[];
+
+/**
+ * A response of HTTP/1 that reports when its headers are sent. It is a class, because a method that each response had
+ * for itself would make responses slower to use.
+ */
+export class HttpResponse<Request extends IncomingMessage = IncomingMessage> extends ServerResponse<Request> {
+  /** Called before the headers are sent, explicitly or with the first of the body. */
+  onResponding: (() => void) | undefined = undefined;
+
+  override writeHead(status: number, reason?: string | HeaderList, headers?: HeaderList): this {
+    this.onResponding?.();
+    return typeof reason === "string"
+      ? super.writeHead(status, reason, headers)
+      : super.writeHead(status, reason ?? headers);
   }
+}
+
+/** Calls back when the headers of the response are sent, explicitly or with the first of its body. */
+export function onceResponding(response: HttpResponse | ServerHttp2Stream, responding: () => void): void {
+  if (response instanceof HttpResponse) {
+    response.onResponding = responding;
+    return;
+  }
+  const { respond } = response;
+  response.respond = (...args: unknown[]) => {
+    responding();
+    Reflect.apply(respond, response, args);
+  };
 }

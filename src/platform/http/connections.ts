@@ -57,7 +57,8 @@ export class Connections {
   /** Tracks an HTTP/1 response until it has closed. Call it before anything is written to the response. */
   track(response: ServerResponse): void {
     const slot = this.#busy.take({ response, turn: this.#turns++ });
-    response.once("close", () => {
+    // It closes once: `once` would cost a second closure.
+    response.on("close", () => {
       this.#busy.release(slot);
       this.#finished(response);
     });

@@ -1,9 +1,9 @@
 /** Admits a request to its handler, or refuses it, before anything of its body is read. */
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Admission, Sheddable, SheddableOperation } from "../base/admission.ts";
 import { type CorsPolicy, setCorsHeaders } from "../base/cors-policy.ts";
-import { onceResponding } from "../base/responding.ts";
+import { type HttpResponse, onceResponding } from "../base/responding.ts";
 import { CachingRouter } from "./caching-router.ts";
 
 /** Finds the operation of a request; undefined if its requests are never refused. */
@@ -38,7 +38,7 @@ export function admit(
   admission: Admission,
   sheddable: Sheddable,
   request: IncomingMessage | Http2ServerRequest,
-  response: ServerResponse | Http2ServerResponse,
+  response: HttpResponse | Http2ServerResponse,
   begin: () => void,
 ): void {
   const admitted = admission.enter(sheddable, {
@@ -50,6 +50,6 @@ export function admit(
     return;
   }
   onceResponding("stream" in response ? response.stream : response, () => admission.respond(admitted));
-  response.once("close", () => admission.leave(admitted));
+  response.on("close", () => admission.leave(admitted));
   admission.start(admitted, begin);
 }

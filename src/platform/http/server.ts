@@ -3,7 +3,7 @@
  * It owns the connections: the timeouts for clients, and a shutdown that loses no request. It passes requests to
  * two handlers, the RPC protocols and the HTTP APIs.
  */
-import { createServer, type IncomingMessage, ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server } from "node:http";
 import {
   createSecureServer,
   type Http2SecureServer,
@@ -22,13 +22,14 @@ import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/e
 import { problem, type ResponseParts, sendResponse, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { unlessReset } from "../base/reset-streams.ts";
+import { HttpResponse } from "../base/responding.ts";
 import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
 import { Connections } from "./connections.ts";
 import { admit, type FindSheddable } from "./gate.ts";
 import { ambiguousRequest, expectationFailed, respondAndClose, unreadableRequest } from "./refusals.ts";
 
 type AnyRequest = IncomingMessage | Http2ServerRequest;
-type AnyResponse = ServerResponse | Http2ServerResponse;
+type AnyResponse = HttpResponse | Http2ServerResponse;
 type Handler = (request: AnyRequest, response: AnyResponse) => void;
 /** Calls `begin` for a request that is admitted, now or soon. Any other has been refused, or its client has gone. */
 type PassGate = (request: AnyRequest, response: AnyResponse, begin: () => void) => void;
@@ -110,7 +111,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
     sendFailure(logger, response, unavailable("The service", undefined, 1));
   let handle: Handler = starting;
   let pass: PassGate = withoutGate;
-  const server = tls ? secureServer(tls, timeouts) : createServer(connectionOptions(timeouts));
+  const server = tls ? secureServer(tls, timeouts) : cleartextServer(timeouts);
   const stalls = new Stalls(timeouts);
   const connections = new Connections(server, timeouts.keepAliveMs, stalls);
   let closing: Promise<void> | undefined;
@@ -121,7 +122,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   });
 
   function take(request: AnyRequest, response: AnyResponse): void {
-    if (response instanceof ServerResponse) {
+    if (response instanceof HttpResponse) {
       connections.track(response);
       // Who sends no Host (RFC 9112 section 3.2) may have meant anything by what follows.
       if (request.headers.host === undefined) response.shouldKeepAlive = false;
@@ -138,7 +139,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   }
 
   server.on("checkExpectation", (_request: AnyRequest, response: AnyResponse) => {
-    if (response instanceof ServerResponse) connections.track(response);
+    if (response instanceof HttpResponse) connections.track(response);
     sendFailure(logger, response, expectationFailed());
   });
   // An error after the headers of a response, such as a reset, leaves nothing that could be said.
@@ -148,7 +149,7 @@ export function createHttpServer(settings: HttpServerSettings): HttpServer {
   });
 
   function refuse(response: AnyResponse, refusal: ServiceError): void {
-    if (response instanceof ServerResponse) response.shouldKeepAlive = false;
+    if (response instanceof HttpResponse) response.shouldKeepAlive = false;
     sendFailure(logger, response, refusal);
   }
 
@@ -186,12 +187,17 @@ function connectionOptions({ headersMs, requestMs, keepAliveMs }: HttpTimeouts) 
 /** Requests that a client may have in flight on one connection of HTTP/2. */
 const maxConcurrentStreams = 256;
 
+function cleartextServer(timeouts: HttpTimeouts): Server {
+  return createServer({ ...connectionOptions(timeouts), ServerResponse: HttpResponse });
+}
+
 function secureServer(tls: { cert: string; key: string }, timeouts: HttpTimeouts): Http2SecureServer {
   const http1Options = connectionOptions(timeouts);
   return createSecureServer({
     ...tls,
     ...http1Options,
     allowHTTP1: true,
+    Http1ServerResponse: HttpResponse,
     handshakeTimeout: timeouts.headersMs,
     settings: { maxConcurrentStreams },
     // All requests of a client may be given up at once, so it can be no less. Node takes the two together or not at

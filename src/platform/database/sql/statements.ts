@@ -5,6 +5,7 @@
 import {
   fillPlaceholders,
   type Placeholder,
+  type QueryWithTypings,
   SQL,
   type SQLChunk,
   type SQLWrapper,
@@ -42,9 +43,13 @@ export class Selection<F extends Fields> extends SQL implements Reader<RowOf<F>>
   constructor(fields: F) {
     const all = Object.entries(fields);
     const list = all.map(([name, field]) => sql`${field.getSQL()} as ${sql.identifier(name)}`);
-    const { texts, params } = render(sql.join(list, sql`, `));
+    const { texts, query } = render(sql.join(list, sql`, `));
     // Without parameters the list is one text, which need not be rendered again for each statement.
-    super(params.length === 0 ? texts : list.flatMap((one, index) => (index === 0 ? [one] : [sql`, `, one])));
+    super(
+      query.params.length === 0
+        ? [...texts]
+        : list.flatMap((one, index) => (index === 0 ? [one] : [sql`, `, one])),
+    );
     this.#fields = all;
   }
 
@@ -119,18 +124,36 @@ export function prepared<const Name extends string>(
   parameters: readonly Name[],
   write: (placeholders: Readonly<Record<Name, Placeholder>>) => SQL,
 ): Prepared<Name> {
-  let rendered: { readonly texts: StringChunk[]; readonly params: unknown[] } | undefined;
+  let rendered: Rendering | undefined;
   return (values) => {
     // Nothing of the request that comes first may stay in it.
     rendered ??= untraced(() => render(write(placeholdersOf(parameters))));
-    const { texts, params } = rendered;
-    const filled = fillPlaceholders(params, values);
-    return new SQL(
-      texts.flatMap((text, index): SQLChunk[] => {
-        return index < filled.length ? [text, sql.param(filled[index])] : [text];
+    return new FilledStatement(rendered, fillPlaceholders(rendered.query.params, values));
+  };
+}
+
+/** A statement's text, whole and in the pieces between its parameters. */
+interface Rendering {
+  readonly query: QueryWithTypings;
+  readonly texts: readonly StringChunk[];
+}
+
+/** A statement that Drizzle need not render again, unless it becomes part of another one. */
+class FilledStatement extends SQL {
+  readonly #query: QueryWithTypings;
+
+  constructor({ query, texts }: Rendering, params: unknown[]) {
+    super(
+      texts.flatMap((piece, index): SQLChunk[] => {
+        return index < params.length ? [piece, sql.param(params[index])] : [piece];
       }),
     );
-  };
+    this.#query = { ...query, params };
+  }
+
+  override toQuery(): QueryWithTypings {
+    return this.#query;
+  }
 }
 
 /**
@@ -162,9 +185,9 @@ function placeholdersOf(parameters: readonly string[]): Record<string, Placehold
   return Object.fromEntries(parameters.map((name) => [name, sql.placeholder(name)]));
 }
 
-function render(statement: SQL): { texts: StringChunk[]; params: unknown[] } {
-  const { sql: text, params } = new PgDialect().sqlToQuery(statement);
-  const texts = text.split(/\$\d+/);
-  if (texts.length !== params.length + 1) throw new Error("a statement has a dollar sign of its own");
-  return { texts: texts.map((part) => new StringChunk(part)), params };
+function render(statement: SQL): Rendering {
+  const query = new PgDialect().sqlToQuery(statement);
+  const texts = query.sql.split(/\$\d+/);
+  if (texts.length !== query.params.length + 1) throw new Error("a statement has a dollar sign of its own");
+  return { query, texts: texts.map((part) => new StringChunk(part)) };
 }
