@@ -3,7 +3,6 @@
  * receives the auth service's events. A service is loaded only if it runs.
  */
 import { setTimeout } from "node:timers/promises";
-import type { Hono } from "hono";
 import type { AuthService, createAuthService } from "./auth/service.ts";
 import type { AuthSettings } from "./auth/settings.ts";
 import type { Clock } from "./platform/base/clock.ts";
@@ -13,6 +12,7 @@ import type { PreparedBroker } from "./platform/messaging/broker.ts";
 import { type Subscriber, subscriberWithTimeout } from "./platform/messaging/relay.ts";
 import type { Logger } from "./platform/observability/logger.ts";
 import type { Metrics } from "./platform/observability/metrics.ts";
+import type { BoundContract } from "./platform/openapi/bind.ts";
 import type { ContractDocument } from "./platform/openapi/document.ts";
 import type { RpcService } from "./platform/rpc/service.ts";
 import type { ServerSettings } from "./platform/settings/server.ts";
@@ -22,7 +22,7 @@ import type { ServiceName, Settings } from "./services.ts";
 
 /** An API and its document. */
 interface ServedApi {
-  readonly http: Hono;
+  readonly http: BoundContract;
   readonly document: ContractDocument;
 }
 

@@ -13,6 +13,7 @@ import { Reminders } from "./platform/base/reminders.ts";
 import { traceWith } from "./platform/base/tracing.ts";
 import { CachingRouter } from "./platform/http/caching-router.ts";
 import { httpCors } from "./platform/http/cors.ts";
+import { findDirectAmong } from "./platform/http/direct-requests.ts";
 import { findSheddableAmong } from "./platform/http/gate.ts";
 import { createManagementApp } from "./platform/http/management.ts";
 import { createHttpServer } from "./platform/http/server.ts";
@@ -165,7 +166,7 @@ function serveApis({ composed, http, grpc, admission, metrics, logger, origins, 
   if (cors.origins.length > 0) app.use(httpCors(cors));
   for (const api of apis) {
     app.route("/", createApiReference(api.document, logger));
-    app.route("/", api.http);
+    app.route("/", api.http.app);
   }
   app.route("/", createIndex(programName, apis, logger));
   app.notFound(notFound(logger));
@@ -182,6 +183,10 @@ function serveApis({ composed, http, grpc, admission, metrics, logger, origins, 
   http.serve({
     fetch: app.fetch,
     rpc: createConnectHandler(rpc),
+    direct: findDirectAmong(
+      apis.flatMap((api) => api.http.direct),
+      cors,
+    ),
     gate: { admission, sheddable: findSheddableAmong(operations, cors) },
   });
   grpc.serve(rpc.services);

@@ -1,8 +1,7 @@
 /** The operations of openapi/auth.yaml: decode, authorise, one call, encode. */
-import type { Hono } from "hono";
 import type { components, operations } from "../../gen/openapi/auth.ts";
 import { invalidInput } from "../platform/base/errors.ts";
-import { type Binding, bindContract } from "../platform/openapi/bind.ts";
+import { type Binding, type BoundContract, bindContract } from "../platform/openapi/bind.ts";
 import { matchesEntityTag } from "../platform/openapi/entity-tag.ts";
 
 import {
@@ -42,7 +41,7 @@ interface Dependencies {
 export function authHttp(
   dependencies: Dependencies,
   binding: Pick<Binding<operations, Caller>, "document" | "logger" | "observer" | "validateResponses">,
-): Hono {
+): BoundContract {
   return bindContract<operations, Caller>({
     ...binding,
     service: "auth",

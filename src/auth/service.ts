@@ -1,5 +1,4 @@
 /** Composition root of the auth service: creates its parts and connects them. */
-import type { Hono } from "hono";
 import { type Clock, systemClock } from "../platform/base/clock.ts";
 import type { Loop } from "../platform/base/loop.ts";
 import type { Cache } from "../platform/cache/cache.ts";
@@ -15,6 +14,7 @@ import { logEvents, type Subscriber } from "../platform/messaging/relay.ts";
 import { openServiceEvents } from "../platform/messaging/service-events.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
+import type { BoundContract } from "../platform/openapi/bind.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
 import type { RpcService } from "../platform/rpc/service.ts";
 import { grantTypes } from "./client-settings.ts";
@@ -59,7 +59,7 @@ import { createTokenIssuer } from "./tokens/token-issuer.ts";
 export const authMigrations = { schema: "auth", folder: new URL("../../drizzle/auth", import.meta.url) };
 
 export interface AuthService {
-  readonly http: Hono;
+  readonly http: BoundContract;
   readonly document: ContractDocument;
   readonly rpc: readonly RpcService[];
   readonly database: OpenDatabase;

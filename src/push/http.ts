@@ -1,8 +1,7 @@
 /** The operations of openapi/push-orchestration.yaml: decode, authorise, one call, encode. */
-import type { Hono } from "hono";
 import type { components, operations } from "../../gen/openapi/push-orchestration.ts";
 import { type InputError, invalidInput } from "../platform/base/errors.ts";
-import { type Binding, bindContract } from "../platform/openapi/bind.ts";
+import { type Binding, type BoundContract, bindContract } from "../platform/openapi/bind.ts";
 import {
   type Handlers,
   nothingElse,
@@ -44,7 +43,7 @@ const deletionWithoutBody = "@1795305600";
 export function pushHttp(
   dependencies: Dependencies,
   binding: Pick<Binding<operations, Caller>, "document" | "logger" | "observer" | "validateResponses">,
-): Hono {
+): BoundContract {
   return bindContract<operations, Caller>({
     ...binding,
     service: "push",

@@ -1,5 +1,4 @@
 /** Composition root of the push service: makes its parts and connects them. */
-import type { Hono } from "hono";
 import { type Clock, systemClock } from "../platform/base/clock.ts";
 import { type Loop, pause } from "../platform/base/loop.ts";
 import type { Cache } from "../platform/cache/cache.ts";
@@ -16,6 +15,7 @@ import { logEvents } from "../platform/messaging/relay.ts";
 import { openServiceEvents } from "../platform/messaging/service-events.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import type { Metrics } from "../platform/observability/metrics.ts";
+import type { BoundContract } from "../platform/openapi/bind.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../platform/openapi/document.ts";
 import type { RpcService } from "../platform/rpc/service.ts";
 import { createCallers } from "./callers/callers.ts";
@@ -55,7 +55,7 @@ import type { PushSettings } from "./settings.ts";
 const eventSource = "/api/push-orchestration";
 
 export interface PushService {
-  readonly http: Hono;
+  readonly http: BoundContract;
   readonly document: ContractDocument;
   readonly rpc: readonly RpcService[];
   readonly database: OpenDatabase;

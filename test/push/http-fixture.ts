@@ -84,7 +84,7 @@ export function pushOperations() {
         validateResponses: true,
       },
     );
-    app = await serveApp(served);
+    app = await serveApp(served.app);
     cleanup.defer(() => app.close());
     call = contractCall(app.origin, readContract("push-orchestration"));
   });

@@ -161,7 +161,7 @@ export async function startSampleApi(
   const log = captureLog();
   const completed: Completed[] = [];
   const document = await loadContract(sampleTexts);
-  const app = bindContract<SampleOperations, string>({
+  const { app } = bindContract<SampleOperations, string>({
     ...sampleBinding(document, log.logger),
     observer: { serves() {}, completed: (info) => void completed.push(info) },
     ...overrides,

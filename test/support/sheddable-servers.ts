@@ -3,6 +3,7 @@ import { onTestFinished } from "vitest";
 import { IntrospectionService } from "../../gen/proto/auth/v1/introspection_pb.ts";
 import { Admission } from "../../src/platform/base/admission.ts";
 import { corsPolicy } from "../../src/platform/base/cors-policy.ts";
+import { findDirectAmong } from "../../src/platform/http/direct-requests.ts";
 import { findSheddableAmong } from "../../src/platform/http/gate.ts";
 import { createHttpServer } from "../../src/platform/http/server.ts";
 import { createMetrics } from "../../src/platform/observability/metrics.ts";
@@ -49,7 +50,7 @@ export async function startSheddableServers({
     },
     "high",
   );
-  const app = bindContract<SampleOperations, string>({
+  const { app, direct } = bindContract<SampleOperations, string>({
     service: "sample",
     document,
     handlers: {
@@ -72,6 +73,7 @@ export async function startSheddableServers({
   http.serve({
     fetch: app.fetch,
     rpc: createConnectHandler(rpc),
+    direct: findDirectAmong(direct, cors),
     gate: { admission, sheddable: findSheddableAmong(operations, cors) },
   });
   const grpc = createGrpcServer({ logger, observer: metrics.rpc, admission });

@@ -1,8 +1,7 @@
 /** The operations of openapi/otp-verifier.yaml: decode, one call, encode. */
-import type { Hono } from "hono";
 import type { operations } from "../../../gen/openapi/otp-verifier.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
-import { type Binding, bindContract } from "../../platform/openapi/bind.ts";
+import { type Binding, type BoundContract, bindContract } from "../../platform/openapi/bind.ts";
 import { type Handlers, nothingElse } from "../../platform/openapi/handlers.ts";
 import { proofSeconds, type SignOtpProof } from "./otp-proof-signer.ts";
 import { requirePhone } from "./phone.ts";
@@ -19,7 +18,7 @@ interface Dependencies {
 export function otpVerifierHttp(
   dependencies: Dependencies &
     Pick<Binding<operations, never>, "document" | "observer" | "validateResponses">,
-): Hono {
+): BoundContract {
   const handlers = otpVerifierHandlers(dependencies);
   return bindContract<operations, never>({
     ...dependencies,

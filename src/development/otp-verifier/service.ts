@@ -2,17 +2,17 @@
  * Composition root of the built-in OTP verifier, which replaces a real one in development mode. It implements
  * openapi/otp-verifier.yaml; the auth service calls it over HTTP, as it calls a real one.
  */
-import type { Hono } from "hono";
 import type { Clock } from "../../platform/base/clock.ts";
 import type { HttpObserver } from "../../platform/base/observers.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
+import type { BoundContract } from "../../platform/openapi/bind.ts";
 import { type ContractDocument, contractTexts, loadContract } from "../../platform/openapi/document.ts";
 import { otpVerifierHttp } from "./http.ts";
 import { createSignOtpProof } from "./otp-proof-signer.ts";
 import { createVerifications } from "./verifications.ts";
 
 export interface OtpVerifier {
-  readonly http: Hono;
+  readonly http: BoundContract;
   readonly document: ContractDocument;
 }
 

@@ -39,19 +39,36 @@ export function problem(
   return { status, headers: { ...headers, ...errorHeaders(error), ...type }, body };
 }
 
+/** A response whose body is JSON already. `content` undefined: the response has no body. */
+export interface RenderedResponse {
+  readonly status: number;
+  readonly headers: Record<string, string>;
+  readonly content: string | undefined;
+}
+
+/** Throws on values that JSON cannot hold. */
+export function rendered({ status, headers, body }: ResponseParts): RenderedResponse {
+  return { status, headers, content: body === undefined ? undefined : JSON.stringify(body) };
+}
+
+/** The response as the Fetch API has it. */
+export function fetchResponse({ status, headers, content }: RenderedResponse): Response {
+  return new Response(content ?? null, { status, headers });
+}
+
 /** The response as the Fetch API has it, with a JSON body. */
-export function toResponse({ status, headers, body }: ResponseParts): Response {
-  return new Response(body === undefined ? null : JSON.stringify(body), { status, headers });
+export function toResponse(parts: ResponseParts): Response {
+  return fetchResponse(rendered(parts));
 }
 
 /** Sends the response without the Fetch API. */
 export function sendResponse(
   response: ServerResponse | Http2ServerResponse,
-  { status, headers, body }: ResponseParts,
+  { status, headers, content }: RenderedResponse,
 ): void {
-  const content = body === undefined ? "" : JSON.stringify(body);
-  response.statusCode = status;
-  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
-  response.setHeader("Content-Length", Buffer.byteLength(content));
-  response.end(content);
+  const all = content === undefined ? headers : { ...headers, "Content-Length": Buffer.byteLength(content) };
+  // Both lines do the same. The two types have no signature in common.
+  if ("stream" in response) response.writeHead(status, all);
+  else response.writeHead(status, all);
+  response.end(content ?? "");
 }

@@ -19,12 +19,13 @@ import type { Admission, Sheddable } from "../base/admission.ts";
 import { endAfterRequest } from "../base/early-responses.ts";
 import { codeOf } from "../base/error-code.ts";
 import { asServiceError, ErrorKinds, ServiceError, unavailable } from "../base/errors.ts";
-import { problem, type ResponseParts, sendResponse, toResponse } from "../base/problem.ts";
+import { problem, type ResponseParts, rendered, sendResponse, toResponse } from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { unlessReset } from "../base/reset-streams.ts";
 import { HttpResponse } from "../base/responding.ts";
 import { type StallLimits, Stalls, stallLimits } from "../base/stalls.ts";
 import { Connections } from "./connections.ts";
+import type { FindDirect } from "./direct-requests.ts";
 import { admit, type FindSheddable } from "./gate.ts";
 import { ambiguousRequest, expectationFailed, respondAndClose, unreadableRequest } from "./refusals.ts";
 
@@ -66,6 +67,8 @@ export interface HttpHandlers {
   readonly fetch: (request: Request, env: HttpBindings | Http2Bindings) => Response | Promise<Response>;
   /** None unless given. */
   readonly rpc?: RpcHandler | undefined;
+  /** Finds the route of a request of HTTP/1 that need not pass `fetch`. Absent: all do. */
+  readonly direct?: FindDirect | undefined;
   /** The gate for requests that may be refused while too many arrive. Absent: none is refused. */
   readonly gate?: Gate | undefined;
 }
@@ -221,8 +224,11 @@ function gateOf({ rpc, gate }: HttpHandlers): PassGate {
   };
 }
 
-/** RPC paths go to the RPC handler, all other requests to the HTTP APIs behind Hono's listener. */
-function handlerOf({ fetch, rpc }: HttpHandlers, { logger, defaultHost }: HttpServerSettings): Handler {
+/** RPC paths go to the RPC handler, all other requests to the HTTP APIs: directly, or behind Hono's listener. */
+function handlerOf(
+  { fetch, rpc, direct }: HttpHandlers,
+  { logger, defaultHost }: HttpServerSettings,
+): Handler {
   const options = {
     ...(defaultHost !== undefined && { hostname: defaultHost }),
     errorHandler: (thrown: unknown) => toResponse(failure(logger, thrown)),
@@ -239,9 +245,11 @@ function handlerOf({ fetch, rpc }: HttpHandlers, { logger, defaultHost }: HttpSe
       }
       return;
     }
-    // Rejects if the response cannot be written, such as a header with a line break.
-    const listen = request instanceof Http2ServerRequest ? http2Listener : listener;
-    listen(request, response).catch((thrown: unknown) => sendFailure(logger, response, thrown));
+    // Each rejects if the response cannot be written, such as a header with a line break.
+    const failed = (thrown: unknown) => sendFailure(logger, response, thrown);
+    if (request instanceof Http2ServerRequest || !(response instanceof HttpResponse))
+      http2Listener(request, response).catch(failed);
+    else (direct?.(request)?.handle(request, response) ?? listener(request, response)).catch(failed);
   };
 }
 
@@ -266,5 +274,5 @@ function isBadTarget(thrown: unknown): boolean {
 function sendFailure(logger: Logger, response: AnyResponse, thrown: unknown): void {
   const parts = failure(logger, thrown);
   if (response.headersSent) response.destroy();
-  else sendResponse(response, parts);
+  else sendResponse(response, rendered(parts));
 }

@@ -8,16 +8,25 @@ import type { Http2Bindings, HttpBindings } from "@hono/node-server";
 import { type Context, Hono } from "hono";
 import type { Logger } from "pino";
 import { withRequestTimeout } from "../base/deadlines.ts";
+import type { DirectRoute } from "../base/direct-routes.ts";
 import { asServiceError, ErrorKinds, ServiceError } from "../base/errors.ts";
 import type { HttpObserver } from "../base/observers.ts";
-import { problem, type ResponseParts, toResponse } from "../base/problem.ts";
+import {
+  fetchResponse,
+  problem,
+  type RenderedResponse,
+  type ResponseParts,
+  rendered,
+  sendResponse,
+  toResponse,
+} from "../base/problem.ts";
 import { RequestContext } from "../base/request-context.ts";
 import { isTracing, type Span, within } from "../base/tracing.ts";
 import { challengeOf } from "./challenge.ts";
 import type { ContractDocument, ContractOperation } from "./document.ts";
 import type { BodySecurityHandler, Call, Handlers, SecurityHandler } from "./handlers.ts";
 import { type HeaderReader, headerReader } from "./headers.ts";
-import { parameterReader } from "./parameters.ts";
+import { hasUrlParameters, parameterReader } from "./parameters.ts";
 import { type RequestBody, readBody, validate } from "./request-body.ts";
 import { acceptsJson, contractViolations, responsesOf, type Success } from "./response.ts";
 import { routeOf } from "./sheddable.ts";
@@ -44,6 +53,17 @@ export interface Binding<Operations, Caller> {
 /** A context with Node's own request and response, which @hono/node-server adds. */
 type NodeContext = Context<{ Bindings: HttpBindings | Http2Bindings }>;
 
+/** Node's own request. */
+type NodeRequest = NodeContext["env"]["incoming"];
+
+/** The routes of a document. */
+export interface BoundContract {
+  /** All of them. */
+  readonly app: Hono;
+  /** The operations with a body and without parameters in the URL once more, without Hono. */
+  readonly direct: readonly DirectRoute[];
+}
+
 type AnyHandler<Caller> = (
   request: { path: object; query: object; body: unknown },
   call: Call<Caller>,
@@ -53,8 +73,9 @@ type AnyHandler<Caller> = (
  * Routes for every operation of the document, with 405 and OPTIONS for its paths.
  * @throws if the document names an operation or a security scheme that has no handler
  */
-export function bindContract<Operations, Caller>(binding: Binding<Operations, Caller>): Hono {
+export function bindContract<Operations, Caller>(binding: Binding<Operations, Caller>): BoundContract {
   const app = new Hono();
+  const direct: DirectRoute[] = [];
   const handlers = new Map<string, AnyHandler<Caller>>(Object.entries(binding.handlers));
   const { service, observer } = binding;
   for (const { id: operation, responses } of binding.document.operations) {
@@ -66,7 +87,13 @@ export function bindContract<Operations, Caller>(binding: Binding<Operations, Ca
     for (const operation of operations) {
       const handler = handlers.get(operation.id);
       if (!handler) throw new Error(`${operation.id} has no handler`);
-      app.on(operation.method.toUpperCase(), route, bindOperation(binding, operation, handler));
+      const method = operation.method.toUpperCase();
+      const respond = bindOperation(binding, operation, handler);
+      app.on(method, route, async (c: NodeContext) =>
+        fetchResponse(await respond(c.env.incoming, () => c.req.url)),
+      );
+      if (operation.bodyTypes && !hasUrlParameters(operation))
+        direct.push({ method, path, handle: directHandler(respond) });
     }
     const methods = allowedMethods(operations);
     app.options(route, (c) => {
@@ -83,7 +110,7 @@ export function bindContract<Operations, Caller>(binding: Binding<Operations, Ca
       refuseMethod(binding, operations, methods),
     );
   }
-  return app;
+  return { app, direct };
 }
 
 function isSuccess(status: number): boolean {
@@ -129,12 +156,21 @@ function refuseMethod<O, Caller>(
   };
 }
 
+/** Responds to a request of one operation. @param url of the request, as Hono has it */
+type Respond = (incoming: NodeRequest, url: () => string) => Promise<RenderedResponse>;
+
+function directHandler(respond: Respond): DirectRoute["handle"] {
+  return async (request, response) => {
+    sendResponse(response, await respond(request, () => request.url ?? "/"));
+  };
+}
+
 /** Makes the handler of one operation. Everything that does not depend on the request is computed here, once. */
 function bindOperation<O, Caller>(
   binding: Binding<O, Caller>,
   operation: ContractOperation,
   handler: AnyHandler<Caller>,
-) {
+): Respond {
   const { logger, observer, service, validateResponses } = binding;
   const responses = responsesOf(operation);
   const securityHandlers = securityOf(binding, operation);
@@ -155,9 +191,14 @@ function bindOperation<O, Caller>(
   }
 
   /** Awaits only a pending caller, the body and the handler: each await costs as much as a small check. */
-  async function run(c: NodeContext, context: RequestContext, header: HeaderReader): Promise<Success> {
-    // Not from c.req, which Hono creates at first use. HTTP/2 permits any case, and Hono routes by upper case.
-    const method = (c.env.incoming.method ?? "GET").toUpperCase();
+  async function run(
+    incoming: NodeRequest,
+    url: () => string,
+    context: RequestContext,
+    header: HeaderReader,
+  ): Promise<Success> {
+    // HTTP/2 permits any case, and Hono routes by upper case.
+    const method = (incoming.method ?? "GET").toUpperCase();
     let caller: Caller | undefined;
     for (const identify of securityHandlers) {
       const found = identify({ context, method, header });
@@ -168,8 +209,8 @@ function bindOperation<O, Caller>(
       throw new ServiceError(ErrorKinds.unauthenticated, unauthenticated);
     }
     refuseUnacceptable(header);
-    const parameters = readParameters(c, header);
-    const body = operation.bodyTypes && (await readBody(header, c.env.incoming, operation));
+    const parameters = readParameters(url, header);
+    const body = operation.bodyTypes && (await readBody(header, incoming, operation));
     const requestBody = body?.value;
     if (identifyByBody) {
       const found = identifyByBody(requestBody, { context, method, header, caller });
@@ -194,38 +235,39 @@ function bindOperation<O, Caller>(
   }
 
   async function respond(
-    c: NodeContext,
+    incoming: NodeRequest,
+    url: () => string,
     context: RequestContext,
     header: HeaderReader,
     span?: Span,
-  ): Promise<Response> {
+  ): Promise<RenderedResponse> {
     const started = performance.now();
-    let parts: ResponseParts;
-    let response: Response | undefined;
+    let response: RenderedResponse;
     try {
-      parts = responses.success(context, await run(c, context, header));
+      let parts = responses.success(context, await run(incoming, url, context, header));
       if (validateResponses) parts = checked(context, parts);
-      // Throws on values that JSON cannot hold.
-      response = toResponse(parts);
+      response = rendered(parts);
     } catch (thrown) {
       const error = asServiceError(thrown);
       logError(context, operation.id, error);
-      parts = responses.error(context, error, header("authorization"));
+      let parts = responses.error(context, error, header("authorization"));
       if (validateResponses) parts = checked(context, parts);
+      response = rendered(parts);
     }
+    const { status } = response;
     const durationMs = performance.now() - started;
     observer.completed({
       service,
       operation: operation.id,
-      status: parts.status,
+      status,
       seconds: durationMs / 1000,
     });
     if (logger.isLevelEnabled("debug")) {
-      context.log.debug({ operation: operation.id, status: parts.status, durationMs }, "A request completed");
+      context.log.debug({ operation: operation.id, status, durationMs }, "A request completed");
     }
-    span?.set({ "http.response.status_code": parts.status });
-    span?.end(parts.status >= 500 ? `${parts.status}` : undefined);
-    return response ?? toResponse(parts);
+    span?.set({ "http.response.status_code": status });
+    span?.end(status >= 500 ? `${status}` : undefined);
+    return response;
   }
 
   const spanName = `${operation.method.toUpperCase()} ${operation.path}`;
@@ -236,12 +278,12 @@ function bindOperation<O, Caller>(
     ...(!operation.path.includes("{") && { "url.path": operation.path }),
   };
 
-  return (c: NodeContext): Promise<Response> => {
-    const header = headerReader(c.env.incoming);
+  return (incoming, url) => {
+    const header = headerReader(incoming);
     const context = contextOf(logger, header);
-    if (!isTracing()) return respond(c, context, header);
+    if (!isTracing()) return respond(incoming, url, context, header);
     const span = context.begin(spanName, spanAttributes, header("tracestate"));
-    return within(span, () => respond(c, context, header, span));
+    return within(span, () => respond(incoming, url, context, header, span));
   };
 }
 

@@ -1,5 +1,4 @@
 /** The parameters of a request: path, query and headers, as texts. The validators check and coerce them. */
-import type { Context } from "hono";
 import { invalidInput } from "../base/errors.ts";
 import type { ContractOperation, ParameterObject } from "./document.ts";
 import type { HeaderReader } from "./headers.ts";
@@ -13,9 +12,14 @@ export interface ParameterValues {
   readonly header?: Record<string, string>;
 }
 
+/** Whether an operation has parameters in its path or its query. */
+export function hasUrlParameters({ parameters }: ContractOperation): boolean {
+  return parameters.some((parameter) => parameter.in === "path" || parameter.in === "query");
+}
+
 /**
- * Makes a reader of the declared parameters of a request; other parameters are ignored. If no parameter is in the
- * path or the query, the reader does not make Hono create its request object.
+ * Makes a reader of the declared parameters of a request; other parameters are ignored. It asks for the URL only if
+ * there are parameters in the path or the query.
  */
 export function parameterReader({ path: template, parameters }: ContractOperation) {
   const inPath = parameters.filter((parameter) => parameter.in === "path");
@@ -27,9 +31,9 @@ export function parameterReader({ path: template, parameters }: ContractOperatio
   const inQuery = parameters.filter((parameter) => parameter.in === "query");
   const inHeader = parameters.filter((parameter) => parameter.in === "header" && isConstrained(parameter));
 
-  return (c: Context, header: HeaderReader): ParameterValues => {
-    const path = inPath.length > 0 ? readPath(inSegments, c.req.url) : {};
-    const query = inQuery.length > 0 ? readQuery(inQuery, c.req.url) : {};
+  return (url: () => string, header: HeaderReader): ParameterValues => {
+    const path = inPath.length > 0 ? readPath(inSegments, url()) : {};
+    const query = inQuery.length > 0 ? readQuery(inQuery, url()) : {};
     return inHeader.length > 0 ? { path, query, header: readHeaders(inHeader, header) } : { path, query };
   };
 }

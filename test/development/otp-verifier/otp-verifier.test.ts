@@ -45,7 +45,7 @@ beforeAll(async () => {
     clock,
     validateResponses: true,
   });
-  served = await serveApp(verifier.http);
+  served = await serveApp(verifier.http.app);
   cleanup.defer(() => served.close());
 });
 

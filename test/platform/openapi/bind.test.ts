@@ -78,7 +78,7 @@ describe("methods", () => {
         return { status: 200, body: { latest: true } };
       },
     };
-    const app = bindContract<SampleOperations, string>({ ...sampleBinding(api.document), handlers });
+    const { app } = bindContract<SampleOperations, string>({ ...sampleBinding(api.document), handlers });
     const server = createHttp2Server(getRequestListener(app.fetch));
     const session = connectHttp2(`http://127.0.0.1:${await listening(server, "127.0.0.1", 0)}`);
     for (const method of ["GET", "HEAD", "head"]) {

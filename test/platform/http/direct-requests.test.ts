@@ -1,0 +1,176 @@
+/** Requests that do not pass Hono get the responses that they would get from it, and only the plainest do not. */
+
+import { Hono } from "hono";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { corsPolicy } from "../../../src/platform/base/cors-policy.ts";
+import type { DirectRoute } from "../../../src/platform/base/direct-routes.ts";
+import { httpCors } from "../../../src/platform/http/cors.ts";
+import { findDirectAmong } from "../../../src/platform/http/direct-requests.ts";
+import { createHttpServer } from "../../../src/platform/http/server.ts";
+import { bindContract, notFound } from "../../../src/platform/openapi/bind.ts";
+import { loadContract } from "../../../src/platform/openapi/document.ts";
+import { captureLog } from "../../support/captured-log.ts";
+import { exchange } from "../../support/http-app.ts";
+import { type SampleOperations, sampleBinding, sampleTexts } from "../../support/sample-api.ts";
+
+const { logger } = captureLog();
+/** The paths of the requests that a route has handled without Hono, in order. */
+const handled: string[] = [];
+const ports = { direct: 0, hono: 0 };
+const closing: (() => Promise<void>)[] = [];
+
+function counted(route: DirectRoute): DirectRoute {
+  return {
+    ...route,
+    handle(request, response) {
+      handled.push(route.path);
+      return route.handle(request, response);
+    },
+  };
+}
+
+beforeAll(async () => {
+  const { app: operations, direct } = bindContract<SampleOperations, string>(
+    sampleBinding(await loadContract(sampleTexts)),
+  );
+  const app = new Hono();
+  const cors = corsPolicy(["https://app.example"], []);
+  app.use(httpCors(cors));
+  app.route("/", operations);
+  app.notFound(notFound(logger));
+  for (const [name, find] of [
+    ["direct", findDirectAmong(direct.map(counted), cors)],
+    ["hono", undefined],
+  ] as const) {
+    const server = createHttpServer({ logger });
+    server.serve({ fetch: app.fetch, direct: find });
+    ports[name] = await server.listen("127.0.0.1", 0);
+    closing.push(() => server.close(100));
+  }
+});
+
+afterAll(async () => {
+  for (const close of closing) await close();
+});
+
+/** A request as it is sent, with the host, a request id and the end of the connection. */
+function request(start: string, fields: Readonly<Record<string, string | undefined>>, body = ""): string {
+  const all = {
+    Host: "127.0.0.1:8080",
+    "X-Request-Id": "request-1",
+    Connection: "close",
+    "Content-Length": String(Buffer.byteLength(body)),
+    ...fields,
+  };
+  const lines = Object.entries(all).flatMap(([name, value]) =>
+    value === undefined ? [] : [`${name}: ${value}`],
+  );
+  return `${start} HTTP/1.1\r\n${lines.join("\r\n")}\r\n\r\n${body}`;
+}
+
+/**
+ * A response with its header fields in alphabetical order, without what differs each time: the date, and ids that the
+ * server makes. Hono's middleware also lists the headers that a page may see where no page may see any.
+ */
+function comparable(response: string) {
+  const final = response.replace("HTTP/1.1 100 Continue\r\n\r\n", "");
+  const [head = "", ...rest] = final
+    .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, "<id>")
+    .split("\r\n\r\n");
+  const [status, ...fields] = head.split("\r\n").map((field) => field.toLowerCase());
+  const isOfPage = fields.some((field) => field.startsWith("access-control-allow-origin:"));
+  const left = isOfPage ? /^date:/ : /^(date|access-control-expose-headers):/;
+  return { status, fields: fields.filter((field) => !left.test(field)).sort(), body: rest.join("\r\n\r\n") };
+}
+
+/** Sends the same to both servers. @returns the response of both, and whether the first one passed Hono */
+async function compare(sent: string) {
+  handled.length = 0;
+  const response = comparable(await exchange(ports.direct, sent));
+  const isDirect = handled.length > 0;
+  expect(response).toEqual(comparable(await exchange(ports.hono, sent)));
+  return { ...response, isDirect };
+}
+
+const form = { "Content-Type": "application/x-www-form-urlencoded" };
+const json = { "Content-Type": "application/json" };
+const tokens = "POST /api/sample/v1/tokens";
+const items = "POST /api/sample/v1/items";
+
+describe("a request that does not pass Hono", () => {
+  it.each([
+    ["a form", request(tokens, form, "grant=a&scope=b%20c"), 200],
+    ["an invalid form", request(tokens, form, "scope=a"), 400],
+    ["a repeated field", request(tokens, form, "grant=a&grant=b"), 400],
+    ["JSON in the place of a form", request(tokens, json, '{"grant":"a"}'), 200],
+    ["no media type", request(tokens, {}, "grant=a"), 415],
+    ["no body", request(tokens, form), 400],
+    [
+      "a body that is left unread",
+      request(tokens, { "Content-Type": "text/plain" }, "x".repeat(60_000)),
+      415,
+    ],
+    [
+      "a body as long as may be left unread",
+      request(tokens, { "Content-Type": "text/plain" }, "x".repeat(65_536)),
+      415,
+    ],
+    ["JSON", request(items, json, '{"name":"a","data":{"ü":[1,null]}}'), 201],
+    ["invalid JSON", request(items, json, '{"name":'), 400],
+    ["a body that is not UTF-8", request(items, json, '{"name":"a"}').replace('"a"', '"\\ud800"'), 400],
+    ["an encoding", request(items, { ...json, "Content-Encoding": "gzip" }, '{"name":"a"}'), 415],
+    ["an Expect that is met", request(items, { ...json, Expect: "100-continue" }, '{"name":"a"}'), 201],
+    ["a page", request(tokens, { ...form, Origin: "https://app.example" }, "grant=a"), 200],
+    ["a page that may not", request(tokens, { ...form, Origin: "https://other.example" }, "grant=a"), 200],
+    ["a host without a port", request(items, { ...json, Host: "auth.example" }, '{"name":"a"}'), 201],
+  ])("gets the response that Hono would give: %s", async (_name, sent, status) => {
+    const compared = await compare(sent);
+    expect(compared.isDirect).toBe(true);
+    expect(compared.status).toContain(`http/1.1 ${status} `);
+  });
+
+  it("leaves the connection to the next one, also if its body was not read", async () => {
+    const kept = { Connection: undefined };
+    const refused = request(tokens, { ...kept, "Content-Type": "text/plain" }, "x".repeat(30_000));
+    const response = await exchange(ports.direct, refused + request(tokens, form, "grant=a"));
+    expect(response.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 415", "HTTP/1.1 200"]);
+  });
+
+  it("is responded to in the order of arrival", async () => {
+    const kept = { ...form, Connection: undefined };
+    const three = ["1", "2"].map((grant) => request(tokens, kept, `grant=${grant}`)).join("");
+    const response = await exchange(ports.direct, three + request(tokens, form, "grant=3"));
+    expect(response.match(/"grant":"\d"/g)).toEqual(['"grant":"1"', '"grant":"2"', '"grant":"3"']);
+  });
+});
+
+describe("a request that passes Hono", () => {
+  const body = "grant=a";
+  it.each([
+    ["with a query", request(`${tokens}?a=b`, form, body)],
+    ["with an encoded path", request("POST /api/sample/v1/%74okens", form, body)],
+    ["with the whole URL", request("POST http://127.0.0.1:8080/api/sample/v1/tokens", form, body)],
+    ["with a slash at the end", request(`${tokens}/`, form, body)],
+    ["with another method", request("PUT /api/sample/v1/tokens", form, body)],
+    ["with a method in lower case", request("post /api/sample/v1/tokens", form, body)],
+    ["to the operations of a path", request("OPTIONS /api/sample/v1/tokens", {})],
+    ["without a body", request("GET /api/sample/v1/items?page=1", {})],
+    ["with parameters in its path", request("DELETE /api/sample/v1/items/1", json, '{"reason":"a"}')],
+    [
+      "whose length is unknown",
+      request(
+        tokens,
+        { ...form, "Content-Length": undefined, "Transfer-Encoding": "chunked" },
+        "7\r\ngrant=a\r\n0\r\n\r\n",
+      ),
+    ],
+    ["that is too large", request(tokens, form, `grant=${"x".repeat(65_531)}`)],
+    ["without a host", request(tokens, { ...form, Host: undefined }, body)],
+    ["with a host that must be parsed", request(tokens, { ...form, Host: "a b" }, body)],
+    ["with the address of a host", request(tokens, { ...form, Host: "[::1]:8080" }, body)],
+    ["with a user in its host", request(tokens, { ...form, Host: "me@auth.example" }, body)],
+    ["with a port that there is not", request(tokens, { ...form, Host: "auth.example:70000" }, body)],
+  ])("%s", async (_name, sent) => {
+    expect((await compare(sent)).isDirect).toBe(false);
+  });
+});
