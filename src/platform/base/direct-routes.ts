@@ -8,6 +8,6 @@ export interface DirectRoute {
   readonly method: string;
   /** As it is written in a request: no parameters, nothing encoded. */
   readonly path: string;
-  /** Responds to the request. Rejects if the response cannot be written. */
+  /** Responds to the request. Rejects if the response cannot be written, and throws nothing before. */
   handle(request: IncomingMessage, response: HttpResponse): Promise<void>;
 }

@@ -14,11 +14,16 @@ type HeaderList = OutgoingHttpHeaders | OutgoingHttpHeader[];
  * for itself would make responses slower to use.
  */
 export class HttpResponse<Request extends IncomingMessage = IncomingMessage> extends ServerResponse<Request> {
-  /** Called before the headers are sent, explicitly or with the first of the body. */
-  onResponding: (() => void) | undefined = undefined;
+  #responding: (() => void) | undefined;
+
+  /** Calls back once, before the headers are sent, explicitly or with the first of the body. */
+  onceResponding(responding: () => void): void {
+    this.#responding = responding;
+  }
 
   override writeHead(status: number, reason?: string | HeaderList, headers?: HeaderList): this {
-    this.onResponding?.();
+    this.#responding?.();
+    this.#responding = undefined;
     return typeof reason === "string"
       ? super.writeHead(status, reason, headers)
       : super.writeHead(status, reason ?? headers);
@@ -28,7 +33,7 @@ export class HttpResponse<Request extends IncomingMessage = IncomingMessage> ext
 /** Calls back when the headers of the response are sent, explicitly or with the first of its body. */
 export function onceResponding(response: HttpResponse | ServerHttp2Stream, responding: () => void): void {
   if (response instanceof HttpResponse) {
-    response.onResponding = responding;
+    response.onceResponding(responding);
     return;
   }
   const { respond } = response;

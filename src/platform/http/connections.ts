@@ -3,7 +3,7 @@
  * notified that the connection will close after the response; idle connections close at once; connections that
  * are open after the grace are cut.
  */
-import type { Server, ServerResponse } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Http2SecureServer, ServerHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
@@ -14,6 +14,8 @@ import type { Stalls } from "../base/stalls.ts";
 
 /** Milliseconds for which a connection without a request stays open: its first request may be on the way. */
 const lingerMs = 250;
+/** Milliseconds for the rest of a request that has its response already. Node reads and discards it. */
+const unreadMs = 500;
 /** More than Node's listen queue holds (511). */
 const maxTurns = 600;
 
@@ -60,6 +62,7 @@ export class Connections {
     // It closes once: `once` would cost a second closure.
     response.on("close", () => {
       this.#busy.release(slot);
+      if (!response.req.complete) endUnlessComplete(response.req);
       this.#finished(response);
     });
     if (this.#isDraining) response.shouldKeepAlive = false;
@@ -129,6 +132,14 @@ export class Connections {
     clearTimeout(end);
     return cut;
   }
+}
+
+/** Closes the connection if the rest of the request does not arrive soon: nobody waits for it. */
+function endUnlessComplete(request: IncomingMessage): void {
+  const { socket } = request;
+  if (socket.destroyed) return;
+  const timer = setTimeout(() => socket.destroySoon(), unreadMs);
+  request.once("close", () => clearTimeout(timer));
 }
 
 function keepWhileOpen<T extends Socket | ServerHttp2Session>(set: Set<T>, connection: T): void {

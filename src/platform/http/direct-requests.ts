@@ -1,14 +1,15 @@
 /**
  * Finds the requests that need nothing of Hono. Hono turns each request and response of Node into those of the Fetch
  * API, which takes a twelfth of the time of a look-up. A request for which its listener would do more than that passes
- * Hono. All others get the response that they would get from it.
+ * Hono. All others get the response that they would get from it, but for one header: Hono's middleware also tells pages
+ * that may not read a response which of its headers they might.
  */
 import type { IncomingMessage } from "node:http";
 import { type CorsPolicy, setCorsHeaders } from "../base/cors-policy.ts";
 import type { DirectRoute } from "../base/direct-routes.ts";
 
-/** A host that needs no parsing, with a port of three to five digits or none. */
-const plainHost = /^[a-z0-9._-]+(?::[1-5]?\d{3,4})?$/;
+/** A name as a host, alone or with a port from 1000 to 59999. Hono's listener parses all others, and may refuse them. */
+const plainHost = /^[a-z0-9._-]+(?::[1-9]\d{3}|:[1-5]\d{4})?$/;
 
 /** Bytes of a body that may be left to Node to read and discard, if the request is refused before it is read. */
 const maxDiscarded = 65_536;
@@ -16,11 +17,15 @@ const maxDiscarded = 65_536;
 /** Finds the route of a request that need not pass Hono; undefined for all others. */
 export type FindDirect = (request: IncomingMessage) => DirectRoute | undefined;
 
-/** @param cors for the responses, which do not pass Hono's middleware */
+/**
+ * @param cors for the responses, which do not pass Hono's middleware
+ * @throws if two routes have the same method and path
+ */
 export function findDirectAmong(routes: readonly DirectRoute[], cors: CorsPolicy): FindDirect {
   const byTarget = new Map<string, Map<string, DirectRoute>>();
   for (const route of routes) {
     const methods = byTarget.get(route.path) ?? new Map<string, DirectRoute>();
+    if (methods.has(route.method)) throw new Error(`there are two routes of ${route.method} ${route.path}`);
     byTarget.set(route.path, methods.set(route.method, withCors(route, cors)));
   }
   return ({ url = "", method = "", headers }) => {
@@ -35,9 +40,9 @@ function withCors(route: DirectRoute, cors: CorsPolicy): DirectRoute {
   if (cors.origins.length === 0) return route;
   return {
     ...route,
-    handle(request, response) {
+    async handle(request, response) {
       setCorsHeaders(request, response, cors);
-      return route.handle(request, response);
+      await route.handle(request, response);
     },
   };
 }

@@ -245,7 +245,7 @@ function handlerOf(
       }
       return;
     }
-    // Each rejects if the response cannot be written, such as a header with a line break.
+    // A direct route rejects if the response cannot be written, such as a header with a line break.
     const failed = (thrown: unknown) => sendFailure(logger, response, thrown);
     if (request instanceof Http2ServerRequest || !(response instanceof HttpResponse))
       http2Listener(request, response).catch(failed);
@@ -273,6 +273,13 @@ function isBadTarget(thrown: unknown): boolean {
 
 function sendFailure(logger: Logger, response: AnyResponse, thrown: unknown): void {
   const parts = failure(logger, thrown);
-  if (response.headersSent) response.destroy();
-  else sendResponse(response, rendered(parts));
+  if (response.headersSent) {
+    response.destroy();
+    return;
+  }
+  // A response that could not be written has left its reason phrase and, beside the headers of CORS, its own.
+  if (response instanceof HttpResponse) response.statusMessage = "";
+  for (const name of response.getHeaderNames())
+    if (!/^(vary$|access-control-)/.test(name)) response.removeHeader(name);
+  sendResponse(response, rendered(parts));
 }

@@ -1,5 +1,5 @@
 /**
- * The binding of an OpenAPI document to Hono. Hono routes; the document defines what is read, checked, refused
+ * The binding of an OpenAPI document to Hono, and of its plainest operations to Node. The document defines what is read, checked, refused
  * and returned; a handler only does the work. The order is the same for every operation: context, credentials,
  * Accept, body, credentials in it, validation, handler, response.
  */
@@ -60,7 +60,7 @@ type NodeRequest = NodeContext["env"]["incoming"];
 export interface BoundContract {
   /** All of them. */
   readonly app: Hono;
-  /** The operations with a body and without parameters in the URL once more, without Hono. */
+  /** Once more, and without Hono, those whose requests have a body and no parameters in their URL. */
   readonly direct: readonly DirectRoute[];
 }
 
@@ -92,7 +92,7 @@ export function bindContract<Operations, Caller>(binding: Binding<Operations, Ca
       app.on(method, route, async (c: NodeContext) =>
         fetchResponse(await respond(c.env.incoming, () => c.req.url)),
       );
-      if (operation.bodyTypes && !hasUrlParameters(operation))
+      if (operation.bodyTypes && !hasUrlParameters(operation) && !declaresVary(operation))
         direct.push({ method, path, handle: directHandler(respond) });
     }
     const methods = allowedMethods(operations);
@@ -156,13 +156,24 @@ function refuseMethod<O, Caller>(
   };
 }
 
-/** Responds to a request of one operation. @param url of the request, as Hono has it */
+/** CORS has a Vary of its own. Hono's middleware adds it to that of the operation. */
+function declaresVary({ responses }: ContractOperation): boolean {
+  return Object.values(responses).some(({ headers = {} }) =>
+    Object.keys(headers).some((name) => /^vary$/i.test(name)),
+  );
+}
+
+/** Responds to a request of one operation. @param url the whole URL, for operations with parameters in it */
 type Respond = (incoming: NodeRequest, url: () => string) => Promise<RenderedResponse>;
 
 function directHandler(respond: Respond): DirectRoute["handle"] {
   return async (request, response) => {
-    sendResponse(response, await respond(request, () => request.url ?? "/"));
+    sendResponse(response, await respond(request, noUrl));
   };
+}
+
+function noUrl(): never {
+  throw new Error("the operations of direct routes have no parameters in their URLs");
 }
 
 /** Makes the handler of one operation. Everything that does not depend on the request is computed here, once. */

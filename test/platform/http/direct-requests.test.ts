@@ -1,5 +1,10 @@
 /** Requests that do not pass Hono get the responses that they would get from it, and only the plainest do not. */
 
+import { once } from "node:events";
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
+import { setTimeout } from "node:timers/promises";
+import { connect as connectTls } from "node:tls";
 import { Hono } from "hono";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { corsPolicy } from "../../../src/platform/base/cors-policy.ts";
@@ -11,12 +16,15 @@ import { bindContract, notFound } from "../../../src/platform/openapi/bind.ts";
 import { loadContract } from "../../../src/platform/openapi/document.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { exchange } from "../../support/http-app.ts";
+import { localhostCertificate } from "../../support/localhost-certificate.ts";
 import { type SampleOperations, sampleBinding, sampleTexts } from "../../support/sample-api.ts";
+import { stopwatch } from "../../support/stopwatch.ts";
 
 const { logger } = captureLog();
 /** The paths of the requests that a route has handled without Hono, in order. */
 const handled: string[] = [];
 const ports = { direct: 0, hono: 0 };
+let routes: readonly DirectRoute[] = [];
 const closing: (() => Promise<void>)[] = [];
 
 function counted(route: DirectRoute): DirectRoute {
@@ -33,6 +41,7 @@ beforeAll(async () => {
   const { app: operations, direct } = bindContract<SampleOperations, string>(
     sampleBinding(await loadContract(sampleTexts)),
   );
+  routes = direct;
   const app = new Hono();
   const cors = corsPolicy(["https://app.example"], []);
   app.use(httpCors(cors));
@@ -68,6 +77,11 @@ function request(start: string, fields: Readonly<Record<string, string | undefin
   return `${start} HTTP/1.1\r\n${lines.join("\r\n")}\r\n\r\n${body}`;
 }
 
+/** The bytes of a request in Latin-1, whose body has this many. */
+function latin1(text: string, length: number): Uint8Array {
+  return Buffer.from(text.replace(/Content-Length: \d+/, `Content-Length: ${length}`), "latin1");
+}
+
 /**
  * A response with its header fields in alphabetical order, without what differs each time: the date, and ids that the
  * server makes. Hono's middleware also lists the headers that a page may see where no page may see any.
@@ -84,7 +98,7 @@ function comparable(response: string) {
 }
 
 /** Sends the same to both servers. @returns the response of both, and whether the first one passed Hono */
-async function compare(sent: string) {
+async function compare(sent: string | Uint8Array) {
   handled.length = 0;
   const response = comparable(await exchange(ports.direct, sent));
   const isDirect = handled.length > 0;
@@ -117,7 +131,8 @@ describe("a request that does not pass Hono", () => {
     ],
     ["JSON", request(items, json, '{"name":"a","data":{"ü":[1,null]}}'), 201],
     ["invalid JSON", request(items, json, '{"name":'), 400],
-    ["a body that is not UTF-8", request(items, json, '{"name":"a"}').replace('"a"', '"\\ud800"'), 400],
+    ["half of a surrogate pair", request(items, json, '{"name":"\\ud800"}'), 400],
+    ["a body that is not UTF-8", latin1(request(items, json, '{"name":"\u00ff"}'), 12), 400],
     ["an encoding", request(items, { ...json, "Content-Encoding": "gzip" }, '{"name":"a"}'), 415],
     ["an Expect that is met", request(items, { ...json, Expect: "100-continue" }, '{"name":"a"}'), 201],
     ["a page", request(tokens, { ...form, Origin: "https://app.example" }, "grant=a"), 200],
@@ -144,6 +159,101 @@ describe("a request that does not pass Hono", () => {
   });
 });
 
+describe("the rest of a request that has its response", () => {
+  /** Refused by its media type, with a body of which only a part is sent at first. */
+  const refused = request(
+    tokens,
+    { "Content-Type": "text/plain", Connection: undefined, "Content-Length": "20" },
+    "x",
+  );
+
+  it.each(["direct", "hono"] as const)("is awaited for half a second: %s", async (name) => {
+    const elapsedMs = stopwatch();
+    const response = await exchange(ports[name], refused);
+    expect(elapsedMs()).toBeGreaterThan(400);
+    expect(response.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 415"]);
+  });
+
+  it("leaves the connection open if it arrives", async () => {
+    const socket = connect({ port: ports.direct, host: "127.0.0.1" });
+    let received = "";
+    socket.setEncoding("utf8").on("data", (text: string) => {
+      received += text;
+    });
+    socket.write(refused);
+    await once(socket, "data");
+    socket.write(`${"x".repeat(19)}${request(tokens, { ...form, Connection: undefined }, "grant=a")}`);
+    await once(socket, "data");
+    await setTimeout(700);
+    socket.end(request(tokens, form, "grant=b"));
+    await once(socket, "close");
+    expect(received.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 415", "HTTP/1.1 200", "HTTP/1.1 200"]);
+  });
+
+  it("does not hold up a shutdown", async () => {
+    const server = createHttpServer({ logger });
+    server.serve({ fetch: () => new Response(), direct: findDirectAmong(routes, corsPolicy([], [])) });
+    const port = await server.listen("127.0.0.1", 0);
+    const socket = connect({ port, host: "127.0.0.1" });
+    socket.write(refused);
+    await once(socket, "data");
+    const elapsedMs = stopwatch();
+    await server.close(10_000);
+    expect(elapsedMs()).toBeLessThan(5_000);
+  });
+});
+
+describe("a direct route", () => {
+  const route = (handle: DirectRoute["handle"]): DirectRoute => ({ method: "POST", path: "/a", handle });
+
+  async function respondBy(handle: DirectRoute["handle"], origins: readonly string[] = []) {
+    const server = createHttpServer({ logger });
+    server.serve({
+      fetch: () => new Response(),
+      direct: findDirectAmong([route(handle)], corsPolicy(origins, [])),
+    });
+    const port = await server.listen("127.0.0.1", 0);
+    try {
+      return await exchange(port, request("POST /a", { Origin: "https://app.example" }, "a"));
+    } finally {
+      await server.close(100);
+    }
+  }
+
+  it("whose response cannot be written gets an error in its place, with nothing of the response", async () => {
+    const response = await respondBy(
+      async (_request, response) =>
+        void response.writeHead(201, { "X-Some": "b", Location: "/1\r\nX-More: a" }),
+      ["https://app.example"],
+    );
+    expect(response).toMatch(/^HTTP\/1\.1 500 Internal Server Error\r\n/);
+    expect(response).toContain("application/problem+json");
+    expect(response).toContain("access-control-allow-origin: https://app.example");
+    expect(response).not.toMatch(/X-Some|Location|X-More/i);
+  });
+
+  it("is found over TLS, where a client speaks HTTP/1", async () => {
+    const server = createHttpServer({ logger, tls: localhostCertificate });
+    const echo = route(async ({ method }, response) => void response.end(method));
+    server.serve({ fetch: () => new Response(), direct: findDirectAmong([echo], corsPolicy([], [])) });
+    const port = await server.listen("127.0.0.1", 0);
+    const socket = connectTls({
+      port,
+      host: "127.0.0.1",
+      rejectUnauthorized: false,
+      ALPNProtocols: ["http/1.1"],
+    });
+    socket.write(request("POST /a", {}, "a"));
+    expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 OK\r\n[\s\S]*POST$/);
+    await server.close(100);
+  });
+
+  it("must be the only one of its method and path", () => {
+    const one = route(async () => undefined);
+    expect(() => findDirectAmong([one, one], corsPolicy([], []))).toThrow("two routes of POST /a");
+  });
+});
+
 describe("a request that passes Hono", () => {
   const body = "grant=a";
   it.each([
@@ -152,7 +262,6 @@ describe("a request that passes Hono", () => {
     ["with the whole URL", request("POST http://127.0.0.1:8080/api/sample/v1/tokens", form, body)],
     ["with a slash at the end", request(`${tokens}/`, form, body)],
     ["with another method", request("PUT /api/sample/v1/tokens", form, body)],
-    ["with a method in lower case", request("post /api/sample/v1/tokens", form, body)],
     ["to the operations of a path", request("OPTIONS /api/sample/v1/tokens", {})],
     ["without a body", request("GET /api/sample/v1/items?page=1", {})],
     ["with parameters in its path", request("DELETE /api/sample/v1/items/1", json, '{"reason":"a"}')],
@@ -169,6 +278,10 @@ describe("a request that passes Hono", () => {
     ["with a host that must be parsed", request(tokens, { ...form, Host: "a b" }, body)],
     ["with the address of a host", request(tokens, { ...form, Host: "[::1]:8080" }, body)],
     ["with a user in its host", request(tokens, { ...form, Host: "me@auth.example" }, body)],
+    ["with a well-known port", request(tokens, { ...form, Host: "auth.example:443" }, body)],
+    ["with an address that there is not", request(tokens, { ...form, Host: "999.1.1.1:443" }, body)],
+    ["with a port of five digits from 60000", request(tokens, { ...form, Host: "auth.example:60000" }, body)],
+    ["with zeros before its port", request(tokens, { ...form, Host: "1.2.3.4.5:0080" }, body)],
     ["with a port that there is not", request(tokens, { ...form, Host: "auth.example:70000" }, body)],
   ])("%s", async (_name, sent) => {
     expect((await compare(sent)).isDirect).toBe(false);
