@@ -8,7 +8,7 @@ import type { IncomingMessage } from "node:http";
 import { type CorsPolicy, setCorsHeaders } from "../base/cors-policy.ts";
 import type { DirectRoute } from "../base/direct-routes.ts";
 
-/** A name as a host, alone or with a port from 1000 to 59999. Hono's listener parses all others, and may refuse them. */
+/** A name as a host, alone or with a port from 1000 to 59999. Hono's listener parses others, and may refuse them. */
 const plainHost = /^[a-z0-9._-]+(?::[1-9]\d{3}|:[1-5]\d{4})?$/;
 
 /** Bytes of a body that may be left to Node to read and discard, if the request is refused before it is read. */

@@ -1,7 +1,7 @@
 /**
- * The binding of an OpenAPI document to Hono, and of its plainest operations to Node. The document defines what is read, checked, refused
- * and returned; a handler only does the work. The order is the same for every operation: context, credentials,
- * Accept, body, credentials in it, validation, handler, response.
+ * The binding of an OpenAPI document to Hono, and of its plainest operations to Node. The document defines what is
+ * read, checked, refused and returned; a handler only does the work. The order is the same for every operation:
+ * context, credentials, Accept, body, credentials in it, validation, handler, response.
  */
 import { METHODS } from "node:http";
 import type { Http2Bindings, HttpBindings } from "@hono/node-server";
