@@ -44,3 +44,15 @@ it("suites end what they started by their suiteCleanup, and have no afterAll", (
     "test/support/suite-cleanup.ts",
   ]);
 });
+
+it("tests look for waiting statements in their own database: all files share a server", () => {
+  const waits = globSync("test/**/*.ts", { cwd: root }).flatMap((file) =>
+    [
+      ...readFileSync(`${root}/${file}`, "utf8").matchAll(
+        /from pg_stat_activity\b[^`]*wait_event_type[^`]*`/g,
+      ),
+    ].map(([statement]) => ({ file, statement })),
+  );
+  expect(waits.length).toBeGreaterThan(5);
+  expect(waits.filter(({ statement }) => !statement.includes("datname"))).toEqual([]);
+});

@@ -41,7 +41,8 @@ test.runIf(backends.includes("PostgreSQL"))(
         directories.map((DATA_DIR) => spawnAuthServer("PostgreSQL", { env: { ...store.env, DATA_DIR } })),
       );
       const waiting = () =>
-        query(`select 1 from pg_locks where not granted and relation = 'auth.client_lists'::regclass`);
+        query(`select 1 from pg_locks where not granted and relation = 'auth.client_lists'::regclass
+          and database = (select oid from pg_database where datname = current_database())`);
       await waitFor(async () => expect(await waiting()).toHaveLength(2));
       await query("commit");
       return starting;

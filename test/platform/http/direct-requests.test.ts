@@ -6,7 +6,7 @@ import { text } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
 import { connect as connectTls } from "node:tls";
 import { Hono } from "hono";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it } from "vitest";
 import { corsPolicy } from "../../../src/platform/base/cors-policy.ts";
 import type { DirectRoute } from "../../../src/platform/base/direct-routes.ts";
 import { httpCors } from "../../../src/platform/http/cors.ts";
@@ -19,13 +19,14 @@ import { exchange } from "../../support/http-app.ts";
 import { localhostCertificate } from "../../support/localhost-certificate.ts";
 import { type SampleOperations, sampleBinding, sampleTexts } from "../../support/sample-api.ts";
 import { stopwatch } from "../../support/stopwatch.ts";
+import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 const { logger } = captureLog();
 /** The paths of the requests that a route has handled without Hono, in order. */
 const handled: string[] = [];
 const ports = { direct: 0, hono: 0 };
 let routes: readonly DirectRoute[] = [];
-const closing: (() => Promise<void>)[] = [];
+const cleanup = suiteCleanup();
 
 function counted(route: DirectRoute): DirectRoute {
   return {
@@ -54,12 +55,8 @@ beforeAll(async () => {
     const server = createHttpServer({ logger });
     server.serve({ fetch: app.fetch, direct: find });
     ports[name] = await server.listen("127.0.0.1", 0);
-    closing.push(() => server.close(100));
+    cleanup.defer(() => server.close(100));
   }
-});
-
-afterAll(async () => {
-  for (const close of closing) await close();
 });
 
 /** A request as it is sent, with the host, a request id and the end of the connection. */

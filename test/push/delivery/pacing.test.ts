@@ -127,7 +127,8 @@ describe.each(backends)("the rate limiter on %s", (backend) => {
       await tx.execute(sql`select 1 from push.provider_paces for update`);
       reserving = limiter.reserve(10, 0);
       await waitFor(async () => {
-        const waiting = sql`select 1 as one from pg_stat_activity where wait_event_type = 'Lock'`;
+        const waiting = sql`select 1 as one from pg_stat_activity
+          where datname = current_database() and wait_event_type = 'Lock'`;
         expect(await rows(tx, waiting)).toHaveLength(1);
       });
       await setTimeout(800);

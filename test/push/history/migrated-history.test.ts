@@ -51,7 +51,8 @@ test("entries and what was viewed of them, and when, are what they were", async 
     await tx.execute(sql.raw(first));
     return rows(
       tx,
-      sql`select mode from pg_locks where relation = to_regclass('push.history') and mode like 'Access%' order by 1`,
+      sql`select mode from pg_locks where relation = to_regclass('push.history') and mode like 'Access%'
+        and database = (select oid from pg_database where datname = current_database()) order by 1`,
     );
   });
   expect(held).toContainEqual({ mode: "AccessExclusiveLock" });
