@@ -33,7 +33,7 @@ for (let done = rows().length; done < times; done += 1) {
   const isBusy = done >= Math.ceil(times / 2);
   const started = new Date();
   const load = isBusy ? keepCoresBusy() : [];
-  const { ok, stdout } = await run("npm", ["test", "--silent"]);
+  const { ok, stdout, output } = await run("npm", ["test", "--silent"]);
   for (const child of load) child.kill("SIGKILL");
   const minutes = ((Date.now() - started.getTime()) / 60_000).toFixed(1);
   const [, passed = "0", failed = "1"] = [...stdout.matchAll(/^(\d+) passed, (\d+) failed\b/gm)].at(-1) ?? [];
@@ -44,7 +44,7 @@ for (let done = rows().length; done < times; done += 1) {
   say(line);
   if (failures === "0") continue;
   mkdirSync(logs, { recursive: true });
-  writeFileSync(join(logs, `${state}-run-${done + 1}.log`), stdout);
+  writeFileSync(join(logs, `${state}-run-${done + 1}.log`), output);
 }
 
 const red = rows().filter((row) => !row.trimEnd().endsWith("| 0 |"));
