@@ -94,8 +94,7 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
         // On a busy machine the verifier may be late, which is a 503 whether or not it took the code.
         const late = count(503);
         expect([1, late > 0 ? 0 : 1]).toContain(count(200));
-        // Ten attempts a phone are taken before the limit says 429; never do two of them succeed.
-        expect(count(429)).toBeGreaterThanOrEqual(10 - late);
+        // The others are wrong by then, or beyond the limit. A success clears the attempts, so any number may be either.
         expect(count(200) + count(400) + count(429) + late).toBe(20);
       } finally {
         await own.stop();
