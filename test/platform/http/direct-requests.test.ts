@@ -245,6 +245,17 @@ describe("a direct route", () => {
     await server.close(100);
   });
 
+  it("is not made of an operation with a Vary of its own, to which Hono's middleware adds that of CORS", async () => {
+    const document = await loadContract(sampleTexts);
+    const operations = document.operations.map((operation) => {
+      if (operation.id !== "makeToken") return operation;
+      const responses = { ...operation.responses, "200": { description: "", headers: { vary: {} } } };
+      return { ...operation, responses };
+    });
+    const { direct } = bindContract<SampleOperations, string>(sampleBinding({ ...document, operations }));
+    expect(direct.map(({ path }) => path)).toEqual(["/api/sample/v1/items"]);
+  });
+
   it("must be the only one of its method and path", () => {
     const one = route(async () => undefined);
     expect(() => findDirectAmong([one, one], corsPolicy([], []))).toThrow("two routes of POST /a");
