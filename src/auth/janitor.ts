@@ -9,6 +9,7 @@ import { every, type Loop } from "../platform/base/loop.ts";
 import type { JanitorObserver } from "../platform/base/observers.ts";
 import type { Database } from "../platform/database/database.ts";
 import { names } from "../platform/database/sql/names.ts";
+import { isAmong } from "../platform/database/sql/statements.ts";
 import { removeKept } from "../platform/messaging/kept-events.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { inBatches, limit } from "./batches.ts";
@@ -78,6 +79,11 @@ const batch = sql`${limit} for update skip locked`;
 const dayAfterAuthorization = sql`(select (${authorization.expiryDay} + 1)::timestamp at time zone 'UTC'
   from ${authorizations} where ${authorization.id} = left(${revoked.jti}, ${authorizationIdLength}::int)::uuid)`;
 
+/** The revoked tokens that would have expired long ago. @param which a further condition on them */
+const revokedLongAgo = (which: SQL) => sql`
+  select ${revoked.jti} from ${revokedAccessTokens} where ${revoked.expiresAt} < ${longAgo} and ${which}
+  order by ${revoked.expiresAt} ${batch}`;
+
 type Step = JanitorStep<JanitorKind>;
 
 /** Repeats a statement that removes one batch of rows. */
@@ -108,39 +114,40 @@ const stepsOf = (db: Database, replayHours: number): readonly Step[] => [
     db,
     sql`
       update ${revokedAccessTokens} set ${revoked.expiresAt} = greatest(${dayAfterAuthorization}, clock_timestamp())
-      where ${revoked.jti} in (
-        select ${revoked.jti} from ${revokedAccessTokens}
-        where ${revoked.expiresAt} < ${longAgo} and ${dayAfterAuthorization} is not null
-        order by ${revoked.expiresAt} ${batch})
+      where ${isAmong(revoked.jti, revokedLongAgo(sql`${dayAfterAuthorization} is not null`))}
       returning 1 as one`,
   ),
   remove(
     db,
     "revoked_access_tokens",
     sql`
-      delete from ${revokedAccessTokens} where ${revoked.jti} in (
-      select ${revoked.jti} from ${revokedAccessTokens}
-      where ${revoked.expiresAt} < ${longAgo} and ${dayAfterAuthorization} is null
-      order by ${revoked.expiresAt} ${batch})
-    returning 1 as one`,
+      delete from ${revokedAccessTokens}
+      where ${isAmong(revoked.jti, revokedLongAgo(sql`${dayAfterAuthorization} is null`))}
+      returning 1 as one`,
   ),
   remove(
     db,
     "redeemed_otp_proofs",
     sql`
-      delete from ${redeemedOtpProofs} where ${proof.proofHash} in (
-      select ${proof.proofHash} from ${redeemedOtpProofs} where ${proof.expiresAt} < ${longAgo}
-      order by ${proof.expiresAt} ${batch})
-    returning 1 as one`,
+      delete from ${redeemedOtpProofs} where ${isAmong(
+        proof.proofHash,
+        sql`
+        select ${proof.proofHash} from ${redeemedOtpProofs} where ${proof.expiresAt} < ${longAgo}
+        order by ${proof.expiresAt} ${batch}`,
+      )}
+      returning 1 as one`,
   ),
   remove(
     db,
     "attempts",
     sql`
-      delete from ${attempts} where ${attempt.key} in (
-      select ${attempt.key} from ${attempts} where ${attempt.expire} <= ${now}
-      order by ${attempt.expire} ${batch})
-    returning 1 as one`,
+      delete from ${attempts} where ${isAmong(
+        attempt.key,
+        sql`
+        select ${attempt.key} from ${attempts} where ${attempt.expire} <= ${now}
+        order by ${attempt.expire} ${batch}`,
+      )}
+      returning 1 as one`,
   ),
   {
     kinds: ["replaced_tokens"],

@@ -10,7 +10,7 @@ import type { JanitorObserver } from "../platform/base/observers.ts";
 import { arrayLiteral, type Database } from "../platform/database/database.ts";
 import { names } from "../platform/database/sql/names.ts";
 import { boolean, number } from "../platform/database/sql/readers.ts";
-import { computed, rowCount, rows, selection } from "../platform/database/sql/statements.ts";
+import { computed, isAmong, rowCount, rows, selection } from "../platform/database/sql/statements.ts";
 import { removeKept } from "../platform/messaging/kept-events.ts";
 import type { Logger } from "../platform/observability/logger.ts";
 import { removeDevices } from "./devices/remove-devices.ts";
@@ -149,11 +149,13 @@ function stepsOf(
       rowCount(
         tx,
         sql`
-          with chosen as (
-            select ${key.keyHash} as chosen_hash from ${idempotencyKeys}
-            where ${key.expiresAt} <= ${now}::timestamptz order by ${key.expiresAt} ${batch}
-          )
-          delete from ${idempotencyKeys} using chosen where ${key.keyHash} = chosen_hash returning 1 as one`,
+          delete from ${idempotencyKeys} where ${isAmong(
+            key.keyHash,
+            sql`
+            select ${key.keyHash} from ${idempotencyKeys}
+            where ${key.expiresAt} <= ${now}::timestamptz order by ${key.expiresAt} ${batch}`,
+          )}
+          returning 1 as one`,
       ),
     ),
     ...(Number.isFinite(inboxDays)
@@ -162,12 +164,14 @@ function stepsOf(
             rowCount(
               tx,
               sql`
-                with chosen as (
-                  select ${received.eventId} as chosen_id from ${inbox}
+                delete from ${inbox} where ${isAmong(
+                  received.eventId,
+                  sql`
+                  select ${received.eventId} from ${inbox}
                   where ${received.receivedAt} <= ${now}::timestamptz - ${inboxDays}::float8 * interval '1 day'
-                  order by ${received.receivedAt} ${batch}
-                )
-                delete from ${inbox} using chosen where ${received.eventId} = chosen_id returning 1 as one`,
+                  order by ${received.receivedAt} ${batch}`,
+                )}
+                returning 1 as one`,
             ),
           ),
         ]
@@ -200,12 +204,14 @@ async function removeNotifications(tx: Database, oldestKept: string): Promise<Re
   const chunks = await rowCount(
     tx,
     sql`
-      with chosen as (
-        select ${chunk.id} as chosen_id from ${deliveryChunks}
+      delete from ${deliveryChunks} where ${isAmong(
+        chunk.id,
+        sql`
+        select ${chunk.id} from ${deliveryChunks}
         where ${chunk.notificationId} = ${ids} and ${chunk.state} in ('DONE', 'DEAD')
-        limit ${batchSize} for update skip locked
-      )
-      delete from ${deliveryChunks} using chosen where ${chunk.id} = chosen_id returning 1 as one`,
+        limit ${batchSize} for update skip locked`,
+      )}
+      returning 1 as one`,
   );
   const removed = await rowCount(
     tx,

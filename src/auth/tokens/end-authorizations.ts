@@ -7,7 +7,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { confirmUnless } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
-import { rowCount } from "../../platform/database/sql/statements.ts";
+import { isAmong, rowCount } from "../../platform/database/sql/statements.ts";
 import { AuthEvents, type RevocationReason, reasonName, recordEvent } from "../events.ts";
 import { authorizations, clients, identityEndings, replacedTokens } from "../schema.ts";
 
@@ -103,5 +103,5 @@ export async function endAll(db: Database): Promise<number> {
 /** The statement that deletes what was kept for retried refreshes of these authorizations. */
 export function forgetReplaced(authorizationIds: SQL): SQL {
   const { authorizationId } = names(replacedTokens);
-  return sql`delete from ${replacedTokens} where ${authorizationId} in (${authorizationIds})`;
+  return sql`delete from ${replacedTokens} where ${isAmong(authorizationId, authorizationIds)}`;
 }

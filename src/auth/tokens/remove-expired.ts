@@ -8,7 +8,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
-import { rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
+import { isAmong, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
 import { batchSize } from "../batches.ts";
 import { surelyNow } from "../running-time.ts";
 import { authorizations } from "../schema.ts";
@@ -33,9 +33,12 @@ const lookUp = sql`
  */
 const remove = (ids: readonly string[]): SQL => sql`
   with removed as (
-    delete from ${authorizations} where ${id} = any(array(
+    delete from ${authorizations} where ${isAmong(
+      id,
+      sql`
       select ${id} from ${authorizations}
-      where ${id} = any(${arrayLiteral(ids)}::uuid[]) and ${expiryDay} + 0 < ${today} for update skip locked))
+      where ${id} = any(${arrayLiteral(ids)}::uuid[]) and ${expiryDay} + 0 < ${today} for update skip locked`,
+    )}
     returning ${id}
   ), forgotten as (${forgetReplaced(sql`select ${id} from removed`)})
   select ${id} from removed`;

@@ -6,7 +6,7 @@ import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { integer, nullable, text } from "../../platform/database/sql/readers.ts";
-import { computed, jsonMember, rows, selection } from "../../platform/database/sql/statements.ts";
+import { computed, isAmong, jsonMember, rows, selection } from "../../platform/database/sql/statements.ts";
 import { batchSize, limit } from "../batches.ts";
 import { runningNow } from "../running-time.ts";
 import { clients, replacedTokens, rotationBatches } from "../schema.ts";
@@ -25,13 +25,14 @@ const windowsClosed = sql`(select ${runningNow} - interval '1 second'
 export const rotationBatchLimit = 20_000;
 
 /** Removes batches that no token needs any more. */
-export const removeRotationBatches: SQL = sql`
-  delete from ${rotationBatches} where ${batch.id} in (
+export const removeRotationBatches: SQL = (() => {
+  const removable = sql`
     select ${batch.id} from ${rotationBatches}
     where ${batch.seenAt} < ${windowsClosed} and not exists (
       select from ${replacedTokens} where ${replaced.batchId} = ${batch.id})
-    ${sql.raw(`limit ${rotationBatchLimit}`)} for update skip locked)
-  returning 1 as one`;
+    ${sql.raw(`limit ${rotationBatchLimit}`)} for update skip locked`;
+  return sql`delete from ${rotationBatches} where ${isAmong(batch.id, removable)} returning 1 as one`;
+})();
 
 const step = selection({
   last: computed(
@@ -56,6 +57,11 @@ export async function removeReplacedTokens(
   let after = "00000000-0000-0000-0000-000000000000";
   let looked = batchSize;
   while (looked === batchSize && !stopping?.aborted) {
+    const removable = sql`
+      select ${replaced.authorizationId} from ${replacedTokens}
+      where ${isAmong(replaced.authorizationId, sql`select ${replaced.authorizationId} from looked`)}
+        and (select ${batch.seenAt} from ${rotationBatches} where ${batch.id} = ${replaced.batchId}) < ${windowsClosed}
+      for update skip locked`;
     const [done] = await rows(
       db,
       step,
@@ -64,12 +70,7 @@ export async function removeReplacedTokens(
           select ${replaced.authorizationId} from ${replacedTokens}
           where ${replaced.authorizationId} > ${after}::uuid order by ${replaced.authorizationId} ${limit}
         ), removed as (
-          delete from ${replacedTokens} where ${replaced.authorizationId} in (
-            select ${replaced.authorizationId} from ${replacedTokens}
-            where ${replaced.authorizationId} = any(array(select ${replaced.authorizationId} from looked))
-              and (select ${batch.seenAt} from ${rotationBatches} where ${batch.id} = ${replaced.batchId}) < ${windowsClosed}
-            for update skip locked)
-          returning 1
+          delete from ${replacedTokens} where ${isAmong(replaced.authorizationId, removable)} returning 1
         )
         select ${step}`,
     );

@@ -6,6 +6,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
+import { isAmong } from "../../platform/database/sql/statements.ts";
 import { inBatches, limit } from "../batches.ts";
 import { isDisabledForGood } from "../clients/client-repository.ts";
 import { AuthEvents, reasonNameOf, recordEvent } from "../events.ts";
@@ -40,7 +41,7 @@ function markAndRecord(from: SQL, when: SQL, why: SQL): SQL {
       ${limit}
     ), ended as (
       update ${authorizations} set ${revokedAt} = chosen_time, ${revocationReason} = chosen_why
-      from chosen where ${id} = chosen_id and ${id} = any(array(select chosen_id from chosen))
+      from chosen where ${id} = chosen_id and ${isAmong(id, sql`select chosen_id from chosen`)}
       returning ${id}, ${identityId}, ${clientId}, ${revokedAt}, ${revocationReason}
     ), forgotten as (${forgetReplaced(sql`select ${id} from ended`)})
     ${recordEvent(AuthEvents.authorizationRevoked, fields, { at: revokedAt, from: sql`from ended` })}`;
@@ -74,16 +75,17 @@ const sweepClients = markAndRecord(
   sql`'CLIENT_DISABLED'::text`,
 );
 
+/** Where a row is. Endings are found by it, as their key has two columns; a row that is locked stays there. */
+const place = sql`ctid`;
+
 /** The statement that ends an identity's sweep, for as many identities. */
 const finishSweeps = (() => {
   const set = names(identityEndings);
+  const swept = sql`
+    select e.ctid from ${identityEndings} e where ${ending.sweptAt} is null and ${leftToMark} is null
+    ${limit} for update skip locked`;
   return sql`
-    update ${identityEndings} set ${set.sweptAt} = clock_timestamp()
-    where (${set.identityId}, ${set.generation}) in (
-      select ${ending.identityId}, ${ending.generation} from ${identityEndings} e
-      where ${ending.sweptAt} is null and ${leftToMark} is null
-      ${limit} for update skip locked)
-    returning 1 as one`;
+    update ${identityEndings} set ${set.sweptAt} = clock_timestamp() where ${isAmong(place, swept)} returning 1 as one`;
 })();
 
 /**
@@ -117,10 +119,14 @@ export const endDisabledClients: SQL = (() => {
 
 const kept = names(identityEndings);
 /** Endings whose sweep is long over, and that some (`is not null`) or no (`is null`) authorization still needs. */
-const sweptLongAgo = (which: SQL) => sql`(${kept.identityId}, ${kept.generation}) in (
-  select ${ending.identityId}, ${ending.generation} from ${identityEndings} e
-  where ${ending.sweptAt} < (select clock_timestamp() - ${keptHours}::int * interval '1 hour') and ${leftToMark} ${which}
-  ${limit} for update skip locked)`;
+const sweptLongAgo = (which: SQL) =>
+  isAmong(
+    place,
+    sql`
+    select e.ctid from ${identityEndings} e
+    where ${ending.sweptAt} < (select clock_timestamp() - ${keptHours}::int * interval '1 hour') and ${leftToMark} ${which}
+    ${limit} for update skip locked`,
+  );
 
 /** Has endings swept again that a late authorization still needs. */
 export const sweepEndingsAgain: SQL = sql`

@@ -11,7 +11,7 @@ import { type PgSchema, text } from "drizzle-orm/pg-core";
 import { arrayLiteral, type Database, type Executor } from "../database/database.ts";
 import { names } from "../database/sql/names.ts";
 import { boolean, integer } from "../database/sql/readers.ts";
-import { computed, rowCount, rows, selection } from "../database/sql/statements.ts";
+import { computed, isAmong, rowCount, rows, selection } from "../database/sql/statements.ts";
 import type { KeptEventTable, OutboxTable } from "./outbox-table.ts";
 
 /** The streams that have taken a service's events, in its PostgreSQL schema. */
@@ -155,7 +155,7 @@ async function moveBack(
     sql`
       with taken as (
         delete from ${kept}
-        where ${position} in (select ${position} from ${kept} order by ${position} limit ${stepSize}::int)
+        where ${isAmong(position, sql`select ${position} from ${kept} order by ${position} limit ${stepSize}::int`)}
         returning ${list}
       ), back as (
         insert into ${outbox} (${list}) select ${list} from taken where not ${isTooOld(kept, hours)} returning 1 as one
@@ -178,10 +178,7 @@ function isTooOld(kept: KeptEventTable, hours: number): SQL {
  */
 export function removeKept(kept: KeptEventTable, hours: number, batch: SQL): SQL {
   const { position, deliveredAt } = names(kept);
-  return sql`
-    delete from ${kept} where ${position} in (
-      select ${position} from ${kept}
-      where ${isTooOld(kept, hours)}
-      order by ${deliveredAt} ${batch})
-    returning 1 as one`;
+  const removable = sql`
+    select ${position} from ${kept} where ${isTooOld(kept, hours)} order by ${deliveredAt} ${batch}`;
+  return sql`delete from ${kept} where ${isAmong(position, removable)} returning 1 as one`;
 }

@@ -3,7 +3,7 @@ import { confirmUnless } from "../../platform/database/confirm.ts";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { integer } from "../../platform/database/sql/readers.ts";
-import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
+import { computed, isAmong, rows, selection } from "../../platform/database/sql/statements.ts";
 import { PushEvents, type RemovalReason, recordEvent, removalReasonName } from "../events.ts";
 import { devices } from "../schema.ts";
 
@@ -26,7 +26,8 @@ export async function removeDevices(db: Database, chosen: SQL, reason: RemovalRe
     sql`
       with chosen as (${chosen}
       ), removed as (
-        delete from ${devices} using chosen where ${id} = chosen_id returning ${id}, ${userId}, ${provider}
+        delete from ${devices} where ${isAmong(id, sql`select chosen_id from chosen`)}
+        returning ${id}, ${userId}, ${provider}
       ), recorded as (${recordEvent(
         PushEvents.tokenRemoved,
         {

@@ -6,7 +6,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { boolean, integer, listOf, nullable } from "../../platform/database/sql/readers.ts";
-import { computed, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
+import { computed, isAmong, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
 import { planLock } from "../plan-lock.ts";
 import { blockSize, historyBlocks, historyUsers, historyViews } from "../schema.ts";
 import { placeOf } from "./history-blocks.ts";
@@ -25,6 +25,8 @@ const rowBatch = 5_000;
 const block = names(historyBlocks);
 const user = names(historyUsers);
 const view = names(historyViews);
+/** Where a row is. Rows are found by it, as their keys have two columns; one that is locked stays there. */
+const place = sql`ctid`;
 const size = sql.raw(String(blockSize));
 
 const started = selection({ isAny: computed(boolean, sql`is_any`) });
@@ -126,12 +128,13 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
       const blocks = await rowCount(
         tx,
         sql`
-          with chosen as (
-            select ${block.userBlock} as chosen_block, ${block.notificationId} as chosen_id from ${historyBlocks}
-            where ${isOld} order by ${block.notificationId} nulls first limit ${rowBatch} for update skip locked
-          )
-          delete from ${historyBlocks} using chosen
-          where ${block.userBlock} = chosen_block and ${block.notificationId} = chosen_id returning 1 as one`,
+          delete from ${historyBlocks} where ${isAmong(
+            place,
+            sql`
+            select ${place} from ${historyBlocks} where ${isOld}
+            order by ${block.notificationId} nulls first limit ${rowBatch} for update skip locked`,
+          )}
+          returning 1 as one`,
       );
       return { blocks, isFull: blocks === rowBatch };
     },
@@ -171,13 +174,13 @@ export async function removeViews(
   const views = await rowCount(
     tx,
     sql`
-      with chosen as (
-        select ${view.userNumber} as chosen_number, ${view.notificationId} as chosen_id from ${historyViews}
-        where ${view.notificationId} < ${oldestKept}::uuid
-        order by ${view.notificationId} nulls first limit ${rowBatch} for update skip locked
-      )
-      delete from ${historyViews} using chosen
-      where ${view.userNumber} = chosen_number and ${view.notificationId} = chosen_id returning 1 as one`,
+      delete from ${historyViews} where ${isAmong(
+        place,
+        sql`
+        select ${place} from ${historyViews} where ${view.notificationId} < ${oldestKept}::uuid
+        order by ${view.notificationId} nulls first limit ${rowBatch} for update skip locked`,
+      )}
+      returning 1 as one`,
   );
   return { views, isFull: views === rowBatch };
 }

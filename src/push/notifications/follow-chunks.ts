@@ -8,7 +8,7 @@ import type { Clock } from "../../platform/base/clock.ts";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { oneOf, text } from "../../platform/database/sql/readers.ts";
-import { computed, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
+import { computed, isAmong, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
 import type { Job, Jobs } from "../../platform/messaging/jobs.ts";
 import { type FollowJob, followQueue } from "../database.ts";
 import { providerNames } from "../provider-settings.ts";
@@ -42,7 +42,7 @@ export function dropChunks(
       set ${chunk.state} = 'DONE', ${chunk.dropped} = ${chunk.dropped} + cardinality(${chunk.deviceIds}),
         ${chunk.deviceIds} = '{}', ${chunk.jobId} = null, ${chunk.fence} = ${chunk.fence} + 1,
         ${chunk.updatedAt} = now()
-      from chosen where ${chunk.id} = chosen_id
+      where ${isAmong(chunk.id, sql`select chosen_id from chosen`)}
       returning 1 as one`,
   );
 }
@@ -74,7 +74,7 @@ async function releaseChunks(
         order by ${chunk.id} limit ${stepSize} for update
       )
       update ${deliveryChunks} set ${chunk.jobId} = gen_random_uuid(), ${chunk.updatedAt} = now()
-      from chosen where ${chunk.id} = chosen_id
+      where ${isAmong(chunk.id, sql`select chosen_id from chosen`)}
       returning ${released}`,
   );
   const inOrder = chunks.toSorted((a, b) => a.id - b.id);

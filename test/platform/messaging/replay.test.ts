@@ -14,6 +14,7 @@ import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { createMigratedServiceDatabase, type ServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
+import { takenForEmpty } from "../../support/taken-for-empty.ts";
 import { waitFor } from "../../support/wait-for.ts";
 import { makeAnew, received, relaying, stream, type Written, where } from "./relaying.ts";
 
@@ -63,10 +64,10 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
     return total;
   }
   /** Events that were delivered just now, at the positions from 1 on. */
-  const keep = (count: number) =>
-    database.db.execute(sql`
+  const kept = (count: number) => sql`
       insert into auth.kept_events (position, id, type, subject, data, occurred_at, delivered_at)
-      select n, gen_random_uuid(), 't', 's', '{}', now(), now() from generate_series(1, ${count}::int) as n`);
+      select n, gen_random_uuid(), 't', 's', '{}', now(), now() from generate_series(1, ${count}::int) as n`;
+  const keep = (count: number) => database.db.execute(kept(count));
   const upTo = (count: number, from = 1) => Array.from({ length: count - from + 1 }, (_, n) => n + from);
   /** The database of a process that is killed after a step. */
   function dying(): Database {
@@ -134,6 +135,25 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
     expect(await positions("outbox")).toEqual(upTo(12_000));
     expect(await created()).toBe(second);
   });
+
+  // An embedded database has no statistics that are older than its rows.
+  test.runIf(backend === "PostgreSQL")(
+    "go back soon also where PostgreSQL takes their table for empty",
+    async () => {
+      await takeBack(first);
+      await takenForEmpty(database.db, "auth.kept_events", kept(12_000));
+      expect(await takeBack(second)).toBe(12_000);
+    },
+  );
+
+  test.runIf(backend === "PostgreSQL")(
+    "are deleted soon also where PostgreSQL takes their table for empty",
+    async () => {
+      await takenForEmpty(database.db, "auth.kept_events", kept(12_000));
+      await cleanUp(database.db);
+      expect(await positions("kept_events")).toEqual([]);
+    },
+  );
 
   test("never go back for a stream that was made earlier, unless an operator says so", async () => {
     await write("a", "b");

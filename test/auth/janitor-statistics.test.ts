@@ -1,0 +1,52 @@
+/** The janitor where PostgreSQL's statistics are older than the rows, so that it plans for few of them. */
+import { type SQL, sql } from "drizzle-orm";
+import { describe, expect, test } from "vitest";
+import { batchSize } from "../../src/auth/batches.ts";
+import { cleanUp } from "../../src/auth/janitor.ts";
+import { rotationBatchLimit } from "../../src/auth/tokens/remove-replaced-tokens.ts";
+import { sweepAuthorizations } from "../../src/auth/tokens/sweep-authorizations.ts";
+import { backends } from "../support/servers.ts";
+import { takenForEmpty } from "../support/taken-for-empty.ts";
+import { at, day, janitorOn } from "./janitor-fixture.ts";
+
+const count = 12_000;
+const longAgo = at(-3 * day);
+
+/** Rows that are needed no more, for each n, by their tables. */
+const unneeded: readonly [string, SQL][] = [
+  ["revoked_access_tokens", sql`gen_random_uuid() || '.' || n, ${longAgo}`],
+  ["redeemed_otp_proofs", sql`sha256(n::text::bytea), ${longAgo}`],
+  ["attempts", sql`'key-' || n, 1, ${longAgo}`],
+  ["rotation_batches", sql`gen_random_uuid(), ${longAgo}`],
+  ["identity_endings", sql`'user-' || n, n, 'PASSWORD_CHANGED', ${longAgo}, ${longAgo}`],
+];
+
+describe.runIf(backends.includes("PostgreSQL"))("where PostgreSQL takes a table for empty", () => {
+  const { db, ids } = janitorOn("PostgreSQL");
+  const fill = (table: string, values: SQL) =>
+    takenForEmpty(
+      db(),
+      `auth.${table}`,
+      sql`insert into auth.${sql.identifier(table)} select ${values} from generate_series(1, ${count}::int) as n`,
+    );
+
+  test.each(unneeded)(
+    "%s are removed, in batches that are no larger than their limit",
+    async (table, values) => {
+      await fill(table, values);
+      const batches: number[] = [];
+      const cleaned = (kind: string, rows: number) => void (kind === table && batches.push(rows));
+      await cleanUp(db(), { observer: { cleaned, caughtUp() {}, roundEnded() {} } });
+      expect(batches.reduce((sum, rows) => sum + rows)).toBe(count);
+      expect(Math.max(...batches)).toBeLessThanOrEqual(
+        table === "rotation_batches" ? rotationBatchLimit : batchSize,
+      );
+    },
+  );
+
+  test("the sweep of endings is finished", async () => {
+    await fill("identity_endings", sql`'user-' || n, n, 'PASSWORD_CHANGED', now(), null`);
+    await sweepAuthorizations(db());
+    expect(await ids("swept_at", "identity_endings")).not.toContain(null);
+  });
+});
