@@ -167,8 +167,8 @@ export function arrayItems(texts: SQLWrapper): SQL {
 
 /**
  * Whether the value is one of those that a query selects. The query runs once. With `in` it may run for each row:
- * PostgreSQL does so where it takes a table for empty that has grown since it last looked. A statement that was to remove
- * 1,000 of 12,000 rows then took nine seconds, and removed more than its limit.
+ * PostgreSQL does so where it takes a table for empty that has grown since it last looked. A statement that was to
+ * remove 1,000 of 12,000 rows then took nine seconds, and removed more than its limit.
  */
 export function isAmong(value: SQLWrapper, query: SQL): SQL {
   return sql`${value} = any(array(${query}))`;
