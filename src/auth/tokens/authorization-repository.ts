@@ -57,7 +57,8 @@ const ends = sql`${authorization.revokedAt}, ${authorization.clientId}, ${author
 
 /**
  * The authorizations are found first: `offset 0` keeps the conditions on them out of the partitions. Otherwise
- * PostgreSQL would set up their sub-queries in each of the eight at every execution.
+ * PostgreSQL would set up their sub-queries in each of the eight at every execution. The inner `offset 0` has each id
+ * computed once, in place of once for each partition.
  */
 const activeStatement = (selected: SQL) =>
   prepared(
@@ -66,8 +67,12 @@ const activeStatement = (selected: SQL) =>
     select ${selected}
     from (
       select requested.value, requested.place, ${ends}
-      from ${arrayItems(jtis)} with ordinality as requested (value, place)
-      join ${authorizations} a on ${authorization.id} = left(requested.value, ${authorizationIdLength}::int)::uuid
+      from (
+        select value, place, left(value, ${authorizationIdLength}::int)::uuid as id
+        from ${arrayItems(jtis)} with ordinality as items (value, place)
+        offset 0
+      ) as requested
+      join ${authorizations} a on ${authorization.id} = requested.id
       offset 0
     ) as a
     where ${hasNotEnded} and not exists (select from ${revokedAccessTokens} r where ${revoked.jti} = a.value)`,
