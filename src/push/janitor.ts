@@ -128,7 +128,7 @@ function stepsOf(
   return [
     remove("devices", (tx) => {
       const expired = sql`
-        select ${device.id} as chosen_id from ${devices}
+        select ${device.tokenHash} as chosen_hash from ${devices}
         where ${device.expiresAt} <= ${now}::timestamptz order by ${device.expiresAt} ${batch}`;
       return removeDevices(tx, expired, "EXPIRED");
     }),

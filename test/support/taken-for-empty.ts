@@ -5,8 +5,9 @@ import { requiredPostgresUrl } from "./postgresql/server.ts";
 import { rows } from "./rows.ts";
 
 /**
- * Fills a table that PostgreSQL takes for empty. It does so until it looks again, if it last looked when the rows were
- * deleted and their pages were still there. That is how a table is whose rows come and go in bursts.
+ * Fills a table whose statistics say that it is empty: they are made after its rows were deleted, and before VACUUM
+ * removes their pages. PostgreSQL then expects one row, however many are inserted, until the next ANALYZE. A table is
+ * like that for a while if its rows come and go in bursts. From now on PostgreSQL analyzes this one only when asked to.
  * @param table with its schema
  * @param fill inserts the rows; it is executed twice
  */

@@ -6,7 +6,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
-import { isAmong } from "../../platform/database/sql/statements.ts";
+import { isAmong, place } from "../../platform/database/sql/statements.ts";
 import { inBatches, limit } from "../batches.ts";
 import { isDisabledForGood } from "../clients/client-repository.ts";
 import { AuthEvents, reasonNameOf, recordEvent } from "../events.ts";
@@ -75,10 +75,10 @@ const sweepClients = markAndRecord(
   sql`'CLIENT_DISABLED'::text`,
 );
 
-/** Where a row is. Endings are found by it, as their key has two columns; a row that is locked stays there. */
-const place = sql`ctid`;
-
-/** The statement that ends an identity's sweep, for as many identities. */
+/**
+ * The statement that ends an identity's sweep, for as many identities. Endings are found by their place, and none that
+ * is chosen here or below is missed: whatever updates an ending makes it one that is not chosen.
+ */
 const finishSweeps = (() => {
   const set = names(identityEndings);
   const swept = sql`

@@ -136,7 +136,7 @@ export function beyondNewest(user: string, most: number): SQL {
   const newestFirst = sql`order by ${renewedAt} desc, ${id} desc`;
   // A device that is renewed while this waits for its row is compared again, and stays.
   return sql`
-    select ${id} as chosen_id from ${devices}
+    select ${tokenHash} as chosen_hash from ${devices}
     where ${userId} = ${user} and (${renewedAt}, ${id}) < (
       select ${renewedAt}, ${id} from ${devices} where ${userId} = ${user} ${newestFirst} offset ${most - 1}::int limit 1)
     order by ${id} limit 1000 for update`;

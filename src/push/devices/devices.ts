@@ -131,10 +131,10 @@ export function createDevices({ db, clock, providers, defaultProvider, maxPerUse
   };
 }
 
-/** A query for the ids of the next devices, which it locks in their order. */
+/** A query for `removeDevices`: the next devices of those. */
 function chosen(which: SQL): SQL {
   return sql`
-    select ${device.id} as chosen_id from ${devices}
+    select ${device.tokenHash} as chosen_hash from ${devices}
     where ${which} order by ${device.id} limit ${batchSize} for update`;
 }
 

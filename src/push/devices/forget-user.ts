@@ -24,7 +24,7 @@ export async function forgetUser(tx: Database, userId: string, deletedAt: Date):
   // A step of planning that ran meanwhile could write history for a device that it read before.
   await planLock.exclusive(tx);
   const chosen = sql`
-    select ${device.id} as chosen_id from ${devices}
+    select ${device.tokenHash} as chosen_hash from ${devices}
     where ${device.userId} = ${userId}
       and ${device.renewedAt} <= ${deletedAt.toISOString()}::timestamptz + ${clockSeconds}::int * interval '1 second'
     order by ${device.id} for update`;

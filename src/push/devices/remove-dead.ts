@@ -21,9 +21,9 @@ export async function removeDeadDevices(tx: Database, dead: readonly DeadDevice[
   if (dead.length === 0) return 0;
   const ids = arrayLiteral(dead.map(({ deviceId }) => deviceId));
   const moments = arrayLiteral(dead.map(({ asOf }) => asOf));
-  const { id, renewedAt } = names(devices);
+  const { id, tokenHash, renewedAt } = names(devices);
   const chosen = sql`
-    select ${id} as chosen_id from ${devices}
+    select ${tokenHash} as chosen_hash from ${devices}
     join unnest(${ids}::bigint[], ${moments}::float8[]) as report (dead_id, as_of) on ${id} = dead_id
     where ${epochMs(renewedAt)} < as_of
     order by ${id} for update of ${sql.identifier(getTableName(devices))}`;

@@ -7,14 +7,15 @@ import { computed, isAmong, rows, selection } from "../../platform/database/sql/
 import { PushEvents, type RemovalReason, recordEvent, removalReasonName } from "../events.ts";
 import { devices } from "../schema.ts";
 
-const { id, userId, provider } = names(devices);
+const { id, userId, provider, tokenHash } = names(devices);
 const removal = selection({ count: computed(integer, sql`(select count(*)::int from removed)`) });
 
 /**
  * Removes devices and writes an event for each, in one statement. Once it resolves, the removal is confirmed by the
- * standbys that commits wait for, also if the devices had been removed before.
- * @param chosen query that returns their ids as `chosen_id`. It must lock the rows in the order of ids: then a device
- *   that is renewed or changes its user at the same time is checked again as it is afterwards, and concurrent
+ * standbys that commits wait for, also if the devices had been removed before. They are found by the hashes of their
+ * tokens, which never change and are in one index only. Their ids are in others too, after another column.
+ * @param chosen query that returns their hashes as `chosen_hash`. It must lock the rows in the order of ids: then a
+ *   device that is renewed or changes its user at the same time is checked again as it is afterwards, and concurrent
  *   removals of the same devices wait for each other instead of deadlocking
  * @returns how many were removed
  */
@@ -26,7 +27,7 @@ export async function removeDevices(db: Database, chosen: SQL, reason: RemovalRe
     sql`
       with chosen as (${chosen}
       ), removed as (
-        delete from ${devices} where ${isAmong(id, sql`select chosen_id from chosen`)}
+        delete from ${devices} where ${isAmong(tokenHash, sql`select chosen_hash from chosen`)}
         returning ${id}, ${userId}, ${provider}
       ), recorded as (${recordEvent(
         PushEvents.tokenRemoved,

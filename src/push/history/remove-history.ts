@@ -6,7 +6,14 @@ import { type SQL, sql } from "drizzle-orm";
 import { arrayLiteral, type Database } from "../../platform/database/database.ts";
 import { names } from "../../platform/database/sql/names.ts";
 import { boolean, integer, listOf, nullable } from "../../platform/database/sql/readers.ts";
-import { computed, isAmong, rowCount, rows, selection } from "../../platform/database/sql/statements.ts";
+import {
+  computed,
+  isAmong,
+  place,
+  rowCount,
+  rows,
+  selection,
+} from "../../platform/database/sql/statements.ts";
 import { planLock } from "../plan-lock.ts";
 import { blockSize, historyBlocks, historyUsers, historyViews } from "../schema.ts";
 import { placeOf } from "./history-blocks.ts";
@@ -25,8 +32,6 @@ const rowBatch = 5_000;
 const block = names(historyBlocks);
 const user = names(historyUsers);
 const view = names(historyViews);
-/** Where a row is. Rows are found by it, as their keys have two columns; one that is locked stays there. */
-const place = sql`ctid`;
 const size = sql.raw(String(blockSize));
 
 const started = selection({ isAny: computed(boolean, sql`is_any`) });
@@ -35,6 +40,11 @@ const looked = selection({
   ending: computed(listOf(integer), sql`coalesce((select jsonb_agg(distinct ended_block) from users), '[]')`),
   /** The last block that was looked at; null if there is none left. */
   through: computed(nullable(integer), sql`through`),
+});
+const removal = selection({
+  chosen: computed(integer, sql`(select count(*)::int from chosen)`),
+  /** Of a chosen row, none is removed if it was updated since the statement began. */
+  removed: computed(integer, sql`(select count(*)::int from removed)`),
 });
 
 /** Removes the users who have no entry left, and then the old entries. */
@@ -125,18 +135,8 @@ export function createEntryRemoval(oldestKept: string): EntryRemoval {
 
     async removeBlocks(tx) {
       if (last !== null) return undefined;
-      const blocks = await rowCount(
-        tx,
-        sql`
-          delete from ${historyBlocks} where ${isAmong(
-            place,
-            sql`
-            select ${place} from ${historyBlocks} where ${isOld}
-            order by ${block.notificationId} nulls first limit ${rowBatch} for update skip locked`,
-          )}
-          returning 1 as one`,
-      );
-      return { blocks, isFull: blocks === rowBatch };
+      const { removed, isFull } = await removeBatch(tx, historyBlocks, block.notificationId, oldestKept);
+      return { blocks: removed, isFull };
     },
   };
 
@@ -171,16 +171,29 @@ export async function removeViews(
   tx: Database,
   oldestKept: string,
 ): Promise<{ readonly views: number; readonly isFull: boolean }> {
-  const views = await rowCount(
+  const { removed, isFull } = await removeBatch(tx, historyViews, view.notificationId, oldestKept);
+  return { views: removed, isFull };
+}
+
+/** Removes the rows of the oldest notifications. Locked rows are skipped. */
+async function removeBatch(
+  tx: Database,
+  table: typeof historyBlocks | typeof historyViews,
+  notificationId: SQL,
+  oldestKept: string,
+): Promise<{ readonly removed: number; readonly isFull: boolean }> {
+  const [done] = await rows(
     tx,
+    removal,
     sql`
-      delete from ${historyViews} where ${isAmong(
-        place,
-        sql`
-        select ${place} from ${historyViews} where ${view.notificationId} < ${oldestKept}::uuid
-        order by ${view.notificationId} nulls first limit ${rowBatch} for update skip locked`,
-      )}
-      returning 1 as one`,
+      with chosen as (
+        select ${place} as chosen_place from ${table} where ${notificationId} < ${oldestKept}::uuid
+        order by ${notificationId} nulls first limit ${rowBatch} for update skip locked
+      ), removed as (
+        delete from ${table} where ${isAmong(place, sql`select chosen_place from chosen`)} returning 1
+      )
+      select ${removal}`,
   );
-  return { views, isFull: views === rowBatch };
+  if (!done) throw new Error("removing rows returned no counts");
+  return { removed: done.removed, isFull: done.chosen === rowBatch };
 }

@@ -166,13 +166,22 @@ export function arrayItems(texts: SQLWrapper): SQL {
 }
 
 /**
- * Whether the value is one of those that a query selects. The query runs once. With `in` it may run for each row:
- * PostgreSQL does so where it takes a table for empty that has grown since it last looked. A statement that was to
- * remove 1,000 of 12,000 rows then took nine seconds, and removed more than its limit.
+ * Whether a column has one of the values that a query selects. The query runs once. With `in`, PostgreSQL may run it
+ * again for each row, and does so where its statistics say that the table is empty, although rows were inserted since.
+ * A statement that was to remove 1,000 of 12,000 rows then took nine seconds, and removed more than its limit.
+ * @param value a column that comes first in each index that contains it. PostgreSQL may choose any of these indexes,
+ *   and where the column does not come first, it reads the whole index for each value
  */
 export function isAmong(value: SQLWrapper, query: SQL): SQL {
   return sql`${value} = any(array(${query}))`;
 }
+
+/**
+ * Where a row is. By this, {@link isAmong} finds the rows of a table whose key has two columns. The query must lock
+ * them. It does not find a row that was updated after the statement began and before the row was locked: a later
+ * statement has to. So if fewer rows are found than the limit of the query, more may be left.
+ */
+export const place: SQL = sql`ctid`;
 
 /** The text of a member of a JSON object; null where the object has none. */
 export function jsonMember<T extends object>(object: Field<T>, member: keyof T & string): SQL {
