@@ -11,6 +11,7 @@ import { authMigrations } from "../../../src/auth/service.ts";
 import type { OpenDatabase } from "../../../src/platform/database/database.ts";
 import type { CloudEvent } from "../../../src/platform/messaging/cloud-event.ts";
 import { relayOnce, startRelay } from "../../../src/platform/messaging/relay.ts";
+import { analyze } from "../../support/analyze.ts";
 import { newPhone } from "../../support/auth-api.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { rows } from "../../support/rows.ts";
@@ -212,7 +213,7 @@ describe.each(backends)("the relay on %s", (backend) => {
     await database.db.execute(sql`
       insert into auth.outbox (id, type, subject, data, occurred_at)
       select gen_random_uuid(), 't', 'blocked', '{}', now() from generate_series(1, 20000)`);
-    await database.db.execute(sql`analyze auth.outbox`);
+    await analyze(backend, database.db, "auth.outbox");
     const ids = await write(30);
     const [found] = await rows<{ part: number; subjects: string[] }>(
       database.db,

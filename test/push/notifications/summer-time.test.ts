@@ -6,6 +6,7 @@ import { createDevices } from "../../../src/push/devices/devices.ts";
 import { createPlaces } from "../../../src/push/notifications/places.ts";
 import { planRange } from "../../../src/push/notifications/plan-range.ts";
 import { endOfStep, ignorePageCosts } from "../../../src/push/notifications/plan-ranges.ts";
+import { analyze } from "../../support/analyze.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
@@ -113,7 +114,7 @@ describe.each(backends)("summer time on %s", (backend) => {
           sql`, `,
         )}])[1 + n % 40], now() + interval '1 day', now(), now()
       from generate_series(1, 20000) as n`);
-    await lab.db.execute(sql`analyze push.devices`);
+    await analyze(backend, lab.db, "push.devices");
     const statements: SQL[] = [];
     const db = new Proxy(lab.db, {
       get: (target, name) =>
