@@ -2,7 +2,7 @@
  * Look-ups of many requests, gathered into few queries. The query for a key always starts after the look-up
  * was requested, so a result is never older than its request. This lets strict revocation cost a share of a
  * query instead of a whole one. Writes of many requests are gathered in the same way. While a query runs, new
- * look-ups wait for its end to share the next query, unless they fill one or the running query takes long.
+ * look-ups wait for its end to share the next query, unless there are enough for one or the running query takes long.
  */
 import { unavailable } from "../../base/errors.ts";
 import { currentSpan, isSampled, type Span } from "../../base/tracing.ts";
@@ -13,6 +13,8 @@ interface BatchOptions<K, V> {
   readonly load: (keys: readonly K[]) => Promise<ReadonlyMap<K, V>>;
   /** Keys in one query. */
   readonly maxKeys?: number;
+  /** Waiting keys that get a query while another one runs; unless given, as many as one query has at most. */
+  readonly enoughKeys?: number;
   /** Queries at once, at most. */
   readonly maxQueries?: number;
   /** Keys that may wait. More mean that the database does not keep up: their look-ups are refused. */
@@ -41,7 +43,7 @@ export type BatchedLookup<K, V> = (key: K) => Promise<V | undefined>;
 
 /** Creates a look-up that gathers keys into batches. Keys are compared as a Set compares them. */
 export function batched<K, V>(options: BatchOptions<K, V>): BatchedLookup<K, V> {
-  const { load, maxKeys = 256, maxQueries = 2, maxWaiting = 20_000 } = options;
+  const { load, maxKeys = 256, enoughKeys = maxKeys, maxQueries = 2, maxWaiting = 20_000 } = options;
   /** The batches that wait, in order of arrival; all but the last are full. */
   const waiting: Batch<K, V>[] = [];
   let running = 0;
@@ -63,7 +65,7 @@ export function batched<K, V>(options: BatchOptions<K, V>): BatchedLookup<K, V> 
   function schedule(): void {
     const [next] = waiting;
     if (isScheduled || !next || running >= maxQueries) return;
-    if (running > 0 && next.keys.size < maxKeys) {
+    if (running > 0 && next.keys.size < enoughKeys) {
       waitTimer ??= setTimeout(startNext, maxWaitMs);
       return;
     }

@@ -183,6 +183,28 @@ describe("batched", () => {
     }
   });
 
+  test("where a number is set that is enough for a query, so many do not wait for the one that runs", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      const database = controlled();
+      const look = batched<string, string>({ load: database.load, enoughKeys: 3 });
+      const keysOfQueries = () => database.started.map(({ keys }) => keys);
+      void look("a");
+      await settle();
+      void look("b");
+      void look("c");
+      await settle();
+      expect(keysOfQueries()).toEqual([["a"]]);
+      // Those that come in the same turn as the last that is needed share its query, too.
+      void look("d");
+      void look("e");
+      await settle();
+      expect(keysOfQueries()).toEqual([["a"], ["b", "c", "d", "e"]]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
   test("no look-up waits long for a query that does not end, and a full batch does not wait at all", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     try {
