@@ -105,5 +105,10 @@ export async function isReachable(check: () => Promise<boolean>): Promise<boolea
 
 /** A list of values as one array parameter; each value is quoted, and a text may be any. */
 export function arrayLiteral(values: readonly (string | number)[]): string {
-  return `{${values.map((value) => `"${String(value).replaceAll(/["\\]/g, "\\$&")}"`).join(",")}}`;
+  return `{${values.map((value) => `"${escaped(String(value))}"`).join(",")}}`;
+}
+
+/** Few texts have anything to escape, and a test of that takes a third of the time of a replacement. */
+function escaped(text: string): string {
+  return /["\\]/.test(text) ? text.replaceAll(/["\\]/g, "\\$&") : text;
 }
