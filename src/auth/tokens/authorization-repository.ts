@@ -35,7 +35,8 @@ export function createAuthorizationRepository(reads: Reads, standbys?: Standbys)
     isActive: batched({
       enoughKeys,
       async load(jtis: readonly string[]) {
-        const active = (await findAtStandbys?.(jtis)) ?? new Map<string, true>();
+        if (!findAtStandbys) return activeAtPrimary(reads, jtis);
+        const active = await findAtStandbys(jtis);
         // A token that a standby does not find may be newer than what it has replayed, so the primary is asked.
         const left = jtis.filter((jti) => !active.has(jti));
         if (left.length > 0) for (const [jti] of await activeAtPrimary(reads, left)) active.set(jti, true);
