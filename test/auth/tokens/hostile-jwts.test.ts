@@ -157,6 +157,8 @@ describe("as an access token", () => {
     "the jti of no authorization": () => ({ jti: `${randomUUID()}.${"A".repeat(22)}` }),
     "a jti of another form": () => ({ jti: "{a,b}" }),
     "a jti with more after it": () => ({ jti: `${genuine.claims()["jti"]}\n` }),
+    "a jti with a character missing": () => ({ jti: `${genuine.claims()["jti"]}`.slice(0, -1) }),
+    "a jti with an id in upper case": () => ({ jti: `${genuine.claims()["jti"]}`.toUpperCase() }),
     "the issuer of somebody else": () => ({ iss: "https://id.example.com/api/auth" }),
   };
   test.each(Object.keys(ownClaims))("it is not active: %s", async (name) => {
