@@ -187,12 +187,13 @@ function mediaTypeOf(contentType: string | undefined): string | undefined {
 const utf8Names = /^"?(utf-?8|us-ascii)"?$/i;
 
 /** @throws unsupported_media_type (RFC 9110 section 15.5.16) for a body that is compressed, or not in UTF-8 */
-function refuseEncodings(contentType: string | undefined, contentEncoding = "identity"): void {
-  if (!/^(identity)?$/i.test(contentEncoding.trim())) {
+function refuseEncodings(contentType: string | undefined, contentEncoding: string | undefined): void {
+  if (contentEncoding !== undefined && !/^(identity)?$/i.test(contentEncoding.trim())) {
     const detail = "The body must not be compressed: send it without Content-Encoding.";
     throw new ServiceError(ErrorKinds.unsupportedMediaType, detail);
   }
-  const charset = /;\s*charset\s*=\s*([^;]*)/i.exec(contentType ?? "")?.[1]?.trim();
+  if (!contentType?.includes(";")) return;
+  const charset = /;\s*charset\s*=\s*([^;]*)/i.exec(contentType)?.[1]?.trim();
   if (charset !== undefined && !utf8Names.test(charset)) {
     throw new ServiceError(ErrorKinds.unsupportedMediaType, "The charset of the Content-Type must be utf-8.");
   }
