@@ -76,11 +76,11 @@ const activeStatement = (selected: SQL) =>
     from (
       select requested.value, requested.place, ${ends}
       from (
-        select value, place, left(value, ${authorizationIdLength}::int)::uuid as id
+        select value, place, left(value, ${authorizationIdLength}::int)::uuid as requested_id
         from ${arrayItems(jtis)} with ordinality as items (value, place)
         offset 0
       ) as requested
-      join ${authorizations} a on ${authorization.id} = requested.id
+      join ${authorizations} a on ${authorization.id} = requested.requested_id
       offset 0
     ) as a
     where ${hasNotEnded} and not exists (select from ${revokedAccessTokens} r where ${revoked.jti} = a.value)`,
