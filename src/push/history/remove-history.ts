@@ -43,7 +43,7 @@ const looked = selection({
 });
 const removal = selection({
   chosen: computed(integer, sql`(select count(*)::int from chosen)`),
-  /** Of a chosen row, none is removed if it was updated since the statement began. */
+  /** Without the chosen rows that were updated after the statement began. */
   removed: computed(integer, sql`(select count(*)::int from removed)`),
 });
 

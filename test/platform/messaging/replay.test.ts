@@ -21,9 +21,6 @@ import { makeAnew, received, relaying, stream, type Written, where } from "./rel
 /** When a stream was made, and the one after it, as the broker writes it: before any that is made during a test. */
 const [first, second] = ["2000-11-20T08:00:00.123456789Z", "2000-11-21T09:30:00.5Z"] as const;
 
-/** So many that a statement that looked for a step's events again for each event would be ended by its time-out. */
-const manyEvents = 40_000;
-
 describe.each(backends)("events that are kept for replay, on %s", (backend) => {
   let own: ServiceDatabase;
   let database: OpenDatabase;
@@ -71,6 +68,8 @@ describe.each(backends)("events that are kept for replay, on %s", (backend) => {
       insert into auth.kept_events (position, id, type, subject, data, occurred_at, delivered_at)
       select n, gen_random_uuid(), 't', 's', '{}', now(), now() from generate_series(1, ${count}::int) as n`;
   const keep = (count: number) => database.db.execute(kept(count));
+  /** So many that a statement that looked for a step's events again for each event would be ended by its time-out. */
+  const manyEvents = 40_000;
   const upTo = (count: number, from = 1) => Array.from({ length: count - from + 1 }, (_, n) => n + from);
   /** The database of a process that is killed after a step. */
   function dying(): Database {
