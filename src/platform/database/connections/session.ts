@@ -25,22 +25,24 @@ const session = (commitSetting: typeof commits) =>
 
 /** Reads the setting as it is. */
 const plain = session(commits);
-/** Reads the setting after it has been corrected. */
-const corrected = session(
-  sql`case when ${isWeak} then set_config('synchronous_commit', 'on', false) else ${commits} end`,
+/**
+ * Reads the setting after it has been set for the session, to a stronger value if it is weak. One that the session has
+ * not set itself would change when the server reads its configuration again.
+ */
+const pinned = session(
+  sql`set_config('synchronous_commit', case when ${isWeak} then 'on' else ${commits} end, false)`,
 );
 
 /**
- * Checks the server, and sets the session's `synchronous_commit` to `on` if it is weaker.
- * @param isPooled whether the session belongs to a pooler and is shared: then it is not corrected, and a weak one is
- * refused
+ * Checks the server, and sets the session's `synchronous_commit`: to what it is, or to `on` if that is weaker.
+ * @param isPooled whether the session belongs to a pooler and is shared: then it is not set, and a weak one is refused
  * @throws an error that means that the database is unavailable
  */
 export async function checkSession(
   query: (text: string) => Promise<Result>,
   isPooled: boolean,
 ): Promise<void> {
-  const selected = isPooled ? plain : corrected;
+  const selected = isPooled ? plain : pinned;
   const [row] = await query(new PgDialect().sqlToQuery(sql`select ${selected}`).sql);
   const found = selected.read(row);
   if (found.isStandby) throw unsuitable("the server is a standby, or is being recovered");

@@ -140,6 +140,24 @@ describe.runIf(binaries !== undefined)("a hot standby in the primary's place", (
     cleanup.defer(() => database.close());
   });
 
+  test("cannot weaken the commits of open connections by a new configuration", async () => {
+    const admin = postgres(primary.url, { max: 1, onnotice: () => undefined });
+    try {
+      for (const lane of lanes) await selected(database[lane], "1");
+      await admin`alter system set synchronous_commit = off`;
+      await admin`select pg_reload_conf()`;
+      await waitFor(async () =>
+        expect(await admin`show synchronous_commit`).toEqual([{ synchronous_commit: "off" }]),
+      );
+      for (const lane of lanes)
+        expect(await selected(database[lane], "current_setting('synchronous_commit')")).toBe("on");
+    } finally {
+      await admin`alter system reset synchronous_commit`;
+      await admin`select pg_reload_conf()`;
+      await admin.end();
+    }
+  });
+
   test("is not asked, and the process is not ready; with the primary back, all is as before", async () => {
     expect(await database.isReachable()).toBe(true);
     const mend = await wire.cut();
