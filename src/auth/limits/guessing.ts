@@ -7,13 +7,8 @@
 import { overloaded } from "../../platform/base/admission.ts";
 import { ServiceError, tooManyRequests } from "../../platform/base/errors.ts";
 import type { WorkLimit } from "../work-limit.ts";
-import type {
-  AttemptCounters,
-  AttemptRule,
-  CountedAttempt,
-  Counter,
-  FullCounter,
-} from "./attempt-counters.ts";
+import type { AttemptCounters, AttemptRule, Counter, FullCounter } from "./attempt-counters.ts";
+import { Failures } from "./failures.ts";
 
 /** What is guessed. */
 export const guessKinds = ["password", "code"] as const;
@@ -30,7 +25,9 @@ export const guessingRules: GuessingRules = {
   /**
    * Failures of all accounts together, by client. Beyond it only identities pass that the client has an
    * active authorization for: the secret of a mobile application is in every phone, so anybody can use this limit up,
-   * and must not be able to lock out those who are signed in.
+   * and must not be able to lock out those who are signed in. A guess counts once it has failed, so those that are
+   * judged at the same time may exceed the limit. If all counted until they were judged, many right ones at the same
+   * time would reach it.
    */
   client: { name: "client", failures: 1000, windowSeconds: 60 },
 };
@@ -67,10 +64,16 @@ export class UnknownVerdict extends ServiceError {
   }
 }
 
-/** A guess that was judged, with the attempts that count for it: the attempt of its account is the first. */
+/** What a guess counts for. */
+interface GuessCounters {
+  readonly own: Counter;
+  /** Counts the guess if it is wrong; undefined beyond the client's limit. */
+  readonly ofClient: Counter | undefined;
+}
+
+/** A guess that was judged. */
 interface Judged<T> {
-  readonly attempts: readonly CountedAttempt[];
-  readonly result: T;
+  readonly result: T | undefined;
 }
 
 /** What happened to guesses, for events and metrics. */
@@ -112,6 +115,7 @@ interface Dependencies {
 
 export function createGuessing(dependencies: Dependencies): Guessing {
   const { rules, counters, hasActiveAuthorization, observer } = dependencies;
+  const failuresOfClients = new Failures(counters);
 
   function counterOf(kind: GuessKind, { name, identityId }: Account): Counter {
     if (identityId !== undefined) return ofIdentity(kind, identityId);
@@ -132,43 +136,47 @@ export function createGuessing(dependencies: Dependencies): Guessing {
   }
 
   /**
-   * What a guess counts for: the account and the client, or beyond the client's limit the account alone. Only reads.
+   * Looks whether a guess may be judged. Only reads.
    * @throws too_many_requests
    */
-  async function countersOf({ kind, clientId, account }: Guess): Promise<readonly Counter[]> {
+  async function countersOf({ kind, clientId, account }: Guess): Promise<GuessCounters> {
     const own = counterOf(kind, account);
-    const client = { rule: rules.client, subject: clientId };
-    const full = await counters.full([own, client]);
+    const ofClient = { rule: rules.client, subject: clientId };
+    const full = await counters.full([own, ofClient]);
     for (const one of full) if (one.counter === own) refuse(one);
     const [fullClient] = full;
-    if (!fullClient) return [own, client];
+    if (!fullClient) return { own, ofClient };
     const { identityId } = account;
     if (identityId === undefined || !(await hasActiveAuthorization(identityId, clientId))) refuse(fullClient);
-    return [own];
+    return { own, ofClient: undefined };
   }
 
-  /** Counts, then judges; undefined if a counter has filled up meanwhile. What is not judged does not count. */
+  /**
+   * Counts for the account, judges, and counts a failure for the client. What is not judged does not count.
+   * @returns undefined if the counter of the account has filled up meanwhile
+   */
   async function countAndJudge<T>(
-    wanted: readonly Counter[],
-    judge: () => Promise<T>,
+    { kind, clientId, account }: Guess,
+    { own, ofClient }: GuessCounters,
+    judge: () => Promise<T | undefined>,
   ): Promise<Judged<T> | undefined> {
-    const attempts: CountedAttempt[] = [];
-    const takeBack = (some: readonly CountedAttempt[]) => settle(some.map((attempt) => attempt.withdraw()));
+    const attempt = await counters.count(own);
+    if (!attempt) return undefined;
+    let result: T | undefined;
     try {
-      for (const counter of wanted) {
-        const attempt = await counters.count(counter);
-        if (!attempt) {
-          await takeBack(attempts);
-          return undefined;
-        }
-        attempts.push(attempt);
-      }
-      return { attempts, result: await judge() };
+      if (ofClient) await failuresOfClients.settle(ofClient);
+      result = await judge();
     } catch (error) {
-      const [, ...ofClient] = attempts;
-      await takeBack(error instanceof UnknownVerdict ? ofClient : attempts);
+      if (!(error instanceof UnknownVerdict)) await settle([attempt.withdraw()]);
       throw error;
     }
+    if (result === undefined) {
+      const isLocked = attempt.count >= rules[kind].failures;
+      // Not waited for: only what somebody has is written down, so its time would tell that it exists.
+      void settle([observer.failed(kind, clientId, account, isLocked)]);
+      if (ofClient) await failuresOfClients.count(ofClient);
+    }
+    return { result };
   }
 
   function refuse({ counter, waitSeconds }: FullCounter): never {
@@ -197,25 +205,15 @@ export function createGuessing(dependencies: Dependencies): Guessing {
 
   return {
     async limit<T>(guess: Guess, judge: () => Promise<T | undefined>) {
-      const { kind, clientId, account, judging } = guess;
-      let judged: Judged<T | undefined> | undefined;
+      const { kind, account, judging } = guess;
+      let judged: Judged<T> | undefined;
       for (let round = 0; round < maxRounds && !judged; round += 1) {
         const wanted = await countersOf(guess);
-        judged = await judging.run(() => countAndJudge(wanted, judge));
+        judged = await judging.run(() => countAndJudge(guess, wanted, judge));
       }
       if (!judged) throw overloaded;
-      const {
-        attempts: [own, ...ofClient],
-        result,
-      } = judged;
-      if (result === undefined) {
-        const isLocked = own !== undefined && own.count >= rules[kind].failures;
-        // Not waited for: only what somebody has is written down, so its time would tell that it exists.
-        void settle([observer.failed(kind, clientId, account, isLocked)]);
-      } else {
-        const cleared = counters.clear(clearedBy(kind, account));
-        await settleBriefly([cleared, ...ofClient.map((attempt) => attempt.withdraw())]);
-      }
+      const { result } = judged;
+      if (result !== undefined) await settleBriefly([counters.clear(clearedBy(kind, account))]);
       return result;
     },
 

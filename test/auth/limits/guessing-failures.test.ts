@@ -3,7 +3,12 @@ import { sql } from "drizzle-orm";
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type AttemptCounters, createKeyOf } from "../../../src/auth/limits/attempt-counters.ts";
 import { createDatabaseCounters } from "../../../src/auth/limits/database-counters.ts";
-import { createGuessing, guessingRules, UnknownVerdict } from "../../../src/auth/limits/guessing.ts";
+import {
+  createGuessing,
+  type GuessObserver,
+  guessingRules,
+  UnknownVerdict,
+} from "../../../src/auth/limits/guessing.ts";
 import { authMigrations } from "../../../src/auth/service.ts";
 import { QueueingLimit } from "../../../src/auth/work-limit.ts";
 import { unavailable } from "../../../src/platform/base/errors.ts";
@@ -37,12 +42,21 @@ const guess = {
 } as const;
 
 /** Limits with counters of which some part does not work. */
-function limits(broken: Partial<AttemptCounters>) {
+function limits(
+  broken: Partial<AttemptCounters>,
+  observed: Partial<GuessObserver> = {},
+  rules = guessingRules,
+) {
   return createGuessing({
-    rules: guessingRules,
+    rules,
     counters: { ...counters, ...broken },
     hasActiveAuthorization: async () => false,
-    observer: { failed: async () => undefined, refused: () => undefined, notSettled: () => undefined },
+    observer: {
+      failed: async () => undefined,
+      refused: () => undefined,
+      notSettled: () => undefined,
+      ...observed,
+    },
   });
 }
 
@@ -59,23 +73,53 @@ async function states(): Promise<readonly number[]> {
 }
 
 describe("a guess", () => {
-  it("does not count for the account where it could not be counted for the client", async () => {
-    const { limit } = limits({
-      count: (counter) =>
-        counter.subject === guess.clientId
-          ? Promise.reject(new Error("no connection"))
-          : counters.count(counter),
-    });
+  it("is not judged while a failure could not be counted for the client", async () => {
+    let isBroken = true;
+    const failed: string[] = [];
+    const { limit } = limits(
+      {
+        count: (counter) =>
+          isBroken && counter.subject === guess.clientId
+            ? Promise.reject(new Error("no connection"))
+            : counters.count(counter),
+      },
+      { failed: async (kind) => void failed.push(kind) },
+    );
     let judged = 0;
-    for (let n = 0; n < 12; n += 1) {
-      const outcome = limit(guess, async () => {
-        judged += 1;
-        return "right";
+    const judge = async () => {
+      judged += 1;
+      return undefined;
+    };
+    for (let n = 0; n < 12; n += 1) await expect(limit(guess, judge)).rejects.toThrow("no connection");
+    expect([judged, failed]).toEqual([1, ["password"]]);
+    isBroken = false;
+    // Each of these settles what is owed, and none of them counts.
+    const accounts = Array.from({ length: 50 }, (_, n) => ({ name: `u${n}`, identityId: `u${n}` }));
+    const right = await Promise.all(
+      accounts.map((account) => limit({ ...guess, account }, async () => "right")),
+    );
+    expect(right).toEqual(Array(50).fill("right"));
+    expect(await Promise.all([countOf(ofPassword), countOf(ofClient)])).toEqual([2, 2]);
+  });
+
+  it("goes beyond its client's limit by no more than are judged at the same time", async () => {
+    const [failures, places] = [3, 2];
+    const rules = { ...guessingRules, client: { ...guessingRules.client, failures } };
+    const { limit } = limits({}, {}, rules);
+    const judging = limitOf(places);
+    let judged = 0;
+    for (let round = 0; round < 6; round += 1) {
+      const guesses = Array.from({ length: 10 }, (_, n) => {
+        const account = { name: `${round}-${n}`, identityId: `${round}-${n}` };
+        return limit({ ...guess, account, judging }, async () => {
+          judged += 1;
+          return undefined;
+        });
       });
-      await expect(outcome).rejects.toThrow("no connection");
+      await Promise.allSettled(guesses);
     }
-    expect(judged).toBe(0);
-    expect(await countOf(ofPassword)).toBe(1);
+    expect(judged).toBeGreaterThanOrEqual(failures);
+    expect(judged).toBeLessThanOrEqual(failures + places);
   });
 
   it("that finds no room costs no attempt and writes nothing, however many come at once", async () => {
@@ -85,7 +129,7 @@ describe("a guess", () => {
     // More than the account may try, so that those without room would be refused for the limit if they counted.
     const outcomes = Array.from({ length: 30 }, () => limit({ ...guess, judging }, () => verdict.promise));
     const refused = outcomes.map((outcome) => outcome.then(() => "judged", String));
-    await waitFor(async () => expect(await states()).toEqual([2, 2]));
+    await waitFor(async () => expect(await states()).toEqual([2]));
     verdict.resolve(undefined);
     const judged = (await Promise.all(refused)).filter((text) => text === "judged");
     expect(judged).toHaveLength(2);
