@@ -1,4 +1,5 @@
 /** The five grants of the token endpoint. */
+import { unavailable } from "../../platform/base/errors.ts";
 import type { GrantType } from "../client-settings.ts";
 import type { Identities } from "../identities/identities.ts";
 import type { Identity } from "../identities/identity.ts";
@@ -52,6 +53,13 @@ function required(parameters: TokenParameters, name: keyof TokenParameters): str
   return value;
 }
 
+/**
+ * Milliseconds within which a guess comes to be judged, or is refused. After ten seconds the caller gets a 503, and no
+ * code should be used up for a response that nobody gets. What follows may wait two seconds for the verdict, and four
+ * for a connection to the database.
+ */
+const judgedWithinMs = 2_500;
+
 export function createGrants(dependencies: Dependencies): Record<GrantType, Grant> {
   const { identities, tokenIssuer, rotateRefreshToken, otpChecks, verifyOtpProof, guessing } = dependencies;
   // Verified if there is no identity, so that an unknown username takes as long as a known one.
@@ -84,10 +92,17 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
         const scopes = scopesOf(request);
         // Refused before the account is looked up, so that a flood costs the database nothing.
         limit.refuseIfFull();
+        const judgedUntil = performance.now() + judgedWithinMs;
         const { client } = request;
         const found = await find(request.parameters);
         const account = { name: found.name, identityId: found.identity?.id };
         return guessing.limit({ kind, clientId: client.clientId, account, judging: limit }, async () => {
+          if (performance.now() > judgedUntil) {
+            throw unavailable(
+              "A service that this one depends on",
+              new Error("the guess came to be judged too late"),
+            );
+          }
           const subject = await authenticate(request, found);
           return subject && tokenIssuer.authorize(client, type, subject, scopes);
         });

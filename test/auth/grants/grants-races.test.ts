@@ -2,6 +2,7 @@
  * Grants racing with a change that must refuse them: a deletion, a change of password, a client that is no longer
  * listed, a proof that another request redeems. No order of events leaves a token active that should not be.
  */
+import { setTimeout } from "node:timers/promises";
 import { beforeAll, describe, expect, test } from "vitest";
 import { grantTypes } from "../../../src/auth/client-settings.ts";
 import { decodeRefreshToken, hashPart } from "../../../src/auth/tokens/refresh-token.ts";
@@ -30,6 +31,7 @@ const invalidGrant = { status: 400, body: expect.objectContaining({ error: "inva
 function issued(responses: readonly Answer[]): TokenPair[] {
   return responses.flatMap(({ status, body }) => (status === 200 ? [body as TokenPair] : []));
 }
+const throughGate = ({ port }: DatabaseGate) => ({ DB_HOST: "127.0.0.1", DB_PORT: String(port) });
 const deleteIdentity = (api: AuthApi, id: string) =>
   api.call("deleteIdentity", { as: internal, path: { id } });
 const setPassword = (api: AuthApi, id: string, to: string) =>
@@ -124,8 +126,9 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
     cleanup.defer(() => gate.close());
     fast = await startAuthServer("PostgreSQL", { env: { ...store.env, ...clients } });
     cleanup.defer(() => fast.stop());
-    const throughGate = { DB_HOST: "127.0.0.1", DB_PORT: String(gate.port) };
-    slow = await startAuthServer("PostgreSQL", { env: { ...store.env, ...clients, ...throughGate } });
+    slow = await startAuthServer("PostgreSQL", {
+      env: { ...store.env, ...clients, ...throughGate(gate) },
+    });
     cleanup.defer(() => slow.stop());
     fastApi = authApi(fast.base);
     slowApi = authApi(slow.base, fastApi.contract);
@@ -232,6 +235,24 @@ describe.runIf(backends.includes("PostgreSQL"))("a grant held up on its way to P
       expect(await authorizationsOf(id)).toEqual([]);
     },
   );
+
+  test("a code whose guess cannot be counted for three seconds is not judged, and works afterwards", async () => {
+    const { phone } = await newUser();
+    // One that has counted nothing before, so that the statement goes to PostgreSQL as text.
+    const fresh = await startAuthServer("PostgreSQL", {
+      env: { ...store.env, ...clients, ...throughGate(gate) },
+    });
+    cleanup.defer(() => fresh.stop());
+    const form = { grant_type: "phone_otp", phone, password: await otpVerifier(fresh.origin).send(phone) };
+    const grant = () => authApi(fresh.base, fastApi?.contract).token(form, racer);
+    const holding = gate.hold('insert into "auth"."attempts"', "before");
+    const response = grant();
+    const held = await holding;
+    await setTimeout(3_000);
+    held.release();
+    expect(await response).toMatchObject({ status: 503 });
+    expect((await grant()).status).toBe(200);
+  });
 
   test("a proof that is redeemed elsewhere meanwhile is refused", async () => {
     const { phone } = await newUser();
