@@ -33,15 +33,16 @@ interface NewAuthorization {
 /**
  * In one statement: checks that the conditions of the subject still hold and the client is enabled, redeems
  * the proof if there is one, creates the authorization and writes its event. It locks neither the identity nor the
- * client, and waits for nobody. The authorization carries their generations as this statement sees them, so a
- * concurrent deletion, change of password or disabling ends it, whichever commits first. Returns whether the
- * authorization was created.
+ * client, and waits for nobody but a transaction that redeems the same proof. The authorization carries their
+ * generations as this statement sees them, so a concurrent deletion, change of password or disabling ends it, whichever
+ * commits first. Returns whether the authorization was created.
  */
 type CreateAuthorization = (authorization: NewAuthorization) => Promise<boolean>;
 
 /**
  * Authorizations that are requested at the same time share a statement and a commit. If it fails, each is tried again
- * in a statement of its own, so that one request does not suffer from another.
+ * in a statement of its own, so that one request does not suffer from another. One with a proof always has its own: it
+ * waits while another transaction redeems the same proof.
  */
 export function createCreateAuthorization(db: Database): CreateAuthorization {
   const createBatched = batched({
@@ -58,8 +59,10 @@ export function createCreateAuthorization(db: Database): CreateAuthorization {
     maxKeys: 128,
   });
   return async (authorization) => {
-    const created = await createBatched(authorization);
-    return created === "FAILED" ? (await create(db, [authorization])).size === 1 : created === true;
+    const isShared = authorization.subject.otpProof === undefined;
+    const created = isShared ? await createBatched(authorization) : undefined;
+    if (isShared && created !== "FAILED") return created === true;
+    return (await create(db, [authorization])).size === 1;
   };
 }
 
@@ -90,7 +93,6 @@ const insertAuthorizations = prepared(
       select requested.*, registered.${client.generation} as ${own.clientGeneration},
         coalesce((select max(${ending.generation}) from ${identityEndings} e
           where ${ending.identityId} = requested.${identityId}), 0) as ${own.identityGeneration},
-        row_number() over (partition by requested.${proofHash} order by requested.${id}) as place,
         clock_timestamp() as moment
       from requested join ${identities} holder on holder.${identity.id} = requested.${identityId}
         join ${clients} registered on registered.${client.clientId} = requested.${clientId}
@@ -103,9 +105,7 @@ const insertAuthorizations = prepared(
       from eligible
     ), redeemed as (
       insert into ${redeemedOtpProofs} (${proofHash}, ${proofExpiresAt})
-      select ${proofHash}, proof_expires from eligible where ${proofHash} is not null and place = 1
-      -- A fixed order prevents deadlocks between two statements.
-      order by ${proofHash}
+      select ${proofHash}, proof_expires from eligible where ${proofHash} is not null
       on conflict do nothing returning ${proofHash}
     ), granted as (
       insert into ${authorizations} (${id}, ${clientId}, ${identityId}, ${grantType}, ${scopes}, ${createdAt},
@@ -115,7 +115,7 @@ const insertAuthorizations = prepared(
         ${own.identityGeneration}, refresh_end, access_end, (greatest(refresh_end, access_end) at time zone 'UTC')::date,
         ${familyHash}, ${refreshHash}
       from dated
-      where ${proofHash} is null or (place = 1 and ${proofHash} in (select ${proofHash} from redeemed))
+      where ${proofHash} is null or ${proofHash} in (select ${proofHash} from redeemed)
       returning ${id}, ${clientId}, ${identityId}, ${grantType}, ${createdAt}
     ), recorded as (${recordGranted})
     select ${granted} from granted`,
