@@ -283,6 +283,7 @@ export class Admission {
       if (admitted.hasLeft) return false;
       if (this.#turnBegan === undefined) this.#beginTurn();
       this.#starting.push(admitted);
+      this.#observer.waited(admitted.priority, (performance.now() - admitted.entered) / 1000);
       begin();
       return true;
     });

@@ -1,4 +1,5 @@
 /** Interfaces that receive what the process does: for its metrics, or for a test. */
+import type { Priority } from "./priority.ts";
 
 /**
  * Receives every HTTP request that got its response. `operation` is an operationId of the contract, so the values are
@@ -28,13 +29,15 @@ export interface RpcObserver {
 
 export type RpcProtocol = "grpc" | "connect" | "grpc-web";
 
-/** Receives how many requests are in flight, and how many were refused because too many arrived. */
+/** Receives how many requests are in flight, how long they waited, and how many were refused as too many arrived. */
 export interface AdmissionObserver {
   /**
    * Receives a function that counts, by priority, the admitted requests without a response. It may be called at any
    * time.
    */
   inFlight(count: () => Readonly<Record<string, number>>): void;
+  /** An admitted request is started so many seconds after the process has read it. */
+  waited(priority: Priority, seconds: number): void;
   /** @param count 0 announces that such requests can be refused */
   shed(service: string, priority: string, count: number): void;
 }

@@ -1,7 +1,9 @@
 import { Counter, Gauge, type Registry } from "prom-client";
 import type { AdmissionObserver } from "../base/observers.ts";
+import { priorities } from "../base/priority.ts";
+import { DurationHistogram } from "./duration-histogram.ts";
 
-/** The metrics of what is refused because too much arrives. */
+/** The metrics of what waits, or is refused, because too much arrives. */
 export function admissionMetrics(program: string, registry: Registry): AdmissionObserver {
   const registers = [registry];
   const shed = new Counter({
@@ -10,7 +12,15 @@ export function admissionMetrics(program: string, registry: Registry): Admission
     labelNames: ["service", "priority"],
     registers,
   });
+  const waits = new DurationHistogram({
+    name: `${program}_request_wait_seconds`,
+    help: "Time from when an admitted request or call was read to its start.",
+    labelNames: ["priority"],
+    registers,
+  });
+  for (const priority of priorities) waits.zero({ priority });
   return {
+    waited: (priority, seconds) => waits.observe({ priority }, seconds),
     inFlight(count) {
       new Gauge({
         name: `${program}_requests_in_flight`,
