@@ -170,6 +170,7 @@ describe("in production mode", () => {
   test.each<[string, string, string]>([
     ["PLATFORM_SECURITY_URL", "https://id.example.com/api", "must be an http or https URL without a path"],
     ["PLATFORM_SECURITY_URL", "id.example.com:9090", "must be an http or https URL without a path"],
+    ["PLATFORM_SECURITY_URL", "http://id.example.com", "must begin with https in production"],
     ["PLATFORM_SECURITY_API_KEY", "short", "must be 16 to 256 visible ASCII characters"],
     ["PLATFORM_SECURITY_API_KEY", "dev-0123456789abcdef", "must not be a key made by development mode"],
     ["IDENTITY_PROVIDER_ISSUER_URI", "http://id.example.com", "must begin with https in production"],

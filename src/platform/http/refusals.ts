@@ -33,6 +33,10 @@ export function ambiguousRequest(request: IncomingMessage | Http2ServerRequest):
     const detail = "The path of the request has dot segments or a backslash.";
     return new ServiceError(ErrorKinds.invalidRequest, detail);
   }
+  // A target has none (RFC 9112 section 3.2), and some readers take what is before it for the path.
+  if (url.includes("#")) {
+    return new ServiceError(ErrorKinds.invalidRequest, "The target of the request has a fragment.");
+  }
   // HTTP/2 names the host in a pseudo-header, beside which a proxy may have left another one.
   if (httpVersionMajor > 1) return undefined;
   let hosts = 0;

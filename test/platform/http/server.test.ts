@@ -39,6 +39,8 @@ describe("dispatch", () => {
     "/a/.%2e",
     "/a\\..\\b",
     "/a\\b",
+    "/a#b",
+    "/#",
     "/rpc.v1.Service/../Method",
   ])("refuses %s, which a proxy may read as another path", async (path) => {
     const { port } = await startServer();
