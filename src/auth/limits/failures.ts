@@ -19,22 +19,21 @@ export class Failures {
     try {
       await this.#counters.count(counter);
     } catch (error) {
-      this.#owe(counter, 1);
+      this.#owe(counter);
       throw error;
     }
   }
 
-  /** Counts what is owed; those who ask at the same time share that. @throws the error of the counters */
+  /** Counts what is owed. Those who ask meanwhile wait for that. @throws the error of the counters */
   async settle(counter: Counter): Promise<void> {
     const { subject } = counter;
-    if (!this.#owed.has(subject)) return;
-    const settling = this.#settling.get(subject) ?? this.#settleOnce(counter);
-    this.#settling.set(subject, settling);
-    try {
-      await settling;
-    } finally {
-      this.#settling.delete(subject);
+    let settling = this.#settling.get(subject);
+    if (!settling) {
+      if (!this.#owed.has(subject)) return;
+      settling = this.#settleOnce(counter).finally(() => this.#settling.delete(subject));
+      this.#settling.set(subject, settling);
     }
+    await settling;
   }
 
   async #settleOnce(counter: Counter): Promise<void> {
@@ -43,8 +42,8 @@ export class Failures {
     await Promise.all(Array.from({ length: owed }, () => this.count(counter)));
   }
 
-  /** No more than fill the counter. */
-  #owe({ rule, subject }: Counter, failures: number): void {
-    this.#owed.set(subject, Math.min((this.#owed.get(subject) ?? 0) + failures, rule.failures));
+  /** No more is owed than fills the counter. */
+  #owe({ rule, subject }: Counter): void {
+    this.#owed.set(subject, Math.min((this.#owed.get(subject) ?? 0) + 1, rule.failures));
   }
 }
