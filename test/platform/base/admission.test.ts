@@ -28,12 +28,11 @@ const asked = (priority: Priority): Prioritized => ({ service: "sample", priorit
 function start() {
   const { logger, lines } = captureLog();
   const counted: Record<string, number> = {};
-  const waits: [Priority, number][] = [];
   let inFlight: () => Readonly<Record<string, number>> = () => ({});
   const admission = new Admission({
     logger,
     observer: {
-      waited: (priority, seconds) => waits.push([priority, seconds]),
+      waited() {},
       inFlight: (count) => {
         inFlight = count;
       },
@@ -43,7 +42,7 @@ function start() {
       },
     },
   });
-  return { admission, lines, counted, waits, inFlight: () => inFlight() };
+  return { admission, lines, counted, inFlight: () => inFlight() };
 }
 
 /** Admits a request and starts it. @returns undefined if it is refused */
@@ -165,16 +164,6 @@ describe("nothing is refused", () => {
     pass(60_000);
     const [burst] = play(admission, 2, serving(5), { request: asked("normal"), callers: 2_000 });
     expect(burst?.refused).toBe(0);
-  });
-});
-
-describe("the time until a request is started", () => {
-  it("is observed, for those that start at once and for those that wait", () => {
-    const { admission, waits } = start();
-    for (let n = 0; n < 100; n += 1) enter(admission, asked("normal"));
-    expect(waits).toEqual(Array(64).fill(["normal", 0]));
-    pass(20);
-    expect(waits.slice(64)).toEqual(Array(36).fill(["normal", 0.02]));
   });
 });
 
