@@ -26,8 +26,7 @@ export const guessingRules: GuessingRules = {
    * Failures of all accounts together, by client. Beyond it only identities pass that the client has an
    * active authorization for: the secret of a mobile application is in every phone, so anybody can use this limit up,
    * and must not be able to lock out those who are signed in. A guess counts once it has failed, so those that are
-   * judged at the same time may exceed the limit. If all counted until they were judged, many right ones at the same
-   * time would reach it.
+   * judged at the same time may exceed the limit: right ones must not reach it, however many come at the same time.
    */
   client: { name: "client", failures: 1000, windowSeconds: 60 },
 };
