@@ -17,11 +17,7 @@ import { surelyNow } from "./running-time.ts";
 import { attempts, authorizations, keptEvents, redeemedOtpProofs, revokedAccessTokens } from "./schema.ts";
 import { authorizationIdLength } from "./tokens/access-token.ts";
 import { removeExpired } from "./tokens/remove-expired.ts";
-import {
-  removeReplacedTokens,
-  removeRotationBatches,
-  rotationBatchLimit,
-} from "./tokens/remove-replaced-tokens.ts";
+import { removeReplacedTokens } from "./tokens/remove-replaced-tokens.ts";
 import {
   endDisabledClients,
   removeEndings,
@@ -87,14 +83,9 @@ const revokedLongAgo = (which: SQL) => sql`
 type Step = JanitorStep<JanitorKind>;
 
 /** Repeats a statement that removes one batch of rows. */
-const remove = (db: Database, kind: JanitorKind, statement: SQL, size?: number): Step => ({
+const remove = (db: Database, kind: JanitorKind, statement: SQL): Step => ({
   kinds: [kind],
-  run: ({ stopping, cleaned }) =>
-    inBatches(db, statement, {
-      stopping,
-      done: (rows) => cleaned(kind, rows),
-      ...(size !== undefined && { size }),
-    }),
+  run: ({ stopping, cleaned }) => inBatches(db, statement, { stopping, done: (rows) => cleaned(kind, rows) }),
 });
 
 /** Repeats a statement that prepares the removal of one batch of rows. */
@@ -150,11 +141,9 @@ const stepsOf = (db: Database, replayHours: number): readonly Step[] => [
       returning 1 as one`,
   ),
   {
-    kinds: ["replaced_tokens"],
-    run: ({ stopping, cleaned }) =>
-      removeReplacedTokens(db, stopping, (rows) => cleaned("replaced_tokens", rows)),
+    kinds: ["replaced_tokens", "rotation_batches"],
+    run: (run) => removeReplacedTokens(db, run),
   },
-  remove(db, "rotation_batches", removeRotationBatches, rotationBatchLimit),
   prepare(db, endDisabledClients),
   prepare(db, sweepEndingsAgain),
   remove(db, "identity_endings", removeEndings),

@@ -171,18 +171,21 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
 
   test("what is kept for a retry goes when the longest window has closed since the commit was seen", async () => {
     await client("patient", 60);
-    const [open, closed, unseen] = [
+    const [open, closed, longClosed, unseen] = [
+      await authorization({}),
       await authorization({}),
       await authorization({}),
       await authorization({}),
     ] as const;
     await replaced(open, 55);
     await replaced(closed, 61);
+    await replaced(longClosed, 700);
     await replaced(unseen, undefined);
     await round();
     expect(await ids("authorization_id", "replaced_tokens")).toEqual([open, unseen].sort());
-    expect(await ids("id", "rotation_batches")).toHaveLength(1);
-    expect(await ids("id", "authorizations")).toHaveLength(3);
+    // A batch stays ten minutes longer.
+    expect(await ids("id", "rotation_batches")).toHaveLength(2);
+    expect(await ids("id", "authorizations")).toHaveLength(4);
   });
 
   test("thousands of replaced tokens go in one round, but for those whose window is open", async () => {

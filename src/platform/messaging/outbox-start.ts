@@ -17,7 +17,7 @@ import type { Executor } from "../database/database.ts";
 import { names } from "../database/sql/names.ts";
 import { boolean, nullable, number } from "../database/sql/readers.ts";
 import { serverStart } from "../database/sql/server-start.ts";
-import { computed, rows, selection } from "../database/sql/statements.ts";
+import { computed, onlyRow, selection } from "../database/sql/statements.ts";
 import { type DeliverableTypes, isKnown } from "./outbox.ts";
 import type { OutboxTable } from "./outbox-table.ts";
 
@@ -77,8 +77,7 @@ export class OutboxStart {
     if (isFull) this.#fullLookAt = performance.now() + this.#fullLookMs;
     const before = this.#position;
     const state = stateOf(outbox, subscribers, { from: isFull ? 0 : before, isNoting: this.#hasSettled() });
-    const [found] = await rows(db, state, sql`select ${state}`);
-    if (!found) throw new Error("a look at an outbox returned nothing");
+    const found = await onlyRow(db, state, sql`select ${state}`);
     // Unless it was forgotten meanwhile.
     if (this.#position === before) this.#move(found);
     return { isAny: found.oldest !== null, isAnyKnown: found.isAnyKnown };

@@ -89,6 +89,20 @@ export async function rows<F extends Fields>(
   return (await rawRows(db, statement)).map((row) => selected.read(row));
 }
 
+/**
+ * The row of a statement that always returns one.
+ * @throws UnexpectedValueError if it returned none
+ */
+export async function onlyRow<F extends Fields>(
+  db: Executor,
+  selected: Selection<F>,
+  statement: SQL,
+): Promise<RowOf<F>> {
+  const [row] = await rows(db, selected, statement);
+  if (!row) throw new UnexpectedValueError("a row", row);
+  return row;
+}
+
 /** The number of rows that a statement returns. */
 export async function rowCount(db: Executor, statement: SQL): Promise<number> {
   return (await rawRows(db, statement)).length;

@@ -10,7 +10,7 @@ import { batched } from "../sql/batched-lookup.ts";
 import { names } from "../sql/names.ts";
 import { boolean, listOf, nullable, number, text } from "../sql/readers.ts";
 import { serverStart } from "../sql/server-start.ts";
-import { computed, type Field, prepared, rows, selection } from "../sql/statements.ts";
+import { computed, type Field, onlyRow, prepared, rows, selection } from "../sql/statements.ts";
 import { AwaitedBeats } from "./awaited-beats.ts";
 import type { LeaseTable } from "./lease-table.ts";
 import { type Beat, currentMoment, type Evidence, Leases, longestLeaseMs } from "./leases.ts";
@@ -122,8 +122,7 @@ export function createStandbys({ leases: primary, hosts, table, report }: Depend
 
   async function look({ reads }: StandbyHost): Promise<Evidence> {
     const askedAt = currentMoment();
-    const [found] = await rows(reads, evidence, sql`select ${evidence}`);
-    if (!found) throw new Error("a standby did not say what it is");
+    const found = await onlyRow(reads, evidence, sql`select ${evidence}`);
     leases.observe(found, askedAt);
     return found;
   }
