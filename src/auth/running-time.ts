@@ -38,8 +38,14 @@ const missed = sql`
   case when ${isApart(sql`${pauseSeconds}::int * interval '1 second'`)}
     then ${now} - ${pulse.beatenAt} else interval '0' end`;
 
+/**
+ * A span without days. What two moments are apart has them, and taken off a moment they are days of the calendar, of
+ * which two in a year have not 24 hours where the session's time zone changes its clocks.
+ */
+const inSeconds = (span: SQL) => sql`(extract(epoch from ${span}) * interval '1 second')`;
+
 /** By how much running time is behind the clock. */
-const lag = sql`(${pulse.pausedFor} + ${missed})`;
+const lag = inSeconds(sql`${pulse.pausedFor} + ${missed}`);
 
 /** The moment now, in running time; by the clock where no process gives a pulse, as with the embedded database. */
 export const runningNow = sql`(
@@ -51,7 +57,7 @@ export const runningNow = sql`(
  */
 export const surelyNow = sql`(
   select ${now} - coalesce(
-    max(${lag} - least(${lag}, ${pulse.leastPausedFor}, ${pulse.leastPausedForBefore})), interval '0')
+    max(${inSeconds(sql`${lag} - least(${lag}, ${pulse.leastPausedFor}, ${pulse.leastPausedForBefore})`)}), interval '0')
   from ${databasePulse} pulse)`;
 
 /** Whether a new period begins. */

@@ -26,9 +26,9 @@ describe.each(backends)("running time on %s", (backend) => {
 
   /** The last beat, in seconds from now. */
   const lastBeat = (seconds: number) => sql`clock_timestamp() + ${seconds}::int * interval '1 second'`;
-  async function seconds(moment: typeof runningNow, table = sql``): Promise<number> {
+  async function seconds(moment: typeof runningNow, table = sql``, executor = db): Promise<number> {
     const [row] = await rows<{ s: number }>(
-      db,
+      executor,
       sql`select extract(epoch from ${moment} - clock_timestamp())::float8 as s ${table}`,
     );
     return Number(row?.s);
@@ -49,6 +49,20 @@ describe.each(backends)("running time on %s", (backend) => {
     await db.execute(sql`update auth.database_pulse set beaten_at = ${lastBeat(-600)}`);
     expect(await seconds(runningNow)).toBeCloseTo(step - 600, -1);
   });
+
+  // At any date, one of these is in summer and another in winter.
+  test.each([90, 150, 210, 270])(
+    "a pause of %i days has days of 24 hours, whatever the time zone",
+    async (days) => {
+      await db.execute(sql`
+      insert into auth.database_pulse values (1, ${lastBeat(0)}, ${days}::int * interval '1 day')`);
+      const behind = await db.transaction(async (tx) => {
+        await tx.execute(sql`set local timezone = 'Europe/Berlin'`);
+        return [await seconds(runningNow, sql``, tx), await seconds(surelyNow, sql``, tx)];
+      });
+      for (const each of behind) expect(each).toBeCloseTo(-days * day, -2);
+    },
+  );
 
   /** Gives the first beat, and the one with which the first period begins. */
   async function begin(): Promise<void> {
