@@ -112,6 +112,9 @@ interface Dependencies {
   readonly observer: GuessObserver;
 }
 
+/** An id that no identity has. */
+const nobody = "";
+
 export function createGuessing(dependencies: Dependencies): Guessing {
   const { rules, counters, hasActiveAuthorization, observer } = dependencies;
   const failuresOfClients = new Failures(counters);
@@ -146,7 +149,9 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     const [fullClient] = full;
     if (!fullClient) return { own, ofClient };
     const { identityId } = account;
-    if (identityId === undefined || !(await hasActiveAuthorization(identityId, clientId))) refuse(fullClient);
+    // Also for nobody, who would otherwise be refused sooner: the time would tell which names identities have.
+    const isSignedIn = await hasActiveAuthorization(identityId ?? nobody, clientId);
+    if (identityId === undefined || !isSignedIn) refuse(fullClient);
     return { own, ofClient: undefined };
   }
 

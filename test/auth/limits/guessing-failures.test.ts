@@ -17,6 +17,7 @@ import { rows } from "../../support/rows.ts";
 import { createMigratedServiceDatabase } from "../../support/service-database.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
+import { oneByOne } from "./guessing-fixture.ts";
 
 const cleanup = suiteCleanup();
 let db: Database;
@@ -46,11 +47,12 @@ function limits(
   broken: Partial<AttemptCounters>,
   observed: Partial<GuessObserver> = {},
   rules = guessingRules,
+  hasActiveAuthorization = async (_identityId: string) => false,
 ) {
   return createGuessing({
     rules,
     counters: { ...counters, ...broken },
-    hasActiveAuthorization: async () => false,
+    hasActiveAuthorization,
     observer: {
       failed: async () => undefined,
       refused: () => undefined,
@@ -120,6 +122,22 @@ describe("a guess", () => {
     }
     expect(judged).toBeGreaterThanOrEqual(failures);
     expect(judged).toBeLessThanOrEqual(failures + places);
+  });
+
+  it("beyond its client's limit is refused after the same look, whether its name is an identity's or not", async () => {
+    const rules = { ...guessingRules, client: { ...guessingRules.client, failures: 1 } };
+    const looks: string[] = [];
+    const { limit } = limits({}, {}, rules, async (identityId) => {
+      looks.push(identityId);
+      return identityId !== "stranger";
+    });
+    await counters.count({ rule: rules.client, subject: guess.clientId });
+    const outcomes = await oneByOne(["friend", "stranger", undefined], (identityId) =>
+      limit({ ...guess, account: { name: "invented", identityId } }, async () => "right").catch(String),
+    );
+    const refused = expect.stringContaining("Too many failed attempts");
+    expect(outcomes).toEqual(["right", refused, refused]);
+    expect(looks).toEqual(["friend", "stranger", ""]);
   });
 
   it("that finds no room costs no attempt and writes nothing, however many come at once", async () => {
