@@ -54,6 +54,7 @@ describe.each(deployments)("what refreshes leave in the database: $name", (deplo
   const counts: Record<string, number>[] = [];
   let dumped = "";
   let row: Record<string, unknown> = {};
+  let rowBytes = 0;
   let replaced: Record<string, unknown> = {};
 
   /** Ten refreshes, then fifty; both times the events are waited for and the database is looked at. */
@@ -74,6 +75,8 @@ describe.each(deployments)("what refreshes leave in the database: $name", (deplo
         counts.push(await rowCounts(query));
         dumped = await dump(query);
         row = (await query("select * from auth.authorizations"))[0] ?? {};
+        const [size] = await query("select pg_column_size(a.*) as bytes from auth.authorizations a");
+        rowBytes = Number(size?.["bytes"]);
         replaced = (await query("select * from auth.replaced_tokens"))[0] ?? {};
       });
     }
@@ -90,6 +93,25 @@ describe.each(deployments)("what refreshes leave in the database: $name", (deplo
       "auth.revoked_access_tokens": 0,
     });
   });
+
+  test("the row stays small", () => {
+    expect(rowBytes).toBeGreaterThan(100);
+    expect(rowBytes).toBeLessThan(400);
+  });
+
+  // The embedded database counts no updates.
+  test.runIf(deployment.backend === "PostgreSQL")(
+    "updates of the row are heap-only: no index has what a refresh changes",
+    async () => {
+      const [updates] = await store.read((query) =>
+        query(`
+        select sum(n_tup_upd)::int as all, sum(n_tup_hot_upd)::int as "heapOnly"
+        from pg_stat_user_tables where schemaname = 'auth' and relname like 'authorizations%'`),
+      );
+      expect(updates?.["all"]).toBeGreaterThanOrEqual(60);
+      expect(Number(updates?.["heapOnly"]) / Number(updates?.["all"])).toBeGreaterThan(0.9);
+    },
+  );
 
   test("a dump holds no token and no part of one, plain or encoded", () => {
     expect(dumped).toContain("auth.authorizations");
