@@ -5,11 +5,11 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout } from "node:timers/promises";
 import postgres from "postgres";
-import { beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { codeOf } from "../../src/platform/base/error-code.ts";
+import { beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { type AuthApi, authApi, internal, mobileApp } from "../support/auth-api.ts";
 import { type AuthServer, startAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
+import { freezeBackends } from "../support/postgresql/frozen-backends.ts";
 import { requiredPostgresUrl } from "../support/postgresql/server.ts";
 import { backends } from "../support/servers.ts";
 import { stopwatch } from "../support/stopwatch.ts";
@@ -52,33 +52,22 @@ describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
     ).map(({ pid }) => Number(pid));
 
   describe("where the server's connections freeze, and new ones work", () => {
-    const frozen = new Set<number>();
-    function signal(name: NodeJS.Signals): void {
-      for (const pid of frozen) {
-        try {
-          process.kill(pid, name);
-        } catch (error) {
-          // It has ended meanwhile, as its client is gone.
-          if (codeOf(error) !== "ESRCH") throw error;
-        }
-      }
+    async function freeze(): Promise<void> {
+      const pids = await serverPids(store.env["DB_USER"] ?? "");
+      expect(pids.length).toBeGreaterThan(1);
+      onTestFinished(await freezeBackends(pids));
     }
     let running: Running;
     beforeAll(async () => {
       running = await start();
-      cleanup.defer(async () => {
-        signal("SIGCONT");
-        await running.stack.disposeAsync();
-      });
+      cleanup.defer(() => running.stack.disposeAsync());
     });
 
     test("everything is answered again within five seconds, at one request in nine", async () => {
       const { api, server } = running;
       const { id } = await api.newIdentity();
       const pairs = await Promise.all(Array.from({ length: 40 }, () => api.newPair(id)));
-      for (const pid of await serverPids(store.env["DB_USER"] ?? "")) frozen.add(pid);
-      expect(frozen.size).toBeGreaterThan(1);
-      signal("SIGSTOP");
+      await freeze();
       await setTimeout(5_000);
       const [pair] = pairs;
       for (let request = 0; request < 2; request += 1) {
@@ -104,10 +93,7 @@ describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
     test("while they freeze, introspection is answered within about three seconds", async () => {
       const { api } = running;
       const { access_token } = await api.newPair((await api.newIdentity()).id);
-      signal("SIGCONT");
-      frozen.clear();
-      for (const pid of await serverPids(store.env["DB_USER"] ?? "")) frozen.add(pid);
-      signal("SIGSTOP");
+      await freeze();
       const waited = stopwatch();
       const answers = await Promise.all(
         Array.from({ length: 20 }, async () => {

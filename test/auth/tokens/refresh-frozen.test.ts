@@ -9,6 +9,7 @@ import { withClients } from "../../support/auth-fleet.ts";
 import { spawnAuthServer } from "../../support/auth-server.ts";
 import { createAuthStore } from "../../support/auth-store.ts";
 import { openDatabaseWire } from "../../support/database-wire.ts";
+import { freezeBackends } from "../../support/postgresql/frozen-backends.ts";
 import { backends } from "../../support/servers.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -51,15 +52,16 @@ test.runIf(backends.includes("PostgreSQL"))(
     await refreshes(40);
     const pids = await store.read(async (query) => {
       const found = await query(
-        "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
+        `select pid from pg_stat_activity
+         where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()`,
       );
       return found.map(({ pid }) => Number(pid));
     });
-    for (const pid of pids) process.kill(pid, "SIGSTOP");
+    const thaw = await freezeBackends(pids);
     try {
       await setTimeout(freezeSeconds * 1000);
     } finally {
-      for (const pid of pids) process.kill(pid, "SIGCONT");
+      thaw();
     }
     // Each session has tried again what was not answered, and has refreshed on.
     await refreshes(refreshed + 100);
