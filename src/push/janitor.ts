@@ -3,10 +3,12 @@
  * rows. One process cleans up at a time: a process that does not get the lock skips the step. Times are the
  * database's, so that a process with a wrong clock removes nothing that is live.
  */
+
 import { sql } from "drizzle-orm";
 import { type JanitorStep, runRound, startRounds } from "../platform/base/janitor.ts";
 import type { Loop } from "../platform/base/loop.ts";
 import type { JanitorObserver } from "../platform/base/observers.ts";
+import { lowestUuidv7 } from "../platform/crypto/uuid.ts";
 import { arrayLiteral, type Database } from "../platform/database/database.ts";
 import { names } from "../platform/database/sql/names.ts";
 import { boolean, number } from "../platform/database/sql/readers.ts";
@@ -117,7 +119,7 @@ function stepsOf(
   { db, historyRetentionDays, replayHours = 0 }: Dependencies,
 ): readonly JanitorStep<JanitorKind>[] {
   const now = new Date(nowMs).toISOString();
-  const oldestKept = lowestId(Math.floor(nowMs - historyRetentionDays * dayMs));
+  const oldestKept = lowestUuidv7(nowMs - historyRetentionDays * dayMs);
   const entries = createEntryRemoval(oldestKept);
   const batch = sql`limit ${batchSize} for update skip locked`;
   const remove = (kind: JanitorKind, rowsOf: (tx: Database) => Promise<number>) =>
@@ -224,12 +226,6 @@ async function removeNotifications(tx: Database, oldestKept: string): Promise<Re
     rows: { notifications: removed, delivery_chunks: chunks },
     isFull: chunks === batchSize || removed === notificationBatch,
   };
-}
-
-/** The lowest id of a notification that was accepted at this moment: ids are UUIDv7. */
-function lowestId(ms: number): string {
-  const time = Math.max(0, ms).toString(16).padStart(12, "0");
-  return `${time.slice(0, 8)}-${time.slice(8)}-0000-0000-000000000000`;
 }
 
 /** Runs one round, as {@link runRound}. While another process holds the lock, nothing is removed. */

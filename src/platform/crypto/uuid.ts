@@ -12,3 +12,12 @@ export function uuidv7(now: number): string {
   const hex = bytes.toString("hex");
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }
+
+/**
+ * What no UUID of version 7 is lower than that was made at this moment or later.
+ * @param at milliseconds since the epoch
+ */
+export function lowestUuidv7(at: number): string {
+  const time = Math.max(0, Math.floor(at)).toString(16).padStart(12, "0");
+  return `${time.slice(0, 8)}-${time.slice(8)}-0000-0000-000000000000`;
+}

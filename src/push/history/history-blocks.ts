@@ -37,6 +37,36 @@ export const numberOf = (userId: SQLWrapper): SQL => sql`
   (select ${known.userNumber} as known_number from ${historyUsers} known where ${known.userId} = ${userId} offset 0)
   as numbered_user on true`;
 
+const sequence = `${historyUserNumbers.schema}.${historyUserNumbers.seqName}`;
+
+/** An expression: a number that no user has had. */
+export const nextNumber: SQL = sql`nextval(${sequence}::text)`;
+
+/** The end of an insert into the blocks as `b`: a block that is there gets the bits that it lacks. */
+const addBits = sql`
+  on conflict (${block.userBlock}, ${block.notificationId})
+  do update set ${block.recipientBits} = b.${block.recipientBits} | excluded.${block.recipientBits}
+  where b.${block.recipientBits} | excluded.${block.recipientBits} <> b.${block.recipientBits}`;
+
+/** A statement that gives a user an entry of each notification. @param ids an array of uuids */
+export const giveEntries = (userNumber: number, ids: SQL): SQL => {
+  const number = sql`${userNumber}::bigint`;
+  return sql`
+    insert into ${historyBlocks} as b (${block.userBlock}, ${block.notificationId}, ${block.recipientBits})
+    select ${blockOf(number)}, given_id, set_bit(${none}, ${placeOf(number)}, 1)
+    from unnest(${ids}) as given (given_id) order by given_id
+    ${addBits}`;
+};
+
+/** A statement that takes a user's entries away, those of a notification with this id or a later one. */
+export const takeEntries = (userNumber: number, since: string): SQL => {
+  const number = sql`${userNumber}::bigint`;
+  return sql`
+    update ${historyBlocks} set ${block.recipientBits} = set_bit(${block.recipientBits}, ${placeOf(number)}, 0)
+    where ${block.userBlock} = ${blockOf(number)} and ${block.notificationId} >= ${since}::uuid
+      and get_bit(${block.recipientBits}, ${placeOf(number)}) = 1`;
+};
+
 /**
  * Expressions of a `with` list, which give users an entry each, and a number to those who have none yet. A user who has
  * the entry already keeps it. Concurrent statements write rows in the same order, so that they do not deadlock.
@@ -44,12 +74,11 @@ export const numberOf = (userId: SQLWrapper): SQL => sql`
  *   `minutes` (an offset), `device` (an id) and `known_number` (of {@link numberOf})
  */
 export function entriesFor(found: SQL, notificationId: SQL): SQL {
-  const sequence = `${historyUserNumbers.schema}.${historyUserNumbers.seqName}`;
   return sql`
     numbered as (
       insert into ${historyUsers} (${user.userId}, ${user.userNumber})
       select person, next_number from (
-        select person, nextval(${sequence}::text) as next_number from (
+        select person, ${nextNumber} as next_number from (
           select person from ${found} where known_number is null
           group by person order by min(minutes), min(device) offset 0
         ) as unknown
@@ -67,8 +96,6 @@ export function entriesFor(found: SQL, notificationId: SQL): SQL {
         union all select known_number from numbered
       ) as members
       group by block_number order by block_number
-      on conflict (${block.userBlock}, ${block.notificationId})
-      do update set ${block.recipientBits} = b.${block.recipientBits} | excluded.${block.recipientBits}
-      where b.${block.recipientBits} | excluded.${block.recipientBits} <> b.${block.recipientBits}
+      ${addBits}
     )`;
 }

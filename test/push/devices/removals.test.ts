@@ -124,6 +124,63 @@ describe.each(backends)("removals on %s", (backend) => {
     expect(await tokens()).toEqual(["of the new identity"]);
   });
 
+  describe("where a new identity has the id of a deleted one, entries since the deletion", () => {
+    const newest = { page: 0, size: 10, sort: [] };
+    const pageOf = (userId: string) => createHistory({ db: store.db }).page(userId, newest, false);
+    let deletedAt: number;
+    /** Two entries that are older than the deletion, and two that are newer, of each two one is viewed. */
+    beforeEach(async () => {
+      deletedAt = store.clock.now();
+      for (const [minute, viewed] of [
+        [-10, true],
+        [-5, false],
+        [2, true],
+        [3, false],
+      ] as const) {
+        const acceptedAt = deletedAt + minute * 60_000;
+        await insertNotification(store.db, { acceptedAt, viewedBy: { anna: viewed, boris: viewed } });
+      }
+      await save("anna", "of the deleted identity");
+    });
+    const forget = () => store.db.transaction((tx) => forgetUser(tx, "anna", new Date(deletedAt)));
+
+    test("stay if it has a device, each as it was viewed, however late and often the deletion is learned of", async () => {
+      store.clock.move(61_000);
+      await save("anna", "of the new identity");
+      const [, , third, fourth] = (await pageOf("anna")).content.toReversed();
+      const before = await pageOf("boris");
+      for (let turn = 0; turn < 3; turn += 1) {
+        await forget();
+        expect(await pageOf("anna")).toMatchObject({ totalElements: 2, content: [fourth, third] });
+      }
+      expect(third?.viewed).toBe(true);
+      expect(fourth?.viewed).toBe(false);
+      expect(await pageOf("boris")).toEqual(before);
+      expect(
+        await rows(store.db, sql`select user_id from ${historyEntries} where user_id = 'anna'`),
+      ).toHaveLength(2);
+    });
+
+    test("count once among the recipients", async () => {
+      store.clock.move(61_000);
+      await save("anna", "of the new identity");
+      const counts = () =>
+        rows(
+          store.db,
+          sql`
+        select notification_id, bit_count(bit_or(recipient_bits))::int from push.history_blocks group by 1 order by 1`,
+        );
+      const before = await counts();
+      await forget();
+      expect(await counts()).toEqual(before);
+    });
+
+    test("go if it has none, as others were for the devices of the deleted identity", async () => {
+      await forget();
+      expect(await pageOf("anna")).toMatchObject({ totalElements: 0 });
+    });
+  });
+
   test("a user with 10,000 entries is forgotten at once", async () => {
     await insertEntries(store.db, uuidv7(1e12), sql`select 'anna'`);
     await store.db.execute(sql`
