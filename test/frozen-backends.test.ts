@@ -38,18 +38,21 @@ describe.runIf(backends.includes("PostgreSQL"))("processes that are frozen", () 
         statements += 1;
       }
     });
-    for (let round = 0; round < 20; round += 1) {
-      const thaw = await freezeBackends(pids);
-      try {
-        expect(await states()).toEqual([{ state: "idle" }]);
-      } finally {
-        thaw();
+    try {
+      for (let round = 0; round < 20; round += 1) {
+        const thaw = await freezeBackends(pids);
+        try {
+          expect(await states()).toEqual([{ state: "idle" }]);
+        } finally {
+          thaw();
+        }
+        const before = statements;
+        await expect.poll(() => statements).toBeGreaterThan(before + connections);
       }
-      const before = statements;
-      await expect.poll(() => statements).toBeGreaterThan(before + connections);
+    } finally {
+      stopping.abort();
+      await Promise.all(busy);
     }
-    stopping.abort();
-    await Promise.all(busy);
   });
 
   test("are none if one of them does not end its statement, and all go on", async () => {

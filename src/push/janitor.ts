@@ -3,7 +3,6 @@
  * rows. One process cleans up at a time: a process that does not get the lock skips the step. Times are the
  * database's, so that a process with a wrong clock removes nothing that is live.
  */
-
 import { sql } from "drizzle-orm";
 import { type JanitorStep, runRound, startRounds } from "../platform/base/janitor.ts";
 import type { Loop } from "../platform/base/loop.ts";

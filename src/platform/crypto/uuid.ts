@@ -14,7 +14,7 @@ export function uuidv7(now: number): string {
 }
 
 /**
- * What no UUID of version 7 is lower than that was made at this moment or later.
+ * The lowest UUID for comparisons: one of version 7 is at least this if it was made at this moment or later.
  * @param at milliseconds since the epoch
  */
 export function lowestUuidv7(at: number): string {

@@ -18,7 +18,8 @@ const clockSeconds = 60;
 
 /**
  * Removes a user's devices and history for good. Can be repeated. Devices that were renewed after the deletion stay,
- * however late this is called: they belong to a new user with the same id, and so do the entries since then.
+ * however late this is called: they belong to a new user with the same id. If there are any, entries of notifications
+ * that were accepted since then stay, too; devices of the deleted user may have got some of these.
  * @param tx a transaction
  */
 export async function forgetUser(tx: Database, userId: string, deletedAt: Date): Promise<void> {
