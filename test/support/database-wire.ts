@@ -5,6 +5,7 @@
  */
 import { once } from "node:events";
 import { connect, createServer, type Server, type Socket } from "node:net";
+import { sparePort } from "./spare-port.ts";
 
 export interface DatabaseWire {
   readonly port: number;
@@ -87,16 +88,26 @@ export async function openDatabaseWire(host: string, port: number): Promise<Data
     await closed;
   }
 
-  let server = await listen(0);
-  const address = server.address();
-  if (typeof address !== "object" || address === null) throw new Error("not listening");
+  async function listenAnywhere(): Promise<{ ownPort: number; first: Server }> {
+    for (;;) {
+      const ownPort = sparePort();
+      const first = await listen(ownPort).catch((error) => {
+        if (error.code !== "EADDRINUSE") throw error;
+        return undefined;
+      });
+      if (first) return { ownPort, first };
+    }
+  }
+
+  const { ownPort, first } = await listenAnywhere();
+  let server = first;
   return {
-    port: address.port,
+    port: ownPort,
     async cut() {
       await shut();
       return async (to = target) => {
         target = to;
-        server = await listen(address.port);
+        server = await listen(ownPort);
       };
     },
     hang() {
@@ -110,7 +121,7 @@ export async function openDatabaseWire(host: string, port: number): Promise<Data
     refuse() {
       server.close();
       return async () => {
-        server = await listen(address.port);
+        server = await listen(ownPort);
       };
     },
     strand() {

@@ -1,6 +1,5 @@
 /** HAProxy with the configuration of deploy/, before servers of this machine whose ports change when they start again. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
@@ -12,6 +11,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { exercised } from "./backends.ts";
 import { root } from "./program.ts";
 import type { Server } from "./servers.ts";
+import { sparePort } from "./spare-port.ts";
 
 /** Where a server is. */
 type Address = Pick<Server, "origin" | "grpc" | "management">;
@@ -76,9 +76,9 @@ export async function startHaproxy(): Promise<Haproxy> {
   const directory = mkdtempSync(join(tmpdir(), "haproxy-"));
   const [file, socket] = [join(directory, "haproxy.cfg"), join(directory, "admin.sock")];
   const state = (backend: string, name: string) => stateOf(socket, backend, name);
-  // It takes no port 0: it is given ports outside of those that connections use, until both are free.
+  // It takes no port 0.
   for (let attempt = 0; attempt < 20; attempt += 1) {
-    const [http, grpc] = [randomInt(12_000, 30_000), randomInt(12_000, 30_000)];
+    const [http, grpc] = [sparePort(), sparePort()];
     writeFileSync(file, configuration(http, grpc, socket));
     const child = spawn(program, ["-db", "-f", file], { stdio: ["ignore", "ignore", "pipe"] });
     if (!(await listens(child, socket))) continue;

@@ -1,6 +1,5 @@
 /** Servers of HTTP/2 by others, as programs: nghttp2's, and one written in Go with its standard library. */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
@@ -10,6 +9,7 @@ import { setTimeout } from "node:timers/promises";
 import { exercised } from "./backends.ts";
 import { localhostCertificate } from "./localhost-certificate.ts";
 import { root } from "./program.ts";
+import { sparePort } from "./spare-port.ts";
 
 /** A server with the certificate for localhost. */
 export interface Http2Program {
@@ -49,8 +49,7 @@ export async function startNghttpd(options: readonly string[]): Promise<Http2Pro
   const [certificate, key] = certificateIn(directory);
   const fixed = ["--address=127.0.0.1", `--htdocs=${directory}`, "--echo-upload"];
   for (let attempt = 0; attempt < 20; attempt += 1) {
-    // It cannot choose a free port itself.
-    const port = randomInt(12_000, 30_000);
+    const port = sparePort();
     const child = spawn(program, [...fixed, ...options, String(port), key, certificate], { stdio: "ignore" });
     if (await listens(child, port)) {
       exercised("nghttp2");

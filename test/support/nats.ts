@@ -1,6 +1,5 @@
 /** NATS with JetStream for tests: the server's program, on any free port, with a disk of its own. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,6 +7,7 @@ import { delimiter, join } from "node:path";
 import { createInterface } from "node:readline";
 import { exercised } from "./backends.ts";
 import { localhostCertificate } from "./localhost-certificate.ts";
+import { sparePort } from "./spare-port.ts";
 
 export interface Nats {
   /** nats://127.0.0.1:port, or tls://localhost:port; the same after each start. */
@@ -34,31 +34,39 @@ export function findNats(): string | undefined {
 }
 
 export async function startNats(options: NatsOptions = {}): Promise<Nats> {
-  return startMember(options);
+  const [server] = await startTogether(() => [startMember(options)]);
+  if (!server) throw new Error("NATS did not start.");
+  return server;
 }
 
 /** Three servers that keep together what they are told, each with a URL of its own. */
 export async function startNatsCluster(): Promise<readonly [Nats, Nats, Nats]> {
-  for (let attempt = 0; attempt < 20; attempt += 1) {
-    // They have to know each other's ports before they start: outside of those that connections use.
-    const routes = [0, 1, 2].map(() => `nats://127.0.0.1:${randomInt(12_000, 30_000)}`);
-    const settled = await Promise.allSettled(
-      routes.map((route, index) =>
-        startMember({}, [
-          ...["--name", `nats-${index + 1}`, "--cluster_name", "gatepost"],
-          ...["--cluster", route, "--routes", routes.join(",")],
-        ]),
-      ),
+  const [first, second, third] = await startTogether(() => {
+    // They have to know each other's ports before they start.
+    const routes = [0, 1, 2].map(() => `nats://127.0.0.1:${sparePort()}`);
+    return routes.map((route, index) =>
+      startMember({}, [
+        ...["--name", `nats-${index + 1}`, "--cluster_name", "gatepost"],
+        ...["--cluster", route, "--routes", routes.join(",")],
+      ]),
     );
+  });
+  if (!first || !second || !third) throw new Error("NATS did not start.");
+  return [first, second, third];
+}
+
+/** Starts servers, and others in their place where a port is taken. */
+async function startTogether(start: () => readonly Promise<Nats>[]): Promise<readonly Nats[]> {
+  for (let attempt = 0; attempt < 20; attempt += 1) {
+    const settled = await Promise.allSettled(start());
     const started = settled.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
-    const [first, second, third] = started;
-    if (first && second && third) return [first, second, third];
+    if (started.length === settled.length) return started;
     await Promise.all(started.map((one) => one.stop()));
     const reasons = settled.flatMap((one) => (one.status === "rejected" ? [String(one.reason)] : []));
     if (!reasons.every((reason) => reason.includes("address already in use")))
       throw new Error(reasons.join("\n"));
   }
-  throw new Error("NATS did not start.");
+  return [];
 }
 
 /** @param ofCluster options of the program, beside those of a server alone */
@@ -80,11 +88,12 @@ async function startMember(
     options.push("--tls", "--tlscert", certificate, "--tlskey", key);
   }
   let child: ChildProcess;
-  async function start(port: number): Promise<number> {
+  const port = sparePort();
+  async function start(): Promise<void> {
     child = spawn(program ?? "", [...options, "--port", String(port)], {
       stdio: ["ignore", "ignore", "pipe"],
     });
-    return listeningPort(child);
+    await untilReady(child);
   }
   async function kill(): Promise<void> {
     if (child.exitCode !== null || child.signalCode !== null) return;
@@ -92,8 +101,7 @@ async function startMember(
     child.kill("SIGKILL");
     await gone;
   }
-  // -1: a free port.
-  const port = await start(-1);
+  await start();
   exercised("NATS");
   return {
     url: isSecure ? `tls://localhost:${port}` : `nats://127.0.0.1:${port}`,
@@ -101,7 +109,7 @@ async function startMember(
     async restart(kept) {
       await kill();
       if (kept === "lost") rmSync(disk, { recursive: true, force: true });
-      await start(port);
+      await start();
     },
     async stop() {
       await kill();
@@ -110,17 +118,15 @@ async function startMember(
   };
 }
 
-/** Waits until the server is ready. @returns its port */
-async function listeningPort(child: ChildProcess): Promise<number> {
+/** Waits until the server is ready. @throws with what it said, where it ends before */
+async function untilReady(child: ChildProcess): Promise<void> {
   const lines: string[] = [];
-  let port = 0;
   if (!child.stderr) throw new Error("nats-server has no output");
   for await (const line of createInterface({ input: child.stderr })) {
     lines.push(line);
-    port = Number(/Listening for client connections on .*:(\d+)$/.exec(line)?.[1] ?? port);
     if (line.endsWith("Server is ready")) {
       child.stderr.resume();
-      return port;
+      return;
     }
   }
   throw new Error(`nats-server did not start:\n${lines.join("\n")}`);

@@ -1,6 +1,5 @@
 /** PgBouncer in transaction mode, before the PostgreSQL of the tests. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { chownSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,6 +7,7 @@ import { delimiter, join } from "node:path";
 import { createInterface } from "node:readline";
 import { exercised, type TestDatabase } from "./backends.ts";
 import { serverUser } from "./postgresql/binaries.ts";
+import { sparePort } from "./spare-port.ts";
 
 export interface PgBouncer {
   readonly port: number;
@@ -40,7 +40,7 @@ export async function startPgbouncer(database: TestDatabase, serverConnections: 
     rmSync(directory, { recursive: true, force: true });
   }
   for (let attempt = 0; attempt < 20; attempt += 1) {
-    const port = randomInt(12_000, 30_000);
+    const port = sparePort();
     const settings = join(directory, "pgbouncer.ini");
     writeFileSync(
       settings,

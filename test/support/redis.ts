@@ -1,6 +1,5 @@
 /** Redis for tests: the server's program, on a port of its own, with nothing on disk. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,6 +9,7 @@ import { createClient } from "@redis/client";
 import type { CacheSettings } from "../../src/platform/cache/cache-settings.ts";
 import { exercised } from "./backends.ts";
 import { localhostCertificate } from "./localhost-certificate.ts";
+import { sparePort } from "./spare-port.ts";
 
 export interface Redis {
   readonly settings: CacheSettings;
@@ -33,6 +33,9 @@ export interface RedisOptions {
   /** Of the default user; none unless given. */
   readonly password?: string;
 }
+
+/** Milliseconds for a response, where a test is not about the time that it takes: no busy machine reaches them. */
+export const patientMs = 30_000;
 
 /** The program; undefined where this machine has none. */
 export function findRedis(): string | undefined {
@@ -61,7 +64,7 @@ export async function startRedis({ isSecure = false, password }: RedisOptions = 
   let child: ChildProcess;
   let port: number;
   do {
-    port = randomInt(12_000, 30_000);
+    port = sparePort();
     child = start(port);
   } while (!(await isReady(child)));
   exercised("Redis");

@@ -7,13 +7,13 @@
  * with `done` or `failed`: `fast` and `immediate` shut the server down, `kill` kills it, `start` starts it again.
  */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { chownSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { codeOf } from "../../../src/platform/base/error-code.ts";
+import { sparePort } from "../spare-port.ts";
 import { serverUser } from "./binaries.ts";
 import type { ClusterPlace } from "./cluster.ts";
 
@@ -90,11 +90,11 @@ function killAll(postmaster: ChildProcess): void {
   }
 }
 
-/** PostgreSQL takes no port 0: it is given ports outside of those that connections use, until one is free. */
+/** PostgreSQL takes no port 0. */
 async function start(): Promise<number | undefined> {
   if (options.port !== undefined) return (await listens(options.port)) ? options.port : undefined;
   for (let attempt = 0; attempt < 20 && !ending; attempt += 1) {
-    const port = randomInt(12_000, 30_000);
+    const port = sparePort();
     if (await listens(port)) return port;
     if (!log.some((line) => line.includes("could not bind"))) return undefined;
   }
