@@ -19,6 +19,8 @@ export interface CacheOptions {
    * which refuses a part of it, as its user may not do that, is not used at all.
    */
   readonly rehearse: (cache: Pick<Cache, "run">) => Promise<unknown>;
+  /** Milliseconds within which the server responds to a script, or to a check; 250 unless given. */
+  readonly responseMs?: number;
   readonly logger: Logger;
   readonly observer: CacheObserver;
 }

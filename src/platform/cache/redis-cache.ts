@@ -11,8 +11,6 @@ import { startLoop } from "../base/loop.ts";
 import { type Cache, CacheAwayError, type CacheOptions } from "./cache.ts";
 import type { CacheSettings } from "./cache-settings.ts";
 
-/** Milliseconds within which the server responds to a script, or to a check. */
-const commandTimeoutMs = 250;
 /** Milliseconds in which a connection is made and signed in. */
 const connectTimeoutMs = 1_000;
 /** Milliseconds between checks, and between tries to connect. */
@@ -23,7 +21,7 @@ const sayAgainMs = 60_000;
 type Connection = ReturnType<typeof connectionTo>;
 
 export async function createRedisCache(options: CacheOptions): Promise<Cache> {
-  const { settings, prefix, name, whileAway, rehearse, logger, observer } = options;
+  const { settings, prefix, name, whileAway, rehearse, logger, observer, responseMs = 250 } = options;
   const at = { host: settings.host, port: settings.port };
   /** The connection that has passed its last check. */
   let usable: Connection | undefined;
@@ -50,7 +48,7 @@ export async function createRedisCache(options: CacheOptions): Promise<Cache> {
     const connection = usable ?? connectionTo(settings, name, (made, error) => giveUp(made, error.message));
     try {
       if (!usable) await responseOf(connection.connect(), connectTimeoutMs);
-      const objection = await responseOf(objectionTo(connection, `${prefix}check`), commandTimeoutMs);
+      const objection = await responseOf(objectionTo(connection, `${prefix}check`), responseMs);
       if (objection !== undefined) throw new Error(objection);
       if (!usable) await rehearse({ run: (...script) => runOn(connection, ...script) });
       if (isClosed) connection.destroy();
@@ -87,7 +85,7 @@ export async function createRedisCache(options: CacheOptions): Promise<Cache> {
           ? connection.sendCommand(["EVAL", script, ...rest])
           : Promise.reject(error),
       );
-    return responseOf(running, commandTimeoutMs);
+    return responseOf(running, responseMs);
   }
 
   observer.usable(false);

@@ -12,7 +12,7 @@ import { createDatabaseCounters } from "../../../src/auth/limits/database-counte
 import { authMigrations } from "../../../src/auth/service.ts";
 import { openCache } from "../../../src/platform/cache/open-cache.ts";
 import { captureLog } from "../../support/captured-log.ts";
-import { findRedis, startRedis } from "../../support/redis.ts";
+import { findRedis, patientMs, startRedis } from "../../support/redis.ts";
 import { rows } from "../../support/rows.ts";
 import { type Backend, backends } from "../../support/servers.ts";
 import { createMigratedServiceDatabase } from "../../support/service-database.ts";
@@ -60,6 +60,7 @@ async function cacheKeeper(cleanup: AsyncDisposableStack): Promise<Keeper> {
     name: "test",
     whileAway: "the test fails",
     rehearse: rehearseCounting,
+    responseMs: patientMs,
     logger: captureLog().logger,
     observer: { usable: () => undefined },
   });

@@ -45,15 +45,19 @@ describe.skipIf(findRedis() === undefined)("with a cache, guessing", () => {
   }
 
   test("is counted there, and its keys disclose nobody and expire", async () => {
-    const { id } = await someone();
-    expect(await guesses(id, failures)).toEqual(repeat(failures, 400));
-    const refused = await guess(id);
-    expect(refused.status).toBe(429);
-    expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(200);
-    const keys = Object.values(Object(await redis.command("KEYS", "gatepost:auth:password:*"))).map(String);
-    expect(keys).toHaveLength(1);
-    expect(keys.join()).not.toContain(id);
-    expect(await redis.command("PTTL", keys[0] ?? "")).toBeGreaterThan(200_000);
+    // On a busy machine a response may come too late, and the guess is counted in the database.
+    await waitFor(async () => {
+      await redis.command("FLUSHALL");
+      const { id } = await someone();
+      expect(await guesses(id, failures)).toEqual(repeat(failures, 400));
+      const refused = await guess(id);
+      expect(refused.status).toBe(429);
+      expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(200);
+      const keys = Object.values(Object(await redis.command("KEYS", "gatepost:auth:password:*"))).map(String);
+      expect(keys).toHaveLength(1);
+      expect(keys.join()).not.toContain(id);
+      expect(await redis.command("PTTL", keys[0] ?? "")).toBeGreaterThan(200_000);
+    }, 1_000);
   });
 
   test("goes on being limited while it is away, and the rest is served", async () => {

@@ -4,7 +4,7 @@ import { type Cache, CacheAwayError, unlessAway } from "../../../src/platform/ca
 import type { CacheSettings } from "../../../src/platform/cache/cache-settings.ts";
 import { openCache } from "../../../src/platform/cache/open-cache.ts";
 import { captureLog } from "../../support/captured-log.ts";
-import { findRedis, type Redis, startRedis } from "../../support/redis.ts";
+import { findRedis, patientMs, type Redis, startRedis } from "../../support/redis.ts";
 import { closedPort } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
@@ -24,7 +24,7 @@ describe.skipIf(findRedis() === undefined)("the cache", () => {
     await Promise.all(opened.splice(0).map((cache) => cache.close()));
   });
 
-  async function open(settings: Partial<CacheSettings> = {}) {
+  async function open(settings: Partial<CacheSettings> = {}, responseMs = patientMs) {
     const log = captureLog();
     let isUsable: boolean | undefined;
     const cache = await openCache({
@@ -33,6 +33,7 @@ describe.skipIf(findRedis() === undefined)("the cache", () => {
       name: "test",
       whileAway: "it is done without it",
       rehearse: async () => undefined,
+      responseMs,
       logger: log.logger,
       observer: {
         usable(value) {
@@ -114,7 +115,7 @@ describe.skipIf(findRedis() === undefined)("the cache", () => {
   });
 
   test("keeps nobody waiting for a server that stands still", async () => {
-    const { add, isUsable, whenUsable, reason } = await open();
+    const { add, isUsable, whenUsable, reason } = await open({}, 250);
     redis.freeze();
     const results = await Promise.allSettled(Array.from({ length: 100 }, () => add()));
     expect(new Set(results.map(({ status }) => status))).toEqual(new Set(["rejected"]));

@@ -9,7 +9,7 @@ import {
   verifySaveCommands,
 } from "../../../src/push/devices/save-rate.ts";
 import { captureLog } from "../../support/captured-log.ts";
-import { findRedis, type Redis, startRedis } from "../../support/redis.ts";
+import { findRedis, patientMs, type Redis, startRedis } from "../../support/redis.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 describe.skipIf(findRedis() === undefined)("a shared limit on saving", () => {
@@ -32,6 +32,7 @@ describe.skipIf(findRedis() === undefined)("a shared limit on saving", () => {
       name: "test",
       whileAway: "each counts by itself",
       rehearse: verifySaveCommands,
+      responseMs: patientMs,
       logger: captureLog().logger,
       observer: { usable: () => undefined },
     });
