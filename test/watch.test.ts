@@ -1,5 +1,5 @@
 /** `npm run dev` starts anew on what a server is made of, and on nothing that a server writes. */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
@@ -22,7 +22,11 @@ it("restarts on src, gen and openapi, and not on .data", async () => {
   const [, ...flags] = scripts.dev.split(" ");
   const watcher = startProgram([process.execPath, ...flags], {}, directory);
   const starts = () => watcher.output().match(/^started$/gm)?.length ?? 0;
-  const change = (file: string) => writeFileSync(join(directory, file), String(Math.random()));
+  /** Puts a new file there, in one step: to write it there would be two changes. */
+  function change(file: string): void {
+    writeFileSync(join(directory, "new"), String(Math.random()));
+    renameSync(join(directory, "new"), join(directory, file));
+  }
 
   await waitFor(() => expect(starts()).toBe(1));
   let expected = 1;

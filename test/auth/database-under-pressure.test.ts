@@ -16,6 +16,9 @@ import { stopwatch } from "../support/stopwatch.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { waitFor } from "../support/wait-for.ts";
 
+/** Milliseconds that the patient ones may wait for a locked row. */
+const lockWaitMs = 2_000;
+
 describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
   let store: AuthStore;
   let admin: postgres.Sql;
@@ -232,9 +235,7 @@ describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
       const statuses = await waiting;
       expect(statuses.filter((status) => ![200, 204, 503].includes(status))).toEqual([]);
       expect(unready).toBe(0);
-      expect(slowest.introspection).toBeLessThan(500);
-      expect(slowest.token).toBeLessThan(1_000);
-      expect(slowest.change).toBeLessThan(1_000);
+      expect(Math.max(...Object.values(slowest)), JSON.stringify(slowest)).toBeLessThan(lockWaitMs / 2);
       await waitFor(async () => expect((await wait(locked)).status).toBeLessThan(300));
     });
   });
@@ -284,7 +285,7 @@ describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
     await lock;
     await Promise.all(waiting);
     expect([...statuses].filter((status) => ![204, 503].includes(status))).toEqual([]);
-    expect(Math.max(...Object.values(slowest)), JSON.stringify(slowest)).toBeLessThan(500);
+    expect(Math.max(...Object.values(slowest)), JSON.stringify(slowest)).toBeLessThan(lockWaitMs / 2);
     for (const one of locked) expect((await change(one)).status).toBe(204);
   });
 });

@@ -10,6 +10,7 @@ import { withClients } from "../support/auth-fleet.ts";
 import { startAuthServer } from "../support/auth-server.ts";
 import { type AuthStore, createAuthStore } from "../support/auth-store.ts";
 import { backends } from "../support/servers.ts";
+import { stopwatch } from "../support/stopwatch.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { waitFor } from "../support/wait-for.ts";
 
@@ -21,18 +22,18 @@ const noticeableMs = 2_000;
 
 /** Calls until the work is done. @returns milliseconds of the slowest call, and of the work */
 async function meanwhile<T>(work: Promise<T>, call: () => Promise<unknown>) {
-  const started = performance.now();
+  const clock = stopwatch();
   let isDone = false;
   let slowest = 0;
   let workMs = 0;
   const done = work.finally(() => {
     isDone = true;
-    workMs = performance.now() - started;
+    workMs = clock();
   });
   while (!isDone) {
-    const before = performance.now();
+    const before = clock();
     await call();
-    slowest = Math.max(slowest, performance.now() - before);
+    slowest = Math.max(slowest, clock() - before);
     await setTimeout(10);
   }
   return { result: await done, slowest, workMs };

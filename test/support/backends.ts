@@ -130,7 +130,7 @@ async function createRole(sql: postgres.Sql, { user, password }: typeof APP_ROLE
 }
 
 async function asAdmin<T>(url: string, work: (sql: postgres.Sql) => Promise<T>): Promise<T> {
-  const sql = postgres(url, { max: 1, connect_timeout: 2, onnotice: () => undefined });
+  const sql = postgres(url, { max: 1, connect_timeout: 60, onnotice: () => undefined });
   try {
     return await work(sql);
   } finally {

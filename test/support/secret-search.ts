@@ -48,9 +48,10 @@ function isAt({ bytes, isShort }: Needle, haystack: Buffer, at: number): boolean
   if (haystack.compare(bytes, 0, bytes.length, at, Math.min(at + bytes.length, haystack.length)) !== 0)
     return false;
   if (!isShort) return true;
-  const before = haystack.toString("latin1", Math.max(0, at - 1), at);
+  const before = haystack.toString("latin1", Math.max(0, at - 2), at);
   const after = haystack.toString("latin1", at + bytes.length, at + bytes.length + 1);
-  return !/[\w+/-]/.test(before) && !/\d/.test(after);
+  // The microseconds of a timestamp have six digits, as a one-time code does.
+  return !/[\w+/-]$|\d\.$/.test(before) && !/\d/.test(after);
 }
 
 function needlesOf({ kind, text }: Secret): Needle[] {

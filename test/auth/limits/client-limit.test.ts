@@ -14,7 +14,7 @@ import { withClients } from "../../support/auth-fleet.ts";
 import { type AuthServer, startAuthServer } from "../../support/auth-server.ts";
 import { backends } from "../../support/servers.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
-import { repeat, statuses, times } from "./guessing-fixture.ts";
+import { repeat, statuses, times, untilChecked } from "./guessing-fixture.ts";
 
 const failures = 6;
 const inProduction = guessingRules.client.failures;
@@ -50,7 +50,7 @@ describe.each(backends)("the limit of a client on %s", (backend) => {
   });
 
   const guess = (username: string, password: string, client: string) =>
-    api.token({ grant_type: "password", username, password }, client);
+    untilChecked(() => api.token({ grant_type: "password", username, password }, client));
 
   /** Identities with the password `right horse`. */
   function people(count: number): Promise<string[]> {

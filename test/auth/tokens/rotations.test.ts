@@ -36,6 +36,8 @@ describe.runIf(backends.includes("PostgreSQL"))("the stamp of a rotation: Postgr
     const failures: unknown[] = [];
     const rotations = createRotations(db, (error) => failures.push(error));
     const lifetimes = { accessTokenSeconds: 900, refreshTokenSeconds: 3600, refreshGraceSeconds: 30 };
+    // To connect may take longer than it takes until the stamp is written.
+    await admin`select 1`;
     await rotations.rotate({ presented, next, sealedPair: Buffer.from("sealed"), lifetimes });
     await admin.begin(async (tx) => {
       await tx`lock table auth.rotation_batches in access exclusive mode`;

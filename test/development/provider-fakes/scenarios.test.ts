@@ -49,7 +49,7 @@ describe("a message that comes again", () => {
     for (const scenario of scenarios) fake.play(scenario);
     const client = session(fake.origin);
     await post("device-1", client, "1").catch(() => undefined);
-    if (expected.ended) await waitFor(() => client.destroyed);
+    if (expected.ended) await waitFor(() => expect(client.destroyed).toBe(true));
     await post("device-1", client.destroyed ? session(fake.origin) : client, "1");
     const [repeat] = fake.ledger.repeats();
     const { answeredAt, endedAt, isPending } = repeat?.before ?? {};
@@ -60,7 +60,7 @@ describe("a message that comes again", () => {
   it("is told from others: while its sender still waits", async () => {
     fake.play({ delayMs: 60_000, times: 1 });
     void post("device-1", session(fake.origin), "1").catch(() => undefined);
-    await waitFor(() => messages() === 1);
+    await waitFor(() => expect(messages()).toBe(1));
     await post("device-1", session(fake.origin), "1");
     expect(fake.ledger.repeats()).toMatchObject([{ before: { answeredAt: null, isPending: true } }]);
   });

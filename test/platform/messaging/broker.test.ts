@@ -280,7 +280,8 @@ describe.skipIf(findNats() === undefined)("events over NATS", () => {
     expect(since()).toBeLessThan(2_500);
     await nats.restart("kept");
     await waitFor(() => publish(broker, deletionOf("2")));
-    await waitFor(() => expect(subjects()).toEqual(["1", "2"]));
+    // Delivery is at least once: the acknowledgement of the first may be lost.
+    await waitFor(() => expect([...new Set(subjects())]).toEqual(["1", "2"]));
     await stop();
   });
 

@@ -5,6 +5,7 @@ import type { Readable } from "node:stream";
 import { setTimeout as elapsed } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterEach, describe, expect, it } from "vitest";
+import { waitFor } from "../../support/wait-for.ts";
 
 describe("run, in a real process", () => {
   const program = fileURLToPath(new URL("../../support/lifecycle-program.ts", import.meta.url));
@@ -24,6 +25,7 @@ describe("run, in a real process", () => {
     while (!output.includes('"running"')) await once(child.stdout, "data");
     return {
       kill: (signal: NodeJS.Signals) => child.kill(signal),
+      stopping: () => waitFor(() => expect(output).toContain('"Stopping"')),
       async end() {
         const [code] = await ended;
         return { code: Number(code), messages: output.trimEnd().split("\n").map(messageOf), output };
@@ -51,6 +53,8 @@ describe("run, in a real process", () => {
   ] as const)("a second signal, %s, ends it at once with %i", async (signal, code) => {
     const child = await start("stuck");
     child.kill("SIGTERM");
+    await child.stopping();
+    // Sooner, it counts as the same key press.
     await elapsed(200);
     child.kill(signal);
     expect(await child.end()).toMatchObject({ code });

@@ -2,7 +2,6 @@
  * A method gives the same response on every protocol, HTTP version and format. The guarantees here are held
  * for each row of the table; what is particular to one server is in rpc-grpc.test.ts and rpc-connect.test.ts.
  */
-import { setTimeout as delay } from "node:timers/promises";
 import type { GenService } from "@bufbuild/protobuf/codegenv2";
 import { type Client, Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
 import { codeToString } from "@connectrpc/connect/protocol-connect";
@@ -83,6 +82,7 @@ describe.each(rows)("$protocol, $at, $format", (row) => {
     counter = createClient(CounterService, transport);
     servers.completed.length = 0;
     servers.lines.length = 0;
+    servers.seen.asked.length = 0;
     servers.seen.aborted.length = 0;
     servers.seen.closedStreams = 0;
   });
@@ -225,7 +225,7 @@ describe.each(rows)("$protocol, $at, $format", (row) => {
   it.each(["silent", "deaf"])("notices that the caller cancels in a method that is %s", async (token) => {
     const controller = new AbortController();
     const answer = errorOf(introspection.introspect({ token }, { signal: controller.signal }));
-    await delay(50);
+    await waitFor(() => expect(servers.seen.asked).toEqual([token]));
     controller.abort();
     expect((await answer).code).toBe(Code.Canceled);
     await waitFor(() => expect(servers.completed).toMatchObject([{ code: "canceled" }]));

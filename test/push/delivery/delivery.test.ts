@@ -94,7 +94,7 @@ describe.each(backends)("delivery on %s", (backend) => {
   it("keeps a device that was renewed after its chunk was loaded, whatever the provider says", async () => {
     const planned = await test.plan({ devices: 2 });
     const [renewed, other] = planned.deviceIds;
-    const playing = fake.play({ tokenPattern: "^\\w", answer: "UNREGISTERED", delayMs: 500 });
+    const playing = fake.play({ tokenPattern: "^\\w", answer: "UNREGISTERED", delayMs: 2_000 });
     test.startWorker({ providers: [fcm] });
     // The messages have gone out, so the devices have been loaded.
     await eventually(() => playing.played === 2);
@@ -141,8 +141,8 @@ describe.each(backends)("delivery on %s", (backend) => {
 
   it("drops what has not been sent when a notification expires, before and while it is sent", async () => {
     const late = await test.plan({ devices: 5, ttl: 0 });
-    const short = await test.plan({ devices: 600, ttl: 1 });
-    test.startWorker({ providers: [fcm], settings: { maxPerSecond: 200 } });
+    const short = await test.plan({ devices: 600, ttl: 3 });
+    test.startWorker({ providers: [fcm], settings: { maxPerSecond: 100 } });
     expect((await test.until(late, ["DONE"]))[0]).toMatchObject({ sent: 0, dropped: 5 });
     const [chunk] = await test.until(short, ["DONE"]);
     expect(chunk?.sent).toBeGreaterThan(0);
@@ -244,7 +244,7 @@ describe.each(backends)("delivery on %s", (backend) => {
       chunkSize: 100,
       token: (index) => tokenOf("limited", index),
     });
-    const playing = fake.play({ tokenPattern: "^limited-", answer: "QUOTA_EXCEEDED", retryAfter: 4 });
+    const playing = fake.play({ tokenPattern: "^limited-", answer: "QUOTA_EXCEEDED", retryAfter: 8 });
     test.startWorker({ providers: [fcm] });
     await eventually(() => playing.played > 0);
     const played = await atRest(() => playing.played);
@@ -265,7 +265,7 @@ describe.each(backends)("delivery on %s", (backend) => {
       tokenPrefix: "sporadic-",
       answer: "UNAVAILABLE",
       share: 0.02,
-      retryAfter: 3,
+      retryAfter: 8,
     });
     test.startWorker({ providers: [fcm] });
     await eventually(async () => (await test.chunks(planned)).every(({ attempt }) => attempt > 0));

@@ -6,14 +6,14 @@ import type { Database } from "../../../src/platform/database/database.ts";
 import type { PushProcess } from "../../support/push-server.ts";
 import { rows } from "../../support/rows.ts";
 import { backends } from "../../support/servers.ts";
-import { lookAllTheTime, operatorOf, until } from "./operator.ts";
+import { lookAllTheTime, type Operator, operatorOf, until } from "./operator.ts";
 import { createWorld, type World } from "./world.ts";
 
 const devices = 3_000;
 /** In three zones: three chunks, as large as chunks are. */
 const audience = { devices, users: devices, offsets: [-480, 0, 480] };
 /** Messages a second: a process that has taken a chunk is in the middle of it for seconds. */
-const env = { PUSH_MAX_PER_SECOND: "400" };
+const env = { PUSH_MAX_PER_SECOND: "300" };
 /** Milliseconds that stopping may take: the grace that a process has for it by its settings. */
 const graceMs = 20_000;
 
@@ -37,20 +37,23 @@ async function sendingIn(db: Database): Promise<readonly string[]> {
 const sendingOf = ({ read }: World) => read(sendingIn);
 
 /**
- * Waits until so many chunks are being sent, with messages out and less than one chunk in all: none of them is done.
- * @returns these chunks
+ * Sends, and waits until so many chunks are being sent, with messages out and less than one chunk in all: none of them
+ * is done.
+ * @returns the notification's id, and these chunks
  */
-async function inTheMiddle({ read, fcm: { ledger } }: World, chunks: number): Promise<readonly string[]> {
+async function inTheMiddle({ read, fcm: { ledger } }: World, operator: Operator, chunks: number) {
+  let id = "";
   let sending: readonly string[] = [];
-  await read((db) =>
-    until(`${chunks} chunks are being sent`, async () => {
+  await read(async (db) => {
+    id = await operator.send();
+    await until(`${chunks} chunks are being sent`, async () => {
       sending = await sendingIn(db);
       const { messages } = ledger.summary();
       if (messages > 800) throw new Error(`${messages} messages are out: the signal would come too late`);
       return messages > 100 && sending.length === chunks;
-    }),
-  );
-  return sending;
+    });
+  });
+  return { id, sending };
 }
 
 /** Jobs that waited for a worker which was gone. */
@@ -67,9 +70,8 @@ describe.runIf(backends.includes("PostgreSQL"))("SIGTERM in the middle of a send
       const stays = await world.start();
       const goes = await world.startBeside(stays);
       const operator = await operatorOf(stays);
-      const id = await operator.send();
+      const { id, sending: before } = await inTheMiddle(world, operator, 2);
       const stopLooking = lookAllTheTime(operator, id);
-      const before = await inTheMiddle(world, 2);
 
       expect(await terminate(goes)).toEqual({ code: 0, inTime: true });
       expect(ledger.summary().messages).toBeLessThan(devices);
@@ -117,8 +119,7 @@ describe.runIf(backends.includes("PostgreSQL"))("SIGTERM in the middle of a send
     try {
       const first = await world.start();
       const operator = await operatorOf(first);
-      const id = await operator.send();
-      await inTheMiddle(world, 1);
+      const { id } = await inTheMiddle(world, operator, 1);
 
       expect(await terminate(first)).toEqual({ code: 0, inTime: true });
       const { messages } = ledger.summary();

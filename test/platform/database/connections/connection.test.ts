@@ -22,14 +22,14 @@ describe.runIf(backends.includes("PostgreSQL"))("a connection to PostgreSQL", ()
   });
 
   function connection(
-    options: Pick<ConnectionOptions, "check">,
+    options: Pick<ConnectionOptions, "check"> & Partial<ConnectionOptions>,
     address: { host: string; port: number } = own,
     onClose: OnClose = () => undefined,
     { name: database, user: username, password } = own,
   ) {
     return new Connection(
       {
-        ...{ address, prepare: true, timeoutMs: 5_000, connectTimeoutMs: 1_000, checkTimeoutMs: 1_000 },
+        ...{ address, prepare: true, timeoutMs: 5_000, connectTimeoutMs: 30_000, checkTimeoutMs: 1_000 },
         client: { ...address, database, username, password, ssl: false, fetch_types: false },
         ...options,
       },
@@ -39,6 +39,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a connection to PostgreSQL", ()
 
   test("is not opened if the statements of its check take longer than it may, all in all", async () => {
     const opened = connection({
+      connectTimeoutMs: 1_000,
       async check(query) {
         await query("select pg_sleep(0.7)");
         await query("select pg_sleep(0.7)");

@@ -36,7 +36,8 @@ describe.runIf(backends.includes("PostgreSQL"))("the wait for a connection: Post
     await began.promise;
     waits.length = 0;
     await expect(database.db.execute(sql`select 1`)).rejects.toThrow();
-    expect(waits).toEqual([{ lane: "writes", seconds: expect.closeTo(4, 0) }]);
+    expect(waits).toEqual([{ lane: "writes", seconds: expect.any(Number) }]);
+    expect(waits[0]?.seconds).toBeGreaterThan(3.9);
     release();
     await holding;
     await database.db.execute(sql`select 1`);
