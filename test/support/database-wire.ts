@@ -5,7 +5,8 @@
  */
 import { once } from "node:events";
 import { connect, createServer, type Server, type Socket } from "node:net";
-import { sparePort } from "./spare-port.ts";
+import { codeOf } from "../../src/platform/base/error-code.ts";
+import { onSparePorts, sparePort } from "./spare-port.ts";
 
 export interface DatabaseWire {
   readonly port: number;
@@ -88,18 +89,15 @@ export async function openDatabaseWire(host: string, port: number): Promise<Data
     await closed;
   }
 
-  async function listenAnywhere(): Promise<{ ownPort: number; first: Server }> {
-    for (;;) {
-      const ownPort = sparePort();
-      const first = await listen(ownPort).catch((error) => {
-        if (error.code !== "EADDRINUSE") throw error;
-        return undefined;
-      });
-      if (first) return { ownPort, first };
+  const { ownPort, first } = await onSparePorts("The wire", async () => {
+    const candidate = sparePort();
+    try {
+      return { ownPort: candidate, first: await listen(candidate) };
+    } catch (error) {
+      if (codeOf(error) === "EADDRINUSE") return undefined;
+      throw error;
     }
-  }
-
-  const { ownPort, first } = await listenAnywhere();
+  });
   let server = first;
   return {
     port: ownPort,

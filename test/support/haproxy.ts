@@ -11,7 +11,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { exercised } from "./backends.ts";
 import { root } from "./program.ts";
 import type { Server } from "./servers.ts";
-import { sparePort } from "./spare-port.ts";
+import { onSparePorts, sparePort } from "./spare-port.ts";
 
 /** Where a server is. */
 type Address = Pick<Server, "origin" | "grpc" | "management">;
@@ -76,42 +76,43 @@ export async function startHaproxy(): Promise<Haproxy> {
   const directory = mkdtempSync(join(tmpdir(), "haproxy-"));
   const [file, socket] = [join(directory, "haproxy.cfg"), join(directory, "admin.sock")];
   const state = (backend: string, name: string) => stateOf(socket, backend, name);
-  // It takes no port 0.
-  for (let attempt = 0; attempt < 20; attempt += 1) {
-    const [http, grpc] = [sparePort(), sparePort()];
-    writeFileSync(file, configuration(http, grpc, socket));
-    const child = spawn(program, ["-db", "-f", file], { stdio: ["ignore", "ignore", "pipe"] });
-    if (!(await listens(child, socket))) continue;
-    exercised("HAProxy");
-    return {
-      origin: `http://127.0.0.1:${http}`,
-      grpc: `127.0.0.1:${grpc}`,
-      async add(service, place, { origin, grpc: rpc, management }) {
-        const checked = new URL(management).port;
-        const ports = { http: new URL(origin).port, grpc: new URL(`http://${rpc}`).port };
-        for (const [kind, port] of Object.entries(ports)) {
-          const server = `${service}_${kind}/${service}${place}`;
-          await command(socket, `set server ${server} addr 127.0.0.1 port ${port}`);
-          await command(socket, `set server ${server} check-port ${checked}`);
-          await command(socket, `set server ${server} state ready`);
-        }
-        for (const kind of Object.keys(ports)) {
-          const [backend, name] = [`${service}_${kind}`, `${service}${place}`];
-          await eventually(async () => (await state(backend, name)) === "UP", `${name} is not up`);
-        }
-      },
-      async remove(service, place) {
-        for (const kind of ["http", "grpc"])
-          await command(socket, `set server ${service}_${kind}/${service}${place} state maint`);
-      },
-      async stop() {
-        await ended(child);
-        rmSync(directory, { recursive: true, force: true });
-      },
-    };
-  }
-  rmSync(directory, { recursive: true, force: true });
-  throw new Error("HAProxy did not start.");
+  let child: ChildProcess | undefined;
+  await using starting = new AsyncDisposableStack();
+  starting.defer(async () => {
+    if (child) await ended(child);
+    rmSync(directory, { recursive: true, force: true });
+  });
+  const [http, grpc] = await onSparePorts("HAProxy", async () => {
+    const ports = [sparePort(), sparePort()] as const;
+    writeFileSync(file, configuration(...ports, socket));
+    child = spawn(program, ["-db", "-f", file], { stdio: ["ignore", "ignore", "pipe"] });
+    return (await listens(child, socket)) ? ports : undefined;
+  });
+  const started = starting.move();
+  exercised("HAProxy");
+  return {
+    origin: `http://127.0.0.1:${http}`,
+    grpc: `127.0.0.1:${grpc}`,
+    async add(service, place, { origin, grpc: rpc, management }) {
+      const checked = new URL(management).port;
+      const ports = { http: new URL(origin).port, grpc: new URL(`http://${rpc}`).port };
+      for (const [kind, port] of Object.entries(ports)) {
+        const server = `${service}_${kind}/${service}${place}`;
+        await command(socket, `set server ${server} addr 127.0.0.1 port ${port}`);
+        await command(socket, `set server ${server} check-port ${checked}`);
+        await command(socket, `set server ${server} state ready`);
+      }
+      for (const kind of Object.keys(ports)) {
+        const [backend, name] = [`${service}_${kind}`, `${service}${place}`];
+        await eventually(async () => (await state(backend, name)) === "UP", `${name} is not up`);
+      }
+    },
+    async remove(service, place) {
+      for (const kind of ["http", "grpc"])
+        await command(socket, `set server ${service}_${kind}/${service}${place} state maint`);
+    },
+    stop: () => started.disposeAsync(),
+  };
 }
 
 async function ended(child: ChildProcess): Promise<void> {

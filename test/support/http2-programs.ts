@@ -9,7 +9,7 @@ import { setTimeout } from "node:timers/promises";
 import { exercised } from "./backends.ts";
 import { localhostCertificate } from "./localhost-certificate.ts";
 import { root } from "./program.ts";
-import { sparePort } from "./spare-port.ts";
+import { onSparePorts, sparePort } from "./spare-port.ts";
 
 /** A server with the certificate for localhost. */
 export interface Http2Program {
@@ -48,20 +48,20 @@ export async function startNghttpd(options: readonly string[]): Promise<Http2Pro
   const directory = mkdtempSync(join(tmpdir(), "gatepost-test-"));
   const [certificate, key] = certificateIn(directory);
   const fixed = ["--address=127.0.0.1", `--htdocs=${directory}`, "--echo-upload"];
-  for (let attempt = 0; attempt < 20; attempt += 1) {
-    const port = sparePort();
-    const child = spawn(program, [...fixed, ...options, String(port), key, certificate], { stdio: "ignore" });
-    if (await listens(child, port)) {
-      exercised("nghttp2");
-      const stop = async () => {
-        await end(child);
-        rmSync(directory, { recursive: true, force: true });
-      };
-      return { origin: `https://localhost:${port}`, stop };
-    }
-    await end(child);
-  }
-  throw new Error("nghttpd did not start.");
+  let child: ChildProcess | undefined;
+  await using starting = new AsyncDisposableStack();
+  starting.defer(async () => {
+    if (child) await end(child);
+    rmSync(directory, { recursive: true, force: true });
+  });
+  const port = await onSparePorts("nghttpd", async () => {
+    const candidate = sparePort();
+    child = spawn(program, [...fixed, ...options, String(candidate), key, certificate], { stdio: "ignore" });
+    return (await listens(child, candidate)) ? candidate : undefined;
+  });
+  const started = starting.move();
+  exercised("nghttp2");
+  return { origin: `https://localhost:${port}`, stop: () => started.disposeAsync() };
 }
 
 /** @returns false if it ended before it listened */

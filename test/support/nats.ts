@@ -7,7 +7,7 @@ import { delimiter, join } from "node:path";
 import { createInterface } from "node:readline";
 import { exercised } from "./backends.ts";
 import { localhostCertificate } from "./localhost-certificate.ts";
-import { sparePort } from "./spare-port.ts";
+import { onSparePorts, sparePort } from "./spare-port.ts";
 
 export interface Nats {
   /** nats://127.0.0.1:port, or tls://localhost:port; the same after each start. */
@@ -33,47 +33,37 @@ export function findNats(): string | undefined {
     .find((program) => existsSync(program));
 }
 
-export async function startNats(options: NatsOptions = {}): Promise<Nats> {
-  const [server] = await startTogether(() => [startMember(options)]);
-  if (!server) throw new Error("NATS did not start.");
-  return server;
+export function startNats(options: NatsOptions = {}): Promise<Nats> {
+  return onSparePorts("NATS", () => startMember(options));
 }
 
 /** Three servers that keep together what they are told, each with a URL of its own. */
-export async function startNatsCluster(): Promise<readonly [Nats, Nats, Nats]> {
-  const [first, second, third] = await startTogether(() => {
+export function startNatsCluster(): Promise<readonly [Nats, Nats, Nats]> {
+  return onSparePorts("The NATS cluster", async () => {
     // They have to know each other's ports before they start.
     const routes = [0, 1, 2].map(() => `nats://127.0.0.1:${sparePort()}`);
-    return routes.map((route, index) =>
-      startMember({}, [
-        ...["--name", `nats-${index + 1}`, "--cluster_name", "gatepost"],
-        ...["--cluster", route, "--routes", routes.join(",")],
-      ]),
+    const tried = await Promise.allSettled(
+      routes.map((route, index) =>
+        startMember({}, [
+          ...["--name", `nats-${index + 1}`, "--cluster_name", "gatepost"],
+          ...["--cluster", route, "--routes", routes.join(",")],
+        ]),
+      ),
     );
+    const started = tried.map((one) => (one.status === "fulfilled" ? one.value : undefined));
+    const [first, second, third] = started;
+    if (first && second && third) return [first, second, third] as const;
+    await Promise.all(started.map((server) => server?.stop()));
+    for (const one of tried) if (one.status === "rejected") throw one.reason;
+    return undefined;
   });
-  if (!first || !second || !third) throw new Error("NATS did not start.");
-  return [first, second, third];
 }
 
-/** Starts servers, and others in their place where a port is taken. */
-async function startTogether(start: () => readonly Promise<Nats>[]): Promise<readonly Nats[]> {
-  for (let attempt = 0; attempt < 20; attempt += 1) {
-    const settled = await Promise.allSettled(start());
-    const started = settled.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
-    if (started.length === settled.length) return started;
-    await Promise.all(started.map((one) => one.stop()));
-    const reasons = settled.flatMap((one) => (one.status === "rejected" ? [String(one.reason)] : []));
-    if (!reasons.every((reason) => reason.includes("address already in use")))
-      throw new Error(reasons.join("\n"));
-  }
-  return [];
-}
-
-/** @param ofCluster options of the program, beside those of a server alone */
+/** @param ofCluster options of the program, beside those of a server alone @returns undefined where a port is taken */
 async function startMember(
   { isSecure = false, user }: NatsOptions,
   ofCluster: readonly string[] = [],
-): Promise<Nats> {
+): Promise<Nats | undefined> {
   const program = findNats();
   if (program === undefined)
     throw new Error("nats-server is not on this machine. Debian: apt-get install nats-server");
@@ -93,7 +83,7 @@ async function startMember(
     child = spawn(program ?? "", [...options, "--port", String(port)], {
       stdio: ["ignore", "ignore", "pipe"],
     });
-    await untilReady(child);
+    await untilReady(child, ofCluster.length > 0);
   }
   async function kill(): Promise<void> {
     if (child.exitCode !== null || child.signalCode !== null) return;
@@ -101,7 +91,17 @@ async function startMember(
     child.kill("SIGKILL");
     await gone;
   }
-  await start();
+  async function stop(): Promise<void> {
+    await kill();
+    rmSync(directory, { recursive: true, force: true });
+  }
+  try {
+    await start();
+  } catch (error) {
+    await stop();
+    if (String(error).includes("address already in use")) return undefined;
+    throw error;
+  }
   exercised("NATS");
   return {
     url: isSecure ? `tls://localhost:${port}` : `nats://127.0.0.1:${port}`,
@@ -111,20 +111,21 @@ async function startMember(
       if (kept === "lost") rmSync(disk, { recursive: true, force: true });
       await start();
     },
-    async stop() {
-      await kill();
-      rmSync(directory, { recursive: true, force: true });
-    },
+    stop,
   };
 }
 
-/** Waits until the server is ready. @throws with what it said, where it ends before */
-async function untilReady(child: ChildProcess): Promise<void> {
+/**
+ * Waits until the server is ready; one of a cluster says so before it listens for the others, and ends if it cannot.
+ * @throws Error with what it said, where it ends before
+ */
+async function untilReady(child: ChildProcess, isOfCluster: boolean): Promise<void> {
+  const awaited = isOfCluster ? /Listening for route connections on \S+$/ : /Server is ready$/;
   const lines: string[] = [];
   if (!child.stderr) throw new Error("nats-server has no output");
   for await (const line of createInterface({ input: child.stderr })) {
     lines.push(line);
-    if (line.endsWith("Server is ready")) {
+    if (awaited.test(line)) {
       child.stderr.resume();
       return;
     }

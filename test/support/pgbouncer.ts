@@ -7,7 +7,7 @@ import { delimiter, join } from "node:path";
 import { createInterface } from "node:readline";
 import { exercised, type TestDatabase } from "./backends.ts";
 import { serverUser } from "./postgresql/binaries.ts";
-import { sparePort } from "./spare-port.ts";
+import { onSparePorts, sparePort } from "./spare-port.ts";
 
 export interface PgBouncer {
   readonly port: number;
@@ -30,7 +30,8 @@ export async function startPgbouncer(database: TestDatabase, serverConnections: 
   const users = join(directory, "users.txt");
   writeFileSync(users, `"${database.user}" "${database.password}"\n`);
   let child: ChildProcess | undefined;
-  async function stop(): Promise<void> {
+  await using starting = new AsyncDisposableStack();
+  starting.defer(async () => {
     if (child && child.exitCode === null && child.signalCode === null) {
       const gone = once(child, "exit");
       child.kill("SIGTERM");
@@ -38,9 +39,9 @@ export async function startPgbouncer(database: TestDatabase, serverConnections: 
       await gone;
     }
     rmSync(directory, { recursive: true, force: true });
-  }
-  for (let attempt = 0; attempt < 20; attempt += 1) {
-    const port = sparePort();
+  });
+  const port = await onSparePorts("PgBouncer", async () => {
+    const candidate = sparePort();
     const settings = join(directory, "pgbouncer.ini");
     writeFileSync(
       settings,
@@ -51,7 +52,7 @@ export async function startPgbouncer(database: TestDatabase, serverConnections: 
         "pool_mode = transaction",
         `default_pool_size = ${serverConnections}`,
         "listen_addr = 127.0.0.1",
-        `listen_port = ${port}`,
+        `listen_port = ${candidate}`,
         "unix_socket_dir =",
         "auth_type = plain",
         `auth_file = ${users}`,
@@ -59,13 +60,11 @@ export async function startPgbouncer(database: TestDatabase, serverConnections: 
     );
     if (owner) for (const path of [directory, users, settings]) chownSync(path, owner.uid, owner.gid);
     child = spawn(program, [settings], { ...owner, cwd: directory, stdio: ["ignore", "ignore", "pipe"] });
-    if (await listens(child)) {
-      exercised("PgBouncer");
-      return { port, stop };
-    }
-  }
-  await stop();
-  throw new Error("PgBouncer did not start.");
+    return (await listens(child)) ? candidate : undefined;
+  });
+  const started = starting.move();
+  exercised("PgBouncer");
+  return { port, stop: () => started.disposeAsync() };
 }
 
 /** @returns false if it ended before it listened */

@@ -9,7 +9,7 @@ import { createClient } from "@redis/client";
 import type { CacheSettings } from "../../src/platform/cache/cache-settings.ts";
 import { exercised } from "./backends.ts";
 import { localhostCertificate } from "./localhost-certificate.ts";
-import { sparePort } from "./spare-port.ts";
+import { onSparePorts, sparePort } from "./spare-port.ts";
 
 export interface Redis {
   readonly settings: CacheSettings;
@@ -34,7 +34,7 @@ export interface RedisOptions {
   readonly password?: string;
 }
 
-/** Milliseconds for a response, where a test is not about the time that it takes: no busy machine reaches them. */
+/** Milliseconds for a response, where a test is not about them: also on a busy machine it comes sooner. */
 export const patientMs = 30_000;
 
 /** The program; undefined where this machine has none. */
@@ -62,11 +62,15 @@ export async function startRedis({ isSecure = false, password }: RedisOptions = 
     return spawn(program, [...at, ...own, ...secret], { stdio: ["ignore", "pipe", "ignore"] });
   };
   let child: ChildProcess;
-  let port: number;
-  do {
-    port = sparePort();
-    child = start(port);
-  } while (!(await isReady(child)));
+  await using starting = new AsyncDisposableStack();
+  starting.defer(() => rmSync(directory, { recursive: true, force: true }));
+  const port = await onSparePorts("Redis", async () => {
+    const candidate = sparePort();
+    child = start(candidate);
+    return (await isReady(child)) ? candidate : undefined;
+  });
+  starting.defer(kill);
+  const started = starting.move();
   exercised("Redis");
 
   const settings: CacheSettings = {
@@ -108,10 +112,7 @@ export async function startRedis({ isSecure = false, password }: RedisOptions = 
       child = start(port);
       if (!(await isReady(child))) throw new Error("Redis did not start again.");
     },
-    async stop() {
-      await kill();
-      rmSync(directory, { recursive: true, force: true });
-    },
+    stop: () => started.disposeAsync(),
   };
 }
 
