@@ -29,8 +29,8 @@ export interface Cache {
   /**
    * Runs a Lua script on the server, in which it is one step, on one clock.
    * @param keys the keys that it uses, without the prefix that all keys of this cache have
-   * @throws CacheAwayError at once while the cache is away, or else within about a quarter of a second. In the latter
-   * case the script may have run, or may still do so.
+   * @throws CacheAwayError at once while the cache is away, or else within about {@link CacheOptions.responseMs}. In
+   * the latter case the script may have run, or may still do so.
    */
   run(script: string, keys: readonly string[], values: readonly (string | number)[]): Promise<unknown>;
   close(): Promise<void>;

@@ -9,7 +9,7 @@ import { openCache } from "../../../src/platform/cache/open-cache.ts";
 import { verifySaveCommands } from "../../../src/push/devices/save-rate.ts";
 import { captureLog } from "../../support/captured-log.ts";
 import { root } from "../../support/program.ts";
-import { findRedis, type Redis, startRedis } from "../../support/redis.ts";
+import { findRedis, patientMs, type Redis, startRedis } from "../../support/redis.ts";
 import { suiteCleanup } from "../../support/suite-cleanup.ts";
 import { waitFor } from "../../support/wait-for.ts";
 
@@ -44,6 +44,7 @@ describe.skipIf(findRedis() === undefined)("counters in Redis", () => {
         await rehearseCounting(rehearsed);
         await verifySaveCommands(rehearsed);
       },
+      responseMs: patientMs,
       logger: log.logger,
       observer: { usable: (value) => usable.push(value) },
     });
@@ -93,7 +94,7 @@ describe.skipIf(findRedis() === undefined)("counters in Redis", () => {
     const allow = (rules: readonly string[]) =>
       redis.command("ACL", "SETUSER", "gatepost", "reset", "on", ">a-password", ...rules);
     await allow(rights);
-    // On a busy machine, a response may arrive too late: then it is opened again.
+    // On a busy machine, to connect may take longer than its second: then it is opened again.
     await waitFor(async () => expect((await open(user)).usable.at(-1)).toBe(true));
     for (const missing of commands) {
       // Everybody may sign in, and the name is for operators.
