@@ -16,8 +16,18 @@ import { stopwatch } from "../support/stopwatch.ts";
 import { suiteCleanup } from "../support/suite-cleanup.ts";
 import { waitFor } from "../support/wait-for.ts";
 
-/** Milliseconds that the patient ones may wait for a locked row. */
-const lockWaitMs = 2_000;
+/**
+ * Expects that no call has waited for the locked rows: such a wait lasts two seconds, or until they are released.
+ * @param times milliseconds of each call, by what was called
+ * @param slowestMs of a call that the machine alone has delayed; a fourth of it was seen where both cores were busy
+ */
+function expectUnlocked(times: Readonly<Record<string, readonly number[]>>, slowestMs: number): void {
+  for (const [name, each] of Object.entries(times)) {
+    const sorted = each.toSorted((one, other) => one - other);
+    expect(sorted[Math.floor(sorted.length / 2)], `the median of ${name}`).toBeLessThan(100);
+    expect(sorted.at(-1), `the slowest of ${name}`).toBeLessThan(slowestMs);
+  }
+}
 
 describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
   let store: AuthStore;
@@ -206,23 +216,27 @@ describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
       await isLocked.promise;
       const waiting = Promise.all(Array.from({ length: count }, async () => (await wait(locked)).status));
       const until = Date.now() + 4_000;
-      const slowest = { introspection: 0, token: 0, change: 0 };
+      const times: Record<"introspections" | "tokens" | "creations", number[]> = {
+        introspections: [],
+        tokens: [],
+        creations: [],
+      };
       let unready = 0;
       const clock = stopwatch();
-      async function repeat(name: keyof typeof slowest, work: () => Promise<unknown>): Promise<void> {
+      async function repeat(name: keyof typeof times, work: () => Promise<unknown>): Promise<void> {
         while (Date.now() < until) {
           const started = clock();
           await work();
-          slowest[name] = Math.max(slowest[name], clock() - started);
+          times[name].push(clock() - started);
           await setTimeout(20);
         }
       }
       await Promise.all([
-        repeat("introspection", async () =>
+        repeat("introspections", async () =>
           expect(await api.introspect(access_token)).toMatchObject({ active: true }),
         ),
-        repeat("token", () => api.newPair(id)),
-        repeat("change", () => api.newIdentity()),
+        repeat("tokens", () => api.newPair(id)),
+        repeat("creations", () => api.newIdentity()),
         (async () => {
           while (Date.now() < until) {
             if (!(await isReady(running.server))) unready += 1;
@@ -235,7 +249,9 @@ describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
       const statuses = await waiting;
       expect(statuses.filter((status) => ![200, 204, 503].includes(status))).toEqual([]);
       expect(unready).toBe(0);
-      expect(Math.max(...Object.values(slowest)), JSON.stringify(slowest)).toBeLessThan(lockWaitMs / 2);
+      const { introspections, ...writes } = times;
+      expectUnlocked({ introspections }, 500);
+      expectUnlocked(writes, 1_000);
       await waitFor(async () => expect((await wait(locked)).status).toBeLessThan(300));
     });
   });
@@ -262,20 +278,24 @@ describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
     const waiting = locked.map(async (one) => {
       while (Date.now() < until) statuses.add((await change(one)).status);
     });
-    const slowest = { change: 0, creation: 0, deletion: 0 };
+    const times: Record<"changes" | "creations" | "deletions", number[]> = {
+      changes: [],
+      creations: [],
+      deletions: [],
+    };
     const clock = stopwatch();
-    async function timed<T>(name: keyof typeof slowest, work: () => Promise<T>): Promise<T> {
+    async function timed<T>(name: keyof typeof times, work: () => Promise<T>): Promise<T> {
       const started = clock();
       const result = await work();
-      slowest[name] = Math.max(slowest[name], clock() - started);
+      times[name].push(clock() - started);
       return result;
     }
     // Each of those that wait has been tried once by then.
     await setTimeout(300);
     while (Date.now() < until) {
-      expect((await timed("change", () => change(id))).status).toBe(204);
-      const { id: other } = await timed("creation", () => api.newIdentity());
-      const deleted = await timed("deletion", () =>
+      expect((await timed("changes", () => change(id))).status).toBe(204);
+      const { id: other } = await timed("creations", () => api.newIdentity());
+      const deleted = await timed("deletions", () =>
         api.call("deleteIdentity", { as: internal, path: { id: other } }),
       );
       expect(deleted.status).toBe(204);
@@ -285,7 +305,7 @@ describe.runIf(backends.includes("PostgreSQL"))("under pressure", () => {
     await lock;
     await Promise.all(waiting);
     expect([...statuses].filter((status) => ![204, 503].includes(status))).toEqual([]);
-    expect(Math.max(...Object.values(slowest)), JSON.stringify(slowest)).toBeLessThan(lockWaitMs / 2);
+    expectUnlocked(times, 500);
     for (const one of locked) expect((await change(one)).status).toBe(204);
   });
 });

@@ -233,8 +233,13 @@ describe("the search for secrets", () => {
     expect(found.filter((one) => one.startsWith("otp_code"))).toEqual([]);
   });
 
-  it("finds a code where it stands alone, and not in a number that has it by chance", () => {
-    expect(findSecrets([code], Buffer.from('{"code":"482913"}'))).toEqual(["otp_code in plain"]);
-    expect(findSecrets([code], Buffer.from("1482913000"))).toEqual([]);
-  });
+  it.each(['{"code":"482913"}', "the code is 482913.", "code=482913&user=1", "code\t482913\n"])(
+    "finds a code where it stands alone, as in %j",
+    (text) => expect(findSecrets([code], Buffer.from(text))).toEqual(["otp_code in plain"]),
+  );
+
+  it.each(["1482913000", "1482913", "4829130", "gpr_482913", "2026-11-28 10:20:30.482913+00"])(
+    "does not find a code in %j, which has its digits by chance",
+    (text) => expect(findSecrets([code], Buffer.from(text))).toEqual([]),
+  );
 });
