@@ -154,7 +154,7 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
     await counters.count({ rule, subject: "somebody" });
     await round();
     expect(await ids("key", "attempts")).toHaveLength(1);
-    await db().execute(sql`update auth.attempts set expire = now()`);
+    await db().execute(sql`update auth.attempts set expire = now() - interval '1 second'`);
     await round();
     expect(await ids("key", "attempts")).toEqual([]);
   });
@@ -163,7 +163,7 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
     // More rows than two statements remove.
     await db().execute(sql`
       insert into auth.attempts (key, points, expire)
-      select 'expired-' || n, 1, now() from generate_series(1, 2001) as n
+      select 'expired-' || n, 1, now() - interval '1 second' from generate_series(1, 2001) as n
       union all select 'kept', 1, now() + interval '1 hour'`);
     await round();
     expect(await ids("key", "attempts")).toEqual(["kept"]);

@@ -67,7 +67,7 @@ describe.runIf(backends.includes("PostgreSQL"))("a token that a process remember
     "the authorization was revoked": (identity) =>
       `update auth.authorizations set revoked_at = now(), revocation_reason = 'CLIENT' where identity_id = '${identity}'`,
     "the authorization has expired": (identity) =>
-      `update auth.authorizations set expires_at = now() where identity_id = '${identity}'`,
+      `update auth.authorizations set expires_at = now() - interval '1 second' where identity_id = '${identity}'`,
     "the authorization is gone": (identity) =>
       `delete from auth.authorizations where identity_id = '${identity}'`,
   };

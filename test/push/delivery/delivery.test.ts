@@ -73,7 +73,8 @@ describe.each(backends)("delivery on %s", (backend) => {
     const planned = await test.plan({ devices: 10 });
     const [gone, expired, moved] = planned.deviceIds;
     await test.db.execute(sql`delete from push.devices where id = ${gone}::bigint`);
-    await test.db.execute(sql`update push.devices set expires_at = now() where id = ${expired}::bigint`);
+    await test.db.execute(sql`
+      update push.devices set expires_at = now() - interval '1 second' where id = ${expired}::bigint`);
     await test.db.execute(sql`update push.devices set provider = 'apns' where id = ${moved}::bigint`);
     test.startWorker({ providers: [fcm] });
     const [chunk] = await test.until(planned, ["DONE"]);
