@@ -13,9 +13,8 @@ import {
   must,
   refusing,
   stricterInProduction,
-  type TextSchema,
 } from "../platform/settings/kinds.ts";
-import { pemBlock, privateKeyLabels } from "../platform/settings/pem.ts";
+import { pemBlock, pemBlocks, privateKeyLabels } from "../platform/settings/pem.ts";
 
 /** A further public RSA key of the key set (RFC 7517, RFC 7518 section 6.3.1), not the one that signs. */
 export interface PublishedKey {
@@ -45,50 +44,54 @@ function isUsable(key: KeyObject): boolean {
 }
 
 /** Writes the key as PEM: PKCS #8 or SPKI. */
-const toPem = v.transform((key: KeyObject) =>
-  key.export({ type: key.type === "private" ? "pkcs8" : "spki", format: "pem" }).toString(),
-);
+const pemOf = (key: KeyObject) =>
+  key.export({ type: key.type === "private" ? "pkcs8" : "spki", format: "pem" }).toString();
 
 const publicKeyLabels = ["PUBLIC KEY", "RSA PUBLIC KEY"] as const;
 
 const madeByDevelopment = (key: KeyObject) =>
   isOfDevelopment(key) ? "must not be a key made by development mode" : undefined;
 
-/** The kind of a key that production refuses if development mode has made it; the value is its PEM. */
-const foreignToDevelopment = (usable: TextSchema<KeyObject>) => (environment: Environment) =>
-  v.pipe(stricterInProduction(usable, madeByDevelopment)(environment), toPem);
-
 /** A private RSA key; the value is PKCS #8. */
-export const signingPrivateKey = foreignToDevelopment(
+export const signingPrivateKey = (environment: Environment) =>
   v.pipe(
-    pemBlock("an unencrypted private RSA key in PEM form", privateKeyLabels, createPrivateKey),
-    refusing(rsaWeakness),
-    quick,
-    v.check(isUsable, "must be a private key whose numbers belong together"),
-  ),
-);
+    stricterInProduction(
+      v.pipe(
+        pemBlock("an unencrypted private RSA key in PEM form", privateKeyLabels, createPrivateKey),
+        refusing(rsaWeakness),
+        quick,
+        v.check(isUsable, "must be a private key whose numbers belong together"),
+      ),
+      madeByDevelopment,
+    )(environment),
+    v.transform(pemOf),
+  );
 
 /** A public RSA key; the value is SPKI. */
 export const signingPublicKey = v.pipe(
   pemBlock("a public RSA key in PEM form", publicKeyLabels, createPublicKey),
   refusing(rsaWeakness),
   quick,
-  toPem,
+  v.transform(pemOf),
 );
 
-/** The public key of OTP proofs: RSA, EC P-256 or Ed25519; the value is SPKI. */
-export const otpPublicKey = foreignToDevelopment(
+/** Why the key must not verify OTP proofs; undefined if it may. */
+function otpKeyFault(key: KeyObject, environment: Environment): string | undefined {
+  const { asymmetricKeyType: type, asymmetricKeyDetails } = key;
+  if (type === "ed25519" || asymmetricKeyDetails?.namedCurve === "prime256v1") return undefined;
+  if (type !== "rsa") return `must be an RSA, EC P-256 or Ed25519 key, but is of type ${type}`;
+  return rsaWeakness(key) ?? (environment === "production" ? madeByDevelopment(key) : undefined);
+}
+
+/** The public keys of OTP proofs, each RSA, EC P-256 or Ed25519; the values are SPKI. */
+export const otpPublicKeys = (environment: Environment) =>
   v.pipe(
-    pemBlock("a public key (RSA, EC P-256 or Ed25519) in PEM form", publicKeyLabels, createPublicKey),
-    refusing((key) => {
-      const { asymmetricKeyType: type, asymmetricKeyDetails } = key;
-      if (type === "ed25519" || asymmetricKeyDetails?.namedCurve === "prime256v1") return undefined;
-      return type === "rsa"
-        ? rsaWeakness(key)
-        : `must be an RSA, EC P-256 or Ed25519 key, but is of type ${type}`;
-    }),
-  ),
-);
+    pemBlocks("public keys (RSA, EC P-256 or Ed25519) in PEM form", publicKeyLabels, (pems) =>
+      pems.map((pem) => createPublicKey(pem)),
+    ),
+    refusing((keys) => keys.map((key) => otpKeyFault(key, environment)).find((why) => why !== undefined)),
+    v.transform((keys) => keys.map(pemOf)),
+  );
 
 /** Whether two keys in PEM form are the halves of one pair. */
 export function isKeyPair(privateKey: string, publicKey: string): boolean {

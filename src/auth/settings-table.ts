@@ -6,7 +6,7 @@ import { integer, oneOf, plainText, sharedApiKey } from "../platform/settings/ki
 import type { SettingsTable } from "../platform/settings/settings.ts";
 import { baseUrl, confidential, issuerUrl } from "../platform/settings/urls.ts";
 import { clientId, clientRegistrations, clientSecret, developmentInternalClient } from "./client-settings.ts";
-import { keyId, otpPublicKey, publishedKeys, signingPrivateKey, signingPublicKey } from "./key-settings.ts";
+import { keyId, otpPublicKeys, publishedKeys, signingPrivateKey, signingPublicKey } from "./key-settings.ts";
 
 /** The path of the built-in OTP verifier, which this server has in development mode. */
 export const builtInVerifierPath = "/otp-verifier";
@@ -95,9 +95,16 @@ export const authTable = {
     kind: plainText,
     default: "otp-verifier",
   },
+  OTP_VERIFICATION_TOKEN_AUDIENCE: {
+    description:
+      "The audience that the `aud` of an OTP verification token must name. A token without `aud` is taken; without this setting, one with `aud` is refused.",
+    kind: plainText,
+    example: "auth",
+  },
   OTP_VERIFICATION_TOKEN_PUBLIC_KEY: {
-    description: "The key that OTP verification tokens are verified with.",
-    kind: otpPublicKey,
+    description:
+      "The key that OTP verification tokens are verified with; several, one after the other, while it is rotated.",
+    kind: otpPublicKeys,
     development: "<generated OTP public key>",
     required: true,
     exampleFile: "otp-public-key.pem",

@@ -88,7 +88,9 @@ export function resolveAuthSettings(
     },
     otp: {
       issuer: settings.OTP_VERIFICATION_TOKEN_ISSUER,
-      publicKey: settings.OTP_VERIFICATION_TOKEN_PUBLIC_KEY,
+      /** Undefined: a proof must not name an audience. */
+      audience: settings.OTP_VERIFICATION_TOKEN_AUDIENCE,
+      publicKeys: settings.OTP_VERIFICATION_TOKEN_PUBLIC_KEY,
       /** Greatest age of a proof, in seconds. */
       maxSeconds: settings.OTP_VERIFICATION_TOKEN_MAX_SECONDS,
       /** Without a trailing slash. */

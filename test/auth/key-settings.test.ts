@@ -7,7 +7,7 @@ import {
 } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import {
-  otpPublicKey,
+  otpPublicKeys,
   publishedKeys,
   signingPrivateKey,
   signingPublicKey,
@@ -119,11 +119,11 @@ describe("the OTP verification key", () => {
     ["P-256", () => p256.publicKey],
     ["Ed25519", () => ed25519.publicKey],
   ])("is taken: %s", (_, key) => {
-    expect(parse(otpPublicKey, pemOf(key()))).toEqual({ value: pemOf(key()) });
+    expect(parse(otpPublicKeys, pemOf(key()))).toEqual({ value: [pemOf(key())] });
   });
 
   const type = "must be an RSA, EC P-256 or Ed25519 key, but is of type";
-  const form = "must be a public key (RSA, EC P-256 or Ed25519) in PEM form";
+  const form = "must be public keys (RSA, EC P-256 or Ed25519) in PEM form";
   const odd = "must be an RSA key whose exponent is odd and at least 65537, but has";
   test.each([
     ["P-384", () => p384.publicKey, `${type} ec`],
@@ -138,7 +138,9 @@ describe("the OTP verification key", () => {
     ["RSA of exponent 3", () => rsaKeys("weak", 2048, 3).publicKey, `${odd} 3`],
     ["a private key", () => ed25519.privateKey, `${form}, but holds a block PRIVATE KEY`],
   ])("is refused: %s", (_, key, problem) => {
-    expect(parse(otpPublicKey, pemOf(key()))).toEqual(refused(problem));
+    expect(parse(otpPublicKeys, pemOf(key()))).toEqual(refused(problem));
+    const behind = pemOf(ed25519.publicKey) + pemOf(key());
+    expect(parse(otpPublicKeys, behind)).toEqual(refused(problem));
   });
 });
 

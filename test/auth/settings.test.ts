@@ -36,7 +36,7 @@ describe("development", () => {
       signing: { ...secrets.signing, publishedKeys: [] },
       otp: {
         issuer: "otp-verifier",
-        publicKey: secrets.otp.publicKey,
+        publicKeys: [secrets.otp.publicKey],
         maxSeconds: 600,
         verifierUrl: "http://127.0.0.1:8080/otp-verifier",
         builtIn: true,

@@ -1,14 +1,11 @@
 import { createHash, createPublicKey, type KeyObject } from "node:crypto";
 import type { JWTPayload } from "jose";
-import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
-import { readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import { isNumericDate, readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
 import { canonicalPhone } from "../identities/phone.ts";
 
 /** Seconds that the clocks of the two services may differ. */
 const clockSkewSeconds = 30;
-
-/** The `typ` of an access token (RFC 9068 section 2.1) in each of its spellings (RFC 7515 section 4.1.9). */
-const accessTokenType = /^(application\/)?at\+jwt$/i;
 
 /** A verified proof. The database decides whether it was redeemed before. */
 interface OtpProof {
@@ -32,7 +29,7 @@ function algorithmOf(key: KeyObject): string {
       return "EdDSA";
     default:
       throw new Error(
-        `OTP_VERIFICATION_TOKEN_PUBLIC_KEY is of an unsupported type: ${key.asymmetricKeyType}`,
+        `OTP_VERIFICATION_TOKEN_PUBLIC_KEY has a key of an unsupported type: ${key.asymmetricKeyType}`,
       );
   }
 }
@@ -44,7 +41,7 @@ function provenPhone({ phone_number, phone, sub }: JWTPayload): string | undefin
 }
 
 /**
- * The second in which a proof ends that is valid now; undefined if it is not. Its age counts from `iat`. Where
+ * When a proof ends that is valid now, in seconds since 1970; undefined if it is not. Its age counts from `iat`. Where
  * there is none nobody knows the age, and what is limited is the time that is left until `exp`. The skew is for clocks
  * that run ahead.
  */
@@ -57,7 +54,7 @@ function endOf({ exp, iat }: JWTPayload, now: number, maxSeconds: number): numbe
 }
 
 function isTimeOrAbsent(claim: unknown): claim is number | undefined {
-  return claim === undefined || Number.isSafeInteger(claim);
+  return claim === undefined || isNumericDate(claim);
 }
 
 /**
@@ -71,31 +68,43 @@ function hashOf(issuer: string, jti: string | undefined, token: string): Buffer 
     .digest();
 }
 
-export function createVerifyOtpProof(
-  settings: { issuer: string; publicKey: string; maxSeconds: number },
-  clock: Clock,
-): VerifyOtpProof {
-  const key = createPublicKey(settings.publicKey);
-  const algorithms = [algorithmOf(key)];
+interface Settings {
+  readonly issuer: string;
+  /** Undefined: a proof that names an audience is for somebody else (RFC 7519 section 4.1.3). */
+  readonly audience: string | undefined;
+  /** PEM texts. */
+  readonly publicKeys: readonly string[];
+  readonly maxSeconds: number;
+}
+
+export function createVerifyOtpProof(settings: Settings, clock: Clock): VerifyOtpProof {
+  const keys = settings.publicKeys.map((pem) => createPublicKey(pem));
 
   async function claimsOf(token: string): Promise<JWTPayload | undefined> {
     const jws = readJws(token);
-    // An access token is no proof, even if the key has signed it.
-    if (!jws || accessTokenType.test(String(jws.header["typ"]))) return undefined;
-    return verifiedClaims(jws, key, {
-      algorithms,
-      issuer: settings.issuer,
-      currentDate: new Date(clock.now()),
-      clockTolerance: clockSkewSeconds,
-    });
+    // A token of another type is no proof, even if the key has signed it: an access token, or one for a logout.
+    if (!jws || (jws.type !== undefined && jws.type !== "jwt")) return undefined;
+    // A key in PEM form has no id that the token could name.
+    for (const key of keys) {
+      const claims = await verifiedClaims(jws, key, {
+        algorithms: [algorithmOf(key)],
+        issuer: settings.issuer,
+        currentDate: new Date(clock.now()),
+        clockTolerance: clockSkewSeconds,
+      });
+      if (claims) return claims;
+    }
+    return undefined;
   }
 
   return async (token, phone) => {
     const claims = await claimsOf(token);
     if (!claims || phone === undefined || provenPhone(claims) !== phone) return undefined;
-    const { jti } = claims;
+    // A proof without `aud` is for whoever has the key. One with it must name us.
+    const { jti, aud = settings.audience, phone_number_verified: isVerified = true } = claims;
+    if (![aud].flat().includes(settings.audience) || isVerified !== true) return undefined;
     if (jti !== undefined && (typeof jti !== "string" || jti === "")) return undefined;
-    const end = endOf(claims, unixSeconds(clock), settings.maxSeconds);
+    const end = endOf(claims, clock.now() / 1000, settings.maxSeconds);
     if (end === undefined) return undefined;
     const expiresAt = new Date((end + clockSkewSeconds) * 1000);
     return { hash: hashOf(settings.issuer, jti, token), expiresAt };

@@ -10,6 +10,8 @@ import { repeatedMember } from "../base/json-members.ts";
 interface Jws {
   readonly token: string;
   readonly header: Readonly<Record<string, unknown>>;
+  /** The media type in `typ` (RFC 7515 section 4.1.9), in lower case and without `application/`; undefined: none. */
+  readonly type: string | undefined;
 }
 
 /** The requirements on a token's signature and claims. The algorithms never follow from the token. */
@@ -30,7 +32,14 @@ export function readJws(token: string): Jws | undefined {
   const parameters = objectIn(header);
   // RFC 7797: an unencoded payload. Without `crit`, a library that does not implement `b64` ignores it.
   if (!parameters || Object.hasOwn(parameters, "b64") || !objectIn(payload)) return undefined;
-  return { token, header: parameters };
+  const { typ } = parameters;
+  if (typ !== undefined && typeof typ !== "string") return undefined;
+  return { token, header: parameters, type: typ?.toLowerCase().replace(/^application\//, "") };
+}
+
+/** Whether a claim is a NumericDate (RFC 7519 section 2): seconds since 1970, which may have a fraction. */
+export function isNumericDate(claim: unknown): claim is number {
+  return typeof claim === "number" && Math.abs(claim) <= Number.MAX_SAFE_INTEGER;
 }
 
 /**

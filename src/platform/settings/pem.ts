@@ -21,7 +21,7 @@ function blocksOf(text: string, labels: readonly string[]): readonly string[] | 
  * @param decode turns the blocks, at least one, with real line breaks, into the value; throws to refuse them
  * @param most blocks
  */
-function pemBlocks<T>(
+export function pemBlocks<T>(
   expects: string,
   labels: readonly string[],
   decode: (blocks: readonly string[]) => T,

@@ -4,8 +4,8 @@
  */
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
-import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
-import { readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
+import type { Clock } from "../../platform/base/clock.ts";
+import { isNumericDate, readJws, verifiedClaims } from "../../platform/crypto/jws.ts";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { KeySet } from "./key-set.ts";
 import { isOtherToken, kindOfType } from "./token-kind.ts";
@@ -69,8 +69,8 @@ export function createVerifyAccessToken({
 
   async function verify(token: string): Promise<Verified | undefined> {
     const jws = readJws(token);
-    const { kid, typ } = jws?.header ?? {};
-    const kind = kindOfType(typ);
+    const kid = jws?.header["kid"];
+    const kind = kindOfType(jws?.type);
     if (!jws || typeof kid !== "string" || !kind) return undefined;
     const isMarked = kind === "access";
     if (!isMarked && audience === undefined) {
@@ -92,7 +92,7 @@ export function createVerifyAccessToken({
     const { sub, azp, client_id: clientId = azp, exp, iat, nbf = iat } = claims;
     // The client of RFC 9068, or the authorized party that OpenID Connect has for it; never two different ones.
     if (!isId(sub) || !isId(clientId) || (azp !== undefined && azp !== clientId)) return undefined;
-    if (!isTime(exp) || !isTime(iat) || !isTime(nbf)) return undefined;
+    if (!isNumericDate(exp) || !isNumericDate(iat) || !isNumericDate(nbf)) return undefined;
     return { claims: { sub, clientId, exp, notBefore: Math.max(iat, nbf) }, key };
   }
 
@@ -109,7 +109,7 @@ export function createVerifyAccessToken({
     }
     if (!found) return undefined;
     const { exp, notBefore, sub, clientId } = found.claims;
-    const now = unixSeconds(clock);
+    const now = clock.now() / 1000;
     if (exp <= now) verified.delete(digest);
     return exp > now && notBefore <= now + clockSkewSeconds ? { sub, clientId } : undefined;
   };
@@ -118,8 +118,4 @@ export function createVerifyAccessToken({
 /** Whether the claim is a text that can be stored: without control characters and halves of surrogate pairs. */
 function isId(claim: unknown): claim is string {
   return typeof claim === "string" && claim.length <= maxIdLength && /^[^\p{Cc}\p{Cs}]+$/u.test(claim);
-}
-
-function isTime(claim: unknown): claim is number {
-  return Number.isSafeInteger(claim);
 }

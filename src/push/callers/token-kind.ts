@@ -2,16 +2,13 @@
 import type { JWTPayload } from "jose";
 
 /**
- * The kind of token by the header's `typ` (RFC 7515 section 4.1.9: in any case, with or without `application/`).
+ * The kind of token by the media type in its header.
  * @returns `access` for the type of RFC 9068, which only access tokens have; `any` for JWT or no type; undefined for
  *   another type, which cannot be that of an access token
  */
-export function kindOfType(typ: unknown): "access" | "any" | undefined {
-  if (typ === undefined) return "any";
-  if (typeof typ !== "string") return undefined;
-  const type = typ.toLowerCase().replace(/^application\//, "");
+export function kindOfType(type: string | undefined): "access" | "any" | undefined {
   if (type === "at+jwt") return "access";
-  return type === "jwt" ? "any" : undefined;
+  return type === undefined || type === "jwt" ? "any" : undefined;
 }
 
 /**

@@ -264,7 +264,6 @@ const payloads: Record<string, Forge> = {
   "no exp": (genuine) => genuinely(genuine, { claims: { exp: undefined } }),
   "an exp of null": (genuine) => genuinely(genuine, { claims: { exp: null } }),
   "an exp that is text": (genuine) => genuinely(genuine, { claims: { exp: String(seconds() + 300) } }),
-  "an exp with a fraction": (genuine) => genuinely(genuine, { claims: { exp: seconds() + 300.5 } }),
   "an exp of 1e308": (genuine) => genuinely(genuine, { claims: { exp: 1e308 } }),
   "an exp of 1e999": (genuine) => {
     const text = JSON.stringify({ ...genuine.claims(), exp: 0 }).replace('"exp":0', '"exp":1e999');

@@ -149,6 +149,7 @@ describe("as an access token", () => {
     "an aud of numbers": () => ({ aud: [1] }),
     "no iat": () => ({ iat: undefined }),
     "an iat with a fraction": () => ({ iat: seconds() - 0.5 }),
+    "an exp with a fraction": () => ({ exp: seconds() + 300.5 }),
     "no nbf": () => ({ nbf: undefined }),
     "an nbf with a fraction": () => ({ nbf: seconds() - 0.5 }),
     "no client_id": () => ({ client_id: undefined }),

@@ -239,7 +239,7 @@ describe("confirmVerification", () => {
       exp: now + 300,
     });
     const verify = createVerifyOtpProof(
-      { issuer: "otp-verifier", publicKey: keys.publicKey, maxSeconds: 600 },
+      { issuer: "otp-verifier", audience: undefined, publicKeys: [keys.publicKey], maxSeconds: 600 },
       clock,
     );
     expect(await verify(token, phone)).toMatchObject({ hash: expect.any(Buffer) });
@@ -257,7 +257,8 @@ describe("the proof's algorithm", () => {
   ])("is %s by the type of the key, and the auth service agrees", async (alg, { privateKey, publicKey }) => {
     const token = await createSignOtpProof({ issuer: "i", privateKey }, clock)("+12025550123");
     expect(decodeProtectedHeader(token).alg).toBe(alg);
-    const verify = createVerifyOtpProof({ issuer: "i", publicKey, maxSeconds: 600 }, clock);
+    const settings = { issuer: "i", audience: undefined, publicKeys: [publicKey], maxSeconds: 600 };
+    const verify = createVerifyOtpProof(settings, clock);
     expect(await verify(token, "+12025550123")).toBeDefined();
   });
 
