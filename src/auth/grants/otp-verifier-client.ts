@@ -1,6 +1,9 @@
+import { once } from "node:events";
+import http, { type IncomingMessage } from "node:http";
+import https from "node:https";
+import { buffer } from "node:stream/consumers";
 import createClient from "openapi-fetch";
 import type { paths } from "../../../gen/openapi/otp-verifier.ts";
-import { codeOf } from "../../platform/base/error-code.ts";
 import { ErrorKinds, ServiceError, unavailable } from "../../platform/base/errors.ts";
 import type { RequestContext } from "../../platform/base/request-context.ts";
 import { inSpan, traceHeaders } from "../../platform/base/tracing.ts";
@@ -22,17 +25,33 @@ type CheckOneTimeCode = (
   context: RequestContext,
 ) => Promise<boolean>;
 
-/** Codes of errors after which the request was not sent. */
-const notSent = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT)$/;
-/** Whether the service may have got the request. A fetch that never began fails with a cause that has no code. */
-function wasSent(failure: unknown): boolean {
-  if (!(failure instanceof TypeError) || !(failure.cause instanceof Error)) return true;
-  const code = codeOf(failure.cause);
-  return code !== undefined && !notSent.test(code);
+/**
+ * Sends a request over a connection of its own. On one that was idle it would be lost whenever the service closes it
+ * just then; and it could not be repeated, as a code works once. Redirects are not followed.
+ *
+ * @param sending called once there is a connection, before the request is written to it
+ */
+async function fetchAlone(request: Request, sending: () => void): Promise<Response> {
+  const { method, signal, url } = request;
+  const isSecure = url.startsWith("https:");
+  const body = Buffer.from(await request.arrayBuffer());
+  const headers = Object.fromEntries(request.headers);
+  const outgoing = (isSecure ? https : http).request(url, { method, headers, signal, agent: false });
+  outgoing.once("socket", (socket) => socket.once(isSecure ? "secureConnect" : "connect", sending));
+  // Once there is a response, an error is its body's too, and this one would end the process.
+  outgoing.on("error", () => undefined);
+  outgoing.end(body);
+  const [incoming]: IncomingMessage[] = await once(outgoing, "response", { signal });
+  if (!incoming) throw new Error("there is no response");
+  const content = await buffer(incoming);
+  return new Response(content.length > 0 ? content : null, {
+    status: incoming.statusCode ?? 0,
+    headers: { "content-length": `${content.length}` },
+  });
 }
 
 /** Whether a status says that the service has not judged the code. A gateway's 502 or 504 does not say it. */
-const hasNotJudged = (status: number) => status >= 400 && status !== 502 && status !== 504;
+const hasNotJudged = (status: number) => status >= 300 && status !== 502 && status !== 504;
 
 /** Checks at a time. If the verification service is slow, no more callers than these wait for it. */
 const maxChecks = 128;
@@ -57,12 +76,16 @@ export function createOtpChecks(verifierUrl: string): OtpChecks {
 
   async function check(phone: string, code: string | undefined, context: RequestContext): Promise<boolean> {
     const service = "The OTP verification service";
+    let wasSent = false;
     const result = await inSpan({ name: "POST", kind: "client", attributes }, async (span) => {
       const checked = await client.POST("/v1/verifications/check", {
         body: { phone, ...(code !== undefined && { code }) },
         headers: { "X-Request-Id": context.requestId, ...traceHeaders(span?.context ?? context) },
         signal: AbortSignal.timeout(timeoutMs),
-        redirect: "error",
+        fetch: (request) =>
+          fetchAlone(request, () => {
+            wasSent = true;
+          }),
       });
       const { status } = checked.response;
       span?.set({ "http.response.status_code": status });
@@ -72,7 +95,7 @@ export function createOtpChecks(verifierUrl: string): OtpChecks {
     }).catch((failure) => {
       const error = unavailable(service, failure);
       // A code that the service has received may be found right all the same, which lets the phone pass.
-      throw wasSent(failure) ? new UnknownVerdict(error) : error;
+      throw wasSent ? new UnknownVerdict(error) : error;
     });
     const { status } = result.response;
     if (status === 400) return false;

@@ -1,10 +1,16 @@
+import { codeOf } from "../../platform/base/error-code.ts";
+
 /** The timeout of a request, in milliseconds. */
 const timeoutMs = 2_000;
 /** The most bytes of a response; real ones are far smaller. */
 const maxBytes = 256 * 1024;
 
+/** Codes of a connection that the other side closed, perhaps because it was idle. */
+const closed = /^(ECONNRESET|EPIPE|UND_ERR_SOCKET)$/;
+
 /**
- * Fetches a JSON object, which the identity provider returns with status 200. Redirects are not followed.
+ * Fetches a JSON object, which the identity provider returns with status 200. Redirects are not followed. A request
+ * whose connection is closed is sent a second time, as it may be: it only asks.
  * @throws Error if it returns anything else, or nothing before the timeout
  */
 export async function fetchJson(
@@ -18,7 +24,11 @@ export async function fetchJson(
   const headers = new Headers(request.headers);
   headers.set("accept", "application/json");
   const signal = AbortSignal.timeout(timeoutMs);
-  const response = await fetch(address, { ...request, headers, redirect: "error", signal });
+  const send = () => fetch(address, { ...request, headers, redirect: "error", signal });
+  const response = await send().catch((error: unknown) => {
+    if (error instanceof Error && closed.test(codeOf(error.cause) ?? "")) return send();
+    throw error;
+  });
   if (response.status !== 200) {
     await response.body?.cancel();
     throw new Error(`${address} returned status ${response.status}`);

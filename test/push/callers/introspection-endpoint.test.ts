@@ -1,6 +1,6 @@
 /** The identity provider's own introspection endpoint (RFC 7662), and what comes of each of its answers. */
 import { once } from "node:events";
-import { createServer } from "node:http";
+import { createServer, type Server } from "node:http";
 import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { systemClock } from "../../../src/platform/base/clock.ts";
 import { type Callers, createCallers } from "../../../src/push/callers/callers.ts";
@@ -32,6 +32,17 @@ beforeEach(() => {
   });
 });
 afterEach(() => callers.close());
+
+/** @returns the origin of the server, which is closed after the tests */
+async function listening(server: Server): Promise<string> {
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  cleanup.defer(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const address = server.address();
+  return `http://127.0.0.1:${typeof address === "object" && address ? address.port : 0}`;
+}
 
 const ask = (token = issuer.token(key, Date.now())) => callers.user(`Bearer ${token}`);
 const caller = { userId: "u-1", clientId: "app" };
@@ -84,6 +95,19 @@ test.each([
   await expect(ask()).rejects.toMatchObject({ kind: { code: "unavailable", status: 503 } });
 });
 
+test("an endpoint that closes its connections when they have served two requests fails no call", async () => {
+  const requests = new WeakMap<object, number>();
+  const server = createServer((request, response) => {
+    const nth = (requests.get(request.socket) ?? 0) + 1;
+    requests.set(request.socket, nth);
+    if (nth > 2) request.socket.destroy();
+    else response.end(JSON.stringify({ issuer: origin, introspection_endpoint: origin, active: true }));
+  });
+  const origin = await listening(server);
+  const endpoint = createIntrospectionEndpoint(origin, { clientId: "push", clientSecret: "secret" });
+  for (let call = 0; call < 5; call += 1) expect(await endpoint.introspect("t")).toBeDefined();
+});
+
 test("an endpoint that moves is found again, and one that fails is not looked for at each call", async () => {
   let [path, discoveries] = ["/before", 0];
   const server = createServer((request, response) => {
@@ -95,13 +119,7 @@ test("an endpoint that moves is found again, and one that fails is not looked fo
       json({ issuer: origin, introspection_endpoint: `${origin}${path}` });
     } else response.writeHead(404).end();
   });
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  cleanup.defer(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const address = server.address();
-  const origin = `http://127.0.0.1:${typeof address === "object" && address ? address.port : 0}`;
+  const origin = await listening(server);
   const credentials = { clientId: "push", clientSecret: "secret" };
   const patient = createIntrospectionEndpoint(origin, credentials);
   const keen = createIntrospectionEndpoint(origin, credentials, 0);
