@@ -201,8 +201,9 @@ export interface paths {
          *     | `phone_otp_token` | `phone` and `otp_verification_token` |
          *
          *     A refresh token is replaced by each use. Presenting it again within the client's grace window
-         *     answers the same new pair, byte for byte, so a lost response can be retried; presenting it later
-         *     ends the whole authorization.
+         *     answers the same new refresh token, byte for byte, so a lost response can be retried; presenting it
+         *     later ends the whole authorization. The access token is the same while it is active; one that has
+         *     expired or was revoked is replaced by another. `expires_in` and `refresh_expires_in` say what is left.
          */
         post: operations["generateTokens"];
         delete?: never;

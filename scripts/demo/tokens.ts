@@ -69,7 +69,16 @@ export async function refresh(stage: Stage, old: TokenPair): Promise<TokenPair> 
     "Send the very same request again, as a client does if the response got lost",
     async (check) => {
       const pair = bodyOf(200, await exchange(stage, old.refresh_token));
-      check("the very same pair, character for character", pair, next);
+      const { access_token, refresh_token, expires_in } = pair;
+      check(
+        "the very same tokens, character for character",
+        { access_token, refresh_token },
+        {
+          access_token: next.access_token,
+          refresh_token: next.refresh_token,
+        },
+      );
+      check("expires_in says what is left", expires_in <= next.expires_in, true);
     },
     "Within the client's grace window only: later it would end the authorization, as a sign of theft.",
   );

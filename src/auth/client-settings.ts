@@ -8,6 +8,7 @@ import {
   type Environment,
   matching,
   must,
+  refusing,
   secretWeakness,
   stricterInProduction,
 } from "../platform/settings/kinds.ts";
@@ -143,12 +144,19 @@ const registration = (environment: Environment) =>
         {},
       ),
       tokenSettings: v.optional(
-        exactObject("an object with accessTokenSeconds, refreshTokenSeconds and refreshGraceSeconds", {
-          accessTokenSeconds: seconds(1, 86_400, 900),
-          refreshTokenSeconds: seconds(1, 315_360_000, 2_592_000),
-          /** How long a retry with the replaced refresh token still gets the same new pair. */
-          refreshGraceSeconds: seconds(0, 3600, 30),
-        }),
+        v.pipe(
+          exactObject("an object with accessTokenSeconds, refreshTokenSeconds and refreshGraceSeconds", {
+            accessTokenSeconds: seconds(1, 86_400, 900),
+            refreshTokenSeconds: seconds(1, 315_360_000, 2_592_000),
+            /** How long a retry with the replaced refresh token still gets the same new one. */
+            refreshGraceSeconds: seconds(0, 3600, 30),
+          }),
+          refusing(({ refreshGraceSeconds: grace, accessTokenSeconds: life }) =>
+            grace > life
+              ? `must have a refreshGraceSeconds of at most its accessTokenSeconds, but has ${grace} and ${life}`
+              : undefined,
+          ),
+        ),
         {},
       ),
     }),

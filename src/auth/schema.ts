@@ -166,8 +166,8 @@ export const authorizations = auth.table(
 );
 
 /**
- * The refresh token that each authorization has replaced last, with the pair that replaced it: a retry gets that
- * pair again. Kept while the grace window is open, and at most until the next rotation.
+ * The refresh token that each authorization has replaced last, with the pair that replaced it, for a retry. Kept while
+ * the grace window is open, and at most until the next rotation.
  */
 export const replacedTokens = auth.table("replaced_tokens", {
   authorizationId: uuid("authorization_id").primaryKey(),

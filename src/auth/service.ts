@@ -272,6 +272,7 @@ function createTokens({ settings, metrics, logger }: Dependencies, parts: Omit<P
   const findPresented = createFindPresented(reads);
   const rotations = createRotations(db, (err) => logger.warn({ err }, "Rotations could not be stamped"));
   const currentTokens = new CurrentTokens();
+  const introspect = createIntrospect({ accessTokens, authorizations });
   const tokenIssuer = createTokenIssuer({ db, clock, accessTokens, currentTokens, issuer });
   const outcomes = metrics.counter("gatepost_token_requests_total", "Token requests, by grant and outcome.", {
     grant_type: grantTypes,
@@ -283,10 +284,12 @@ function createTokens({ settings, metrics, logger }: Dependencies, parts: Omit<P
       tokenIssuer,
       rotateRefreshToken: createRotateRefreshToken({
         db,
+        clock,
         currentTokens,
         findPresented,
         rotations,
         tokenIssuer,
+        introspect,
         confirmed,
       }),
       otpChecks: createOtpChecks(settings.otp.verifierUrl),
@@ -297,7 +300,7 @@ function createTokens({ settings, metrics, logger }: Dependencies, parts: Omit<P
   });
   return {
     generateTokens,
-    introspect: createIntrospect({ accessTokens, authorizations }),
+    introspect,
     revoke: createRevoke({ db, accessTokens, findPresented, confirmed }),
     /** Stamps rotations; to be stopped with the service. */
     rotations,

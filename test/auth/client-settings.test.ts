@@ -130,6 +130,10 @@ describe("a member that is not right is reported under its path, without its val
       { tokenSettings: { refreshGraceSeconds: -1 } },
       "[1].tokenSettings.refreshGraceSeconds must be an integer from 0 to 3600",
     ],
+    [
+      { tokenSettings: { accessTokenSeconds: 29 } },
+      "[1].tokenSettings must have a refreshGraceSeconds of at most its accessTokenSeconds, but has 30 and 29",
+    ],
     [{ client_id: "x" }, "[1].client_id is not known"],
     [{ "odd\nname/~": "x" }, '[1]["odd\\nname/~"] is not known'],
   ])("%j", (change, problem) => {

@@ -10,6 +10,12 @@ export type { Answer, CallOptions };
 type Schemas = components["schemas"];
 export type TokenPair = Schemas["TokenPair"];
 
+/** What a retry of a refresh gets as it was. The lifetimes are what is left of them by then. */
+export function lasting(pair: TokenPair): Omit<TokenPair, "expires_in" | "refresh_expires_in"> {
+  const { expires_in: _accessSeconds, refresh_expires_in: _refreshSeconds, ...rest } = pair;
+  return rest;
+}
+
 /** Basic credentials. */
 export function basic(id: string, secret: string): string {
   return `Basic ${Buffer.from(`${id}:${secret}`).toString("base64")}`;

@@ -4,7 +4,15 @@ import { arrayLiteral, type Reads } from "../../platform/database/database.ts";
 import { batched } from "../../platform/database/sql/batched-lookup.ts";
 import { fromPrimary, isStandby } from "../../platform/database/sql/from-primary.ts";
 import { names } from "../../platform/database/sql/names.ts";
-import { boolean, listOf, nullable, oneOf, type ReadBy, text } from "../../platform/database/sql/readers.ts";
+import {
+  boolean,
+  integer,
+  listOf,
+  nullable,
+  oneOf,
+  type ReadBy,
+  text,
+} from "../../platform/database/sql/readers.ts";
 import {
   arrayItems,
   computed,
@@ -31,6 +39,8 @@ export interface PresentedToken {
   readonly isCurrent: boolean;
   /** If its successor is the current token and a retry may still have it: the pair, sealed. */
   readonly sealedPair: Buffer | undefined;
+  /** Seconds until the current token expires, begun ones counted. */
+  readonly secondsLeft: number;
 }
 
 /**
@@ -46,10 +56,10 @@ export function createFindPresented(reads: Reads): FindPresented {
   return async (token) => {
     const found = await find(keyOf(token));
     if (!found || !matchesHash(token.family, Buffer.from(found.familyHash, "hex"))) return undefined;
-    const { clientId, identityId, scopes, state, isCurrent } = found;
+    const { clientId, identityId, scopes, state, isCurrent, secondsLeft } = found;
     const sealedPair = found.sealedPair === null ? undefined : Buffer.from(found.sealedPair, "hex");
     const { authorizationId } = token;
-    return { authorizationId, clientId, identityId, scopes, state, isCurrent, sealedPair };
+    return { authorizationId, clientId, identityId, scopes, state, isCurrent, sealedPair, secondsLeft };
   };
 }
 
@@ -99,6 +109,10 @@ const presented = selection({
       when ${authorization.expiresAt} <= clock_timestamp() then 'EXPIRED' else 'ACTIVE' end`,
   ),
   isCurrent: computed(boolean, sql`${authorization.refreshHash} = ${presentedHash}`),
+  secondsLeft: computed(
+    integer,
+    sql`ceil(extract(epoch from ${authorization.expiresAt} - clock_timestamp()))::int`,
+  ),
   sealedPair: computed(
     nullable(text),
     sql`case when ${replaced.replacedHash} = ${presentedHash} and not ${isWindowClosed}

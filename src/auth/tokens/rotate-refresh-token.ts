@@ -3,7 +3,8 @@
  *
  * 1. Rotation updates the row of the authorization; what it adds does not grow with the number of refreshes.
  * 2. The database holds no token that could be used.
- * 3. A retry within the grace window gets the same pair; n concurrent requests rotate once.
+ * 3. A retry within the grace window gets the same refresh token, and the same access token while it is active; n
+ *    concurrent requests rotate once. The lifetimes of the response are what is left then.
  * 4. A replaced token ends the authorization, and an event reports it, when it is presented after its successor
  *    was presented, or after the window that began when the rotation's commit was seen to succeed. Time in which the
  *    database could not be used does not count.
@@ -15,11 +16,13 @@
  * 8. The database's clock decides, in the statement that decides: a pause of a process, or of the database, is
  *    never taken for reuse.
  */
+import { type Clock, unixSeconds } from "../../platform/base/clock.ts";
 import type { Database } from "../../platform/database/database.ts";
 import type { Client } from "../clients/client.ts";
 import type { Confirmed } from "./confirmed.ts";
 import type { AuthorizationFacts, CurrentTokens } from "./current-tokens.ts";
 import { endAuthorization } from "./end-authorizations.ts";
+import type { Introspect } from "./introspect.ts";
 import { type FindPresented, isReuse, type PresentedToken } from "./presented-token.ts";
 import { decodeRefreshToken, newRefreshToken, type RefreshToken, seal, unseal } from "./refresh-token.ts";
 import type { Rotations } from "./rotations.ts";
@@ -27,10 +30,13 @@ import type { TokenIssuer, TokenPair } from "./token-issuer.ts";
 
 interface Dependencies {
   readonly db: Database;
+  /** The database's, by which access tokens are signed and introspected. */
+  readonly clock: Clock;
   readonly currentTokens: CurrentTokens;
   readonly findPresented: FindPresented;
   readonly rotations: Rotations;
   readonly tokenIssuer: TokenIssuer;
+  readonly introspect: Introspect;
   readonly confirmed: Confirmed;
 }
 
@@ -45,7 +51,8 @@ export type RotateRefreshToken = (
 ) => Promise<TokenPair | undefined>;
 
 export function createRotateRefreshToken(dependencies: Dependencies): RotateRefreshToken {
-  const { db, currentTokens, findPresented, rotations, tokenIssuer, confirmed } = dependencies;
+  const { db, clock, currentTokens, findPresented, rotations } = dependencies;
+  const { tokenIssuer, introspect, confirmed } = dependencies;
 
   async function rotate(
     client: Client,
@@ -77,6 +84,23 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     return rotate(client, presented, remembered, scopes);
   }
 
+  /** The pair with the lifetimes that are left; undefined if its access token is not active. */
+  async function ifActive(pair: TokenPair, refreshSeconds: number): Promise<TokenPair | undefined> {
+    const now = unixSeconds(clock);
+    const token = await introspect(pair.access_token);
+    if (!token.active) return undefined;
+    return { ...pair, expires_in: token.exp - now, refresh_expires_in: refreshSeconds };
+  }
+
+  /** The pair for a retry. An access token that has expired or was revoked is signed anew. */
+  async function repeat(client: Client, pair: TokenPair, found: PresentedToken) {
+    const active = await ifActive(pair, found.secondsLeft);
+    if (active) return active;
+    const scopes = permittedTo(client, { scopes: pair.scope?.split(" ") ?? [] });
+    const signed = await tokenIssuer.signAccessToken({ ...found, client, scopes });
+    return ifActive({ ...pair, ...signed }, found.secondsLeft);
+  }
+
   async function find(presented: RefreshToken): Promise<PresentedToken | undefined> {
     const found = await confirmed.confirmFound(() => findPresented(presented), wasEndedOrReplaced);
     // From the refusal the client learns that the authorization has ended.
@@ -89,22 +113,23 @@ export function createRotateRefreshToken(dependencies: Dependencies): RotateRefr
     presented: RefreshToken,
     chooseScopes: ScopeChoice,
   ): Promise<TokenPair | undefined> {
-    // The second round is for a request that lost the race to rotate: by then the winner's pair is stored. After reuse
-    // it finds that the authorization has ended.
+    // The second round is for a request that lost the race to rotate: by then the winner's pair is stored. After reuse,
+    // or where the authorization ends during the first one, it finds that it has ended.
     for (let round = 0; round < 2; round += 1) {
       const found = await find(presented);
       if (found?.state !== "ACTIVE" || found.clientId !== client.clientId) return undefined;
       const permitted = permittedTo(client, found);
+      let pair: TokenPair | undefined;
       if (found.isCurrent) {
-        const pair = await rotate(client, presented, found, chooseScopes(permitted));
-        if (pair) return pair;
+        pair = await rotate(client, presented, found, chooseScopes(permitted));
       } else if (found.sealedPair) {
-        // A retry gets the same pair whatever scope it requests; but a scope that is not permitted is refused.
+        // A retry gets the same scopes whatever scope it requests; but a scope that is not permitted is refused.
         chooseScopes(permitted);
-        return JSON.parse(unseal(presented.rotating, found.sealedPair));
+        pair = await repeat(client, JSON.parse(unseal(presented.rotating, found.sealedPair)), found);
       } else {
         await endAuthorization(db, found.authorizationId, "REUSE", isReuse(presented));
       }
+      if (pair) return pair;
     }
     // The last round may have ended the authorization.
     await confirmed.untilStandbysKnow();
@@ -126,6 +151,6 @@ function wasEndedOrReplaced(outcome: PromiseSettledResult<PresentedToken | undef
 }
 
 /** The scopes of the authorization that the client is still permitted to have. */
-function permittedTo(client: Client, { scopes }: AuthorizationFacts): string[] {
+function permittedTo(client: Client, { scopes }: Pick<AuthorizationFacts, "scopes">): string[] {
   return scopes.filter((scope) => client.scopes.includes(scope));
 }

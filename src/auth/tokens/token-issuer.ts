@@ -19,11 +19,15 @@ export interface TokenPair {
   scope: string | undefined;
 }
 
-interface PairRequest {
+interface AccessTokenRequest {
   readonly client: Client;
   readonly identityId: string;
-  readonly refreshToken: RefreshToken;
+  readonly authorizationId: string;
   readonly scopes: readonly string[];
+}
+
+interface PairRequest extends Omit<AccessTokenRequest, "authorizationId"> {
+  readonly refreshToken: RefreshToken;
 }
 
 export interface TokenIssuer {
@@ -36,6 +40,10 @@ export interface TokenIssuer {
   ): Promise<TokenPair | undefined>;
   /** A pair for an authorization that exists. Stores nothing. */
   signPair(request: PairRequest): Promise<TokenPair>;
+  /** An access token for an authorization that exists, as the members of a pair. Stores nothing. */
+  signAccessToken(
+    request: AccessTokenRequest,
+  ): Promise<Pick<TokenPair, "access_token" | "expires_in" | "scope">>;
 }
 
 interface Dependencies {
@@ -50,8 +58,8 @@ export function createTokenIssuer(dependencies: Dependencies): TokenIssuer {
   const { db, clock, accessTokens, currentTokens, issuer } = dependencies;
   const createAuthorization = createCreateAuthorization(db);
 
-  async function pair({ client, identityId, refreshToken, scopes }: PairRequest): Promise<TokenPair> {
-    const { accessTokenSeconds, refreshTokenSeconds } = client.tokenSettings;
+  async function signAccessToken({ client, identityId, authorizationId, scopes }: AccessTokenRequest) {
+    const { accessTokenSeconds } = client.tokenSettings;
     const iat = unixSeconds(clock);
     const scope = scopes.length > 0 ? scopes.join(" ") : undefined;
     const access_token = await accessTokens.sign({
@@ -61,28 +69,35 @@ export function createTokenIssuer(dependencies: Dependencies): TokenIssuer {
       exp: iat + accessTokenSeconds,
       nbf: iat,
       iat,
-      jti: newJti(refreshToken.authorizationId),
+      jti: newJti(authorizationId),
       client_id: client.clientId,
       scope,
     });
+    return { access_token, expires_in: accessTokenSeconds, scope };
+  }
+
+  async function signPair({ refreshToken, ...request }: PairRequest): Promise<TokenPair> {
+    const { authorizationId } = refreshToken;
+    const { access_token, expires_in, scope } = await signAccessToken({ ...request, authorizationId });
     return {
       access_token,
       refresh_token: encodeRefreshToken(refreshToken),
       token_type: "Bearer",
-      expires_in: accessTokenSeconds,
-      refresh_expires_in: refreshTokenSeconds,
+      expires_in,
+      refresh_expires_in: request.client.tokenSettings.refreshTokenSeconds,
       scope,
     };
   }
 
   return {
-    signPair: pair,
+    signPair,
+    signAccessToken,
 
     async authorize(client, grantType, subject, scopes) {
       const { identityId } = subject;
       const refreshToken = newRefreshToken(uuidv7(clock.now()));
       // Sign before storing: a crash between the two leaves no authorization without a pair.
-      const issued = await pair({ client, identityId, refreshToken, scopes });
+      const issued = await signPair({ client, identityId, refreshToken, scopes });
       const authorization = { client, grantType, subject, scopes, refreshToken };
       if (!(await createAuthorization(authorization))) return undefined;
       const { clientId } = client;

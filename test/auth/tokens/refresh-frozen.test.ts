@@ -4,7 +4,7 @@
  */
 import { setTimeout } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { authApi, basic, type TokenPair } from "../../support/auth-api.ts";
+import { authApi, basic, lasting, type TokenPair } from "../../support/auth-api.ts";
 import { withClients } from "../../support/auth-fleet.ts";
 import { spawnAuthServer } from "../../support/auth-server.ts";
 import { createAuthStore } from "../../support/auth-store.ts";
@@ -88,7 +88,7 @@ test.runIf(backends.includes("PostgreSQL"))(
     const server = await spawnAuthServer("PostgreSQL", { env });
     const api = authApi(server.base);
     const first = await api.newPair((await api.newIdentity()).id, brief);
-    const { body: lost } = await api.refresh(first.refresh_token, brief);
+    const lost = (await api.refresh(first.refresh_token, brief)).body as TokenPair;
     const isStamped = () => store.read((query) => query("select 1 from auth.rotation_batches"));
     await waitFor(async () => expect(await isStamped()).toHaveLength(1));
     const release = wire.hang();
@@ -99,7 +99,7 @@ test.runIf(backends.includes("PostgreSQL"))(
       expect(response.status).not.toBe(503);
       return response;
     });
-    expect(again).toMatchObject({ status: 200, body: lost });
+    expect(again).toMatchObject({ status: 200, body: lasting(lost) });
     await waitFor(async () => expect((await api.refresh(first.refresh_token, brief)).status).toBe(400));
     const ended = await store.read((query) => query("select revocation_reason from auth.authorizations"));
     expect(ended).toEqual([{ revocation_reason: "REUSE" }]);
