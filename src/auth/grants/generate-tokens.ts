@@ -60,12 +60,12 @@ function requireParameters({ requires }: Grant, grantType: GrantType, parameters
   throw invalidInput(missing.map((name) => ({ pointer: `/body/${name}`, message })));
 }
 
-/** scope-token of RFC 6749 section 3.3. */
+/** scope-token of RFC 6749 section 3.3. One space is between two, and none is elsewhere. */
 const scopeToken = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
 
 function chooseScopes(requested: string | undefined, permitted: readonly string[]): readonly string[] {
   if (requested === undefined) return permitted;
-  const scopes = [...new Set(requested.split(" ").filter((scope) => scope !== ""))];
+  const scopes = [...new Set(requested.split(" "))];
   const refused = scopes.find((scope) => !scopeToken.test(scope) || !permitted.includes(scope));
   if (refused === undefined) return scopes;
   throw new ServiceError(
