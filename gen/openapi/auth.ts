@@ -227,6 +227,8 @@ export interface paths {
          *     may introspect, or the holder of the platform API key. Every inactive token (unknown, expired,
          *     revoked, signed by somebody else, a refresh token) is answered alike: `{"active":false}`.
          *
+         *     A client without `mayIntrospect` is a 401 `unauthorized_client` (RFC 7662 section 2.3).
+         *
          *     Clients authenticate as at the token operation. An unknown parameter is ignored, a repeated one, known or
          *     not, is `invalid_request` (RFC 6749 section 3.2).
          *

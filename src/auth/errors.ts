@@ -63,6 +63,14 @@ export const AuthErrorKinds = {
     oauth: "unauthorized_client",
     title: "Unauthorized client",
   },
+  /** Credentials that do not permit introspection: 401 as RFC 7662 section 2.3 has it, and what gRPC callers know. */
+  mayNotIntrospect: {
+    code: "unauthenticated",
+    status: 401,
+    grpc: Code.Unauthenticated,
+    oauth: "unauthorized_client",
+    title: "Unauthorized client",
+  },
   unsupportedGrantType: {
     code: "invalid_request",
     status: 400,

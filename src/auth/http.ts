@@ -14,7 +14,7 @@ import {
 } from "../platform/openapi/handlers.ts";
 
 import type { Authenticator } from "./clients/authenticate-client.ts";
-import { type Caller, mayIntrospect } from "./clients/client.ts";
+import { type Caller, requireIntrospection } from "./clients/client.ts";
 import { identityNotFound, invalidClient } from "./errors.ts";
 import type { GenerateTokens } from "./grants/generate-tokens.ts";
 import type { Identities } from "./identities/identities.ts";
@@ -114,7 +114,7 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
     async introspectToken({ body }, call) {
       const { token, token_type_hint: _notNeeded, ...rest } = parametersOf(body);
       nothingElse(rest);
-      if (!mayIntrospect(authenticated(call))) throw invalidClient();
+      requireIntrospection(authenticated(call));
       return { status: 200, body: introspectionBody(await introspect(token)) };
     },
     async revokeToken({ body }, call) {

@@ -3,7 +3,7 @@ import { IntrospectionService } from "../../gen/proto/auth/v1/introspection_pb.t
 import { ServiceError } from "../platform/base/errors.ts";
 import { implement, type RpcService } from "../platform/rpc/service.ts";
 import type { Authenticator } from "./clients/authenticate-client.ts";
-import { mayIntrospect } from "./clients/client.ts";
+import { requireIntrospection } from "./clients/client.ts";
 import { AuthErrorKinds, invalidClient } from "./errors.ts";
 import type { Introspect } from "./tokens/introspect.ts";
 
@@ -20,7 +20,8 @@ export function authRpc({ authenticator, introspect }: Dependencies): RpcService
         const caller =
           (await authenticator.client(metadata("authorization"))) ??
           authenticator.platform(metadata("x-api-key"));
-        if (!caller || !mayIntrospect(caller)) throw invalidClient();
+        if (!caller) throw invalidClient();
+        requireIntrospection(caller);
         if (token === "") throw new ServiceError(AuthErrorKinds.missingToken, "The token is missing.");
         const result = await introspect(token);
         if (!result.active) return { active: false };

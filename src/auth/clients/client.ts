@@ -3,6 +3,8 @@
  * folder owns their table, their synchronisation with the settings, and the check of their credentials. It
  * issues no tokens.
  */
+import { ServiceError } from "../../platform/base/errors.ts";
+import { AuthErrorKinds } from "../errors.ts";
 import type { clients } from "../schema.ts";
 
 /** A client as it is stored. */
@@ -17,7 +19,11 @@ export type Caller =
   | { readonly kind: "platform" }
   | { readonly kind: "client"; readonly client: Client };
 
-/** Whether the caller may introspect tokens of this issuer. */
-export function mayIntrospect(caller: Caller): boolean {
-  return caller.kind !== "client" || caller.client.clientSettings.mayIntrospect;
+/** Refuses a caller that may not introspect tokens of this issuer. */
+export function requireIntrospection(caller: Caller): void {
+  if (caller.kind !== "client" || caller.client.clientSettings.mayIntrospect) return;
+  throw new ServiceError(
+    AuthErrorKinds.mayNotIntrospect,
+    "This client may not introspect. Its clientSettings in OAUTH_SERVER_CLIENTS need mayIntrospect: true.",
+  );
 }

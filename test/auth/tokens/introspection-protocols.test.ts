@@ -303,6 +303,16 @@ describe.each(backends)("introspection on %s", (backend) => {
     }
   });
 
+  test("a client that may not introspect is told so, and what is missing", async () => {
+    const headers = { authorization: bare };
+    for (const asker of askers) {
+      const refused = asker.ask("garbage", { headers });
+      await expect(refused, asker.protocol).rejects.toThrow(/may not introspect.* need mayIntrospect: true/);
+    }
+    const { status, body } = await api.call("introspectToken", { as: bare, form: { token: "garbage" } });
+    expect({ status, body }).toMatchObject({ status: 401, body: { error: "unauthorized_client" } });
+  });
+
   test("nobody else may ask, about a good token, a bad one, or none at all", async () => {
     const key = server.settings.platformSecurityApiKey ?? expect.fail("no API key");
     const good = await newToken();

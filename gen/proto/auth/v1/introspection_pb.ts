@@ -173,7 +173,8 @@ export const UserInfoSchema: GenMessage<UserInfo> = /*@__PURE__*/
  *
  * Credentials are sent as metadata: `authorization` with a registered client's
  * Basic credentials, or `x-api-key` with the key of the platform security
- * interface. Missing or wrong ones are UNAUTHENTICATED.
+ * interface. Missing or wrong ones are UNAUTHENTICATED, and so are those of a
+ * client that may not introspect; the message says which it is.
  *
  * @generated from service auth.v1.IntrospectionService
  */
