@@ -44,6 +44,7 @@ export async function verifyLocally(
       audience: "mobile-app",
       typ: "at+jwt",
       algorithms: ["RS256"],
+      clockTolerance: 60,
     };
     const verified = await jwtVerify(token, createLocalJWKSet(keySet), options).catch((thrown: unknown) => {
       throw new Mismatch("a token that a key of the set verifies", String(thrown), { cause: thrown });

@@ -11,7 +11,7 @@ import { randomUUID } from "node:crypto";
 import { get, type IncomingMessage } from "node:http";
 import { text } from "node:stream/consumers";
 import { setTimeout } from "node:timers/promises";
-import { generateKeyPair, type JWTPayload, SignJWT } from "jose";
+import { decodeJwt, generateKeyPair, type JWTPayload, SignJWT } from "jose";
 import { type Front, openFront } from "../support/front.ts";
 import type { Program } from "../support/program.ts";
 import { createAccount, revoke, signIn } from "./accounts.ts";
@@ -89,6 +89,7 @@ async function checkAnswers(world: World, protection: Protection, url: string, w
   way.leadTo(Number(new URL(world.authUrl).port));
   await expectUser("a good token", url, `Bearer ${good}`, user);
   await expectUser("the scheme in lower case", url, `bearer ${good}`, user);
+  await expectUser("a token of a clock ahead", url, `Bearer ${await shifted(world, good, 50)}`, user);
   await expectRefusal("no token", url, undefined);
   await expectRefusal("the scheme alone", url, "Bearer");
   await expectRefusal("another scheme", url, `Basic ${btoa(`${user}:secret`)}`);
@@ -96,10 +97,21 @@ async function checkAnswers(world: World, protection: Protection, url: string, w
   for (const [name, token] of forged) await expectRefusal(name, url, `Bearer ${token}`);
   // By the key set alone, a token is good until it expires: the page says so.
   if (isStrict) await expectRefusal("a revoked token", url, `Bearer ${revoked}`);
-  else await expectUser("a revoked token", url, `Bearer ${revoked}`, user);
+  else {
+    await expectUser("a revoked token", url, `Bearer ${revoked}`, user);
+    const farAhead = await shifted(world, good, 100);
+    await expectRefusal("a token of a clock too far ahead", url, `Bearer ${farAhead}`);
+  }
   await way.close();
   if (isStrict) await expectUnavailable("a good token while auth is away", url, `Bearer ${good}`);
   else await expectUser("a good token while auth is away", url, `Bearer ${good}`, user);
+}
+
+/** The good token, as a clock would have issued it that is so many seconds ahead of the resource server's. */
+function shifted(world: World, good: string, seconds: number): Promise<string> {
+  const { exp = 0, ...claims } = decodeJwt(good);
+  const iat = Math.floor(Date.now() / 1000) + seconds;
+  return world.signToken({ ...claims, exp: exp + seconds, nbf: iat, iat }, "at+jwt");
 }
 
 /** Its `kid` is in no key set. */

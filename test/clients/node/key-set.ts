@@ -19,6 +19,7 @@ export async function verify(token: string): Promise<string | undefined> {
       audience: GATEPOST_AUDIENCE,
       typ: "at+jwt",
       algorithms: ["RS256"],
+      clockTolerance: 60,
       requiredClaims: ["exp", "sub"],
     });
     return payload.sub;

@@ -26,6 +26,7 @@ var parser = jwt.NewParser(
 	jwt.WithIssuer(os.Getenv("GATEPOST_ISSUER")),
 	jwt.WithAudience(os.Getenv("GATEPOST_AUDIENCE")),
 	jwt.WithExpirationRequired(),
+	jwt.WithLeeway(time.Minute),
 )
 
 // VerifyByKeySet asks auth for nothing but the key set.

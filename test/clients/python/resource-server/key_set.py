@@ -18,6 +18,7 @@ def verify(token: str) -> str | None:
             issuer=os.environ["GATEPOST_ISSUER"],
             audience=os.environ["GATEPOST_AUDIENCE"],
             options={"require": ["exp", "iss", "aud", "sub"]},
+            leeway=60,
         )
     except (jwt.PyJWKClientConnectionError, OSError) as error:
         raise Unavailable from error
