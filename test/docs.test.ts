@@ -65,6 +65,16 @@ function contains(file: string, lines: readonly string[]): boolean {
 
 const snippets = documents.flatMap(snippetsOf);
 
+const usesGrantAuth = ({ lines }: Snippet) => /(grant_?type|generateTokens)\W+auth\b/i.test(lines.join("\n"));
+it.each([...new Set(snippets.filter(usesGrantAuth).map(({ page }) => page))])(
+  "%s signs in by the grant auth, and says that whoever has the client's secret can do so as anybody",
+  (page) => {
+    const said =
+      "**Whoever has the secret of a client with the grant `auth` can sign in as anybody: back ends only.**";
+    expect(prose(page)).toContain(said);
+  },
+);
+
 it.each(snippets.filter(({ info }) => info.includes(" file=")))(
   "$page: $info shows code that is run",
   ({ info, lines }) => {

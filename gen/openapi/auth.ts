@@ -74,7 +74,8 @@ export interface paths {
         /**
          * Update an identity
          * @description Every field is optional and at least one must be present. An absent field is left as it is;
-         *     `null` clears `email` or `metadata`. A body `id` that differs from the path is refused.
+         *     `null` clears `email` or `metadata`. A body `id` that differs from the path is refused. A change of
+         *     phone or e-mail ends no authorization.
          */
         put: operations["updateIdentity"];
         post?: never;
@@ -197,13 +198,14 @@ export interface paths {
          *     | `password` | `username` (phone, e-mail or id) and `password` |
          *     | `refresh_token` | `refresh_token` |
          *     | `phone_otp` | `phone`; `password` carries the one-time code if the client has it |
-         *     | `auth` | `auth_id` |
+         *     | `auth` | `auth_id`. **Whoever has this client's secret can sign in as anybody: back ends only** |
          *     | `phone_otp_token` | `phone` and `otp_verification_token` |
          *
          *     A refresh token is replaced by each use. Presenting it again within the client's grace window
          *     answers the same new refresh token, byte for byte, so a lost response can be retried; presenting it
          *     later ends the whole authorization. The access token is the same while it is active; one that has
          *     expired or was revoked is replaced by another. `expires_in` and `refresh_expires_in` say what is left.
+         *     A client that may not use `refresh_token` gets one all the same; it may only revoke it.
          */
         post: operations["generateTokens"];
         delete?: never;
