@@ -19,7 +19,7 @@ interface Credentials {
   readonly clientSecret: string;
 }
 
-type ListedCredentials = Pick<AuthSettings["clients"][number], "clientId" | "clientSecrets">;
+type ListedCredentials = AuthSettings["internalClient"];
 
 /** The notice before embedded databases are created, which takes some seconds; empty if they exist. */
 export function creationNotice({ auth, push }: Settings): string {
@@ -66,7 +66,7 @@ function pushLines({ providers, issuer }: PushSettings): string {
 
 function credentialsOf(auth: AuthSettings, dataDir: string): string {
   const clients = [
-    { ...auth.internalClient, what: "identities, introspection, revocation" },
+    { ...credentials(auth.internalClient), what: "identities, introspection, revocation" },
     ...auth.clients.map(({ grantTypes, ...client }) => ({
       ...credentials(client),
       what: grantTypes.length === 5 ? "all five grants" : grantTypes.join(", "),
@@ -76,7 +76,7 @@ function credentialsOf(auth: AuthSettings, dataDir: string): string {
     const secret = isKnown(client) ? client.clientSecret : "(as you set it)";
     return `    ${client.clientId.padEnd(12)} ${secret.padEnd(24)} ${what}`;
   });
-  if (auth.platformSecurityApiKey?.startsWith(generatedPrefix)) {
+  if (auth.platformSecurityApiKeys.some((key) => key.startsWith(generatedPrefix))) {
     lines.push(`    X-Api-Key    (apiKey in ${join(dataDir, developmentSecretsFile)})  introspection`);
   }
   return `\n  Development credentials\n${lines.join("\n")}\n`;
@@ -113,7 +113,7 @@ function commandsToTry({ auth, push }: Settings, http: string, grpc: string): st
 function identityCommand(auth: AuthSettings, http: string, id: string): string[] {
   const phone = `+1${randomInt(201, 990)}555${String(randomInt(10_000)).padStart(4, "0")}`;
   return [
-    `curl -u ${userOf(auth.internalClient)} ${http}/api/auth/v1/identities \\`,
+    `curl -u ${userOf(credentials(auth.internalClient))} ${http}/api/auth/v1/identities \\`,
     `  -H 'content-type: application/json' -d '{"id":"${id}","phone":"${phone}"}'`,
   ];
 }

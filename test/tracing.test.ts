@@ -227,7 +227,7 @@ describe.skipIf(findNats() === undefined)("between services apart, with NATS bet
       { kind: "device token", text: device.token },
       { kind: "user", text: "u-15553331111" },
       ...[content.title, content.message].map((text) => ({ kind: "content", text })),
-      { kind: "api key", text: auth.settings.platformSecurityApiKey ?? "" },
+      { kind: "api key", text: auth.settings.platformSecurityApiKeys[0] ?? "" },
     );
   });
 

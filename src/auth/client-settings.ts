@@ -3,7 +3,7 @@
  * development mode, whose secrets production refuses.
  */
 import * as v from "valibot";
-import { differingIn, distinct, exactObject, json } from "../platform/settings/json.ts";
+import { differingIn, distinct, exactObject, json, secrets } from "../platform/settings/json.ts";
 import {
   type Environment,
   matching,
@@ -92,25 +92,6 @@ const scope = matching(
 const methods = ["client_secret_basic", "client_secret_post"] as const;
 const methodExpects = `an array of ${methods.join(" and ")}`;
 const method = v.picklist(methods, must(`one of ${methods.join(", ")}`));
-
-const secretsExpected = "a secret, or an array of one or two different ones";
-
-/** One secret or a list of them, as a list. */
-function secrets(secret: v.GenericSchema<unknown, string>) {
-  const list = v.pipe(
-    distinct(secretsExpected, secret),
-    v.minLength(1, must(secretsExpected)),
-    v.maxLength(2, must(secretsExpected)),
-  );
-  return v.lazy((value) =>
-    Array.isArray(value)
-      ? list
-      : v.pipe(
-          secret,
-          v.transform((one): string[] => [one]),
-        ),
-  );
-}
 
 /** One client. Optional members have defaults. */
 const registration = (environment: Environment) =>

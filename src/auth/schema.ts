@@ -229,7 +229,7 @@ export const redeemedOtpProofs = auth.table(
   (table) => [index("redeemed_otp_proofs_expiry").on(table.expiresAt)],
 );
 
-/** Counters of attempts, each in a window that ends at `expire`; keys are HMACs. */
+/** Counters of attempts, each in a window that ends at `expire`; keys are digests. */
 export const attempts = auth.table(
   "attempts",
   { key: text("key").primaryKey(), points: integer("points").notNull(), expire: instant("expire") },

@@ -127,7 +127,7 @@ export async function createAuthService(dependencies: Dependencies): Promise<Aut
     clients: createClientRepository(reads),
     verified,
     internalClient: settings.internalClient,
-    platformSecurityApiKey: settings.platformSecurityApiKey,
+    platformSecurityApiKeys: settings.platformSecurityApiKeys,
   });
   const { generateTokens, introspect, revoke, rotations } = createTokens(dependencies, {
     db,
@@ -255,7 +255,7 @@ function createAuthGuessing(
   { settings, metrics, logger }: Dependencies,
   { db, clock, cache }: Pick<Parts, "db" | "clock" | "cache">,
 ) {
-  const keyOf = createKeyOf(settings.internalClient.clientSecret);
+  const keyOf = createKeyOf(settings.issuer);
   const databaseCounters = createDatabaseCounters(db, keyOf);
   return createGuessing({
     rules: guessingRules,

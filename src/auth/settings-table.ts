@@ -2,6 +2,7 @@
  * The table of the auth service's settings: parsing, defaults, validation and documentation of each. Checks
  * that involve several settings are in settings.ts.
  */
+import { overlapping } from "../platform/settings/json.ts";
 import { integer, oneOf, plainText, sharedApiKey } from "../platform/settings/kinds.ts";
 import type { SettingsTable } from "../platform/settings/settings.ts";
 import { baseUrl, confidential, issuerUrl } from "../platform/settings/urls.ts";
@@ -43,7 +44,7 @@ export const authTable = {
   },
   INTERNAL_CLIENT_SECRET: {
     description: "The internal client's secret.",
-    kind: clientSecret,
+    kind: overlapping(clientSecret),
     secret: true,
     development: developmentInternalClient.clientSecret,
     required: true,
@@ -51,7 +52,7 @@ export const authTable = {
   },
   PLATFORM_SECURITY_API_KEY: {
     description: "The `X-Api-Key` with which a platform may introspect; no key is taken unless it is set.",
-    kind: sharedApiKey,
+    kind: overlapping(sharedApiKey),
     secret: true,
     development: "<generated API key>",
     exampleFile: "platform-security-api-key",

@@ -74,10 +74,11 @@ export function resolveAuthSettings(
     /** Its id is not that of a registered client. */
     internalClient: {
       clientId: settings.INTERNAL_CLIENT_ID,
-      clientSecret: settings.INTERNAL_CLIENT_SECRET,
+      /** One, or two while one replaces the other. */
+      clientSecrets: settings.INTERNAL_CLIENT_SECRET,
     },
-    /** Undefined: no API key is accepted. */
-    platformSecurityApiKey: settings.PLATFORM_SECURITY_API_KEY,
+    /** None: no API key is accepted. */
+    platformSecurityApiKeys: settings.PLATFORM_SECURITY_API_KEY ?? [],
     signing: {
       privateKey: settings.RSA_PRIVATE_KEY,
       publicKey: settings.RSA_PUBLIC_KEY,
@@ -137,8 +138,8 @@ function crossChecks(
   if (valid.OAUTH_SERVER_CLIENTS?.some(({ clientId }) => clientId === valid.INTERNAL_CLIENT_ID)) {
     problems.push(problem("INTERNAL_CLIENT_ID", "must not be the id of a client in OAUTH_SERVER_CLIENTS"));
   }
-  const internalSecret = valid.INTERNAL_CLIENT_SECRET ?? "";
-  if (isProduction && valid.OAUTH_SERVER_CLIENTS?.some((one) => one.clientSecrets.includes(internalSecret))) {
+  const ofClients = new Set(valid.OAUTH_SERVER_CLIENTS?.flatMap(({ clientSecrets }) => clientSecrets));
+  if (isProduction && valid.INTERNAL_CLIENT_SECRET?.some((secret) => ofClients.has(secret))) {
     problems.push(
       problem("INTERNAL_CLIENT_SECRET", "must not be the secret of a client in OAUTH_SERVER_CLIENTS"),
     );

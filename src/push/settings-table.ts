@@ -2,6 +2,7 @@
  * The table of the push service's settings: parsing, defaults, validation and documentation of each. Checks that need
  * several settings are in settings.ts; the settings of the push providers are in provider-settings.ts.
  */
+import { overlapping } from "../platform/settings/json.ts";
 import { integer, listOf, matching, plainText, sharedApiKey } from "../platform/settings/kinds.ts";
 import type { SettingsTable } from "../platform/settings/settings.ts";
 import { confidential, foreignIssuerUrl, serverUrl } from "../platform/settings/urls.ts";
@@ -49,8 +50,8 @@ export const pushTable = {
     example: "http://auth.internal:9090",
   },
   PLATFORM_SECURITY_API_KEY: {
-    description: "The key for PLATFORM_SECURITY_URL; required with it.",
-    kind: sharedApiKey,
+    description: "The key for PLATFORM_SECURITY_URL, which gets the first of two; required with it.",
+    kind: overlapping(sharedApiKey),
     secret: true,
     development: "<generated API key>",
     exampleFile: "platform-security-api-key",

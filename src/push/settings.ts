@@ -119,7 +119,7 @@ function isDefaultForOwnIssuer({ isGiven }: PushTable, name: keyof typeof pushTa
 function introspectionOf(table: PushTable, settings: Exclude<PushTable["value"], undefined>) {
   const { IDENTITY_PROVIDER_CLIENT_ID: clientId, IDENTITY_PROVIDER_CLIENT_SECRET: clientSecret } = settings;
   if (clientId !== undefined && clientSecret !== undefined) return { clientId, clientSecret };
-  const { PLATFORM_SECURITY_URL: url, PLATFORM_SECURITY_API_KEY: apiKey } = settings;
+  const { PLATFORM_SECURITY_URL: url, PLATFORM_SECURITY_API_KEY: [apiKey] = [] } = settings;
   if (url === undefined || apiKey === undefined || isDefaultForOwnIssuer(table, "PLATFORM_SECURITY_URL"))
     return undefined;
   return { url, apiKey };

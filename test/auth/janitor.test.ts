@@ -149,7 +149,7 @@ describe.each(backends)("one round of the janitor on %s", (backend) => {
   });
 
   test("counters of attempts go when their window has closed by the database's clock", async () => {
-    const counters = createDatabaseCounters(db(), createKeyOf("a secret of the settings"));
+    const counters = createDatabaseCounters(db(), createKeyOf("https://issuer"));
     const rule = { name: "password", failures: 3, windowSeconds: 300 };
     await counters.count({ rule, subject: "somebody" });
     await round();

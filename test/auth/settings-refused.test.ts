@@ -16,10 +16,20 @@ describe("production", () => {
     "must not be an example of the documentation; openssl rand -hex 32 makes a good one";
   const cleartext = (url: string) =>
     `must begin with https in production, as its host is public, but is "${url}"`;
+  const two = (second: string) => `["the-first-of-two-secrets","${second}"]`;
+  const oneOrTwo = "must be a secret, or an array of one or two different ones";
+  const ofAClient = "must not be the secret of a client in OAUTH_SERVER_CLIENTS";
   const devSecret = "must not be a secret of development mode";
   test.each([
     ["INTERNAL_CLIENT_SECRET", "internal-dev-secret", devSecret],
     ["INTERNAL_CLIENT_SECRET", "mobile-app-dev-secret", devSecret],
+    ["INTERNAL_CLIENT_SECRET", two("internal-dev-secret"), `[1] ${devSecret}`],
+    ["INTERNAL_CLIENT_SECRET", two("x".repeat(15)), "[1] must have at least 16 characters in production"],
+    ["INTERNAL_CLIENT_SECRET", two("a-long-enough-secret"), ofAClient],
+    ["INTERNAL_CLIENT_SECRET", two("the-first-of-two-secrets"), "must not name the same twice"],
+    ["INTERNAL_CLIENT_SECRET", "[]", oneOrTwo],
+    ["INTERNAL_CLIENT_SECRET", two('the-second-of-three","the-third-of-three'), oneOrTwo],
+    ["INTERNAL_CLIENT_SECRET", '["not-the-end-of-it"', `${oneOrTwo}, but is not JSON from character 20 on`],
     ["INTERNAL_CLIENT_SECRET", "x".repeat(15), "must have at least 16 characters in production"],
     ["OAUTH_SERVER_CLIENTS", clients("internal-dev-secret"), `[0].clientSecret ${devSecret}`],
     ["OAUTH_SERVER_CLIENTS", clients("mobile-app-dev-secret"), `[0].clientSecret ${devSecret}`],
@@ -35,6 +45,12 @@ describe("production", () => {
       'must not be that of a key made by development mode, but is "dev-0123456789ab"',
     ],
     ["PLATFORM_SECURITY_API_KEY", `dev-${"x".repeat(32)}`, "must not be a key made by development mode"],
+    [
+      "PLATFORM_SECURITY_API_KEY",
+      two("dev-0123456789abcdef"),
+      "[1] must not be a key made by development mode",
+    ],
+    ["PLATFORM_SECURITY_API_KEY", two("hunter2"), "[1] must be 16 to 256 visible ASCII characters"],
     [
       "OTP_VERIFIER_URL",
       "http://localhost:8080/otp-verifier",

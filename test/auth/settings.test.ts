@@ -30,9 +30,9 @@ describe("development", () => {
     expect(settings).toEqual({
       database: { kind: "embedded", dataDir: join(dataDir, "auth") },
       issuer: "http://127.0.0.1:8080/api/auth",
-      internalClient: { clientId: "internal", clientSecret: "internal-dev-secret" },
+      internalClient: { clientId: "internal", clientSecrets: ["internal-dev-secret"] },
       accessTokenType: "at+jwt",
-      platformSecurityApiKey: secrets.apiKey,
+      platformSecurityApiKeys: [secrets.apiKey],
       signing: { ...secrets.signing, publishedKeys: [] },
       otp: {
         issuer: "otp-verifier",
@@ -128,8 +128,8 @@ describe("production", () => {
     expect(settings).toMatchObject({
       database: { kind: "postgres", hosts: [{ host: "db.internal" }] },
       issuer: "https://auth.example.com/api/auth",
-      internalClient: { clientId: "internal", clientSecret: "a-long-enough-internal-secret" },
-      platformSecurityApiKey: undefined,
+      internalClient: { clientId: "internal", clientSecrets: ["a-long-enough-internal-secret"] },
+      platformSecurityApiKeys: [],
       signing: { privateKey: env.RSA_PRIVATE_KEY, publicKey: env.RSA_PUBLIC_KEY, keyId: "2025-01" },
       otp: { issuer: "otp-verifier", verifierUrl: "https://otp.internal", builtIn: false },
     });
@@ -187,6 +187,11 @@ describe("production", () => {
       expect((await read(production({ OAUTH_SERVER_ISSUER: issuer }))).issuer).toBe(issuer);
     },
   );
+});
+
+test("a secret that begins with a bracket is one of a JSON array", async () => {
+  const env = production({ INTERNAL_CLIENT_SECRET: '["[a secret of its own]"]' });
+  expect((await read(env)).internalClient.clientSecrets).toEqual(["[a secret of its own]"]);
 });
 
 test("AUTH_ overrides, and files are read", async () => {

@@ -226,6 +226,11 @@ describe("in production mode", () => {
     expect(auth).toMatchObject({ database: { kind: "embedded" }, janitorIntervalSeconds: 30 });
   });
 
+  test("of two keys for PLATFORM_SECURITY_URL, the first is sent", async () => {
+    const env = development({ PLATFORM_SECURITY_API_KEY: '["the-new-key-00000","the-old-key-00000"]' });
+    expect(await read(env)).toMatchObject({ introspection: { apiKey: "the-new-key-00000" } });
+  });
+
   test("a service that does not run is asked for nothing", async () => {
     const settings = await readSettings(development({ SERVICES: "auth", PUSH_PROVIDERS: "nonsense" }));
     expect(settings.push).toBeUndefined();

@@ -48,7 +48,7 @@ export async function startPushApart(
     SERVICES: "push",
     IDENTITY_PROVIDER_ISSUER_URI: auth.settings.issuer,
     PLATFORM_SECURITY_URL: `http://${auth.grpc}`,
-    PLATFORM_SECURITY_API_KEY: auth.settings.platformSecurityApiKey ?? "",
+    PLATFORM_SECURITY_API_KEY: auth.settings.platformSecurityApiKeys[0] ?? "",
     ...options.env,
   };
   const server = await startOwnServer(backend, { ...options, env });

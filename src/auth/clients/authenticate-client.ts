@@ -12,8 +12,8 @@ interface Credentials {
 interface Dependencies {
   readonly clients: ClientRepository;
   readonly verified: VerifiedSecrets;
-  readonly internalClient: { readonly clientId: string; readonly clientSecret: string };
-  readonly platformSecurityApiKey: string | undefined;
+  readonly internalClient: { readonly clientId: string; readonly clientSecrets: readonly string[] };
+  readonly platformSecurityApiKeys: readonly string[];
 }
 
 /** A secret that may be one of a client's, and the stored hash to verify it against. */
@@ -44,10 +44,11 @@ export interface Authenticator {
 /** Characters; longer than any id and secret that can be registered, encoded. */
 const maxHeaderLength = 4096;
 
-/** Compares in constant time, also texts of different lengths. */
-function equal(a: string, b: string): boolean {
-  const digest = (text: string) => createHash("sha256").update(text).digest();
-  return timingSafeEqual(digest(a), digest(b));
+/** Whether a text is one of the secrets. Compares with each in constant time, also where the lengths differ. */
+function isOneOf(secrets: readonly string[], text: string): boolean {
+  const digest = (one: string) => createHash("sha256").update(one).digest();
+  const sought = digest(text);
+  return secrets.map((secret) => timingSafeEqual(digest(secret), sought)).includes(true);
 }
 
 /**
@@ -80,11 +81,11 @@ function isStillValid(cached: { readonly secretHash: string }, client: Client): 
 }
 
 export function createAuthenticator(dependencies: Dependencies): Authenticator {
-  const { clients, verified, internalClient, platformSecurityApiKey } = dependencies;
+  const { clients, verified, internalClient, platformSecurityApiKeys } = dependencies;
 
   function internal(pairs: readonly Credentials[]): Caller | undefined {
-    const { clientId, clientSecret } = internalClient;
-    const isRight = pairs.some(({ id, secret }) => id === clientId && equal(secret, clientSecret));
+    const { clientId, clientSecrets } = internalClient;
+    const isRight = pairs.some(({ id, secret }) => id === clientId && isOneOf(clientSecrets, secret));
     return isRight ? { kind: "internal" } : undefined;
   }
 
@@ -149,8 +150,6 @@ export function createAuthenticator(dependencies: Dependencies): Authenticator {
       return right && { kind: "client", client: right.client };
     },
     platform: (apiKey) =>
-      platformSecurityApiKey !== undefined && apiKey !== undefined && equal(apiKey, platformSecurityApiKey)
-        ? { kind: "platform" }
-        : undefined,
+      apiKey !== undefined && isOneOf(platformSecurityApiKeys, apiKey) ? { kind: "platform" } : undefined,
   };
 }

@@ -2,7 +2,7 @@
  * Counters of attempts: passwords and one-time codes. All processes share them, so that a limit holds across processes;
  * every decision is one step of what keeps them, on its clock: the database, or a cache.
  */
-import { createHmac, hkdfSync } from "node:crypto";
+import { createHmac } from "node:crypto";
 
 /** How many attempts count in how many seconds. A window begins with its first attempt. */
 export interface AttemptRule {
@@ -51,12 +51,15 @@ export interface AttemptCounters {
   clear(counters: readonly Counter[]): Promise<void>;
 }
 
-/** The key of a counter, which discloses no account. */
+/** The key of a counter, which spells out no account. */
 export type KeyOf = (counter: Counter) => string;
 
-/** @param secret the same in every process; the keys of the counters are HMACs that are derived with it */
-export function createKeyOf(secret: string): KeyOf {
-  const hmacKey = Buffer.from(hkdfSync("sha256", secret, "", "gatepost attempts", 32));
+/**
+ * Keys are digests, apart for each deployment. No secret goes into them: while one replaces another, processes that
+ * have different ones count together.
+ * @param issuer the same in every process
+ */
+export function createKeyOf(issuer: string): KeyOf {
   return ({ rule, subject }) =>
-    `${rule.name}:${createHmac("sha256", hmacKey).update(subject).digest("base64url")}`;
+    `${rule.name}:${createHmac("sha256", issuer).update(subject).digest("base64url")}`;
 }

@@ -2,7 +2,7 @@
  * Settings that hold JSON, and schemas for their values. A problem never quotes the value, which may be a secret.
  */
 import * as v from "valibot";
-import { must, type TextSchema, unquoted } from "./kinds.ts";
+import { type Environment, must, type TextSchema, unquoted } from "./kinds.ts";
 
 /**
  * JSON that matches a schema, with the schema's defaults filled in.
@@ -58,6 +58,43 @@ export function distinct<T>(expects: string, item: v.GenericSchema<unknown, T>) 
     v.array(item, must(expects)),
     v.check((values) => new Set(values).size === values.length, "must not name the same twice"),
   );
+}
+
+const secretsExpected = "a secret, or an array of one or two different ones";
+
+/** One secret, or two while one replaces the other, as a list. */
+export function secrets(secret: v.GenericSchema<unknown, string>) {
+  const list = v.pipe(
+    distinct(secretsExpected, secret),
+    v.minLength(1, must(secretsExpected)),
+    v.maxLength(2, must(secretsExpected)),
+  );
+  return v.lazy((value) =>
+    Array.isArray(value)
+      ? list
+      : v.pipe(
+          secret,
+          v.transform((one): string[] => [one]),
+        ),
+  );
+}
+
+/** The text of {@link secrets}: one secret, or a JSON array. So a secret that begins with `[` needs one. */
+export function overlapping(secret: (environment: Environment) => TextSchema<string>) {
+  return (environment: Environment): TextSchema<readonly string[]> => {
+    const one = secret(environment);
+    const single = v.pipe(
+      v.string(),
+      v.transform((text): unknown => text),
+      secrets(one),
+    );
+    const list = json(secretsExpected, secrets(one));
+    return v.pipe(
+      v.string(),
+      v.lazy((text): TextSchema<string[]> => (String(text).startsWith("[") ? list : single)),
+      v.description(`${v.getDescription(one)}; or a JSON array of two, while one replaces the other`),
+    );
+  };
 }
 
 /**

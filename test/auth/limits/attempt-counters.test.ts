@@ -21,7 +21,7 @@ import { suiteCleanup } from "../../support/suite-cleanup.ts";
 
 /** What keeps counters, and how a test looks into it. */
 interface Keeper {
-  counters(secret: string): AttemptCounters;
+  counters(issuer: string): AttemptCounters;
   empty(): Promise<unknown>;
   keys(): Promise<readonly string[]>;
   points(): Promise<readonly number[]>;
@@ -37,7 +37,7 @@ async function databaseKeeper(backend: Backend, cleanup: AsyncDisposableStack): 
   const database = await own.open();
   const { db } = database;
   return {
-    counters: (secret) => createDatabaseCounters(db, createKeyOf(secret)),
+    counters: (issuer) => createDatabaseCounters(db, createKeyOf(issuer)),
     empty: () => db.execute(sql`delete from auth.attempts`),
     keys: async () =>
       (await rows<{ key: string }>(db, sql`select key from auth.attempts`)).map(({ key }) => key),
@@ -68,7 +68,7 @@ async function cacheKeeper(cleanup: AsyncDisposableStack): Promise<Keeper> {
   cleanup.defer(() => cache.close());
   const keys = async () => Object.values(Object(await redis.command("KEYS", "test:*:*"))).map(String);
   return {
-    counters: (secret) => createCacheCounters(cache, createKeyOf(secret)),
+    counters: (issuer) => createCacheCounters(cache, createKeyOf(issuer)),
     empty: () => redis.command("FLUSHALL"),
     keys,
     points: async () =>
@@ -107,7 +107,7 @@ describe.each(keepers)("counters on %s", (_name, makeKeeper) => {
   const cleanup = suiteCleanup();
   beforeAll(async () => {
     keeper = await makeKeeper(cleanup);
-    counters = keeper.counters("a secret of the settings");
+    counters = keeper.counters("https://issuer");
   });
   beforeEach(async () => void (await keeper.empty()));
 
@@ -195,7 +195,7 @@ describe.each(keepers)("counters on %s", (_name, makeKeeper) => {
     expect(await keeper.points()).toEqual([0]);
   });
 
-  test("have keys that disclose no account without the secret", async () => {
+  test("have keys that spell out no account, and are apart for each issuer", async () => {
     const phone = "+12025550123";
     const byPhone = { rule, subject: phone };
     await counted(byPhone);
@@ -209,7 +209,7 @@ describe.each(keepers)("counters on %s", (_name, makeKeeper) => {
     }
     await counted(byPhone);
     expect(await keeper.keys()).toEqual([key]);
-    await keeper.counters("another secret").count(byPhone);
+    await keeper.counters("https://another").count(byPhone);
     expect(await keeper.keys()).toHaveLength(2);
   });
 });

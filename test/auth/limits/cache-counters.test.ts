@@ -50,7 +50,7 @@ describe.skipIf(findRedis() === undefined)("counters in Redis", () => {
     });
     opened.push(cache);
     return {
-      counters: createCacheCounters(cache, createKeyOf("a secret of the settings")),
+      counters: createCacheCounters(cache, createKeyOf("https://issuer")),
       usable,
       warnings: () => log.lines().filter(({ level }) => level === "warn"),
     };

@@ -23,7 +23,7 @@ async function countedCounters() {
       },
     },
   });
-  const counters = createDatabaseCounters(counting, createKeyOf("a secret of the settings"));
+  const counters = createDatabaseCounters(counting, createKeyOf("https://issuer"));
   return { counters, statements: () => statements };
 }
 

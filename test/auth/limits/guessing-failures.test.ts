@@ -27,7 +27,7 @@ beforeAll(async () => {
   cleanup.defer(() => own.drop());
   const database = await own.open();
   db = database.db;
-  counters = createDatabaseCounters(db, createKeyOf("a secret of the settings"));
+  counters = createDatabaseCounters(db, createKeyOf("https://issuer"));
 });
 beforeEach(async () => void (await db.execute(sql`delete from auth.attempts`)));
 

@@ -289,7 +289,7 @@ describe.each(backends)("introspection on %s", (backend) => {
 
   test("the internal client, a client that may introspect, and the API key may ask; either suffices", async () => {
     const token = await newToken();
-    const key = server.settings.platformSecurityApiKey ?? expect.fail("no API key");
+    const key = server.settings.platformSecurityApiKeys[0] ?? expect.fail("no API key");
     for (const asker of askers) {
       for (const headers of [
         { authorization: internal },
@@ -314,7 +314,7 @@ describe.each(backends)("introspection on %s", (backend) => {
   });
 
   test("nobody else may ask, about a good token, a bad one, or none at all", async () => {
-    const key = server.settings.platformSecurityApiKey ?? expect.fail("no API key");
+    const key = server.settings.platformSecurityApiKeys[0] ?? expect.fail("no API key");
     const good = await newToken();
     const refused: Record<string, string>[] = [
       {},

@@ -117,7 +117,7 @@ describe("the auth service on another machine", () => {
     opened.push(callers);
     return callers;
   }
-  const apiKey = () => server.settings.platformSecurityApiKey ?? "";
+  const apiKey = () => server.settings.platformSecurityApiKeys[0] ?? "";
 
   test("that refuses our key is named at the start, with what to do; one that is away is not", async () => {
     const log = captureLog();
