@@ -116,7 +116,8 @@ export interface paths {
         get?: never;
         /**
          * Set the password
-         * @description Sets the identity's password, and ends the authorizations that it had.
+         * @description Sets the identity's password, and ends the authorizations that it had. Wrong passwords of before do not count
+         *     against the new one, which can be used at once.
          */
         put: operations["setIdentityPassword"];
         post?: never;

@@ -99,8 +99,7 @@ function authHandlers(dependencies: Dependencies): Handlers<operations, Caller> 
       return { status: 204 };
     },
     async clearIdentityAttempts({ path: { id } }) {
-      await identities.get(id);
-      await guessing.unlock(id);
+      await guessing.unlock(await identities.get(id));
       return { status: 204 };
     },
     async generateTokens({ body }, call) {

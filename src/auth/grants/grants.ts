@@ -24,12 +24,6 @@ interface Dependencies {
   readonly guessing: Guessing;
 }
 
-/** A grant that creates a new authorization for the subject that it authenticates. */
-interface AuthorizationGrant {
-  readonly requires: Grant["requires"];
-  authenticate(request: TokenRequest): Promise<AuthenticatedSubject | undefined>;
-}
-
 /** A grant with a secret that can be guessed: the account is found first, so that its guesses are limited. */
 interface GuessableGrant {
   readonly requires: Grant["requires"];
@@ -71,19 +65,6 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
    */
   const scopesOf = ({ client, chooseScopes }: TokenRequest) => chooseScopes(client.scopes);
 
-  function authorizationGrant(type: GrantType, { requires, authenticate }: AuthorizationGrant): Grant {
-    return {
-      requires,
-      async redeem(request) {
-        const scopes = scopesOf(request);
-        const subject = await authenticate(request);
-        const pair = subject && (await tokenIssuer.authorize(request.client, type, subject, scopes));
-        if (pair && subject.phone !== undefined) await guessing.phoneProven(subject.identityId);
-        return pair;
-      },
-    };
-  }
-
   function guessableGrant(type: GrantType, grant: GuessableGrant): Grant {
     const { guess: kind, limit, find, authenticate, requires } = grant;
     return {
@@ -94,8 +75,7 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
         limit.refuseIfFull();
         const judgedUntil = performance.now() + judgedWithinMs;
         const { client } = request;
-        const found = await find(request.parameters);
-        const account = { name: found.name, identityId: found.identity?.id };
+        const account = await find(request.parameters);
         return guessing.limit({ kind, clientId: client.clientId, account, judging: limit }, async () => {
           if (performance.now() > judgedUntil) {
             throw unavailable(
@@ -103,7 +83,7 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
               new Error("the guess came to be judged too late"),
             );
           }
-          const subject = await authenticate(request, found);
+          const subject = await authenticate(request, account);
           return subject && tokenIssuer.authorize(client, type, subject, scopes);
         });
       },
@@ -154,21 +134,28 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
       },
     }),
 
-    auth: authorizationGrant("auth", {
+    auth: {
       requires: ["auth_id"],
-      authenticate: async ({ parameters }) => ({ identityId: required(parameters, "auth_id") }),
-    }),
+      async redeem(request) {
+        const identityId = required(request.parameters, "auth_id");
+        return tokenIssuer.authorize(request.client, "auth", { identityId }, scopesOf(request));
+      },
+    },
 
-    phone_otp_token: authorizationGrant("phone_otp_token", {
+    phone_otp_token: {
       requires: ["phone", "otp_verification_token"],
-      async authenticate({ parameters }) {
+      async redeem(request) {
+        const { client, parameters } = request;
+        const scopes = scopesOf(request);
         const phone = canonicalPhone(required(parameters, "phone"));
         const otpProof = await verifyOtpProof(required(parameters, "otp_verification_token"), phone);
         const identity = phone === undefined ? undefined : await identities.findByPhone(phone);
-        return otpProof && identity
-          ? { identityId: identity.id, phone: identity.phone, otpProof }
-          : undefined;
+        if (!otpProof || !identity) return undefined;
+        const subject = { identityId: identity.id, phone: identity.phone, otpProof };
+        const pair = await tokenIssuer.authorize(client, "phone_otp_token", subject, scopes);
+        if (pair) await guessing.phoneProven(identity);
+        return pair;
       },
-    }),
+    },
   };
 }

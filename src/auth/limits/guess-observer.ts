@@ -26,12 +26,12 @@ export function createGuessObserver({ db, clock, metrics, logger }: Dependencies
     { rule: Object.values(guessingRules).map(({ name }) => name) },
   );
   return {
-    async failed(kind, clientId, { identityId }, isLocked) {
+    async failed(kind, clientId, { identity }, isLocked) {
       failures.inc({ kind, locked: String(isLocked) });
       // A name that no identity has is not recorded: anybody could fill the outbox with invented ones.
-      if (identityId === undefined) return;
+      if (!identity) return;
       const fields = {
-        identityId: text(identityId),
+        identityId: text(identity.id),
         clientId: text(clientId),
         kind: text(attemptKindName(kind)),
       };

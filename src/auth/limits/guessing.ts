@@ -1,11 +1,12 @@
 /**
- * Limits on guessing passwords and one-time codes. A guess counts for its account, which is one however it is
- * named, and for its client, which bounds guessing one password at many accounts. Neither depends on anything else
- * that the caller can vary, such as X-Forwarded-For.
+ * Limits on guessing passwords and one-time codes. A guess counts for its account, which is one however it is named,
+ * and only while that has what was guessed; and for its client, which bounds guessing one password at many accounts.
+ * Neither depends on anything else that the caller can vary, such as X-Forwarded-For.
  */
 
 import { overloaded } from "../../platform/base/admission.ts";
 import { ServiceError, tooManyRequests } from "../../platform/base/errors.ts";
+import type { Identity } from "../identities/identity.ts";
 import type { WorkLimit } from "../work-limit.ts";
 import type { AttemptCounters, AttemptRule, Counter, FullCounter } from "./attempt-counters.ts";
 import { Failures } from "./failures.ts";
@@ -37,12 +38,15 @@ const maxRounds = 5;
 /** Milliseconds that the response to a right guess waits for its counts to be cleared, at most. */
 const settleMs = 500;
 
+/** An identity as it was when the guess about it came. */
+type GuessedIdentity = Pick<Identity, "id" | "createdAt" | "phone" | "passwordHash">;
+
 /** The account that a guess is about. */
 interface Account {
   /** The canonical spelling of the name that the caller gave. */
   readonly name: string;
   /** The identity that has this name; without one, guesses count for the name. */
-  readonly identityId: string | undefined;
+  readonly identity: GuessedIdentity | undefined;
 }
 
 interface Guess {
@@ -99,9 +103,9 @@ export interface Guessing {
    * Clears the counts of an identity that has proven its phone, so that nobody can lock its owner out for good. Never
    * rejects, and takes half a second at most.
    */
-  phoneProven(identityId: string): Promise<void>;
+  phoneProven(identity: GuessedIdentity): Promise<void>;
   /** Clears all counts of an identity, for an operator. */
-  unlock(identityId: string): Promise<void>;
+  unlock(identity: GuessedIdentity): Promise<void>;
 }
 
 interface Dependencies {
@@ -119,22 +123,26 @@ export function createGuessing(dependencies: Dependencies): Guessing {
   const { rules, counters, hasActiveAuthorization, observer } = dependencies;
   const failuresOfClients = new Failures(counters);
 
-  function counterOf(kind: GuessKind, { name, identityId }: Account): Counter {
-    if (identityId !== undefined) return ofIdentity(kind, identityId);
+  function counterOf(kind: GuessKind, { name, identity }: Account): Counter {
+    if (identity) return ofIdentity(kind, identity);
     return { rule: rules[kind], subject: `name ${name}` };
   }
 
-  /** By the id, exactly as it is: ids are case-sensitive. */
-  function ofIdentity(kind: GuessKind, identityId: string): Counter {
-    return { rule: rules[kind], subject: `identity ${identityId}` };
+  /**
+   * By the id, exactly as it is: ids are case-sensitive. And by what is guessed, of which a new one has a new counter:
+   * nothing has to be cleared in the cache when the database has committed it. The id comes last: it may have spaces.
+   */
+  function ofIdentity(kind: GuessKind, { id, createdAt, phone, passwordHash }: GuessedIdentity): Counter {
+    const guessed = kind === "password" ? passwordHash : phone;
+    return { rule: rules[kind], subject: `identity ${createdAt.getTime()} ${guessed} ${id}` };
   }
 
-  const allOf = (identityId: string) => guessKinds.map((kind) => ofIdentity(kind, identityId));
+  const allOf = (identity: GuessedIdentity) => guessKinds.map((kind) => ofIdentity(kind, identity));
 
   /** What a right guess sets to zero: a code proves the phone. */
   function clearedBy(kind: GuessKind, account: Account): readonly Counter[] {
-    const { identityId } = account;
-    return kind === "code" && identityId !== undefined ? allOf(identityId) : [counterOf(kind, account)];
+    const { identity } = account;
+    return kind === "code" && identity ? allOf(identity) : [counterOf(kind, account)];
   }
 
   /**
@@ -148,10 +156,10 @@ export function createGuessing(dependencies: Dependencies): Guessing {
     for (const one of full) if (one.counter === own) refuse(one);
     const [fullClient] = full;
     if (!fullClient) return { own, ofClient };
-    const { identityId } = account;
+    const { identity } = account;
     // Also for nobody, who would otherwise be refused sooner: the time would tell which names identities have.
-    const isSignedIn = await hasActiveAuthorization(identityId ?? nobody, clientId);
-    if (identityId === undefined || !isSignedIn) refuse(fullClient);
+    const isSignedIn = await hasActiveAuthorization(identity?.id ?? nobody, clientId);
+    if (!identity || !isSignedIn) refuse(fullClient);
     return { own, ofClient: undefined };
   }
 
@@ -221,7 +229,7 @@ export function createGuessing(dependencies: Dependencies): Guessing {
       return result;
     },
 
-    phoneProven: (identityId) => settleBriefly([counters.clear(allOf(identityId))]),
-    unlock: (identityId) => counters.clear(allOf(identityId)),
+    phoneProven: (identity) => settleBriefly([counters.clear(allOf(identity))]),
+    unlock: (identity) => counters.clear(allOf(identity)),
   };
 }

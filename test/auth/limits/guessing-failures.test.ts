@@ -31,14 +31,16 @@ beforeAll(async () => {
 });
 beforeEach(async () => void (await db.execute(sql`delete from auth.attempts`)));
 
-const ofPassword = { rule: guessingRules.password, subject: "identity u" };
-const ofCode = { rule: guessingRules.code, subject: "identity u" };
+const identity = { id: "u", createdAt: new Date(0), phone: "+12025550123", passwordHash: "hash" };
+const accountOf = (id: string) => ({ name: id, identity: { ...identity, id } });
+const ofPassword = { rule: guessingRules.password, subject: "identity 0 hash u" };
+const ofCode = { rule: guessingRules.code, subject: "identity 0 +12025550123 u" };
 const ofClient = { rule: guessingRules.client, subject: "app" };
 const limitOf = (places: number) => new QueueingLimit(places, places, () => new Error("no room"));
 const guess = {
   kind: "password",
   clientId: "app",
-  account: { name: "u", identityId: "u" },
+  account: accountOf("u"),
   judging: limitOf(100),
 } as const;
 
@@ -96,7 +98,7 @@ describe("a guess", () => {
     expect([judged, failed]).toEqual([1, ["password"]]);
     isBroken = false;
     // Each of these settles what is owed, and none of them counts.
-    const accounts = Array.from({ length: 50 }, (_, n) => ({ name: `u${n}`, identityId: `u${n}` }));
+    const accounts = Array.from({ length: 50 }, (_, n) => accountOf(`u${n}`));
     const right = await Promise.all(
       accounts.map((account) => limit({ ...guess, account }, async () => "right")),
     );
@@ -112,7 +114,7 @@ describe("a guess", () => {
     let judged = 0;
     for (let round = 0; round < 6; round += 1) {
       const guesses = Array.from({ length: 10 }, (_, n) => {
-        const account = { name: `${round}-${n}`, identityId: `${round}-${n}` };
+        const account = accountOf(`${round}-${n}`);
         return limit({ ...guess, account, judging }, async () => {
           judged += 1;
           return undefined;
@@ -132,8 +134,11 @@ describe("a guess", () => {
       return identityId !== "stranger";
     });
     await counters.count({ rule: rules.client, subject: guess.clientId });
-    const outcomes = await oneByOne(["friend", "stranger", undefined], (identityId) =>
-      limit({ ...guess, account: { name: "invented", identityId } }, async () => "right").catch(String),
+    const outcomes = await oneByOne(["friend", "stranger", undefined], (id) =>
+      limit(
+        { ...guess, account: { name: "invented", identity: id === undefined ? id : { ...identity, id } } },
+        async () => "right",
+      ).catch(String),
     );
     const refused = expect.stringContaining("Too many failed attempts");
     expect(outcomes).toEqual(["right", refused, refused]);
@@ -169,7 +174,7 @@ describe("a guess", () => {
     const flood = Array.from({ length: 20 }, () =>
       limit({ ...guess, judging }, async () => "right").catch(String),
     );
-    const other = { ...guess, account: { name: "v", identityId: "v" }, judging };
+    const other = { ...guess, account: accountOf("v"), judging };
     expect(await limit(other, async () => "right")).toBe("right");
     looks.resolve();
     for (const refused of await Promise.all(flood)) expect(refused).toContain("Too many failed attempts");
@@ -186,12 +191,12 @@ describe("a guess", () => {
   it("that was right is answered while its counts cannot be cleared", async () => {
     const { limit, phoneProven } = limits({ clear: () => new Promise(() => undefined) });
     expect(await limit(guess, async () => "right")).toBe("right");
-    await phoneProven("u");
+    await phoneProven(identity);
   });
 });
 
 it("a proof clears the counts of passwords and of codes", async () => {
   for (const counter of [ofPassword, ofCode]) await counters.count(counter);
-  await limits({}).phoneProven("u");
+  await limits({}).phoneProven(identity);
   expect(await Promise.all([countOf(ofPassword), countOf(ofCode)])).toEqual([1, 1]);
 });

@@ -60,6 +60,28 @@ describe.skipIf(findRedis() === undefined)("with a cache, guessing", () => {
     }, 1_000);
   });
 
+  test("begins anew with a new password and with a new identity, though nothing in it is removed", async () => {
+    // As above: each guess is to be counted there.
+    await waitFor(async () => {
+      await redis.command("FLUSHALL");
+      const { id, phone } = await someone();
+      expect(await guesses(id, failures)).toEqual(repeat(failures, 400));
+      expect((await guess(id, "right horse")).status).toBe(429);
+      const setPassword = (password: string) =>
+        api.call("setIdentityPassword", { as: internal, path: { id }, json: { password } });
+      await setPassword("another horse");
+      expect(await guesses(id, failures)).toEqual(repeat(failures, 400));
+      expect((await guess(id, "another horse")).status).toBe(429);
+      await api.call("deleteIdentity", { as: internal, path: { id } });
+      await api.newIdentity({ id, phone });
+      await setPassword("another horse");
+      expect(await guesses(id, 1)).toEqual([400]);
+      const keys = Object.values(Object(await redis.command("KEYS", "gatepost:auth:password:*")));
+      expect(keys).toHaveLength(3);
+      expect((await guess(id, "another horse")).status).toBe(200);
+    }, 1_000);
+  });
+
   test("goes on being limited while it is away, and the rest is served", async () => {
     const { id } = await someone();
     expect(await guesses(id, 4)).toEqual(repeat(4, 400));

@@ -322,7 +322,8 @@ export const AttemptFailedSchema: GenMessage<AttemptFailed> = /*@__PURE__*/
 
 /**
  * AccountLocked: `auth.account.locked.v1`. Too many attempts were wrong: until
- * the window of the limit ends, this kind of attempt is refused for the identity.
+ * the window of the limit ends, this kind of attempt is refused for the identity,
+ * unless it is unlocked before, or what was guessed is replaced.
  *
  * @generated from message auth.v1.AccountLocked
  */
