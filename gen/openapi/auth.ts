@@ -348,7 +348,9 @@ export interface components {
         IdentityId: string;
         /**
          * @description Phone number in international format: with the plus sign, with `00` in its place, or with neither.
-         *     Spaces, dots, dashes and brackets are tolerated. A national number is taken for an international one, or refused.
+         *     Spaces, dots, dashes and brackets are tolerated, and what comes with a number that is pasted: white space
+         *     and invisible marks around it, full-width digits and plus sign. A national number is taken for an
+         *     international one, or refused. A new number must be possible in its country's numbering plan of today.
          */
         PhoneInput: string;
         /** @description Phone number in canonical E.164 form. */
@@ -1068,7 +1070,8 @@ export interface operations {
                 /**
                  * @description Phone number in international format, as in `PhoneInput`. Encode the plus sign as `%2B`, or leave it
                  *     out; a leading space is read as the plus sign that was not encoded. Text that is no phone number is
-                 *     bound to nobody: 404.
+                 *     bound to nobody: 404. A number that is stored is found, also where today's numbering plans do not have
+                 *     it any more.
                  * @example +12025550123
                  */
                 phone: string;

@@ -18,7 +18,7 @@ export interface Identities {
   create(id: string, fields: IdentityFields & { readonly phone: string }): Promise<Identity>;
   /** @throws identity_not_found */
   get(id: string): Promise<Identity>;
-  /** @param phone in any spelling; undefined is returned for text that cannot be a phone number */
+  /** @param phone in any spelling; undefined is returned for text that is no phone number */
   findByPhone(phone: string): Promise<Identity | undefined>;
   /** @param username phone, e-mail or id; where it could be several, the first of these that an identity has */
   findByUsername(username: string): Promise<Identity | undefined>;
@@ -84,9 +84,10 @@ export function createIdentities(db: Database, clock: Clock): Identities {
 
     findByUsername: named,
 
-    update: (id, fields) =>
-      change(async (tx) => {
-        const checked = checkFields(fields);
+    async update(id, fields) {
+      const stored = fields.phone === undefined ? undefined : await findOne(sql`${identities.id} = ${id}`);
+      const checked = checkFields(fields, stored?.phone);
+      await change(async (tx) => {
         const updated = await tx
           .update(identities)
           .set({ ...checked, updatedAt: now() })
@@ -94,7 +95,8 @@ export function createIdentities(db: Database, clock: Clock): Identities {
           .returning({ id: identities.id });
         if (updated.length === 0) throw identityNotFound("id");
         await recordUpdate(tx, id, Object.keys(checked));
-      }),
+      });
+    },
 
     delete: (id) =>
       change(async (tx) => {

@@ -6,7 +6,7 @@
 import { type InputError, invalidInput, ServiceError } from "../../platform/base/errors.ts";
 import { AuthErrorKinds } from "../errors.ts";
 import type { identities } from "../schema.ts";
-import { canonicalPhone } from "./phone.ts";
+import { canonicalPhone, isPossiblePhone } from "./phone.ts";
 
 /** An identity as it is stored. */
 export type Identity = typeof identities.$inferSelect;
@@ -35,13 +35,16 @@ interface CheckedFields {
   metadata?: Record<string, unknown> | null;
 }
 
-/** Checks what JSON Schema cannot express; throws `invalid_request` with a pointer to each invalid value. */
-export function checkFields({ phone, email, metadata }: IdentityFields): CheckedFields {
+/**
+ * Checks what JSON Schema cannot express; throws `invalid_request` with a pointer to each invalid value.
+ * @param stored the phone of the identity, which it may keep although no numbering plan has it any more
+ */
+export function checkFields({ phone, email, metadata }: IdentityFields, stored?: string): CheckedFields {
   const errors: InputError[] = [];
   const checked: CheckedFields = {};
   if (phone !== undefined) {
     const canonical = canonicalPhone(phone);
-    if (canonical) checked.phone = canonical;
+    if (canonical && (canonical === stored || isPossiblePhone(canonical))) checked.phone = canonical;
     else
       errors.push({
         pointer: "/body/phone",

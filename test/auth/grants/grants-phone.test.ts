@@ -169,7 +169,8 @@ describe.each(backends)("grants that check a phone, on %s", (backend) => {
 
     test("the phone is the same in any spelling, also without the plus sign", async () => {
       const { phone } = await api.newIdentity();
-      for (const spelled of [phone.slice(1), `00${phone.slice(1)}`, phone.replace("+1", "+1 ")]) {
+      const pasted = [`\u202a${phone}\u202c`, ` ${phone}\n`, phone.replace("+", "\uff0b")];
+      for (const spelled of [phone.slice(1), `00${phone.slice(1)}`, phone.replace("+1", "+1 "), ...pasted]) {
         pairOf(await redeem(phone, await prove(phone, { phone_number: spelled })));
         pairOf(await redeem(spelled, await prove(phone, { phone_number: undefined, sub: spelled })));
       }

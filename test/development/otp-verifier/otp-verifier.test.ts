@@ -141,7 +141,7 @@ describe("checkVerification", () => {
   it("accepts the phone in every spelling, and the code in one", async () => {
     const phone = newPhone();
     const code = await codeFor(phone);
-    const spelling = `+1 (202) 555-${phone.slice(-4)}`;
+    const spelling = `\u202a\uff0b1 (202) 555-${phone.slice(-4)}\u202c\n`;
     for (const other of [`${code} `, code.slice(1), `${code}0`, `${code}\u0660`]) {
       expect(await check(spelling, other)).toEqual({ verified: false });
     }
