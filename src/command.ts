@@ -1,6 +1,6 @@
 /** How a command for operators ends where it cannot do its work. */
+import { databaseFailure } from "./platform/database/failure.ts";
 import { exitBadSettings, SettingsError } from "./platform/settings/settings.ts";
-import { databaseFailure } from "./start-failure.ts";
 
 /**
  * Does the work of a command. Wrong settings, and a database that cannot be used, end the process with a sentence on

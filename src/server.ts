@@ -11,6 +11,7 @@ import { type Clock, systemClock } from "./platform/base/clock.ts";
 import { corsPolicy } from "./platform/base/cors-policy.ts";
 import { Reminders } from "./platform/base/reminders.ts";
 import { traceWith } from "./platform/base/tracing.ts";
+import { databaseFailure } from "./platform/database/failure.ts";
 import { CachingRouter } from "./platform/http/caching-router.ts";
 import { httpCors } from "./platform/http/cors.ts";
 import { findDirectAmong } from "./platform/http/direct-requests.ts";
@@ -31,7 +32,6 @@ import { createGrpcServer } from "./platform/rpc/grpc-server.ts";
 import { prioritizedMethods } from "./platform/rpc/service.ts";
 import { SettingsError } from "./platform/settings/settings.ts";
 import type { Settings } from "./services.ts";
-import { databaseFailure } from "./start-failure.ts";
 
 /** The name of this program in the metrics and in the index of the APIs. */
 const programName = "gatepost";

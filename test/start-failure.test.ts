@@ -1,10 +1,10 @@
 /** A wrong setting of the database, in one line: what is wrong, which setting it is, and no secret. */
 import { describe, expect, it } from "vitest";
 import { authMigrations } from "../src/auth/service.ts";
+import { databaseFailure } from "../src/platform/database/failure.ts";
 import { openDatabase } from "../src/platform/database/open.ts";
 import { resolveDatabaseSettings } from "../src/platform/database/settings.ts";
 import { valueOrThrow } from "../src/platform/settings/settings.ts";
-import { databaseFailure } from "../src/start-failure.ts";
 import { postgresUrl } from "./support/postgresql/server.ts";
 
 /** The reasons for the ordinary user, as in production, and for the migration user, as in development. */

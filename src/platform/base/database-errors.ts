@@ -3,7 +3,8 @@
  * errors in errors, so the code is searched for in the causes too.
  */
 
-function* causes(thrown: unknown): Generator<object> {
+/** The error and its causes. */
+export function* causes(thrown: unknown): Generator<object> {
   let error = thrown;
   for (let depth = 0; depth < 8 && typeof error === "object" && error !== null; depth += 1) {
     yield error;
@@ -12,7 +13,7 @@ function* causes(thrown: unknown): Generator<object> {
 }
 
 /** The first code, from the error to its innermost cause, that matches the pattern. */
-function codeMatching(thrown: unknown, pattern: RegExp): string | undefined {
+export function codeMatching(thrown: unknown, pattern: RegExp): string | undefined {
   for (const error of causes(thrown)) {
     if ("code" in error && typeof error.code === "string" && pattern.test(error.code)) return error.code;
   }
@@ -69,9 +70,9 @@ export function isDatabaseUnavailable(thrown: unknown): boolean {
 
 /**
  * Codes of errors after which the database serves others, or may not serve for long: one statement or transaction took
- * too long or was in another's way, or no synchronous standby confirms commits.
+ * too long or was in another's way, all connections were in use, or no synchronous standby confirms commits.
  */
-const notAway = /^(57014|55P03|40001|40P01|25P03|CONNECTION_UNCONFIRMED)$/;
+const notAway = /^(57014|55P03|40001|40P01|25P03|CONNECTION_BUSY|CONNECTION_UNCONFIRMED)$/;
 
 /** Whether the error means that the database cannot be reached, so that it is soon worth another try. */
 export function isDatabaseAway(thrown: unknown): boolean {

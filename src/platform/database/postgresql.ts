@@ -6,6 +6,7 @@
 import type { Logger } from "pino";
 import { sqlState } from "../base/database-errors.ts";
 import type { DatabaseObserver } from "../base/observers.ts";
+import { Outage } from "../base/outage.ts";
 import { Turns } from "../base/turns.ts";
 import { WorkQueue } from "../base/work-queue.ts";
 import { createConfirm } from "./confirm.ts";
@@ -16,7 +17,12 @@ import {
   keepalives,
   type SessionParameters,
 } from "./connections/client-options.ts";
-import type { ConnectionOptions, QueryOptions, Result } from "./connections/connection.ts";
+import {
+  type ConnectionOptions,
+  connectionLost,
+  type QueryOptions,
+  type Result,
+} from "./connections/connection.ts";
 import { Connector } from "./connections/connector.ts";
 import { drizzleOver } from "./connections/drizzle-over.ts";
 import { type Hosts, oneHost } from "./connections/hosts.ts";
@@ -31,6 +37,7 @@ import {
 } from "./connections/transaction.ts";
 import { isReachable, type OpenDatabase, type OpenOptions, type Reads } from "./database.ts";
 import { openHosts } from "./failover/open-hosts.ts";
+import { outagesOf } from "./failure.ts";
 import { migrateAsOwner } from "./migrations/migrate-postgresql.ts";
 import { isMigrated, type Migrations } from "./migrations/migrations.ts";
 import { requireOrdinaryUser } from "./migrations/privileges.ts";
@@ -94,7 +101,9 @@ export function openPostgresql(
   logger?: Logger,
   options: OpenOptions = {},
 ): OpenDatabase {
-  const { reads, writes, leases, standbys, size } = openLanes(settings, observer, logger);
+  const description = `PostgreSQL at ${settings.hosts.map(nameOf).join(",")}/${settings.name}`;
+  const outage = logger ? outagesOf(description, logger) : new Outage(() => undefined);
+  const { reads, writes, leases, standbys, size } = openLanes(settings, observer, outage, logger);
 
   const transaction: Transaction = options.rerunsWaiting
     ? rerunningTransactions(writes, size.transactions)
@@ -123,17 +132,20 @@ export function openPostgresql(
       hosts: standbys.map(({ address, lane }) => ({ address: nameOf(address), reads: readsOf(lane) })),
     },
     confirm: createConfirm(db),
-    description: `PostgreSQL at ${settings.hosts.map(nameOf).join(",")}/${settings.name}`,
-    migrate: (report) => migrateAsOwner(settings, migrations, report),
+    description,
+    migrate: (report) => outage.noting(() => migrateAsOwner(settings, migrations, report)),
     isMigrated: () => isMigrated(db, migrations),
     requireOrdinaryUser: () => requireOrdinaryUser(db, migrations),
     script: (text) => writes.use((connection) => runScript(connection, text), true),
     isReachable: () =>
-      isReachable(async () => {
-        await Promise.all([reads.open(), writes.open()]);
-        // All connections of `writes` may be waiting for locks, which is no reason to be unready.
-        return reads.isResponsive;
-      }),
+      isReachable(() =>
+        outage.noting(async () => {
+          await Promise.all([reads.open(), writes.open()]);
+          // All connections of `writes` may be waiting for locks, which is no reason to be unready.
+          if (!reads.isResponsive) throw connectionLost("the database does not respond");
+          return true;
+        }),
+      ),
     close: async () => {
       const lanes = [reads, writes, leases, ...standbys.map(({ lane }) => lane)];
       await Promise.all(lanes.map((lane) => lane?.close()));
@@ -181,7 +193,7 @@ function readsOf(lane: Lane): Reads {
 }
 
 /** The lanes of a pool, and those to standbys. `leases` is undefined if this process reads from none. */
-function openLanes(settings: PostgresSettings, observer: DatabaseObserver, logger?: Logger) {
+function openLanes(settings: PostgresSettings, observer: DatabaseObserver, outage: Outage, logger?: Logger) {
   const hosts = openHosts(settings, settings.hosts, settings, logger);
   const connectorTo = (where: Hosts) => new Connector(where, () => observer.connectFailed());
   const connector = connectorTo(hosts);
@@ -215,6 +227,7 @@ function openLanes(settings: PostgresSettings, observer: DatabaseObserver, logge
     waitMs: readTimeouts.wait,
     connector,
     observer,
+    outage,
   });
   const writes = new Lane({
     name: "writes",
@@ -225,6 +238,7 @@ function openLanes(settings: PostgresSettings, observer: DatabaseObserver, logge
     waitMs: writeTimeouts.wait,
     connector,
     observer,
+    outage,
   });
   const leases =
     settings.readHosts &&
@@ -237,6 +251,7 @@ function openLanes(settings: PostgresSettings, observer: DatabaseObserver, logge
       waitMs: leaseTimeouts.wait,
       connector: connectorTo(hosts),
       observer,
+      outage,
     });
 
   /** A lane to a standby. Its sessions are its own, even if there is a pooler before the primary. */

@@ -52,13 +52,11 @@ export function startConsuming(consumption: Consumption): Loop {
 /** Why an event could not be handled. */
 type Failure = "of the event" | "of the database";
 
-/** Failures in a row: the pause after one, in which no event is handled, and whether it is logged. */
+/** Failures in a row: the pause after one, in which no event is handled. */
 class Failures {
   #count = 0;
   /** By performance.now(). */
   #until = 0;
-  /** Those of the database, which are many and all alike while that is away. */
-  #reminders = new Reminders();
 
   /** What is left of the pause. */
   get pauseMs(): number {
@@ -68,17 +66,9 @@ class Failures {
   /** An event was handled, or failed. */
   note(failure: Failure | undefined): void {
     this.#count = failure === "of the event" ? this.#count + 1 : 0;
-    if (failure === undefined) {
-      this.#reminders = new Reminders();
-      return;
-    }
+    if (failure === undefined) return;
     const growing = Math.min(retryMs * 2 ** (this.#count - 1), longestRetryMs);
     this.#until = performance.now() + (failure === "of the event" ? growing : databaseRetryMs);
-  }
-
-  /** Whether a failure of the database is to be logged, which is one of many. */
-  isLogDue(err: unknown): boolean {
-    return this.#reminders.isFailureDue(err);
   }
 }
 
@@ -103,7 +93,7 @@ async function handleSome(
         const { pauseMs } = failures;
         if (stopping.aborted) message.nak(retryMs);
         else if (pauseMs > 0) message.nak(Math.ceil(pauseMs));
-        else failures.note(await handleMessage(message, consumption, failures));
+        else failures.note(await handleMessage(message, consumption));
       }
     } finally {
       stopping.removeEventListener("abort", end);
@@ -119,7 +109,6 @@ async function handleSome(
 async function handleMessage(
   message: JsMsg,
   { schema, handle, logger }: Consumption,
-  failures: Failures,
 ): Promise<Failure | undefined> {
   // The messages before this one may have taken most of the time until it would be delivered again.
   message.working();
@@ -138,8 +127,7 @@ async function handleMessage(
     return undefined;
   } catch (err) {
     const isAway = isDatabaseAway(err);
-    if (!isAway || failures.isLogDue(err))
-      logger.warn({ err, type: event.type }, "An event could not be handled and will come again");
+    logger.warn({ err, type: event.type }, "An event could not be handled and will come again");
     message.nak(
       isAway
         ? databaseEventRetryMs

@@ -1,6 +1,7 @@
 /** The log of a process: how lines are written. redaction.ts keeps secrets out of them. */
 import { createRequire } from "node:module";
 import { type DestinationStream, type Logger, type LoggerOptions, pino } from "pino";
+import { isOfOutage } from "../base/outage.ts";
 import type { Environment } from "../settings/kinds.ts";
 import { createFileOutput } from "./file-output.ts";
 import { createOutput } from "./output.ts";
@@ -20,7 +21,7 @@ export interface LoggerSettings {
 /**
  * Creates the log of a process. Lines go to the system at once, so that none is lost in a crash; output.ts says what
  * happens to those that nobody reads. Everything that this logger or a child logs goes through redaction.ts:
- * bindings, objects, errors and text.
+ * bindings, objects, errors and text. A warning or error of an outage (outage.ts) goes to level debug.
  */
 export function createLogger(settings: LoggerSettings): Logger {
   const { level, environment } = settings;
@@ -31,8 +32,13 @@ export function createLogger(settings: LoggerSettings): Logger {
     // Errors arrive serialised. pino's own serialiser would copy all their fields.
     serializers: { err: (value: unknown) => value },
     hooks: {
-      logMethod(args, method) {
-        Reflect.apply(method, this, loggableArguments(args));
+      logMethod(args, method, level) {
+        const [first] = args;
+        const error = typeof first === "object" && first !== null && "err" in first ? first.err : first;
+        // The outage has its lines, and no line of level debug or fatal is one too many.
+        const isSaid = isOfOutage(error) && ["warn", "error"].includes(pino.levels.labels[level] ?? "");
+        if (isSaid) Reflect.apply(this.debug, this, args);
+        else Reflect.apply(method, this, loggableArguments(args));
       },
       streamWrite: redactLine,
     },

@@ -5,6 +5,7 @@
  */
 import type { Logger } from "pino";
 import { pause, repeat } from "../base/loop.ts";
+import { isOfOutage } from "../base/outage.ts";
 import type { Reminders } from "../base/reminders.ts";
 import type { ReadinessHandle } from "./lifecycle.ts";
 
@@ -61,9 +62,9 @@ export async function becomeReady(preparation: Preparation): Promise<void> {
       const reason = preparation.explain(err);
       const { service, database } = preparation;
       // The reason is the same for every service on this database, a defect belongs to one of them.
-      if (reason !== undefined) logObstacle(preparation, "warn", reason, `${reason} ${database}`);
-      else
+      if (reason === undefined)
         logObstacle(preparation, "warn", "The database is not ready.", `${service} ${err}`, { service, err });
+      else if (!isOfOutage(err)) logObstacle(preparation, "warn", reason, `${reason} ${database}`);
     }
     await pause(retryIntervalMs, stopping);
   }
@@ -111,7 +112,7 @@ export async function prepareBroker(preparation: BrokerPreparation): Promise<voi
   while (!stopping.aborted && !(await attempt())) await pause(retryIntervalMs, stopping);
 }
 
-interface DatabaseChecks extends Part {
+interface DatabaseChecks extends Pick<Part, "readiness" | "stopping"> {
   readonly isReachable: () => Promise<boolean>;
   /** Called after every check. */
   readonly checked: (reachable: boolean) => void;
@@ -119,15 +120,11 @@ interface DatabaseChecks extends Part {
 
 /** Checks the database every second, and sets the readiness accordingly, until the process stops. */
 export async function followDatabase(checks: DatabaseChecks): Promise<void> {
-  const { readiness, logger, reminders, stopping, database, isReachable, checked } = checks;
+  const { readiness, stopping, isReachable, checked } = checks;
   const check = async () => {
     const reachable = await isReachable();
     if (reachable) readiness.ready();
-    else {
-      readiness.notReady("does not answer");
-      const level = reminders.isDue(`unreachable ${database}`) ? "warn" : "debug";
-      logger[level]({ database }, "The database does not answer. Checking every second.");
-    }
+    else readiness.notReady("does not answer");
     if (!stopping.aborted) checked(reachable);
     return checkIntervalMs;
   };

@@ -8,6 +8,7 @@ import { setTimeout } from "node:timers/promises";
 import { sqlState } from "../../base/database-errors.ts";
 import { Deadlines } from "../../base/deadlines.ts";
 import type { DatabaseObserver } from "../../base/observers.ts";
+import type { Outage } from "../../base/outage.ts";
 import type { Address } from "../settings.ts";
 import { type Connection, type ConnectionOptions, connectionLost } from "./connection.ts";
 import type { Connector } from "./connector.ts";
@@ -28,6 +29,8 @@ interface LaneOptions {
   readonly lifetimeMs?: number;
   readonly connector: Connector;
   readonly observer: DatabaseObserver;
+  /** Takes note of errors; absent where somebody else notices them. */
+  readonly outage?: Outage | undefined;
 }
 
 /** Work that may wait for a connection; further work is refused at once. */
@@ -82,10 +85,19 @@ export class Lane {
    * @param waitMs milliseconds that the work waits for a connection, at most; those of the lane unless given
    * @throws an error that means that the database is unavailable, if no connection becomes free within the limit
    */
-  async use<T>(
+  use<T>(
     work: (connection: Connection) => Promise<T>,
     isTransaction = false,
     waitMs = this.#options.waitMs,
+  ): Promise<T> {
+    const using = () => this.#use(work, isTransaction, waitMs);
+    return this.#options.outage?.noting(using) ?? using();
+  }
+
+  async #use<T>(
+    work: (connection: Connection) => Promise<T>,
+    isTransaction: boolean,
+    waitMs: number,
   ): Promise<T> {
     const askedAt = performance.now();
     let connection = this.#waiting.length === 0 ? this.#take(isTransaction) : undefined;
@@ -262,8 +274,11 @@ function isWorthWaiting(error: unknown): boolean {
   return ["53300", "57P03"].includes(sqlState(error) ?? "");
 }
 
-/** An error that means that the database is unavailable. @param cause why none could be made, if that is known */
+/**
+ * An error that means that the database is unavailable.
+ * @param cause why no connection could be made; undefined if all that there may be are in use
+ */
 export function noConnection(cause?: unknown): Error {
   const error = new Error("no connection has become free in time", { cause });
-  return Object.assign(error, { code: "CONNECT_TIMEOUT" });
+  return Object.assign(error, { code: cause === undefined ? "CONNECTION_BUSY" : "CONNECT_TIMEOUT" });
 }

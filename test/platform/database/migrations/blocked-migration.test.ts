@@ -8,13 +8,13 @@ import { sql } from "drizzle-orm";
 import postgres from "postgres";
 import { beforeAll, describe, expect, test } from "vitest";
 import type { OpenDatabase } from "../../../../src/platform/database/database.ts";
+import { databaseFailure } from "../../../../src/platform/database/failure.ts";
 import {
   MigrationBlockedError,
   migrateWithRetries,
 } from "../../../../src/platform/database/migrations/migrations.ts";
 import { openDatabase } from "../../../../src/platform/database/open.ts";
 import { pushMigrations } from "../../../../src/push/database.ts";
-import { databaseFailure } from "../../../../src/start-failure.ts";
 import { requiredPostgresUrl } from "../../../support/postgresql/server.ts";
 import { backends } from "../../../support/servers.ts";
 import { createServiceDatabase, type ServiceDatabase } from "../../../support/service-database.ts";

@@ -1,0 +1,73 @@
+/**
+ * The outages of a database. All of a process meets them, and reports its errors here; they are logged once for all: a
+ * line when an outage begins, one each minute while it lasts, and one when it is over. Where a server is there again
+ * and objects to something, such as the password, that is said at once.
+ */
+import { causes, codeMatching, isDatabaseAway } from "./database-errors.ts";
+
+/** Milliseconds between two lines of an outage that lasts. */
+const reminderMs = 60_000;
+/** Milliseconds of success after which an outage is over: some may meet it while others are served. */
+const calmMs = 2_000;
+
+/** Codes of all errors but those that only say that no server is there. */
+const objections = /^(?!E|57P|CONNECT_TIMEOUT|CONNECTION_CLOSED|CONNECTION_NO_PRIMARY)/;
+
+/** Marks an error that was reported. A member, as pg-boss passes copies of errors on. */
+const mark = Symbol("of an outage");
+
+/** Whether the error, or one of its causes, was reported as that of an outage, so that it needs no line of its own. */
+export function isOfOutage(thrown: unknown): boolean {
+  return [...causes(thrown)].some((error) => mark in error);
+}
+
+export class Outage {
+  readonly #log: (durationMs: number, error?: unknown) => void;
+  readonly #now: () => number;
+  #since: number | undefined;
+  /** The first success after the last failure. */
+  #endedAt: number | undefined;
+  /** By what the server objects to: when the next line is due. */
+  readonly #dueAt = new Map<string | undefined, number>();
+
+  /**
+   * @param log writes a line: with the error while the outage lasts, without one when it is over
+   * @param now milliseconds since any fixed point
+   */
+  constructor(log: (durationMs: number, error?: unknown) => void, now = () => performance.now()) {
+    this.#log = log;
+    this.#now = now;
+  }
+
+  /** Does work with the database, and takes note of its success, or of an error that means that it is away. */
+  async noting<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      const result = await work();
+      if (this.#since !== undefined) this.#succeeded(this.#since);
+      return result;
+    } catch (error) {
+      if (isDatabaseAway(error)) this.#failed(error);
+      throw error;
+    }
+  }
+
+  #failed(error: unknown): void {
+    for (const one of causes(error)) Object.assign(one, { [mark]: true });
+    const now = this.#now();
+    this.#endedAt = undefined;
+    this.#since ??= now;
+    const objection = codeMatching(error, objections);
+    if (now < (this.#dueAt.get(objection) ?? 0)) return;
+    this.#dueAt.set(objection, now + reminderMs);
+    this.#log(Math.round(now - this.#since), error);
+  }
+
+  #succeeded(since: number): void {
+    const now = this.#now();
+    this.#endedAt ??= now;
+    if (now - this.#endedAt < calmMs) return;
+    this.#log(Math.round(this.#endedAt - since));
+    this.#since = undefined;
+    this.#dueAt.clear();
+  }
+}
