@@ -127,19 +127,29 @@ describe.runIf(isTestable)("behind PgBouncer", () => {
     });
   });
 
-  test("a user who commits weakly is refused, as a shared session cannot be corrected", async () => {
-    const { user, name } = database;
-    await admin.unsafe(`alter role ${user} in database ${name} set synchronous_commit = off`);
-    // Its server connections are made anew, and find the new default.
-    await admin`
+  test.each([
+    ["synchronous_commit", "off", "on"],
+    ["default_transaction_isolation", "repeatable read", "read committed"],
+    ["client_min_messages", "error", "notice"],
+  ])(
+    "a user whose %s is %s is refused, as a shared session cannot be corrected",
+    async (setting, given, needed) => {
+      const { user, name } = database;
+      const before = server.logs().length;
+      await admin.unsafe(`alter role ${user} in database ${name} set ${setting} = '${given}'`);
+      // Its server connections are made anew, and find the new default.
+      await admin`
       select pg_terminate_backend(pid) from pg_stat_activity where datname = ${name} and usename = ${user}`;
-    const ready = async () => (await fetch(`${server.management}/health/ready`)).status;
-    await waitFor(async () => expect(await ready()).toBe(503));
-    await admin.unsafe(`alter role ${user} in database ${name} reset synchronous_commit`);
-    await admin`
+      const ready = async () => (await fetch(`${server.management}/health/ready`)).status;
+      await waitFor(async () => expect(await ready()).toBe(503));
+      await waitFor(() => expect(server.logs()).toContain(`alter role … set ${setting} = '${needed}'`));
+      await admin.unsafe(`alter role ${user} in database ${name} reset ${setting}`);
+      await admin`
       select pg_terminate_backend(pid) from pg_stat_activity where datname = ${name} and usename = ${user}`;
-    await waitFor(async () => expect(await ready()).toBe(200));
-  });
+      await waitFor(async () => expect(await ready()).toBe(200));
+      await waitFor(() => expect(server.logs().slice(before)).toContain("The database is used again"));
+    },
+  );
 
   test("a server that was not told of it says what to set", async () => {
     const uninformed = await startOwnServer("PostgreSQL", {

@@ -14,7 +14,7 @@ import {
   checkTimeoutMs,
   clientOptions,
   connectTimeoutMs,
-  keepalives,
+  ownSession,
   type SessionParameters,
 } from "./connections/client-options.ts";
 import {
@@ -89,8 +89,7 @@ export function divide(poolSize: number): { reads: number; writes: number; trans
 }
 
 function sessionOf(timeouts: Timeouts, session: SessionParameters): SessionParameters {
-  // Our statements are short. If the planner overestimates their cost, JIT compilation takes longer than they do.
-  return { statement_timeout: timeouts.statement, jit: "off", ...keepalives, ...session };
+  return { statement_timeout: timeouts.statement, ...ownSession, ...session };
 }
 
 /** Opens the database as the ordinary user. Connections are made when they are needed. */

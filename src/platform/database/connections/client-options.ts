@@ -16,11 +16,22 @@ export type SessionParameters = Readonly<Record<string, string | number>>;
  * up after so many milliseconds. By the defaults of the operating system that is after two hours, and after fifteen
  * minutes, in which the connection counts for `max_connections`.
  */
-export const keepalives = {
+const keepalives = {
   tcp_keepalives_idle: 10,
   tcp_keepalives_interval: 10,
   tcp_keepalives_count: 3,
   tcp_user_timeout: 40_000,
+} as const satisfies SessionParameters;
+
+/** What a session begins with, unless a pooler shares it. */
+export const ownSession = {
+  // Also on a standby, which serves nobody whose default is serializable.
+  default_transaction_isolation: "read committed",
+  // As pg-boss's migrations need it.
+  standard_conforming_strings: "on",
+  // Our statements are short. If the planner overestimates their cost, JIT compilation takes longer than they do.
+  jit: "off",
+  ...keepalives,
 } as const satisfies SessionParameters;
 
 export interface Login {

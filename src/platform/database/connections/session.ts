@@ -3,54 +3,76 @@
  *
  * 1. The server is a primary. One that is being recovered has only what it has replayed, and not what was acknowledged
  *    since.
- * 2. Commits are on disk before they are acknowledged, whatever default the database or the user has.
+ * 2. Commits are on disk before they are acknowledged, and what waits for another transaction then sees its work,
+ *    whatever defaults the database or the user has.
  */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
-import { boolean, text } from "../sql/readers.ts";
+import { boolean, listOf, text } from "../sql/readers.ts";
 import { computed, selection } from "../sql/statements.ts";
 import type { Result } from "./connection.ts";
 
-/** Values of `synchronous_commit` with which a commit is durable, on the synchronous standbys too, when it returns. */
-const durable = ["on", "remote_apply"];
+/** A setting that a user or a database may have with a value that breaks what we promise. */
+interface Need {
+  readonly name: string;
+  /** Those that suffice; the first is set where another one is found. */
+  readonly values: readonly string[];
+  /** What other values do. */
+  readonly otherwise: string;
+}
 
-const commits = sql`current_setting('synchronous_commit')`;
-const isWeak = sql.raw(`current_setting('synchronous_commit') not in ('${durable.join("', '")}')`);
+const needs: readonly Need[] = [
+  {
+    name: "synchronous_commit",
+    values: ["on", "remote_apply"],
+    otherwise: "what was acknowledged may be lost",
+  },
+  {
+    name: "default_transaction_isolation",
+    values: ["read committed"],
+    otherwise: "requests that change the same thing are refused",
+  },
+  {
+    name: "client_min_messages",
+    values: ["notice", "warning", "log"],
+    otherwise: "a commit that no standby has confirmed passes for one",
+  },
+];
 
-const session = (commitSetting: typeof commits) =>
+const current = ({ name }: Need) => sql.raw(`current_setting('${name}')`);
+/** Sets it also where it suffices, as the server may read its configuration again. */
+const pinned = (need: Need) => {
+  const suffices = sql.raw(`in ('${need.values.join("', '")}')`);
+  const value = sql`case when ${current(need)} ${suffices} then ${current(need)} else '${sql.raw(need.values[0] ?? "")}' end`;
+  return sql`set_config('${sql.raw(need.name)}', ${value}, false)`;
+};
+
+const session = (settingOf: (need: Need) => SQL) =>
   selection({
     isStandby: computed(boolean, sql`pg_is_in_recovery()`),
-    commits: computed(text, commitSetting),
+    settings: computed(listOf(text), sql`json_build_array(${sql.join(needs.map(settingOf), sql`, `)})`),
   });
-
-/** Reads the setting as it is. */
-const plain = session(commits);
-/**
- * Reads the setting after it has been set for the session, to a stronger value if it is weak. One that the session has
- * not set itself would change when the server reads its configuration again.
- */
-const pinned = session(
-  sql`set_config('synchronous_commit', case when ${isWeak} then 'on' else ${commits} end, false)`,
-);
+const [own, shared] = [session(pinned), session(current)];
 
 /**
- * Checks the server, and sets the session's `synchronous_commit`: to what it is, or to `on` if that is weaker.
- * @param isPooled whether the session belongs to a pooler and is shared: then it is not set, and a weak one is refused
+ * Checks the server, and sets what the session needs where it has another value.
+ * @param isPooled whether the session belongs to a pooler and is shared: then nothing is set, but refused
  * @throws an error that means that the database is unavailable
  */
 export async function checkSession(
   query: (text: string) => Promise<Result>,
   isPooled: boolean,
 ): Promise<void> {
-  const selected = isPooled ? plain : pinned;
+  const selected = isPooled ? shared : own;
   const [row] = await query(new PgDialect().sqlToQuery(sql`select ${selected}`).sql);
   const found = selected.read(row);
   if (found.isStandby) throw unsuitable("the server is a standby, or is being recovered");
-  if (!durable.includes(found.commits)) {
-    throw unsuitable(
-      `synchronous_commit is ${found.commits}, so that what was acknowledged may be lost: ` +
-        "alter role … set synchronous_commit = on",
-    );
+  for (const [index, { name, values, otherwise }] of needs.entries()) {
+    const value = found.settings[index] ?? "";
+    if (!values.includes(value))
+      throw unsuitable(
+        `${name} is ${value}, so that ${otherwise}: alter role … set ${name} = '${values[0]}'`,
+      );
   }
 }
 

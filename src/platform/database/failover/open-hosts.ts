@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { checkTimeoutMs, clientOptions, type Login } from "../connections/client-options.ts";
+import { checkTimeoutMs, clientOptions, type Login, ownSession } from "../connections/client-options.ts";
 import { Connection } from "../connections/connection.ts";
 import { type Hosts, oneHost } from "../connections/hosts.ts";
 import type { ReplicationState } from "../connections/replication-state.ts";
@@ -31,7 +31,7 @@ export function openHosts(
       timeoutMs: checkTimeoutMs,
       connectTimeoutMs: checkTimeoutMs,
       checkTimeoutMs,
-      client: clientOptions(settings, address, login, {}),
+      client: clientOptions(settings, address, login, settings.pooler === "none" ? ownSession : {}),
       check: readReplicationState,
     };
     const connection = new Connection(options, () => undefined);

@@ -7,7 +7,7 @@ import {
   checkTimeoutMs,
   clientOptions,
   connectTimeoutMs,
-  keepalives,
+  ownSession,
 } from "../connections/client-options.ts";
 import type { Connection, ConnectionOptions } from "../connections/connection.ts";
 import { Connector } from "../connections/connector.ts";
@@ -86,7 +86,7 @@ function connectAsOwner(settings: PostgresSettings): Promise<Connection> {
     timeoutMs: Number.POSITIVE_INFINITY,
     connectTimeoutMs,
     checkTimeoutMs,
-    client: clientOptions(settings, address, owner, { jit: "off", ...keepalives }),
+    client: clientOptions(settings, address, owner, { ...ownSession, statement_timeout: "0" }),
     async check(query) {
       await checkResponds(query);
       return hosts.check(query);

@@ -58,6 +58,44 @@ describe.runIf(backends.includes("PostgreSQL"))("sessions on PostgreSQL", () => 
     await admin.unsafe(`alter role ${user} in database ${name} reset all`);
   });
 
+  test.each([
+    ["default_transaction_isolation", "repeatable read", "read committed"],
+    ["default_transaction_isolation", "serializable", "read committed"],
+    ["client_min_messages", "error", "notice"],
+    ["client_min_messages", "warning", "warning"],
+  ])("a user whose %s is %s has sessions with %s", async (setting, given, effective) => {
+    await admin.unsafe(`alter role ${user} in database ${name} set ${setting} = '${given}'`);
+    const database = await own.open();
+    for (const lane of lanes)
+      expect(await selected(database[lane], `current_setting('${setting}')`)).toBe(effective);
+    await database.close();
+    await admin.unsafe(`alter role ${user} in database ${name} reset all`);
+  });
+
+  test("a migration takes as long as it takes, whatever timeout its user has", async () => {
+    if (own.settings.kind !== "postgres") throw new Error("not PostgreSQL");
+    const owner = own.settings.migrationUser;
+    await admin.unsafe(`alter role ${owner} in database ${name} set statement_timeout = 1`);
+    const database = await own.open();
+    await database.migrate();
+    await database.close();
+    await admin.unsafe(`alter role ${owner} in database ${name} reset all`);
+  });
+
+  test("changes of one row at once all succeed, whatever isolation the user's transactions begin with", async () => {
+    await admin.unsafe(
+      `alter role ${user} in database ${name} set default_transaction_isolation = 'serializable'`,
+    );
+    const database = await own.open();
+    await database.db.execute(sql`insert into auth.client_lists values (1, 0, 'none')`);
+    const change = () => database.db.execute(sql`update auth.client_lists set revision = revision + 1`);
+    await Promise.all(Array.from({ length: 40 }, change));
+    const [row] = await rawRows(database.db, sql`select revision from auth.client_lists`);
+    expect(row).toEqual({ revision: 40 });
+    await database.close();
+    await admin.unsafe(`alter role ${user} in database ${name} reset all`);
+  });
+
   test("the connections for reading write nothing, and lock nothing", async () => {
     const database = await own.open();
     for (const statement of ["delete from auth.outbox", "select 1 from auth.clients for share"]) {
