@@ -90,7 +90,9 @@ export const identities = auth.table(
   },
   (table) => [
     uniqueIndex("identities_phone_unique").on(table.phone),
+    // That of versions before, which folded the case by the language of the database; to be dropped in a later one.
     uniqueIndex("identities_email_unique").on(sql`lower(${table.email})`),
+    uniqueIndex("identities_email_key").on(sql`lower(${table.email} collate "C")`).concurrently(),
   ],
 );
 

@@ -1,6 +1,7 @@
 /** The five grants of the token endpoint. */
 import { unavailable } from "../../platform/base/errors.ts";
 import type { GrantType } from "../client-settings.ts";
+import { comparedEmail } from "../identities/email.ts";
 import type { Identities } from "../identities/identities.ts";
 import type { Identity } from "../identities/identity.ts";
 import { normalisePassword } from "../identities/password.ts";
@@ -98,7 +99,8 @@ export function createGrants(dependencies: Dependencies): Record<GrantType, Gran
       limit: hashingLimit,
       async find(parameters) {
         const username = required(parameters, "username");
-        const name = canonicalPhone(username) ?? (username.includes("@") ? username.toLowerCase() : username);
+        const name =
+          canonicalPhone(username) ?? (username.includes("@") ? comparedEmail(username) : username);
         return { name, identity: await identities.findByUsername(username) };
       },
       async authenticate({ parameters }, { identity }) {

@@ -6,12 +6,13 @@ import { names } from "../../platform/database/sql/names.ts";
 import { nullable, text } from "../../platform/database/sql/readers.ts";
 import { computed, rows, selection } from "../../platform/database/sql/statements.ts";
 import { identities } from "../schema.ts";
+import { comparedEmail } from "./email.ts";
 import type { Identity } from "./identity.ts";
 import { canonicalPhone } from "./phone.ts";
 
 const identity = names(identities, "i");
-const lowerEmail = sql`lower(${identity.email})`;
-const found = selection({ ...identity, lowerEmail: computed(nullable(text), lowerEmail) });
+const emailKey = sql`lower(${identity.email} collate "C")`;
+const found = selection({ ...identity, emailKey: computed(nullable(text), emailKey) });
 
 /**
  * Looks an identity up by phone, e-mail or id; where a username could be several, by the first of these that an
@@ -26,9 +27,9 @@ export function findByUsername(db: Database): BatchedLookup<string, Identity> {
       const byPhone = new Map<string, Identity>();
       const byEmail = new Map<string, Identity>();
       const byId = new Map<string, Identity>();
-      for (const { lowerEmail, ...one } of await rows(db, found, withAnyOf(spellings))) {
+      for (const { emailKey, ...one } of await rows(db, found, withAnyOf(spellings))) {
         byPhone.set(one.phone, one);
-        if (lowerEmail !== null) byEmail.set(lowerEmail, one);
+        if (emailKey !== null) byEmail.set(emailKey, one);
         byId.set(one.id, one);
       }
       const named = spellings.flatMap(({ id, phone, email }): [string, Identity][] => {
@@ -45,17 +46,13 @@ export function findByUsername(db: Database): BatchedLookup<string, Identity> {
 interface Spellings {
   readonly id: string;
   readonly phone: string | undefined;
-  /**
-   * Lower-cased in JavaScript, as the limit on guessing does. PostgreSQL maps "İ" to i and JavaScript does not: a
-   * spelling that only PostgreSQL maps would be counted as an account of its own.
-   */
   readonly email: string;
 }
 
 const spellingsOf = (username: string): Spellings => ({
   id: username,
   phone: canonicalPhone(username),
-  email: username.toLowerCase(),
+  email: comparedEmail(username),
 });
 
 function withAnyOf(spellings: readonly Spellings[]): SQL {
@@ -63,6 +60,6 @@ function withAnyOf(spellings: readonly Spellings[]): SQL {
   return sql`
     select ${found} from ${identities} i
     where ${identity.phone} = any(${arrayLiteral(phones)}::text[])
-      or ${lowerEmail} = any(${arrayLiteral(spellings.map(({ email }) => email))}::text[])
+      or ${emailKey} = any(${arrayLiteral(spellings.map(({ email }) => email))}::text[])
       or ${identity.id} = any(${arrayLiteral(spellings.map(({ id }) => id))}::text[])`;
 }
