@@ -14,7 +14,7 @@ import { type BackendKey, requestCancel } from "./cancel.ts";
 import type { ReplicationState } from "./replication-state.ts";
 
 /** Options of postgres.js that say where and as whom to connect. */
-export type ClientOptions = postgres.Options<Record<string, never>>;
+export type ClientOptions = postgres.Options<Record<string, never>> & { readonly password?: string };
 
 /** Rows, with the tag of the last command (`COMMIT`, `ROLLBACK`) and the server's key for the connection. */
 export type Result = readonly unknown[] & { readonly command?: string; readonly state?: BackendKey };

@@ -1,7 +1,8 @@
 import { setTimeout } from "node:timers/promises";
 import type { Address } from "../settings.ts";
-import { Connection, type ConnectionOptions, type OnClose } from "./connection.ts";
+import type { Connection, ConnectionOptions, OnClose } from "./connection.ts";
 import type { Hosts } from "./hosts.ts";
+import { openConnection } from "./open-connection.ts";
 
 /** Milliseconds between two attempts after a failure: at first, and at most. */
 const shortestPauseMs = 50;
@@ -43,11 +44,10 @@ export class Connector {
     const pauseMs = this.#notBefore - performance.now();
     if (pauseMs > 0) await setTimeout(pauseMs, undefined, { ref: false });
     try {
-      const connection = new Connection(options(await this.#hosts.locate()), (closed, error) => {
+      const connection = await openConnection(options(await this.#hosts.locate()), (closed, error) => {
         this.#hosts.closed(closed, error);
         onClose(closed, error);
       });
-      await connection.open();
       this.#hosts.opened(connection);
       this.#failures = 0;
       this.#failure = undefined;

@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { checkTimeoutMs, clientOptions, type Login, ownSession } from "../connections/client-options.ts";
-import { Connection } from "../connections/connection.ts";
 import { type Hosts, oneHost } from "../connections/hosts.ts";
+import { openConnection } from "../connections/open-connection.ts";
 import type { ReplicationState } from "../connections/replication-state.ts";
 import type { Address, DatabaseSettings } from "../settings.ts";
 import { Primary } from "./primary.ts";
@@ -34,8 +34,7 @@ export function openHosts(
       client: clientOptions(settings, address, login, settings.pooler === "none" ? ownSession : {}),
       check: readReplicationState,
     };
-    const connection = new Connection(options, () => undefined);
-    await connection.open();
+    const connection = await openConnection(options, () => undefined);
     const { replicationState } = connection;
     void connection.terminate().catch(() => undefined);
     if (!replicationState) throw new Error("a server did not say what it is");
