@@ -2,6 +2,7 @@
  * Makes and rotates the key that signs access tokens, in a folder of files: `npm run keys -- new|use-next|retire|show
  * <folder>`. It talks to no server: what it changes holds where processes are started with the files.
  */
+import { statSync } from "node:fs";
 import { join } from "node:path";
 import {
   type KeyFolder,
@@ -25,8 +26,24 @@ const nextStep = {
   signing: "Start the processes of auth with the settings below.",
   next: "Restart the processes of auth, one after the other. Ten minutes later every resource server has the new key: use-next.",
   used: "Restart the processes of auth. When the last access token of the old key has expired: retire.",
-  retired: "Restart the processes of auth.",
 } as const;
+
+/** Milliseconds that an access token lives, unless its client has another `accessTokenSeconds`. */
+const usualLifeMs = 900_000;
+
+/** Which tokens end with the keys, and until when some may be alive. */
+async function retire(folder: string): Promise<string> {
+  const { previous } = await readKeyFolder(folder);
+  await retireKeys(folder);
+  if (previous.length === 0) return "There is no key to retire.";
+  const { mtimeMs: usedAt } = statSync(join(folder, keyFiles.RSA_PRIVATE_KEY_FILE));
+  return `No longer published: ${previous.join(", ")}.
+Access tokens that it has signed end when the processes of auth are restarted: introspection then says that they are
+inactive, and APIs that verify them by the key set respond 401 within five minutes. Apps refresh; refresh tokens go on.
+The last of them expire ${usualLifeMs / 1000} seconds after the last process was restarted since use-next, not before
+${new Date(usedAt + usualLifeMs).toISOString()}; later if a client has a longer accessTokenSeconds.
+Restart the processes after that, or at once if the key is known to others.`;
+}
 
 const commands: Readonly<Record<string, (folder: string) => Promise<string>>> = {
   new: async (folder) => nextStep[await makeKey(folder)],
@@ -34,10 +51,7 @@ const commands: Readonly<Record<string, (folder: string) => Promise<string>>> = 
     await useNextKey(folder);
     return nextStep.used;
   },
-  retire: async (folder) => {
-    await retireKeys(folder);
-    return nextStep.retired;
-  },
+  retire,
   show: async () => "",
 };
 

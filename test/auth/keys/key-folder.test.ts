@@ -1,5 +1,13 @@
 /** `npm run keys`: the files of the signing key, and how it is rotated without an outage. */
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { decodeProtectedHeader } from "jose";
@@ -64,6 +72,25 @@ test("nothing is retired where the next key began to sign and the one before is 
   await makeKey(folder);
   copyFileSync(join(folder, "next-private-key.pem"), fileOf("RSA_PRIVATE_KEY_FILE"));
   await expect(retireKeys(folder)).rejects.toThrow("Repeat it first");
+});
+
+test("retiring a key says which tokens end with it, and until when they may be alive", async () => {
+  await makeKey(folder);
+  const { signing: old } = await readKeyFolder(folder);
+  await makeKey(folder);
+  await useNextKey(folder);
+  const usedAt = new Date("2026-11-28T12:00:00Z");
+  utimesSync(fileOf("RSA_PRIVATE_KEY_FILE"), usedAt, usedAt);
+  const retire = () => startProgram([process.execPath, "src/keys.ts", "retire", folder], {});
+  const first = retire();
+  expect(await first.ended(), first.output()).toBe(0);
+  expect(first.output()).toContain(`No longer published: ${old}.`);
+  expect(first.output()).toContain("900 seconds after the last process was restarted");
+  expect(first.output()).toContain("2026-11-28T12:15:00.000Z");
+  expect(first.output()).toMatch(/introspection then says that they are\s+inactive.*respond 401/s);
+  const again = retire();
+  expect(await again.ended()).toBe(0);
+  expect(again.output()).toContain("There is no key to retire.");
 });
 
 test("a change that was interrupted is completed by trying it again", async () => {
