@@ -1,11 +1,16 @@
-/** `npm run migrate` where settings are wrong. */
+/** `npm run migrate` where settings are wrong, and where somebody has locked a table. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import postgres from "postgres";
 import { expect, test } from "vitest";
 import { exitBadSettings } from "../src/platform/settings/settings.ts";
-import { killAll, startNode } from "./support/program.ts";
+import { createMigratedDatabase } from "./support/migrated-database.ts";
+import { requiredPostgresUrl } from "./support/postgresql/server.ts";
+import { killAll, startNode, startProgram } from "./support/program.ts";
+import { backends, databaseEnvironment } from "./support/servers.ts";
 import { suiteCleanup } from "./support/suite-cleanup.ts";
+import { waitFor } from "./support/wait-for.ts";
 
 const cleanup = suiteCleanup();
 cleanup.defer(killAll);
@@ -36,3 +41,38 @@ test("a setting that only a server has does not keep the schema from being migra
   expect(await program.ended(), program.output()).toBe(0);
   expect(program.output()).toContain('The schema "auth" is up to date');
 });
+
+/** Sets the clock of a process forward by 590 seconds at each SIGUSR2. */
+const clockAhead = `data:text/javascript,
+  const now = performance.now.bind(performance);
+  let ahead = 0;
+  performance.now = () => now() + ahead;
+  process.on("SIGUSR2", () => { ahead += 590_000; });`;
+
+test.runIf(backends.includes("PostgreSQL"))(
+  "a table that is locked is waited for, still after nine minutes, and no longer than ten",
+  async () => {
+    const database = await createMigratedDatabase();
+    cleanup.defer(() => database.drop());
+    const url = requiredPostgresUrl();
+    url.pathname = `/${database.name}`;
+    const locking = postgres(url.href, { max: 1, onnotice: () => undefined });
+    cleanup.defer(() => locking.end());
+    await locking.unsafe("begin; lock table migrations.auth in access exclusive mode");
+    const program = startProgram(
+      [process.execPath, "--import", "./src/installed.js", "--import", clockAhead, "src/migrate.ts"],
+      { ...databaseEnvironment(database), SERVICES: "auth" },
+    );
+    const tries = () => program.stderr().split("Trying again for up to 10 minutes.").length - 1;
+    await waitFor(() => expect(tries()).toBe(1));
+    // It is in the pause between two tries.
+    program.child.kill("SIGUSR2");
+    await waitFor(() => expect(tries()).toBe(2));
+    program.child.kill("SIGUSR2");
+    expect(await program.ended(), program.output()).toBe(1);
+    expect(tries()).toBe(2);
+    expect(program.stderr().trimEnd()).toMatch(
+      /A migration needs a table that another session has locked\.[^\n]*$/,
+    );
+  },
+);

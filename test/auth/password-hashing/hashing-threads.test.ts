@@ -62,6 +62,26 @@ test("a thread that ends, busy or not, takes no task with it but its own", async
   expect(started).toHaveLength(3);
 });
 
+test("a thread keeps no listener of a task that is done, failed or not", async () => {
+  const started: Worker[] = [];
+  const note = (worker: Worker) => started.push(worker);
+  process.on("worker", note);
+  onTestFinished(() => void process.off("worker", note));
+  const threads = new HashingThreads();
+  const listeners = () =>
+    started.map((worker) =>
+      ["message", "messageerror", "error", "exit"].map((event) => worker.listenerCount(event)),
+    );
+  await threads.hash("a secret", cheap);
+  const before = listeners();
+  for (let n = 0; n < 20; n += 1) {
+    await threads.hash("a secret", cheap);
+    await expect(threads.verify("no hash", "a secret")).rejects.toThrow();
+  }
+  expect(before).toHaveLength(1);
+  expect(listeners()).toEqual(before);
+});
+
 test.runIf(process.platform === "linux")("only threads that hash come after all else", async () => {
   const before = priorities();
   const low = (all: readonly number[]) => all.filter((priority) => priority === getPriority() + 5).length;
