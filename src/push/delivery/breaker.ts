@@ -14,8 +14,8 @@ import { RefusalJudge } from "./refusal-judge.ts";
 export type State = "working" | "paused" | "probing";
 
 /**
- * Why a service is paused. `unavailable`: it fails or is over quota. `refused`: it refuses our credentials, project or
- * topic. `foreign`: it takes the tokens of most users for somebody else's.
+ * Why a service is paused. `unavailable`: it fails, or a quota is used up for several users. `refused`: it refuses our
+ * credentials, project or topic. `foreign`: it takes the tokens of most users for somebody else's.
  */
 export type Cause = (typeof causes)[number];
 export const causes = ["unavailable", "refused", "foreign"] as const;
@@ -108,7 +108,9 @@ export class Breaker {
     if (state === "probing" && sent.at < this.#pausedUntil) return undefined;
     if (
       kind === "retry" &&
-      (outcome.isOwn || (outcome.hasNoResponse && this.#mayBeItsOwn(userId, sent, state)))
+      (outcome.isOwn ||
+        (outcome.isThrottled && sent.hasFailedBefore) ||
+        (outcome.hasNoResponse && this.#mayBeItsOwn(userId, sent, state)))
     ) {
       if (state === "probing") this.#probes.admitted = Math.max(0, this.#probes.admitted - 1);
       return undefined;

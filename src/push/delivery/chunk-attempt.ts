@@ -121,7 +121,7 @@ export class ChunkAttempt {
     const { tally } = this.#sending;
     const left = tally.conclude({
       isHealthy: (service) => states.isHealthy(service),
-      isForeign: (service) => states.refusesUsers(service),
+      causeOf: (service) => states.causeOf(service),
     });
     const state = (service: string) => states.state(service);
     const tries = nextTries(this.#chunk, left, { state, reason: tally.reason }, rules, random);

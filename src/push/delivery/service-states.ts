@@ -5,7 +5,7 @@
 import { LRUCache } from "lru-cache";
 import type { Logger } from "../../platform/observability/logger.ts";
 import type { Outcome, PushProvider } from "../providers/provider.ts";
-import { Breaker, type Failure, type Sent, type SharedState, type State } from "./breaker.ts";
+import { Breaker, type Cause, type Failure, type Sent, type SharedState, type State } from "./breaker.ts";
 import type { DeliveryMetrics } from "./delivery-metrics.ts";
 import type { DeliveryRules } from "./delivery-rules.ts";
 import { type ProviderPauses, wholeProvider } from "./provider-pauses.ts";
@@ -58,14 +58,14 @@ export class ServiceStates {
     return this.#of(service).breaker.isHealthy(performance.now());
   }
 
-  /** Whether the service takes most users' tokens for somebody else's. */
-  refusesUsers(service: string): boolean {
-    return this.#of(service).breaker.cause === "foreign";
+  /** Why the service is paused or being probed; undefined: it is not. */
+  causeOf(service: string): Cause | undefined {
+    return this.#of(service).breaker.cause;
   }
 
   /** Whether the service refuses our credentials, project or topic, or most users' tokens. */
   refuses(service: string): boolean {
-    const { cause } = this.#of(service).breaker;
+    const cause = this.causeOf(service);
     return cause === "foreign" || cause === "refused";
   }
 

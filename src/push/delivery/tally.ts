@@ -2,14 +2,15 @@
  * The messages of a chunk while it is sent: which devices are left, and why, and the outcomes that are to be stored.
  */
 import type { Outcome } from "../providers/provider.ts";
+import type { Cause } from "./breaker.ts";
 import type { DeliveryDevice } from "./chunk-repository.ts";
 import { Outcomes } from "./outcomes.ts";
 
 /**
  * What an outcome leaves behind. `tried`: the device is left, and its service may be the cause. `own`: the service is
- * not.
+ * not. The others wait for the end, when it shows whether the service is paused for more than this message.
  */
-type Mark = "untried" | "tried" | "own" | "foreign" | "refused";
+type Mark = "untried" | "tried" | "own" | "throttled" | "foreign" | "refused";
 
 /** A device without a final outcome. */
 interface OpenDevice {
@@ -25,8 +26,8 @@ interface OpenDevice {
 interface ServiceVerdicts {
   /** Whether the service has shown lately that it works, so that a message's failure is the message's own. */
   isHealthy(service: string): boolean;
-  /** Whether the service takes most users' tokens for somebody else's. */
-  isForeign(service: string): boolean;
+  /** Why the service is paused or being probed; undefined: it is not. */
+  causeOf(service: string): Cause | undefined;
 }
 
 /** A device that is left. */
@@ -95,6 +96,7 @@ export class Tally {
     if (outcome.kind === "unavailable") return;
     this.#retries += 1;
     if (outcome.isOwn) open.mark = "own";
+    if (outcome.isThrottled) open.mark = "throttled";
   }
 
   #end(index: number): void {
@@ -127,11 +129,13 @@ export class Tally {
   }
 
   /** Decides by the services' states about foreign tokens, and whether retries are the messages' own. Call it once. */
-  conclude({ isHealthy, isForeign }: ServiceVerdicts): Left {
+  conclude({ isHealthy, causeOf }: ServiceVerdicts): Left {
     for (const [index, open] of this.#open.entries()) {
+      if (open?.mark === "throttled")
+        open.mark = causeOf(open.device.service) === undefined ? "own" : "tried";
       if (open?.mark !== "foreign") continue;
       const { device, reason } = open;
-      if (isForeign(device.service)) {
+      if (causeOf(device.service) === "foreign") {
         this.reason = reason;
         open.mark = "refused";
         this.#fresh.add(device, { kind: "refused", reason });

@@ -62,6 +62,11 @@ export function retryAfterMs(response: ProviderResponse, clock: Clock): number |
   return Number.isNaN(ms) ? undefined : Math.min(Math.max(ms, 0), maxRetryAfterMs);
 }
 
+/** The outcome of a 429 response, whosever quota it names: whose it is shows in what other messages meet. */
+export function throttledOutcome(response: ProviderResponse, clock: Clock, reason: string): Outcome {
+  return { kind: "retry", isThrottled: true, afterMs: retryAfterMs(response, clock) ?? quotaMs, reason };
+}
+
 /**
  * The outcome of a 5xx response: a retry of this message. Large providers return a few of these while they work;
  * delivery treats a streak of them as an unavailable provider.

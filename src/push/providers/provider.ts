@@ -46,18 +46,21 @@ export type Outcome =
   | { readonly kind: "foreign"; readonly reason: string }
   /**
    * The message may succeed later. `afterMs`: the wait that the provider wants. `isOwn`: the failure is about this
-   * message or device alone, and says nothing about the provider. `hasNoResponse`: no response came, so only the
-   * outcomes of other messages show whether the message or the provider failed.
+   * message or device alone, and says nothing about the provider. `isThrottled`: a quota is used up, which is this
+   * device's own unless the messages of several users meet it. `hasNoResponse`: no response came, so only the outcomes
+   * of other messages show whether the message or the provider failed.
    */
   | {
       readonly kind: "retry";
       readonly afterMs?: number;
       readonly isOwn?: true;
+      readonly isThrottled?: true;
       readonly hasNoResponse?: true;
       readonly reason: string;
     }
   /**
-   * The provider is unreachable, overloaded or over quota: send nothing to it for `afterMs`, the wait that it wants.
+   * No message can be sent: the provider is unreachable, or gives us no access. Send nothing to it for `afterMs`, the
+   * wait that it wants. Never the outcome of a response to a message.
    */
   | { readonly kind: "unavailable"; readonly afterMs?: number; readonly reason: string }
   /** The provider refuses our credentials, project or topic: stop, alert the operator, remove nothing. */

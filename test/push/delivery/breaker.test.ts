@@ -15,7 +15,8 @@ const sent: Outcome = { kind: "sent" };
 const retry: Outcome = { kind: "retry", reason: "503" };
 const silent: Outcome = { kind: "retry", hasNoResponse: true, reason: "response timeout" };
 const own: Outcome = { kind: "retry", isOwn: true, reason: "429" };
-const away: Outcome = { kind: "unavailable", afterMs: 7_000, reason: "429" };
+const throttled: Outcome = { kind: "retry", isThrottled: true, afterMs: 9_000, reason: "429" };
+const away: Outcome = { kind: "unavailable", afterMs: 7_000, reason: "ECONNREFUSED" };
 const refused: Outcome = { kind: "refused", reason: "401" };
 const foreign: Outcome = { kind: "foreign", reason: "403" };
 const failed: Outcome = { kind: "failed", reason: "400" };
@@ -59,9 +60,19 @@ describe("a service that is open", () => {
     ["is not where it answers in between", [retry, retry, failed, retry, retry], undefined],
     ["is not for what is a device's own", [own, own, own, own], undefined],
     [
-      "is at once where it is over quota",
+      "is not where a quota is used up for some",
+      [throttled, throttled, sent, throttled, throttled],
+      undefined,
+    ],
+    [
+      "is where a quota is used up for several users, and nothing succeeds between",
+      [throttled, throttled, throttled],
+      { cause: "unavailable", afterMs: 9_000, reason: "429" },
+    ],
+    [
+      "is at once where it cannot be reached",
       [sent, away],
-      { cause: "unavailable", afterMs: 7_000, reason: "429" },
+      { cause: "unavailable", afterMs: 7_000, reason: "ECONNREFUSED" },
     ],
     ["is at once where it refuses us", [sent, refused], { cause: "refused", afterMs: 0, reason: "401" }],
     [
@@ -111,6 +122,13 @@ describe("a service that is open", () => {
     const verdicts = others.map(report);
     expect(verdicts.pop()).toMatchObject({ cause: "unavailable" });
     expect(verdicts.every((verdict) => verdict === undefined)).toBe(true);
+  });
+
+  test("is not for devices whose own quotas are used up, however often each is tried again", () => {
+    const breaker = new Breaker(rules);
+    const again = { at: 0, hasFailedBefore: true };
+    const verdicts = Array.from({ length: 50 }, (_, n) => breaker.report(throttled, `user-${n}`, 0, again));
+    expect(new Set(verdicts)).toEqual(new Set([undefined]));
   });
 
   test.each([0.8, 0.95, 0.998])("is where it fails %d of its messages, with many in flight", (failing) => {

@@ -61,6 +61,33 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     );
   });
 
+  it("FCM: a throttled device is tried again by itself, is a dead letter in the end, and stops nobody", async () => {
+    const fake = opened(await startFcmFake());
+    const fcm = opened(fcmOf(fake));
+    fake.play({ tokenPrefix: "hot-", answer: "DEVICE_QUOTA_EXCEEDED", retryAfter: 0 });
+    // The only message that there is: nothing else shows that FCM works.
+    const hot = await test.plan({ devices: 1, token: () => "hot-1" });
+    test.startWorker({ providers: [fcm], rules: { ...rules, firstRetryMs: 10, maxRetries: 2 } });
+    expect(await test.until(hot, ["DEAD"])).toMatchObject([{ attempt: 3, reason: "429 QUOTA_EXCEEDED" }]);
+    const planned = await test.plan({ devices: 200, token: (n) => `${n === 0 ? "hot" : "ok"}-${n}-again` });
+    const chunks = await test.until(planned, ["DEAD"]);
+    expect(chunks).toMatchObject([{ sent: 199, failed: 0, rest: 1, reason: "429 QUOTA_EXCEEDED" }]);
+    expect(await stateOf("fcm")).toMatchObject({ state: "OPEN" });
+  });
+
+  it("FCM: a quota that is used up for several users pauses it, and nothing is given up", async () => {
+    const fake = opened(await startFcmFake());
+    const fcm = opened(fcmOf(fake));
+    const quota = fake.play({ answer: "QUOTA_EXCEEDED", retryAfter: 60 });
+    const planned = await test.plan({ devices: 60 });
+    test.startWorker({ providers: [fcm], rules: { ...rules, maxRetries: 0 } });
+    await eventually(async () => (await stateOf("fcm"))?.state === "UNAVAILABLE");
+    expect(await test.until(planned, ["PENDING"])).toMatchObject([{ rest: 60, ...nobodyFails }]);
+    quota.stop();
+    await control().resume("fcm", undefined);
+    expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 60, ...nobodyFails }]);
+  });
+
   it("FCM: one user's tokens of another project, answered first, stop nobody", async () => {
     const fake = opened(await startFcmFake());
     const fcm = opened(fcmOf(fake));

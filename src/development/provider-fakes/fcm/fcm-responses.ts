@@ -17,8 +17,10 @@ export const fcmRows = [
   "SENDER_ID_MISMATCH",
   /** 404. */
   "UNREGISTERED",
-  /** 429. */
+  /** 429: the project's messages a minute. */
   "QUOTA_EXCEEDED",
+  /** 429: one device's messages a minute. */
+  "DEVICE_QUOTA_EXCEEDED",
   /** 500. */
   "INTERNAL",
   /** 502, with an HTML body. */
@@ -140,6 +142,14 @@ export const fcmResponses: Readonly<Record<FcmRow, () => FakeResponse>> = {
       "Quota exceeded for quota metric 'Send requests' and limit 'Send requests per minute' of service 'fcm.googleapis.com'.",
       [fcmError("QUOTA_EXCEEDED")],
     ),
+  DEVICE_QUOTA_EXCEEDED: () =>
+    error(429, "RESOURCE_EXHAUSTED", "Device message rate exceeded", [
+      {
+        "@type": `${types}/google.rpc.QuotaFailure`,
+        violations: [{ subject: "device", description: "Device message rate exceeded" }],
+      },
+      fcmError("QUOTA_EXCEEDED"),
+    ]),
   INTERNAL: () => error(500, "INTERNAL", "Internal error encountered.", [fcmError("INTERNAL")]),
   BAD_GATEWAY: () =>
     page(502, "Server Error", "The server encountered a temporary error. Please try again in 30 seconds."),

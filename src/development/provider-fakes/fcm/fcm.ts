@@ -76,7 +76,7 @@ const conventions: Readonly<Record<string, Scenario<FcmRow>>> = {
   invalid: { answer: "INVALID_TOKEN" },
   mismatch: { answer: "SENDER_ID_MISMATCH" },
   badpayload: { answer: "INVALID_ARGUMENT" },
-  quota: { answer: "QUOTA_EXCEEDED", retryAfter: 60 },
+  quota: { answer: "DEVICE_QUOTA_EXCEEDED", retryAfter: 60 },
   internal: { answer: "INTERNAL" },
   badgateway: { answer: "BAD_GATEWAY" },
   unavailable: { answer: "UNAVAILABLE", retryAfter: 30 },

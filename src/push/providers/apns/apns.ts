@@ -8,12 +8,12 @@ import {
   jsonOf,
   member,
   noResponseOutcome,
-  quotaMs,
   reasonOf,
   retryAfterMs,
   retryMs,
   sent,
   serverFailureOutcome,
+  throttledOutcome,
   whole,
 } from "../outcomes.ts";
 import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
@@ -135,12 +135,10 @@ export class ApnsProvider implements PushProvider {
     if (status === 403 || (status === 400 && refusedTopic.has(code ?? "")))
       return { kind: "refused", reason };
     if (status === 400 && code === "DeviceTokenNotForTopic") return { kind: "foreign", reason };
+    // About provider tokens that are renewed too often. Other codes are about too many messages to this device.
+    if (code === "TooManyProviderTokenUpdates") return throttledOutcome(response, this.#clock, reason);
     if (status === 429) {
-      const afterMs = retryAfterMs(response, this.#clock);
-      // Too many messages to this device, unless the code is about provider tokens that are renewed too often.
-      if (code !== "TooManyProviderTokenUpdates")
-        return { kind: "retry", isOwn: true, afterMs: afterMs ?? retryMs, reason };
-      return { kind: "unavailable", afterMs: afterMs ?? quotaMs, reason };
+      return { kind: "retry", isOwn: true, afterMs: retryAfterMs(response, this.#clock) ?? retryMs, reason };
     }
     return status >= 500 ? serverFailureOutcome(response, this.#clock, code) : { kind: "failed", reason };
   }

@@ -12,11 +12,10 @@ import {
   jsonOf,
   member,
   noResponseOutcome,
-  quotaMs,
   reasonOf,
-  retryAfterMs,
   sent,
   serverFailureOutcome,
+  throttledOutcome,
   whole,
 } from "../outcomes.ts";
 import type { NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
@@ -142,9 +141,7 @@ export class FcmProvider implements PushProvider {
     const { errorCode, reason, namesToken } = errorOf(response);
     if (errorCode === "THIRD_PARTY_AUTH_ERROR") return { kind: "failed", reason, isAlarming: true };
     if (errorCode === "SENDER_ID_MISMATCH") return { kind: "foreign", reason };
-    if (status === 429) {
-      return { kind: "unavailable", afterMs: retryAfterMs(response, this.#clock) ?? quotaMs, reason };
-    }
+    if (status === 429) return throttledOutcome(response, this.#clock, reason);
     if (status === 401 || status === 403) return { kind: "refused", reason };
     if (status === 404) return { kind: errorCode === "UNREGISTERED" ? "dead" : "refused", reason };
     if (status >= 500) return serverFailureOutcome(response, this.#clock, errorCode);

@@ -11,7 +11,15 @@ import type { Clock } from "../../../platform/base/clock.ts";
 import { type Connect, type Fields, noHttp2 } from "../../../platform/http2/connection.ts";
 import type { WebPushSettings } from "../../provider-settings.ts";
 import { fittingJson } from "../fitting-text.ts";
-import { noResponseOutcome, quotaMs, reasonOf, retryAfterMs, retryMs, sent, whole } from "../outcomes.ts";
+import {
+  noResponseOutcome,
+  reasonOf,
+  retryMs,
+  sent,
+  serverFailureOutcome,
+  throttledOutcome,
+  whole,
+} from "../outcomes.ts";
 import type { KeptToken, NotificationContent, Outcome, PushProvider, Recipient, Send } from "../provider.ts";
 import { Http1Pool } from "../transport/http1-pool.ts";
 import type { ExchangeResult, NoResponse } from "../transport/http2-exchange.ts";
@@ -157,10 +165,8 @@ export class WebPushProvider implements PushProvider {
     if (status === 404 || status === 410) return { kind: "dead", reason };
     if (status === 403) return { kind: "foreign", reason };
     // Microsoft returns 406 where others return 429.
-    if (status === 429 || status === 406)
-      return { kind: "retry", afterMs: retryAfterMs(response, this.#clock) ?? quotaMs, reason };
-    if (status < 500) return { kind: "failed", reason };
-    return { kind: "retry", afterMs: retryAfterMs(response, this.#clock) ?? retryMs, reason };
+    if (status === 429 || status === 406) return throttledOutcome(response, this.#clock, reason);
+    return status >= 500 ? serverFailureOutcome(response, this.#clock) : { kind: "failed", reason };
   }
 
   #close(pool: Service["pool"]): void {

@@ -239,6 +239,7 @@ describe("messages:send", () => {
     ["SENDER_ID_MISMATCH", 403, "PERMISSION_DENIED", "SENDER_ID_MISMATCH"],
     ["UNREGISTERED", 404, "NOT_FOUND", "UNREGISTERED"],
     ["QUOTA_EXCEEDED", 429, "RESOURCE_EXHAUSTED", "QUOTA_EXCEEDED"],
+    ["DEVICE_QUOTA_EXCEEDED", 429, "RESOURCE_EXHAUSTED", "QUOTA_EXCEEDED"],
     ["INTERNAL", 500, "INTERNAL", "INTERNAL"],
     ["UNAVAILABLE", 503, "UNAVAILABLE", "UNAVAILABLE"],
   ] as const)("plays %s", async (answer, status, name, errorCode) => {

@@ -97,7 +97,7 @@ describe("an answer of APNs", () => {
     [
       "TooManyProviderTokenUpdates",
       {},
-      { kind: "unavailable", afterMs: 60_000, reason: "429 TooManyProviderTokenUpdates" },
+      { kind: "retry", isThrottled: true, afterMs: 60_000, reason: "429 TooManyProviderTokenUpdates" },
     ],
     ["InternalServerError", {}, { kind: "retry", afterMs: 10_000, reason: "500 InternalServerError" }],
     ["ServiceUnavailable", {}, { kind: "retry", afterMs: 10_000, reason: "503 ServiceUnavailable" }],
@@ -195,7 +195,10 @@ describe("the provider token", () => {
     fake.play({ answer: "ExpiredProviderToken", times: 1 });
     const outcome = await sendOne(late, token);
     // The half hour may have begun less than 20 minutes ago: then the fake, as Apple, wants no new token yet.
-    const tooSoon = { kind: "unavailable", afterMs: 60_000, reason: "429 TooManyProviderTokenUpdates" };
+    const tooSoon = {
+      ...{ kind: "retry", isThrottled: true, afterMs: 60_000 },
+      reason: "429 TooManyProviderTokenUpdates",
+    };
     expect([{ kind: "sent" }, tooSoon]).toContainEqual(outcome);
     await late.close();
   });
@@ -204,7 +207,7 @@ describe("the provider token", () => {
     const late = apnsOf(fake);
     fake.play({ answer: "ExpiredProviderToken" });
     await sendOne(late, token);
-    expect(await sendOne(late, token)).toMatchObject({ kind: expect.stringMatching(/refused|unavailable/) });
+    expect(await sendOne(late, token)).toMatchObject({ kind: expect.stringMatching(/refused|retry/) });
     await late.close();
   });
 });

@@ -115,22 +115,27 @@ describe("an answer of FCM", () => {
     [
       "429",
       { answer: "QUOTA_EXCEEDED" },
-      { kind: "unavailable", afterMs: 60_000, reason: "429 QUOTA_EXCEEDED" },
+      { kind: "retry", isThrottled: true, afterMs: 60_000, reason: "429 QUOTA_EXCEEDED" },
+    ],
+    [
+      "429 of a device",
+      { answer: "DEVICE_QUOTA_EXCEEDED" },
+      { kind: "retry", isThrottled: true, afterMs: 60_000, reason: "429 QUOTA_EXCEEDED" },
     ],
     [
       "429 with a time",
       { answer: "QUOTA_EXCEEDED", retryAfter: 7 },
-      { kind: "unavailable", afterMs: 7_000, reason: "429 QUOTA_EXCEEDED" },
+      { kind: "retry", isThrottled: true, afterMs: 7_000, reason: "429 QUOTA_EXCEEDED" },
     ],
     [
       "429 with nonsense",
       { answer: "QUOTA_EXCEEDED", retryAfter: "soon" },
-      { kind: "unavailable", afterMs: 60_000, reason: "429 QUOTA_EXCEEDED" },
+      { kind: "retry", isThrottled: true, afterMs: 60_000, reason: "429 QUOTA_EXCEEDED" },
     ],
     [
       "429 with a year",
       { answer: "QUOTA_EXCEEDED", retryAfter: 31_536_000 },
-      { kind: "unavailable", afterMs: 3_600_000, reason: "429 QUOTA_EXCEEDED" },
+      { kind: "retry", isThrottled: true, afterMs: 3_600_000, reason: "429 QUOTA_EXCEEDED" },
     ],
     ["500", { answer: "INTERNAL" }, { kind: "retry", afterMs: 10_000, reason: "500 INTERNAL" }],
     ["502 in HTML", { answer: "BAD_GATEWAY" }, { kind: "retry", afterMs: 10_000, reason: "502" }],
@@ -201,7 +206,7 @@ describe("an answer of FCM", () => {
   test("429 with a date", async () => {
     const retryAfter = new Date(Date.now() + 20_000).toUTCString();
     const outcome = await outcomeOf({ answer: "QUOTA_EXCEEDED", retryAfter });
-    expect(outcome).toMatchObject({ kind: "unavailable" });
+    expect(outcome).toMatchObject({ kind: "retry" });
     expect("afterMs" in outcome && outcome.afterMs).toBeGreaterThan(15_000);
   });
 });

@@ -81,13 +81,21 @@ describe("an answer of a push service", () => {
       { kind: "retry", afterMs: 30_000, reason: "503" },
     ],
     ["413", { answer: "PayloadTooLarge" }, { kind: "failed", reason: "413" }],
-    ["429", { answer: "TooManyRequests" }, { kind: "retry", afterMs: 60_000, reason: "429" }],
+    [
+      "429",
+      { answer: "TooManyRequests" },
+      { kind: "retry", isThrottled: true, afterMs: 60_000, reason: "429" },
+    ],
     [
       "429 with a time",
       { answer: "TooManyRequests", retryAfter: 5 },
-      { kind: "retry", afterMs: 5_000, reason: "429" },
+      { kind: "retry", isThrottled: true, afterMs: 5_000, reason: "429" },
     ],
-    ["406", { answer: { status: 406 } }, { kind: "retry", afterMs: 60_000, reason: "406" }],
+    [
+      "406",
+      { answer: { status: 406 } },
+      { kind: "retry", isThrottled: true, afterMs: 60_000, reason: "406" },
+    ],
     ["500", { answer: "InternalServerError" }, { kind: "retry", afterMs: 10_000, reason: "500" }],
     ["502 in HTML", { answer: "BadGateway" }, { kind: "retry", afterMs: 10_000, reason: "502" }],
     [
@@ -180,7 +188,7 @@ describe("a push service that speaks only HTTP/1.1", () => {
     [
       "429",
       (response) => response.writeHead(429, { "retry-after": "7" }).end("x".repeat(200_000)),
-      { kind: "retry", afterMs: 7_000, reason: "429" },
+      { kind: "retry", isThrottled: true, afterMs: 7_000, reason: "429" },
     ],
     [
       "201 that breaks off",
