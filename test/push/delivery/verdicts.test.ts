@@ -130,23 +130,34 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     ]);
   });
 
-  it("Web Push: a changed VAPID key is a refusal of one push service, and nothing fails for it", async () => {
-    const fake = opened(await startWebPushFake());
-    const stranger = opened(await startWebPushFake());
-    const wrong = opened(webPushOf({ ...fake, credentials: stranger.credentials }));
-    const right = opened(webPushOf(fake));
-    const planned = await test.plan({
-      ...{ devices: 80, provider: "webpush" },
-      token: () => JSON.stringify(fake.subscribe()),
-    });
-    const worker = test.startWorker({ providers: [wrong], rules });
-    await eventually(async () => (await stateOf("webpush"))?.origins[0]?.state === "REFUSED");
-    expect(await test.until(planned, ["PENDING"])).toMatchObject([{ sent: 0, ...nobodyFails }]);
-    await worker.stop();
-    test.startWorker({ providers: [right], rules });
-    await control().resume("webpush", fake.origin);
-    expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 80, ...nobodyFails }]);
-  });
+  it.each([
+    ["google", "403"],
+    ["mozilla", "401"],
+    ["apple", "400 VapidPkHashMismatch"],
+  ] as const)(
+    "Web Push: a changed VAPID key is a refusal of one push service, as %s says it, and nothing fails for it",
+    async (vendor, reason) => {
+      const fake = opened(await startWebPushFake({ vendor }));
+      const stranger = opened(await startWebPushFake());
+      const wrong = opened(webPushOf({ ...fake, credentials: stranger.credentials }));
+      const right = opened(webPushOf(fake));
+      const planned = await test.plan({
+        ...{ devices: 80, provider: "webpush" },
+        token: () => JSON.stringify(fake.subscribe()),
+      });
+      const worker = test.startWorker({ providers: [wrong], rules });
+      await eventually(async () => (await stateOf("webpush"))?.origins[0]?.state === "REFUSED");
+      expect((await stateOf("webpush"))?.origins).toMatchObject([{ origin: fake.origin, reason }]);
+      expect(await test.until(planned, ["PENDING"])).toMatchObject([{ sent: 0, ...nobodyFails }]);
+      expect(test.log.lines().filter((line) => line["reason"] === reason)).toMatchObject([
+        { level: "error" },
+      ]);
+      await worker.stop();
+      test.startWorker({ providers: [right], rules });
+      await control().resume("webpush", fake.origin);
+      expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 80, ...nobodyFails }]);
+    },
+  );
 
   it("Web Push: one push service that is away pauses itself alone", async () => {
     const fake = opened(await startWebPushFake());

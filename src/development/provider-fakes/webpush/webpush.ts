@@ -14,7 +14,7 @@ import { createScenarioPlayer, type ScenarioPlayer, scenarioByName } from "../sc
 import { decryptPushMessage } from "./message-encryption.ts";
 import { createSubscriptions, type PushSubscription, type Subscriptions } from "./subscriptions.ts";
 import { type CheckVapid, createCheckVapid } from "./vapid.ts";
-import { type WebPushRow, webPushResponse, webPushRows } from "./webpush-responses.ts";
+import { otherKeyRows, type WebPushRow, webPushResponse, webPushRows } from "./webpush-responses.ts";
 
 const maxConcurrentStreams = 100;
 const maxBody = 4096;
@@ -28,6 +28,8 @@ interface WebPushFakeOptions extends ListenerOptions {
    * fake.
    */
   readonly seed?: Buffer;
+  /** Whose words it has for a sender with another VAPID key; Google's unless given. */
+  readonly vendor?: keyof typeof otherKeyRows;
   readonly clock?: Clock;
 }
 
@@ -46,6 +48,7 @@ export interface WebPushFake extends RunningFake<WebPushRow> {
 /** @throws the error of `listen` (EADDRINUSE, EACCES) */
 export async function startWebPushFake(options: WebPushFakeOptions = {}): Promise<WebPushFake> {
   const { clock = systemClock, credentials = newVapidCredentials(), seed = randomBytes(32) } = options;
+  const otherKeyRow = otherKeyRows[options.vendor ?? "google"];
   const ledger = createLedger(clock);
   const subscriptions = createSubscriptions(seed);
   const ended = new Set<string>();
@@ -57,7 +60,7 @@ export async function startWebPushFake(options: WebPushFakeOptions = {}): Promis
   });
   const origin = () => listener.origin;
   const checkVapid = createCheckVapid(origin, clock);
-  const handle = webPush({ origin, ledger, player, subscriptions, ended, checkVapid });
+  const handle = webPush({ origin, ledger, player, subscriptions, ended, checkVapid, otherKeyRow });
   const listener = await listen(options, { maxConcurrentStreams, http1: true }, { handle, clock });
 
   return {
@@ -109,12 +112,13 @@ interface Dependencies {
   /** Ids of the subscriptions that have ended. */
   readonly ended: ReadonlySet<string>;
   readonly checkVapid: CheckVapid;
+  readonly otherKeyRow: WebPushRow;
 }
 
 type Problem = readonly [WebPushRow, string];
 
 function webPush(dependencies: Dependencies): (exchange: Exchange) => void {
-  const { origin, ledger, player, subscriptions, ended, checkVapid } = dependencies;
+  const { origin, ledger, player, subscriptions, ended, checkVapid, otherKeyRow } = dependencies;
   let accepted = 0;
 
   function problemOf(exchange: Exchange, id: string): Problem | undefined {
@@ -125,7 +129,7 @@ function webPush(dependencies: Dependencies): (exchange: Exchange) => void {
     const sender = checkVapid(headers.authorization);
     if (typeof sender === "string") return ["Unauthorized", sender];
     if (!subscriptions.isFor(id, sender.publicKey)) {
-      return ["Forbidden", "The subscription was made for another application server key."];
+      return [otherKeyRow, "The subscription was made for another application server key."];
     }
     if (ended.has(id)) return ["Gone", "The subscription has ended."];
     return headerProblem(exchange);

@@ -38,6 +38,8 @@ const maxPayloadBytes = 3993;
 /** Seconds: four weeks, the most that push services keep a message. */
 const maxTtl = 2_419_200;
 const messageIdBytes = 36;
+/** What push services call a VAPID key that the subscription was not made with. */
+const otherKeyPattern = /\b(?:VapidPkHashMismatch|UnauthorizedRegistration)\b/;
 
 /** A push service, which is known by its origin. */
 interface Service {
@@ -149,8 +151,9 @@ export class WebPushProvider implements PushProvider {
   }
 
   /**
-   * The outcome of a push service's response. 403: the subscription was made with another VAPID key. A host that does
-   * not exist is the token's fault, and shows nothing about a service.
+   * The outcome of a push service's response. That a subscription was made with another VAPID key is 403 at Google, 401
+   * at Mozilla (errno 109), and a 400 of this name at Apple. A host that does not exist is the token's fault, and shows
+   * nothing about a service.
    */
   #outcomeOf(response: ExchangeResult): Outcome {
     if (!response.responded) {
@@ -160,10 +163,11 @@ export class WebPushProvider implements PushProvider {
         : noResponseOutcome(response);
     }
     const { status } = response;
-    const reason = reasonOf(status);
+    const otherKey = status === 400 ? otherKeyPattern.exec(response.text())?.[0] : undefined;
+    const reason = reasonOf(status, otherKey);
     if (status === 200 || status === 201 || status === 202) return sent;
     if (status === 404 || status === 410) return { kind: "dead", reason };
-    if (status === 403) return { kind: "foreign", reason };
+    if (status === 401 || status === 403 || otherKey !== undefined) return { kind: "foreign", reason };
     // Microsoft returns 406 where others return 429.
     if (status === 429 || status === 406) return throttledOutcome(response, this.#clock, reason);
     return status >= 500 ? serverFailureOutcome(response, this.#clock) : { kind: "failed", reason };

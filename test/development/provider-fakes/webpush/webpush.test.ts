@@ -167,6 +167,9 @@ describe("a push service", () => {
 
   it.each([
     ["BadRequest", 400],
+    ["VapidPkHashMismatch", 400],
+    ["UnauthorizedRegistration", 400],
+    ["VapidKeyMismatch", 401],
     ["Unauthorized", 401],
     ["Forbidden", 403],
     ["NotFound", 404],

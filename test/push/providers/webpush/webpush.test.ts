@@ -62,11 +62,21 @@ describe("a message", () => {
   });
 });
 
+const foreign = (reason: string): Outcome => ({ kind: "foreign", reason });
+
 describe("an answer of a push service", () => {
   test.each<[string, Scenario<WebPushRow>, Outcome]>([
     ["400", { answer: "BadRequest" }, { kind: "failed", reason: "400" }],
-    ["401", { answer: "Unauthorized" }, { kind: "failed", reason: "401" }],
-    ["403", { answer: "Forbidden" }, { kind: "foreign", reason: "403" }],
+    ["400 of another key", { answer: "VapidPkHashMismatch" }, foreign("400 VapidPkHashMismatch")],
+    ["400 of another key", { answer: "UnauthorizedRegistration" }, foreign("400 UnauthorizedRegistration")],
+    ["401 of another key", { answer: "VapidKeyMismatch" }, foreign("401")],
+    [
+      "401 with a text",
+      { answer: { status: 401, body: "authorization header had invalid format" } },
+      foreign("401"),
+    ],
+    ["401 without a body", { answer: { status: 401 } }, foreign("401")],
+    ["403", { answer: "Forbidden" }, foreign("403")],
     ["404", { answer: "NotFound" }, { kind: "dead", reason: "404" }],
     ["410", { answer: "Gone" }, { kind: "dead", reason: "410" }],
     [
