@@ -106,12 +106,7 @@ export class Breaker {
     const state = this.state(now);
     // The message was sent before the pause, and is no probe: it shows nothing of the service as it is now.
     if (state === "probing" && sent.at < this.#pausedUntil) return undefined;
-    if (
-      kind === "retry" &&
-      (outcome.isOwn ||
-        (outcome.isThrottled && sent.hasFailedBefore) ||
-        (outcome.hasNoResponse && this.#mayBeItsOwn(userId, sent, state)))
-    ) {
+    if (kind === "retry" && this.#mayBeItsOwn(outcome, userId, sent, state)) {
       if (state === "probing") this.#probes.admitted = Math.max(0, this.#probes.admitted - 1);
       return undefined;
     }
@@ -120,11 +115,13 @@ export class Breaker {
       this.#streak.length += 1;
       return this.#fail({ cause: "unavailable", afterMs, reason }, userId, kind === "unavailable", now);
     }
+    const isOurs = this.#judge.add(userId, kind);
     if (kind === "refused") {
-      return this.#fail({ cause: kind, afterMs: 0, reason: outcome.reason }, userId, true, now);
+      const isCertain = isOurs || outcome.isConfirmed === true;
+      if (state === "working" && !isCertain) return undefined;
+      return this.#fail({ cause: kind, afterMs: 0, reason: outcome.reason }, userId, isCertain, now);
     }
     const isForeign = kind === "foreign";
-    const isMostForeign = kind !== "failed" && this.#judge.add(userId, isForeign);
     if (isForeign && this.#cause === "foreign") {
       // The service responds, but it does not show yet that it takes our users' tokens again.
       return this.#fail({ cause: kind, afterMs: 0, reason: outcome.reason }, userId, true, now);
@@ -132,7 +129,7 @@ export class Breaker {
     this.#endStreak();
     this.#workedAt = now;
     this.#newestRespondedTo = Math.max(this.#newestRespondedTo, sent.at);
-    if (isForeign && isMostForeign && state === "working") {
+    if (isForeign && isOurs && state === "working") {
       return this.#pause({ cause: kind, afterMs: 0, reason: outcome.reason }, now);
     }
     if (state !== "probing") return undefined;
@@ -141,14 +138,22 @@ export class Breaker {
   }
 
   /**
-   * Whether a message without a response says nothing about the service, as the message itself may be the cause.
-   * - A service that has responded to a message sent later is there.
+   * Whether a failure says nothing about the service, as the message itself may be the cause.
+   * - A quota that a message has met before may be its device's.
+   * - Of messages without a response: a service that has responded to a message sent later is there.
    * - A message that has failed before may be the cause. So may a user whose messages have failed since the service's
    *   last response. So the messages at the end of a send that never get a response stop no other send.
    * - The messages that were in flight when the service fell silent do count: it has responded to none sent later.
    * - A probe counts, whichever user's message it is: the service has responded to nobody since it was paused.
    */
-  #mayBeItsOwn(userId: string, { at, hasFailedBefore }: Sent, state: State): boolean {
+  #mayBeItsOwn(
+    { isOwn, isThrottled, hasNoResponse }: Extract<Outcome, { kind: "retry" }>,
+    userId: string,
+    { at, hasFailedBefore }: Sent,
+    state: State,
+  ): boolean {
+    if (isOwn || (isThrottled && hasFailedBefore)) return true;
+    if (!hasNoResponse) return false;
     if (hasFailedBefore || at < this.#newestRespondedTo) return true;
     return state !== "probing" && this.#streak.users.has(userId);
   }
@@ -174,7 +179,10 @@ export class Breaker {
       this.#probes.failed += 1;
       if (this.#probes.failed < this.#probes.admitted) return undefined;
       const isDoubtful = !isCertain && streak.users.size === 1;
-      return this.#pause({ ...failure, afterMs: streak.afterMs, ...(isDoubtful && { isDoubtful }) }, now);
+      // One user's refused message shows nothing new: the pause goes on as it was.
+      const cause = isDoubtful && failure.cause === "refused" ? this.#cause : undefined;
+      const again = { ...failure, cause: cause ?? failure.cause, afterMs: streak.afterMs };
+      return this.#pause({ ...again, ...(isDoubtful && { isDoubtful }) }, now);
     }
     if (failure.cause !== "unavailable") return state === "working" ? this.#pause(failure, now) : undefined;
     if (!isCertain && !this.#isStreakEvidence) return undefined;

@@ -22,14 +22,14 @@ export class SelfTest {
 
   /**
    * Checks a `refused` outcome of one message. If the provider accepts our credentials, it has refused only this
-   * message, or all messages until a moment ago: the message is tried again as one that failed by itself. If the test
-   * itself fails, its outcome is that of the message, which waits.
+   * message, or all messages until a moment ago: the message is tried again as one that failed by itself. If it refuses
+   * them, the outcome is confirmed. If the test itself fails, its outcome is that of the message, which waits.
    */
   async confirm(refused: Extract<Outcome, { kind: "refused" }>): Promise<Outcome> {
     const outcome = await this.run();
     if (outcome === undefined) return refused;
     if (isPassed(outcome)) return { kind: "retry", isOwn: true, reason: refused.reason };
-    return isRefusal(outcome) ? refused : outcome;
+    return isRefusal(outcome) ? { ...refused, isConfirmed: true } : outcome;
   }
 }
 
@@ -42,7 +42,8 @@ function isRefusal({ kind }: Outcome): boolean {
   return kind === "refused" || kind === "foreign";
 }
 
-/** The outcome of a self-test, as one of the service: a self-test uses no user's token, so `foreign` is about us. */
+/** The outcome of a self-test, as one of the service: a self-test uses no user's token, so a refusal is about us. */
 export function asServiceOutcome(outcome: Outcome): Outcome {
-  return outcome.kind === "foreign" ? { kind: "refused", reason: outcome.reason } : outcome;
+  if (outcome.kind !== "foreign" && outcome.kind !== "refused") return outcome;
+  return { kind: "refused", isConfirmed: true, reason: outcome.reason };
 }

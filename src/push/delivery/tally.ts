@@ -18,7 +18,7 @@ interface OpenDevice {
   mark: Mark;
   /** The wait that the provider wants, in milliseconds. */
   afterMs: number;
-  /** Why its token was taken for somebody else's. */
+  /** Why it was refused, or its token was taken for somebody else's. */
   reason: string;
 }
 
@@ -79,8 +79,8 @@ export class Tally {
   add(index: number, outcome: Outcome): void {
     const open = this.#open[index];
     if (open === undefined) return;
-    if (outcome.kind === "foreign") {
-      open.mark = "foreign";
+    if (outcome.kind === "foreign" || outcome.kind === "refused") {
+      open.mark = outcome.kind;
       open.reason = outcome.reason;
       return;
     }
@@ -90,8 +90,7 @@ export class Tally {
       return;
     }
     this.reason = outcome.reason;
-    open.mark = outcome.kind === "refused" ? "refused" : "tried";
-    if (outcome.kind === "refused") return;
+    open.mark = "tried";
     open.afterMs = outcome.afterMs ?? 0;
     if (outcome.kind === "unavailable") return;
     this.#retries += 1;
@@ -128,21 +127,23 @@ export class Tally {
     return taken;
   }
 
-  /** Decides by the services' states about foreign tokens, and whether retries are the messages' own. Call it once. */
+  /** Decides by the services' states whose fault refusals and failures were, and what becomes of them. Call it once. */
   conclude({ isHealthy, causeOf }: ServiceVerdicts): Left {
     for (const [index, open] of this.#open.entries()) {
-      if (open?.mark === "throttled")
-        open.mark = causeOf(open.device.service) === undefined ? "own" : "tried";
-      if (open?.mark !== "foreign") continue;
-      const { device, reason } = open;
-      if (causeOf(device.service) === "foreign") {
-        this.reason = reason;
-        open.mark = "refused";
-        this.#fresh.add(device, { kind: "refused", reason });
-      } else {
+      if (open === undefined) continue;
+      const { device, reason, mark } = open;
+      const cause = causeOf(device.service);
+      const isOwn = cause === undefined;
+      if (mark === "throttled") open.mark = isOwn ? "own" : "tried";
+      if (mark !== "foreign" && mark !== "refused") continue;
+      if (mark === "foreign" && cause !== "foreign") {
         this.#fresh.add(device, { kind: "failed", reason });
         this.#end(index);
+        continue;
       }
+      this.reason = reason;
+      open.mark = isOwn ? "own" : "refused";
+      this.#fresh.add(device, { kind: isOwn ? "retry" : "refused", reason });
     }
     const left = this.#open.filter((open) => open !== undefined);
     const where = (is: (open: OpenDevice) => boolean): LeftDevice[] =>

@@ -63,8 +63,12 @@ export type Outcome =
    * wait that it wants. Never the outcome of a response to a message.
    */
   | { readonly kind: "unavailable"; readonly afterMs?: number; readonly reason: string }
-  /** The provider refuses our credentials, project or topic: stop, alert the operator, remove nothing. */
-  | { readonly kind: "refused"; readonly reason: string };
+  /**
+   * The provider refuses our credentials, project or topic: remove nothing. A single response holds for its message,
+   * and those of several users for all: stop, alert the operator. `isConfirmed`: the provider was asked once more, and
+   * has refused again, so it holds for all.
+   */
+  | { readonly kind: "refused"; readonly isConfirmed?: true; readonly reason: string };
 
 /**
  * Sends the same content to a device. Every failure is an outcome; an exception is a defect. It is made once for each

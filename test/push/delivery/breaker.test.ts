@@ -74,7 +74,18 @@ describe("a service that is open", () => {
       [sent, away],
       { cause: "unavailable", afterMs: 7_000, reason: "ECONNREFUSED" },
     ],
-    ["is at once where it refuses us", [sent, refused], { cause: "refused", afterMs: 0, reason: "401" }],
+    ["is not for two users whom it refuses", [sent, refused, refused], undefined],
+    ["is not for others whom it refuses later", [refused, refused, sent, refused], undefined],
+    [
+      "is for several users whom it refuses, and nobody whom it does not between",
+      [sent, refused, refused, refused],
+      { cause: "refused", afterMs: 0, reason: "401" },
+    ],
+    [
+      "is at once where it was asked once more, and refuses us again",
+      [sent, { ...refused, isConfirmed: true }],
+      { cause: "refused", afterMs: 0, reason: "401" },
+    ],
     [
       "is paused for the longest wait of the row",
       [{ ...retry, afterMs: 9_000 }, sent, { ...retry, afterMs: 5_000 }, retry, retry],
@@ -257,6 +268,7 @@ describe("a service that is probed", () => {
   test.each([
     ["one user's messages, which is doubtful", silent, ["ann"], true],
     ["one user's messages with an answer, which is as doubtful", retry, ["ann"], true],
+    ["one user's messages that are refused, which is as doubtful", refused, ["ann"], true],
     ["a few users' messages", silent, ["ann", "bob", "cid"], undefined],
   ])("is paused again each time that it fails %s, until it answers", (_, outcome, users, doubtful) => {
     const breaker = probing("unavailable");

@@ -4,11 +4,36 @@ import { RefusalJudge } from "../../../src/push/delivery/refusal-judge.ts";
 
 /** Adds users, each with an answer. @returns whether the last of them led to a refusal */
 function judged(judge: RefusalJudge, users: readonly (readonly [string, boolean])[]): boolean {
-  return users.map(([user, isForeign]) => judge.add(user, isForeign)).at(-1) ?? false;
+  return users.map(([user, isForeign]) => judge.add(user, isForeign ? "foreign" : "sent")).at(-1) ?? false;
 }
 
 const users = (count: number, isForeign: boolean, name = isForeign ? "foreign" : "good") =>
   Array.from({ length: count }, (_, index) => [`${name}-${index}`, isForeign] as const);
+
+describe("users who are refused", () => {
+  const refused = (judge: RefusalJudge, ...names: string[]) =>
+    names.map((name) => judge.add(name, "refused")).at(-1);
+
+  test.each([
+    ["two show nothing", ["ann", "bob"], [], false],
+    ["three do", ["ann", "bob"], ["cid"], true],
+    ["one counts once", ["ann", "ann", "ann", "bob"], ["bob"], false],
+  ])("%s", (_, first, last, isRefused) => {
+    const judge = new RefusalJudge();
+    refused(judge, ...first);
+    expect(refused(judge, ...first, ...last)).toBe(isRefused);
+  });
+
+  test("are judged anew by a token that is taken, and not by a foreign one", () => {
+    const judge = new RefusalJudge();
+    refused(judge, "ann", "bob");
+    judge.add("dan", "sent");
+    expect(refused(judge, "cid", "dan")).toBe(false);
+    judge.add("eve", "foreign");
+    judge.add("eve", "failed");
+    expect(refused(judge, "ann")).toBe(true);
+  });
+});
 
 describe("users with foreign tokens", () => {
   test.each([

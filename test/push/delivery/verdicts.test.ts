@@ -13,6 +13,7 @@ import { apnsOf, fcmOf, webPushOf } from "../providers/providers-fixture.ts";
 import { createDeliveryTest, type DeliveryTest, eventually } from "./delivery-fixture.ts";
 
 const rules = { refusedPauseMs: 3_000_000, firstPauseMs: 3_000_000, longestPauseMs: 3_000_000 };
+const appleToken = (n: number) => createHash("sha256").update(`${n}`).digest("hex");
 const nobodyFails = { failed: 0, retries: 0 };
 
 // What is decided is the same on both databases.
@@ -112,12 +113,46 @@ describe.each(backends.slice(0, 1))("on %s", (backend) => {
     expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 60, ...nobodyFails }]);
   });
 
+  it("APNs: one stray refusal stops nobody, and its message is sent", async () => {
+    const fake = opened(await startApnsFake());
+    const apns = opened(apnsOf(fake));
+    fake.play({ answer: "InvalidProviderToken", times: 1 });
+    const planned = await test.plan({ devices: 200, provider: "apns", token: appleToken });
+    test.startWorker({ providers: [apns], rules });
+    expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 200, attempt: 1, ...nobodyFails }]);
+    expect(await stateOf("apns")).toMatchObject({ state: "OPEN" });
+  });
+
+  it("APNs: a refused key pauses it with an alarm, and what waited goes out once it is right", async () => {
+    const fake = opened(await startApnsFake());
+    const apns = opened(apnsOf(fake));
+    const playing = fake.play({ answer: "InvalidProviderToken" });
+    const planned = await test.plan({ devices: 1, provider: "apns", token: appleToken });
+    test.startWorker({ providers: [apns], rules });
+    await eventually(async () => (await stateOf("apns"))?.state === "REFUSED");
+    playing.stop();
+    await control().resume("apns", undefined);
+    expect(await test.until(planned, ["DONE"])).toMatchObject([{ sent: 1, ...nobodyFails }]);
+  });
+
+  it("APNs: a topic that is refused to two users stops nobody, and is a dead letter in the end", async () => {
+    const fake = opened(await startApnsFake());
+    const apns = opened(apnsOf(fake));
+    const planned = await test.plan({ devices: 2, provider: "apns", token: appleToken });
+    for (const [n, tokenPrefix] of planned.tokens.entries())
+      fake.play({ tokenPrefix, answer: n === 0 ? "TopicDisallowed" : "BadTopic" });
+    test.startWorker({ providers: [apns], rules: { ...rules, firstRetryMs: 10, maxRetries: 2 } });
+    expect(await test.until(planned, ["DEAD"])).toMatchObject([{ rest: 2, failed: 0, attempt: 3 }]);
+    const good = await test.plan({ devices: 60, provider: "apns", token: (n) => appleToken(n + 2) });
+    expect(await test.until(good, ["DONE"])).toMatchObject([{ sent: 60, ...nobodyFails }]);
+    expect(await stateOf("apns")).toMatchObject({ state: "OPEN" });
+  });
+
   it("APNs: a wrong topic is a refusal, and what waited goes out once it is right", async () => {
     const fake = opened(await startApnsFake());
     const apns = opened(apnsOf(fake));
-    const token = (n: number) => createHash("sha256").update(`${n}`).digest("hex");
     const playing = fake.play({ answer: "TopicDisallowed" });
-    const planned = await test.plan({ devices: 120, chunkSize: 60, provider: "apns", token });
+    const planned = await test.plan({ devices: 120, chunkSize: 60, provider: "apns", token: appleToken });
     test.startWorker({ providers: [apns], rules });
     await eventually(async () => (await stateOf("apns"))?.state === "REFUSED");
     expect(await stateOf("apns")).toMatchObject({ reason: "400 TopicDisallowed" });

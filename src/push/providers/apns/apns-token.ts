@@ -26,7 +26,6 @@ export class ApnsToken {
   readonly #key: KeyObject;
   readonly #clock: Clock;
   #current: ProviderToken | undefined;
-  #renewedAt = Number.NEGATIVE_INFINITY;
 
   constructor(settings: ApnsSettings, clock: Clock) {
     this.#settings = settings;
@@ -45,17 +44,16 @@ export class ApnsToken {
   }
 
   /**
-   * A new JWT, issued now, because APNs rejected this one as expired. Other processes do not follow.
-   * @returns undefined if this process renewed within the last 20 minutes: then the cause is another one
+   * A new JWT, issued now, because APNs has refused this one. Other processes do not follow.
+   * @returns the same one if it was issued within the last 20 minutes, as Apple would reject a newer one
    */
-  async renew(expired: string): Promise<string | undefined> {
+  async renew(refused: string): Promise<string> {
     const current = this.#current;
     const jwt = await current?.jwt;
     // Another message has renewed it already.
-    if (jwt !== expired || current !== this.#current) return this.jwt();
+    if (current === undefined || jwt !== refused || current !== this.#current) return this.jwt();
     const now = unixSeconds(this.#clock);
-    if (now - this.#renewedAt < renewalSeconds) return undefined;
-    this.#renewedAt = now;
+    if (now - current.issuedAt < renewalSeconds) return refused;
     const next = windowOf(now) + windowSeconds;
     const successor = next - now < renewalSeconds ? next + windowSeconds : next;
     return this.#issue(now, successor + skewSeconds);

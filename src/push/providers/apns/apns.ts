@@ -45,14 +45,16 @@ export class ApnsProvider implements PushProvider {
   readonly #pool: Http2Pool;
   readonly #token: ApnsToken;
   readonly #target: Fields;
+  /** What becomes of a message that is sent once more after a 403. */
+  #repeat: Promise<Outcome> | undefined;
   /** The fields that all messages share, with the provider token in them. */
   #shared: { readonly jwt: string; readonly fields: Fields } | undefined;
 
   constructor(settings: ApnsSettings, clock: Clock, connect: Connect) {
     const { endpoint, topic } = settings;
     this.#clock = clock;
-    // A server that shuts down responds with 503.
-    this.#pool = new Http2Pool({ connect, origin: endpoint, ...connections, reconnectOn: 503 });
+    // A server that shuts down responds with 503. One that refuses our token with 403 may be the only one that does.
+    this.#pool = new Http2Pool({ connect, origin: endpoint, ...connections, reconnectOn: [403, 503] });
     this.#token = new ApnsToken(settings, clock);
     const { protocol, host } = new URL(endpoint);
     this.#target = [
@@ -92,24 +94,26 @@ export class ApnsProvider implements PushProvider {
     // The token becomes part of the path, so it must match the pattern.
     if (!tokenPattern.test(recipient.token)) return { kind: "failed", reason: "not a device token" };
     const jwt = await this.#token.jwt();
-    const response = whole(await this.#request(chunk, recipient, jwt));
-    const error = response.responded && response.status !== 200 ? jsonOf(response) : undefined;
-    if (
-      !response.responded ||
-      response.status !== 403 ||
-      member(error, "reason") !== "ExpiredProviderToken"
-    ) {
-      return this.#outcomeOf(response, error);
-    }
-    const renewed = await this.#token.renew(jwt);
-    if (renewed === undefined) return this.#outcomeOf(response, error);
-    const second = whole(await this.#request(chunk, recipient, renewed));
-    return this.#outcomeOf(second, second.responded && second.status !== 200 ? jsonOf(second) : undefined);
+    const response = await this.#request(chunk, recipient, jwt);
+    if (!response.responded || response.status !== 403) return this.#outcomeOf(response);
+    // All messages in flight may be refused at once. One of them shows for all whether that was a mistake.
+    if (this.#repeat && (await this.#repeat).kind === "refused") return this.#outcomeOf(response);
+    const repeat = this.#sendAgain(chunk, recipient, jwt);
+    this.#repeat = repeat;
+    return repeat.finally(() => {
+      if (this.#repeat === repeat) this.#repeat = undefined;
+    });
   }
 
-  #request(chunk: Chunk, { token, messageId }: Recipient, jwt: string): Promise<ExchangeResult> {
+  /** Sends a message once more that got a 403: over another connection, and with a new token if Apple allows one. */
+  async #sendAgain(chunk: Chunk, recipient: Recipient, refused: string): Promise<Outcome> {
+    return this.#outcomeOf(await this.#request(chunk, recipient, await this.#token.renew(refused)));
+  }
+
+  async #request(chunk: Chunk, { token, messageId }: Recipient, jwt: string): Promise<ExchangeResult> {
     const own = [...chunk.fields, "apns-id", messageId];
-    return this.#pool.request({ path: `/3/device/${token}`, shared: this.#sharedWith(jwt), own }, chunk.body);
+    const head = { path: `/3/device/${token}`, shared: this.#sharedWith(jwt), own };
+    return whole(await this.#pool.request(head, chunk.body));
   }
 
   /** One array for all messages with the same provider token. */
@@ -120,11 +124,15 @@ export class ApnsProvider implements PushProvider {
     return this.#shared.fields;
   }
 
-  /** The outcome of APNs' response. A token is dead only if APNs reports the token itself as bad or unregistered. */
-  #outcomeOf(response: ExchangeResult, error: unknown): Outcome {
+  /**
+   * The outcome of APNs' response. A token is dead only if APNs reports the token itself as bad or unregistered. A 403
+   * comes here only after a second one.
+   */
+  #outcomeOf(response: ExchangeResult): Outcome {
     if (!response.responded) return noResponseOutcome(response);
     const { status } = response;
     if (status === 200) return sent;
+    const error = jsonOf(response);
     const code = codeIn(member(error, "reason"));
     const reason = reasonOf(status, code);
     if (status === 400 && code === "BadDeviceToken") return { kind: "dead", reason };
@@ -132,8 +140,8 @@ export class ApnsProvider implements PushProvider {
       const asOf = timeIn(member(error, "timestamp"), this.#clock);
       return { kind: "dead", reason, ...(asOf !== undefined && { asOf }) };
     }
-    if (status === 403 || (status === 400 && refusedTopic.has(code ?? "")))
-      return { kind: "refused", reason };
+    if (status === 403) return { kind: "refused", isConfirmed: true, reason };
+    if (status === 400 && refusedTopic.has(code ?? "")) return { kind: "refused", reason };
     if (status === 400 && code === "DeviceTokenNotForTopic") return { kind: "foreign", reason };
     // About provider tokens that are renewed too often. Other codes are about too many messages to this device.
     if (code === "TooManyProviderTokenUpdates") return throttledOutcome(response, this.#clock, reason);

@@ -14,6 +14,8 @@ const renewMs = 300_000;
 const marginMs = 30_000;
 /** Milliseconds for which a failure is cached, so that many messages do not cause as many token requests. */
 const failureMs = 2_000;
+/** Milliseconds after which a failure is not followed by a second request, as messages have waited for long enough. */
+const secondMs = 5_000;
 
 export interface AccessToken {
   readonly token: string;
@@ -78,7 +80,10 @@ export class GoogleAccess {
   }
 
   async #request(): Promise<Access> {
-    const result = await this.#source.fetch();
+    const startedAt = this.#clock.now();
+    let result = await this.#source.fetch();
+    // All messages need the token, so no single response decides that there is none.
+    if ("outcome" in result && this.#clock.now() - startedAt < secondMs) result = await this.#source.fetch();
     if ("outcome" in result) {
       this.#failure = { outcome: result.outcome, until: this.#clock.now() + failureMs };
     } else {

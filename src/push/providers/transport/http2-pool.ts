@@ -37,8 +37,8 @@ export interface PoolOptions {
    * Default: 4 s.
    */
   readonly silenceMs?: number;
-  /** The status after which the peer wants a new connection; undefined: there is none. */
-  readonly reconnectOn?: number;
+  /** The statuses after which new requests get another connection; none unless given. */
+  readonly reconnectOn?: readonly number[];
   /** Certificates to trust, PEM; those of Node unless given. */
   readonly ca?: string;
   /** How the host is looked up; as the system does unless given. */
@@ -134,7 +134,7 @@ export class Http2Pool implements SessionOwner {
     exchange.list.remove(exchange);
     if (exchange.status !== 0) {
       exchange.succeed();
-      if (exchange.status === this.#options.reconnectOn) session.retire();
+      if (this.#options.reconnectOn?.includes(exchange.status)) session.retire();
     } else if (!isUnprocessed || exchange.tries >= maxTries) {
       if (resetCode === undefined) exchange.fail("lost", session.reason);
       else exchange.fail("aborted", `RST_STREAM ${resetCode}`);

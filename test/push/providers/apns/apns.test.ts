@@ -1,3 +1,6 @@
+import { once } from "node:events";
+import { createServer, type Http2Session } from "node:http2";
+import type { AddressInfo } from "node:net";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type ApnsFake, startApnsFake } from "../../../../src/development/provider-fakes/apns/apns.ts";
 import type { ApnsReason } from "../../../../src/development/provider-fakes/apns/apns-responses.ts";
@@ -78,8 +81,8 @@ describe("an answer of APNs", () => {
     ["MissingTopic", {}, { kind: "refused", reason: "400 MissingTopic" }],
     ["BadPriority", {}, { kind: "failed", reason: "400 BadPriority" }],
     ["Unregistered", { cut: true }, { kind: "retry", afterMs: 10_000, reason: "410, cut short" }],
-    ["InvalidProviderToken", {}, { kind: "refused", reason: "403 InvalidProviderToken" }],
-    ["Forbidden", {}, { kind: "refused", reason: "403 Forbidden" }],
+    ["InvalidProviderToken", {}, { kind: "refused", isConfirmed: true, reason: "403 InvalidProviderToken" }],
+    ["Forbidden", {}, { kind: "refused", isConfirmed: true, reason: "403 Forbidden" }],
     ["BadPath", {}, { kind: "failed", reason: "404 BadPath" }],
     ["MethodNotAllowed", {}, { kind: "failed", reason: "405 MethodNotAllowed" }],
     ["Unregistered", { timestamp: since }, { kind: "dead", asOf: since, reason: "410 Unregistered" }],
@@ -107,6 +110,47 @@ describe("an answer of APNs", () => {
     expect(await sendOne(apns, token)).toEqual(outcome);
     playing.stop();
     expect(await sendOne(apns, token), "afterwards it works").toEqual({ kind: "sent" });
+  });
+
+  test.each<ApnsReason>([
+    "InvalidProviderToken",
+    "MissingProviderToken",
+    "BadCertificateEnvironment",
+    "ExpiredProviderToken",
+    "Forbidden",
+  ])("403 %s, once: the message is sent all the same", async (answer) => {
+    fake.play({ answer, times: 1 });
+    expect(await sendOne(apns, token)).toEqual({ kind: "sent" });
+  });
+
+  test("403 for all that is in flight: one message is sent once more for all of them", async () => {
+    const refusing = fake.play({ answer: "InvalidProviderToken" });
+    await sendOne(apns, token);
+    const before = refusing.played;
+    const send = apns.prepare(content());
+    const outcomes = await Promise.all(Array.from({ length: 50 }, (_, n) => send(recipient(tokenOf(n)))));
+    expect(kindsOf(outcomes)).toEqual({ refused: 50 });
+    expect(refusing.played - before).toBeLessThan(60);
+  });
+
+  test("403 of one connection stops nothing that goes over another one", async () => {
+    let refusing: Http2Session | undefined;
+    const server = createServer().on("stream", (stream) => {
+      refusing ??= stream.session;
+      stream.resume().on("end", () => {
+        const isRefused = stream.session === refusing;
+        stream.respond({ ":status": isRefused ? 403 : 200 });
+        stream.end(isRefused ? '{"reason":"InvalidProviderToken"}' : "");
+      });
+    });
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    const { port } = server.address() as AddressInfo;
+    const sender = apnsOf({ ...fake, origin: `http://127.0.0.1:${port}` });
+    const send = sender.prepare(content());
+    const outcomes = await Promise.all(Array.from({ length: 50 }, (_, n) => send(recipient(tokenOf(n)))));
+    expect(kindsOf(outcomes)).toEqual({ sent: 50 });
+    await sender.close();
+    server.close();
   });
 
   test("410 that nobody can read kills no token", async () => {
@@ -183,31 +227,34 @@ describe("the provider token", () => {
     expect(renewals[0]).toBe(renewals[1]);
     const renewed = renewals[0] ?? "";
     expect(claimsOf(renewed)).toMatchObject({ iat: begin / 1000 + 1700 });
-    expect(await one.renew(renewed)).toBeUndefined();
+    expect(await one.renew(renewed)).toBe(renewed);
     clock.time += 1_200_000;
     expect(await one.jwt()).toBe(renewed);
     clock.time = begin + 3_661_000;
     expect(await issuedAt(one)).toMatchObject({ iat: begin / 1000 + 3600 });
   });
 
-  test("that APNs takes for expired: the message goes with a new one", async () => {
+  test("of the last 20 minutes is not renewed, as Apple would punish that", async () => {
+    const { clock, token: one } = machine(begin + 61_000);
+    const jwt = await one.jwt();
+    clock.time = begin + 1_199_000;
+    expect(await one.renew(jwt)).toBe(jwt);
+    clock.time = begin + 1_200_000;
+    expect(claimsOf(await one.renew(jwt))).toMatchObject({ iat: begin / 1000 + 1200 });
+  });
+
+  test("that APNs takes for expired: the message goes once more, with a new one if it may have one", async () => {
     const late = apnsOf(fake);
     fake.play({ answer: "ExpiredProviderToken", times: 1 });
-    const outcome = await sendOne(late, token);
-    // The half hour may have begun less than 20 minutes ago: then the fake, as Apple, wants no new token yet.
-    const tooSoon = {
-      ...{ kind: "retry", isThrottled: true, afterMs: 60_000 },
-      reason: "429 TooManyProviderTokenUpdates",
-    };
-    expect([{ kind: "sent" }, tooSoon]).toContainEqual(outcome);
+    expect(await sendOne(late, token)).toEqual({ kind: "sent" });
     await late.close();
   });
 
   test("that is expired twice is refused", async () => {
     const late = apnsOf(fake);
     fake.play({ answer: "ExpiredProviderToken" });
-    await sendOne(late, token);
-    expect(await sendOne(late, token)).toMatchObject({ kind: expect.stringMatching(/refused|retry/) });
+    const refused = { kind: "refused", isConfirmed: true, reason: "403 ExpiredProviderToken" };
+    expect(await sendOne(late, token)).toEqual(refused);
     await late.close();
   });
 });

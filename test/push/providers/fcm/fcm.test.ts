@@ -277,6 +277,18 @@ describe("the access token", () => {
     await moved.close();
   });
 
+  test.each<Scenario<FcmRow>>([
+    { answer: "invalid_grant" },
+    { answer: "internal_failure" },
+    { answer: { status: 429 } },
+    { answer: { status: 200, body: "{}" } },
+  ])("is had though one response refuses it: %o", async (scenario) => {
+    const sender = fcmOf(fake);
+    fake.play({ ...scenario, on: "token", times: 1 });
+    expect(kindsOf(await parallel(sender, 20))).toEqual({ sent: 20 });
+    await sender.close();
+  });
+
   test("that cannot be had stops the messages, and is asked for again after a while", async () => {
     const clock = movableClock();
     const sender = fcmOf(fake, clock);
@@ -284,7 +296,7 @@ describe("the access token", () => {
     const outcome = { kind: "unavailable", afterMs: 10_000, reason: "OAuth: 500" };
     for (const each of await parallel(sender, 50)) expect(each).toEqual(outcome);
     expect(await sendOne(sender, token)).toEqual(outcome);
-    expect(fetches.played).toBe(1);
+    expect(fetches.played).toBe(2);
     fetches.stop();
     clock.move(3);
     expect(await sendOne(sender, token)).toEqual({ kind: "sent" });

@@ -320,7 +320,7 @@ describe.each(["own", "node"] as const)("with the client %s:", (client) => {
         sessions.add(stream.session);
         stream.respond({ ":status": 503 }, { endStream: true });
       });
-      const pool = poolOf(origin, { reconnectOn: 503 });
+      const pool = poolOf(origin, { reconnectOn: [403, 503] });
       await ask(pool);
       await ask(pool);
       expect(sessions.size).toBe(2);
