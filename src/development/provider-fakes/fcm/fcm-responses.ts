@@ -7,6 +7,8 @@ export const fcmRows = [
   "INVALID_ARGUMENT",
   /** 400 about `message.token`. */
   "INVALID_TOKEN",
+  /** The same, without a field: in the message alone. */
+  "INVALID_TOKEN_IN_WORDS",
   /** 401: the access token. */
   "UNAUTHENTICATED",
   /** 401: APNs or Web Push credentials in the project. */
@@ -110,6 +112,10 @@ export const fcmResponses: Readonly<Record<FcmRow, () => FakeResponse>> = {
       field: "message.token",
       description: "The registration token is not a valid FCM registration token",
     }),
+  INVALID_TOKEN_IN_WORDS: () =>
+    error(400, "INVALID_ARGUMENT", "The registration token is not a valid FCM registration token", [
+      fcmError("INVALID_ARGUMENT"),
+    ]),
   UNAUTHENTICATED: () =>
     error(
       401,

@@ -33,6 +33,9 @@ const maxPayloadBytes = 4096;
 /** The longest time to live in seconds: four weeks. */
 const maxTtl = 2_419_200;
 
+/** The message of a 400 about the token that has no field violations. */
+const badTokenMessage = "The registration token is not a valid FCM registration token";
+
 /** The message of the self-test. FCM only validates it, and its topic has no subscribers, so it is sent to nobody. */
 const selfTestBody = JSON.stringify({
   validate_only: true,
@@ -167,9 +170,13 @@ function errorOf(response: ProviderResponse): FcmError {
   const error = member(jsonOf(response), "error");
   const details = items(member(error, "details"));
   const errorCode = details.map((detail) => codeIn(member(detail, "errorCode"))).find(Boolean);
-  const reason = reasonOf(response.status, errorCode ?? codeIn(member(error, "status")));
+  const code = errorCode ?? codeIn(member(error, "status"));
+  const reason = reasonOf(response.status, code);
   const fields = details.flatMap((detail) => items(member(detail, "fieldViolations")));
-  const namesToken = fields.some((violation) => member(violation, "field") === "message.token");
+  // FCM names the token by its field or, where it names no field, in these words alone.
+  const namesToken =
+    fields.some((violation) => member(violation, "field") === "message.token") ||
+    (fields.length === 0 && code === "INVALID_ARGUMENT" && member(error, "message") === badTokenMessage);
   return { errorCode, reason, namesToken };
 }
 
